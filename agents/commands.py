@@ -111,10 +111,15 @@ def printable(text: str) -> str:
     return neutral(text, LONGEST)[0]
 
 
-def snippet(text: str, limit: int = 240) -> str:
-    """Return text of an agent or a model on one line of at most `limit` characters, as rich prints it unchanged."""
+def in_line(text: str, limit: int = 240) -> str:
+    """Return text of an agent or a model on one line of at most `limit` characters, without control characters."""
     line = " ".join(printable(text).split())
-    return escape(line if len(line) <= limit else line[: limit - 1].rstrip() + "…")
+    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def snippet(text: str, limit: int = 240) -> str:
+    """Return the same as rich prints it unchanged."""
+    return escape(in_line(text, limit))
 
 
 def console_for_bars(stream: Any, *, quiet: bool = False) -> Console:

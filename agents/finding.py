@@ -23,10 +23,10 @@ def find_agent(name: str) -> Agent:
     """
     name = name.strip()
     exact = Agent.objects.filter(slug=name).first()
-    found = exact or Agent.objects.filter(Q(slug__iexact=name) | Q(display_name__iexact=name)).order_by("slug").first()
-    if found is None:
+    agent = exact or Agent.objects.filter(Q(slug__iexact=name) | Q(display_name__iexact=name)).order_by("slug").first()
+    if agent is None:
         raise UnknownAgent(no_agent(name))
-    return found
+    return agent
 
 
 def no_agent(name: str) -> str:

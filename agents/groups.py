@@ -17,9 +17,9 @@ def note_what_is_there(app_config: AppConfig, using: str, **kwargs: Any) -> None
     """Before an app's migrations: its permissions and the groups there are. What is given to a group later is only what is new."""
     if Permission._meta.db_table not in connections[using].introspection.table_names():
         return
-    found = Permission.objects.using(using).filter(content_type__app_label=app_config.label)
+    permissions_now = Permission.objects.using(using).filter(content_type__app_label=app_config.label)
     groups = Group.objects.using(using).values_list("name", flat=True)
-    _before[using, app_config.label] = (set(found.values_list("pk", flat=True)), set(groups))
+    _before[using, app_config.label] = (set(permissions_now.values_list("pk", flat=True)), set(groups))
 
 
 def make_groups(app_config: AppConfig, using: str, **kwargs: Any) -> None:
@@ -34,8 +34,10 @@ def make_groups(app_config: AppConfig, using: str, **kwargs: Any) -> None:
     except LookupError:  # migrated back to before the tables
         return
     old, groups = _before.pop((using, app_config.label), (set(), set()))  # flush: nothing was there before
-    found = permission_model.objects.using(using).filter(content_type__app_label=app_config.label)
-    permissions = {f"{app_config.label}.{codename}": pk for pk, codename in found.values_list("pk", "codename")}
+    permissions_now = permission_model.objects.using(using).filter(content_type__app_label=app_config.label)
+    permissions = {
+        f"{app_config.label}.{codename}": pk for pk, codename in permissions_now.values_list("pk", "codename")
+    }
     may: set[int] = set()
     link = group_model.permissions.through
     links = []

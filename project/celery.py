@@ -13,7 +13,7 @@ if not CELERY_BROKER_URL:  # Celery would try a broker on this machine, and agai
         "CELERY_BROKER_URL is not set, so Celery has no broker: set it, e.g. to redis://127.0.0.1:6379/0, or run "
         "`manage.py work`, which needs none."
     )
-# A message that was taken is not put back when its connection is lost: see `ack_emulation` below.
+# A message that was received is not put back when its connection is lost: see `ack_emulation` below.
 QoS.restore_at_shutdown = False
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")

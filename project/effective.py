@@ -50,12 +50,12 @@ def known() -> dict[str, dict[str, dict[str, Any]]]:
 
 
 def _effective(name: str, *, what: str, unit: str = "", secret: bool = False, url: bool = False) -> Effective:
-    found = _ELSEWHERE[name]() if name in _ELSEWHERE else getattr(settings, name)
-    value = _text(found)
+    current = _ELSEWHERE[name]() if name in _ELSEWHERE else getattr(settings, name)
+    value = _text(current)
     if secret:
-        value = "set" if found else "not set"
-    elif url and found:
-        value = without_password(str(found))
+        value = "set" if current else "not set"
+    elif url and current:
+        value = without_password(str(current))
     return Effective(name=name, value=value, unit=unit, what=what, origin=_origin(name))
 
 
@@ -80,20 +80,20 @@ def without_password(url: str) -> str:
     question mark comes before it, the query may hold the password, and nothing but the scheme is shown. Long parts of the path of
     a server are hidden too: they can be a token.
     """
-    found = _URL.fullmatch(url)
-    if found is None:
+    parts = _URL.fullmatch(url)
+    if parts is None:
         return HIDDEN
-    who, rest = found["who"], found["rest"]
+    who, rest = parts["who"], parts["rest"]
     if who and "?" in who:
-        return f"{found['scheme']}://{HIDDEN}"
+        return f"{parts['scheme']}://{HIDDEN}"
     name, colon, _ = (who or "").partition(":")
     if who and not (colon and name):
         name, colon = "", ""  # a token in place of a user
     shown = "" if who is None else f"{name}{colon}{HIDDEN}@"
     host, question, _ = rest.partition("?")
-    if found["scheme"].lower() in ("http", "https"):
+    if parts["scheme"].lower() in ("http", "https"):
         host = _LONG_PART.sub(f"/{HIDDEN}", host)
-    return f"{found['scheme']}://{shown}{host}{question}{HIDDEN if question else ''}"
+    return f"{parts['scheme']}://{shown}{host}{question}{HIDDEN if question else ''}"
 
 
 def _database() -> str:

@@ -24,7 +24,7 @@ from project.api import (  # noqa: F401
     SPECTACULAR_SETTINGS,
     WRONG_SIGN_INS_PER_MINUTE,
 )
-from project.console import CONSOLE_EMPTY, CONSOLE_MENU, EFFECTIVE_SETTINGS, UNFOLD  # noqa: F401
+from project.console import CONSOLE_MENU, EFFECTIVE_SETTINGS, UNFOLD  # noqa: F401
 from project.environment import (  # noqa: F401
     ALLOWED_HOSTS,
     BASE_DIR,
@@ -77,13 +77,11 @@ from project.telemetry import LOG_FORMAT, LOG_TEXTS, LOGGING, SENTRY_DSN, SENTRY
 from project.workers import (  # noqa: F401
     CELERY_BROKER_URL,
     CHORES,
-    ERASURE,
     INTERACTIVE_QUEUES,
     METRICS_COLLECTORS,
     METRICS_DIR,
     METRICS_TOKEN,
     READY_WITHOUT,
-    RETENTION,
     ROLLUP_LAG_MINUTES,
     ROLLUPS,
     WORK_QUEUES,
@@ -264,7 +262,7 @@ TURN_PIPELINE = [
     "correction.stages.Interventions",  # prepare
     "correction.stages.ActionGate",  # review: sees what would really be said
 ]
-INGEST_OBSERVERS = ["correction.gate.observe.queue_ingested"]  # told of messages that were spoken elsewhere
+INGEST_OBSERVERS = ["correction.gate.observe.queue_ingested"]  # called with messages that were spoken elsewhere
 TURN_MAX_REVISIONS = int(
     number("TURN_MAX_REVISIONS", 12)
 )  # most times one message is sent back, whatever the stages say

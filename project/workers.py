@@ -8,7 +8,7 @@ from project.environment import env, number
 # The queues of work by name: callables that take ``owner``, do one piece of work and return whether there was one.
 WORK_QUEUES = {
     "turns": "agents.turn.orchestrator.work_one",
-    "behavior requests": "correction.behavior.work_one",
+    "behavior requests": "correction.behavior.work.work_one",
     "observed messages": "correction.gate.observe.work_one",
     "behavior effects": "correction.behavior.effects.work_one",
     "schedules": "evaluation.schedules.work_one",
@@ -26,26 +26,22 @@ CHORES: dict[str, float] = {
     "agents.work.queues.release_lost_leases": 30,
     "agents.ops.sums.sum_up": 60,
     "agents.imports.uploads.drop_old": 3600,
-    "correction.behavior.resume_paused": 60,
-    "correction.behavior.description.resume_paused": 60,
-    "correction.behavior.effects.resume_paused": 60,
+    "correction.behavior.postponing.resume_paused": 60,
 }
 # Raw rows that are summed by hour, and minutes after an hour's end when that is done: transactions may end late.
 ROLLUPS = ["agents.ops.sums.LEDGER", "correction.gate.statistics.GATE"]
 ROLLUP_LAG_MINUTES = 10
-# What `manage.py prune_logs` deletes when it is old, in this order: dotted paths of sequences of `agents.ops.retention.Log`.
-RETENTION = ["correction.lifecycle.LOGS", "agents.ops.retention.LOGS"]
-# Where `manage.py forget` looks for a person's words, in this order: dotted paths of sequences of `agents.ops.erasure.Place`.
-ERASURE = ["correction.lifecycle.PLACES", "evaluation.erasure.PLACES", "agents.ops.erasure.PLACES"]
 WORKER_THREADS = int(
     number("WORKER_THREADS", 4)
 )  # of `manage.py work`, one of which only does turns, and of commands that measure
-WORKER_GRACE = number("WORKER_GRACE", 8)  # seconds to finish the work in hand after SIGTERM; then it is handed back
+WORKER_GRACE = number(
+    "WORKER_GRACE", 8
+)  # seconds to finish the work in hand after SIGTERM; then it goes back to the queue
 WORKER_PATIENCE = number("WORKER_PATIENCE", 60)  # seconds a piece of work waits for a database that went away
 WORKER_MOST_DEATHS = int(
     number("WORKER_MOST_DEATHS", 5)
 )  # workers that one piece of work may cost in a row; then it ends
-WORKER_SLICE = number("WORKER_SLICE", 900)  # seconds after which bulk work is handed back for another turn
+WORKER_SLICE = number("WORKER_SLICE", 900)  # seconds after which bulk work goes back to the queue for another turn
 
 # --- Celery -------------------------------------------------------------------------------------------------------------
 CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="")

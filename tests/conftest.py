@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -41,6 +42,13 @@ for profile, examples in {"quick": 25, "thorough": 1000}.items():
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+def pytest_collection_finish() -> None:
+    """Spare the collector what lives as long as the process: all modules, and thousands of collected tests."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 20, 20)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what differs between databases: tests with processes or threads of their own, or with real transactions."""
     for item in items:
@@ -55,6 +63,7 @@ def _nothing_remembered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> 
     """What a process remembers of servers and prices must not pass from one test to the next; nor may a developer's own files."""
     settings.PROPOSITION_DIRS = []
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # a good hash takes a second
+    settings.WHITENOISE_AUTOREFRESH = True  # else each client looks for all static files first
     settings.WORKER_THREADS = 1  # other threads do not see what a test wrote inside its transaction
     monkeypatch.delenv("COLUMNS", raising=False)
     cache.clear()

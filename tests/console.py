@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html import unescape
 from typing import Any
@@ -67,6 +68,11 @@ def read(client: Client, url: str) -> str:
 def plain(html: str) -> str:
     """The text of a page as a person reads it."""
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", html)).split())
+
+
+def drawn(html: str) -> list[dict[str, Any]]:
+    """What the charts of a page are drawn from."""
+    return [json.loads(unescape(data)) for data in re.findall(r'<canvas [^>]*data-value="([^"]*)"', html)]
 
 
 def queries(client: Client, url: str) -> list[str]:

@@ -51,7 +51,17 @@ def talk(agent: Agent, texts: Iterable[str], *, channel: Channel | None = None, 
     """What an agent says in a channel, a minute apart from Monday nine o'clock on."""
     if channel is None:
         channel = Channel.objects.filter(slug="office").first() or make_channel()
-    return [
-        say(channel, agent, text, **{"sent_at": MONDAY + timedelta(minutes=minute), **fields})
+    channel.refresh_from_db()
+    messages = [
+        Message(
+            channel=channel,
+            position=channel.next_position + minute,
+            agent=agent,
+            text=text,
+            **{"sent_at": MONDAY + timedelta(minutes=minute), **fields},
+        )
         for minute, text in enumerate(texts)
     ]
+    channel.next_position += len(messages)
+    channel.save()
+    return Message.objects.bulk_create(messages)

@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.database_file import make_tables
 from tests.evaluation.judging import answers
 from tests.llm_server import LLMServer
 from tests.machinery import Plumbline, Postgres, Redis, kill_at_once, running, wait_until
@@ -115,7 +116,7 @@ def plumbline(postgres: Postgres, redis: Redis, judge: LLMServer, tmp_path: Path
     installation = Plumbline(tmp_path, environment)
     ledger = Ledger(postgres)
     ledger.execute("drop schema public cascade; create schema public")
-    installation.manage("migrate", "--verbosity", "0", "--skip-checks")
+    make_tables(postgres.url)
     yield installation
     installation.stop()
 

@@ -14,9 +14,9 @@ from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from agents.console.help import deletion_note
 from agents.models import Agent, ModelPrice, Run
 from agents.ops.deletion import consequences
+from agents.registry import table_of
 from correction.models import Intervention
 from evaluation.models import EvaluationSchedule
 from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser
@@ -68,7 +68,7 @@ def test_every_model_that_can_be_deleted_is_known_and_says_what_deleting_means(a
     }
 
     assert found == DELETABLE
-    assert all(deletion_note(m) for m in admin.site._registry if m._meta.label in DELETABLE)
+    assert all(table_of(m).deleting for m in admin.site._registry if m._meta.label in DELETABLE)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_delete_page_says_what_it_does_and_deletes_only_when_told(label: str
     row = deletable(model)
     html = read(root, page_of(row, "delete"))
 
-    assert plain(deletion_note(model)) in plain(html)
+    assert plain(table_of(model).deleting) in plain(html)
     assert "It cannot be undone." in html
     there = model._default_manager.count()
     root.post(page_of(row, "delete"), {"post": "yes"})

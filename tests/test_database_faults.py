@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.machinery import ROOT, Plumbline, Postgres, running
+from tests.database_file import make_tables
+from tests.machinery import ROOT, Postgres, running
 
 # A web process that has everything it needs, waits for a line, and is then asked while the database has its fault.
 ASKED = """
@@ -124,10 +125,10 @@ def test_a_full_sqlite_file_is_a_503_for_writes(database_file: Path) -> None:
 
 
 @pytest.mark.service
-def test_a_postgresql_that_was_stopped_is_a_503_everywhere_also_while_debugging(tmp_path: Path) -> None:
+def test_a_postgresql_that_was_stopped_is_a_503_everywhere_also_while_debugging() -> None:
     server = Postgres()
     with running(server):
-        Plumbline(tmp_path, {"DATABASE_URL": server.url}).manage("migrate", "-v0")
+        make_tables(server.url)
         answers = asked(server.url, debug=True, options={}, fault=server.stop)
 
     check(answers, refused=set(answers))

@@ -78,17 +78,19 @@ def environment(app: Path, writable: Path) -> dict[str, str]:
     }
 
 
-@pytest.fixture
-def served(image: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
+@pytest.fixture(scope="module")
+def served(image: Path, migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """gunicorn on the image's contents, which it cannot write to; its address, and its log."""
-    hook = tmp_path / "hook"
+    folder = tmp_path_factory.mktemp("served")
+    hook = folder / "hook"
     hook.mkdir()
     (hook / "sitecustomize.py").write_text(READ_ONLY)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    writable = tmp_path / "tmp"
+    writable = folder / "tmp"
     writable.mkdir()
+    shutil.copy(migrated_file, writable / "db.sqlite3")
     env = {
         **environment(image, writable),
         "PYTHONPATH": str(hook),
@@ -97,8 +99,7 @@ def served(image: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
         "WEB_PROCESSES": "2",
         "WEB_THREADS": "4",
     }
-    subprocess.run([sys.executable, "manage.py", "migrate", "-v", "0"], cwd=image, env=env, check=True, timeout=120)
-    log = tmp_path / "log"
+    log = folder / "log"
     with log.open("wb") as out:
         server = subprocess.Popen(
             [str(BIN / "gunicorn"), "-c", "python:project.gunicorn", "project.wsgi"],

@@ -34,11 +34,11 @@ from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, GateDimensionResult, Intervention, InterventionLog
 from evaluation.models import EvaluationScore, Idea, LineUpRun, ScoreLabel
 from evaluation.runs.capture import evaluate_agent, evaluate_channel
-from tests.agents.test_erased_columns import text_columns
 from tests.agents.turn.playing import take_turn
 from tests.correction.gating import gated
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer, example_of
+from tests.test_registry import text_columns
 
 NAME = "Marla Quint"
 SAID = "My boiler has leaked since the third of March, and nobody came."
@@ -182,7 +182,7 @@ def test_what_was_stopped_midway_is_finished_by_the_next() -> None:
     MemoryPassage.objects.create(agent=ada, text=SAID)
 
     for erased in forget(find_outsider(NAME)):
-        if erased.place.model is Message:
+        if erased.rule.of is Message:
             break  # killed before the person's own messages
     assert {place.split()[0] for place in kept_of(SAID)} == {"agents.Message.text"}
     run("--outsider", NAME)

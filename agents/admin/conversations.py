@@ -25,7 +25,7 @@ from agents.console.filters import (
     number_in,
 )
 from agents.console.forms import DistinctMembers
-from agents.console.logs import MESSAGES, LogAdmin
+from agents.console.logs import LogAdmin
 from agents.console.site import ModelAdmin, PagedList, TabularInline, extensions
 from agents.models import Channel, ChannelMember, Message
 
@@ -38,9 +38,6 @@ class ChannelFilter(ChosenFilter):
 
 @admin.register(Message)
 class MessageAdmin(LogAdmin[Message]):
-    export = MESSAGES
-    list_display = ("where", "author", "said", "sent", "tag_chips")
-    list_display_links = ("where",)
     list_filter = (
         ChannelFilter,
         ("agent", AgentFilter),
@@ -53,13 +50,6 @@ class MessageAdmin(LogAdmin[Message]):
     search_fields = ("text", "outsider")
     search_help_text = "text, or the name of an outsider"
     ordering = ("-pk",)
-    fieldsets = (
-        (None, {"fields": ("where", "author", "sent", "said_whole", "payload_json", "parent_link", "tag_chips")}),
-        ("Origin", {"fields": ("run", "persona_version", "synthetic", "external_id", "stored")}),
-    )
-
-    sent = display.time_of("sent_at")
-    stored = display.time_of("created_at", "stored")
 
     @admin.display(description="place", ordering="channel")
     def where(self, message: Message) -> SafeString:
@@ -72,10 +62,8 @@ class MessageAdmin(LogAdmin[Message]):
         kind = display.badge("user" if message.user else "outsider")
         return format_html("{} {}", display.isolated(message.author_name), kind)
 
-    said = display.column("text", lambda message: display.folded(message.text, 110))
-
     @admin.display(description="text")
-    def said_whole(self, message: Message) -> SafeString:
+    def said(self, message: Message) -> SafeString:
         there = display.link(transcript_url(message), "Read it in its conversation")
         return format_html("{}{}", display.block(message.text), there)
 
@@ -83,14 +71,6 @@ class MessageAdmin(LogAdmin[Message]):
     def tag_chips(self, message: Message) -> SafeString:
         synthetic = display.badge("synthetic", "warning") if message.synthetic else ""
         return format_html("{}{}", synthetic, display.tags(message.tags))
-
-    payload_json = display.column("payload", lambda message: display.json_block(message.payload))
-
-    @admin.display(description="answers")
-    def parent_link(self, message: Message) -> SafeString:
-        if (parent := message.parent) is None:
-            return display.EMPTY
-        return display.link(transcript_url(parent), display.shortened(parent.text, 80))
 
 
 MEMBERS_SHOWN = 5

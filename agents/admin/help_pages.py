@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
@@ -18,6 +17,7 @@ from django.views.decorators.http import require_safe
 from agents.console import help
 from agents.console.help import document, documents, glossary, help_of, where_for
 from agents.console.site import add_pages
+from agents.registry import tables
 
 # Who administers access may know how the installation is set up; no group gives it.
 SETTINGS_PERMISSION = "auth.view_user"
@@ -26,16 +26,15 @@ SETTINGS_PERMISSION = "auth.view_user"
 def help_overview(request: HttpRequest) -> HttpResponse:
     """Every help page that the user may open."""
     groups = []
-    for title, entries in settings.CONSOLE_MENU:
+    for group, _ in settings.CONSOLE_MENU:
         rows = []
-        for label in (label for label, *_ in entries if ":" not in label):
-            model, url = apps.get_model(label), where_for(request, f"help:{label}")
-            intro = help_of(model).partition("\n\n")[0]
+        for model in (table.model for table in tables().values() if table.menu == group):
+            url, intro = where_for(request, f"help:{model._meta.label}"), help_of(model).partition("\n\n")[0]
             if url is not None and intro:
                 name = capfirst(str(model._meta.verbose_name_plural))
                 rows.append({"name": name, "url": url, "text": help.inline(intro, lambda link: None)})
         if rows:
-            groups.append((title, rows))
+            groups.append((group, rows))
     return _page(request, "overview", "Help", groups=groups, documents=[(n, _title(n)) for n in documents()])
 
 

@@ -182,14 +182,9 @@ class SpeakerForm(forms.Form):
         self, data: Any, prefix: str, row: Mapping[str, Any], choices: Choices, may_make: bool, likely: Likely | None
     ) -> None:
         self.name = name = str(row["name"])
-        new, slug = choices.made.get(name), choices.agents.get(name)
-        self.shown = {
-            **row,
-            "name": display.visible(name),
-            "why": display.visible(row["why"]),
-            "made": new.slug if new else "",
-            "likely": display.visible(likely.why) if likely else "",
-        }
+        self.row, self.likely = row, likely
+        self.made = new = choices.made.get(name)
+        slug = choices.agents.get(name)
         if likely:  # a proposal, which counts when the form is sent; without a slug the person has to say which agent
             who = "agent"
         elif new or slug is not None:

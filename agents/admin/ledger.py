@@ -19,15 +19,11 @@ from django.utils.safestring import SafeString
 
 from agents.console import charts, display
 from agents.console.charts import Bar
+from agents.console.columns import SHOWN
 from agents.console.filters import (
-    AgentFilter,
-    DateRangeFilter,
-    ErrorFilter,
-    RecentValuesFilter,
-    RecentWorkFilter,
     midnight,
 )
-from agents.console.logs import BATCHES, CALLS, LogAdmin
+from agents.console.logs import LogAdmin
 from agents.console.site import ModelAdmin, ReadOnlyAdmin, ReadOnlyStackedInline
 from agents.llm.ledger import Totals, totals
 from agents.llm.prices import forget_prices
@@ -35,6 +31,9 @@ from agents.models import LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelP
 from agents.ops.sums import TOKENS
 from agents.work.worker import alive
 
+SHOWN["work_id"] = lambda work: display.link(
+    display.list_url(LLMCall, work_id=work), str(work).replace("_", " ").replace(":", " "), "the calls of this work"
+)
 MOST_BARS = 62  # the newest
 MOST_HOURS = MOST_BARS * 24
 DAY = timedelta(days=1)
@@ -114,30 +113,7 @@ class PayloadInline(ReadOnlyStackedInline[LLMPayload, LLMCall]):
 
 @admin.register(LLMCall)
 class LLMCallAdmin(LogAdmin[LLMCall]):
-    export = CALLS
-    list_display = ("when", "what", "state", "who", "model_name", "tokens", "cost", "latency")
-    list_display_links = ("when",)
-    list_filter = (
-        "status",
-        ("purpose", RecentValuesFilter),
-        ("role", RecentValuesFilter),
-        ("model", RecentValuesFilter),
-        ("dimension", RecentValuesFilter),
-        ErrorFilter,
-        ("work_id", RecentWorkFilter),
-        ("agent", AgentFilter),
-        ("created_at", DateRangeFilter),
-    )
-    list_select_related = ("agent",)
-    search_fields = ("work_id__exact", "request_digest__exact", "request_id__exact")
-    search_help_text = "work, request id or digest, exactly"
     inlines = (PayloadInline,)
-    fieldsets = (
-        (None, {"fields": ("when", "state", "error_text", "stop_reason")}),
-        ("What it was for", {"fields": ("role", "purpose", "mechanism", "dimension", "who", "run", "work_id")}),
-        ("Model", {"fields": ("provider", "endpoint", "model", "served_model", "request_id", "request_digest")}),
-        ("What it used", {"fields": ("cost", *TOKENS, "latency", "attempts", "batch")}),
-    )
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         response: Any = super().changelist_view(request, extra_context)
@@ -148,14 +124,9 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
             response.context_data["chart"] = calls_chart(changelist.queryset, most=None if sums else TOTALLED_ROWS)
         return response  # type: ignore[no-any-return]
 
-    when = display.column("time", lambda call: display.moment(call.created_at), ordering="pk")
-
     @admin.display(description="purpose")
     def what(self, call: LLMCall) -> SafeString:
         return display.lines(display.visible(call.purpose), " · ".join(filter(None, (call.role, call.dimension))))
-
-    state = display.column("status", display.status_badge, ordering="status")
-    who = display.column("agent", lambda call: display.agent_chip(call.agent))
 
     @admin.display(description="model", ordering="model")
     def model_name(self, call: LLMCall) -> SafeString:
@@ -176,21 +147,14 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
     def cost(self, call: LLMCall) -> SafeString:
         return display.money(call.cost_usd, unpriced=0 if call.cost_usd is not None else 1)
 
-    latency = display.column("latency", lambda call: f"{call.latency_ms:,} ms", ordering="latency_ms")
-    error_text = display.column("error", lambda call: display.block(call.error))
-
 
 @admin.register(ModelPrice)
 class ModelPriceAdmin(ModelAdmin[ModelPrice]):
-    list_display = ("model", "since", "usd", "long_prompts", "where_read")
-    search_fields = ("model",)
     ordering = ("model", "-effective_from")
 
     def save_model(self, request: HttpRequest, obj: ModelPrice, form: ModelForm[ModelPrice], change: bool) -> None:
         super().save_model(request, obj, form, change)
         forget_prices()  # other processes notice within a minute
-
-    since = display.column("since", lambda price: display.day(price.effective_from), ordering="effective_from")
 
     @admin.display(description="USD per million: in / out / cache write / cache read", ordering="input_usd")
     def usd(self, price: ModelPrice) -> str:
@@ -203,41 +167,10 @@ class ModelPriceAdmin(ModelAdmin[ModelPrice]):
             return display.EMPTY
         return f"×{price.long_prompt_factor.normalize():f} above {price.long_prompt_tokens:,} tokens"
 
-    where_read = display.column("source", lambda price: display.folded(price.source, 50))
-
 
 @admin.register(LLMBatch)
 class LLMBatchAdmin(LogAdmin[LLMBatch]):
-    export = BATCHES
-    list_display = ("name", "state", "work", "model", "answers", "next_look", "expires", "queued")
-    list_display_links = ("name",)
-    list_filter = ("status", ("model", RecentValuesFilter), ErrorFilter, ("created_at", DateRangeFilter))
-    search_fields = ("batch_id__exact", "work_id__exact")
-    search_help_text = "the server's id of the batch, or the work it serves, exactly"
-    fieldsets = (
-        (None, {"fields": ("state", "error_text", "work", "round", "answers", "results", "calls")}),
-        ("At the server", {"fields": ("batch_id", "provider_status", "role", "model", "base_url", "expires")}),
-        ("Times", {"fields": ("queued", "looks", "next_look", "finished", "cancel_requested")}),
-    )
-
-    queued = display.time_of("created_at", "queued")
-    next_look = display.time_of("next_look_at", "next look")
-    expires = display.time_of("expires_at", "expires")
-    finished = display.time_of("finished_at")
-    cancel_requested = display.time_of("cancel_requested_at", "asked to cancel")
-
-    @admin.display(description="batch", ordering="pk")
-    def name(self, batch: LLMBatch) -> SafeString:
-        return display.lines(f"#{batch.pk}", batch.batch_id or "not known at the server yet")
-
-    state = display.column("status", display.status_badge, ordering="status")
-
-    @admin.display(description="work", ordering="work_id")
-    def work(self, batch: LLMBatch) -> SafeString:
-        return display.visible(batch.work_id.replace("_", " ").replace(":", " "))
-
     answers = display.column("answered", lambda batch: f"{batch.answered:,} of {batch.requests:,}", ordering="answered")
-    error_text = display.column("error", lambda batch: display.block(batch.error) if batch.error else display.EMPTY)
 
     @admin.display(description="results")
     def results(self, batch: LLMBatch) -> SafeString:
@@ -247,23 +180,9 @@ class LLMBatchAdmin(LogAdmin[LLMBatch]):
             display.EMPTY
         )
 
-    @admin.display(description="ledger")
-    def calls(self, batch: LLMBatch) -> SafeString:
-        return display.link(display.list_url(LLMCall, work_id=batch.work_id), "the calls of this work")
-
 
 @admin.register(WorkerHeartbeat)
 class WorkerAdmin(ReadOnlyAdmin[WorkerHeartbeat]):
-    list_display = ("name", "kind", "state", "in_hand", "pieces", "calls", "seen", "started")
-    list_filter = ("kind", ("host", RecentValuesFilter))
-    search_fields = ("name",)
-    fieldsets = (
-        (None, {"fields": ("name", "kind", "state", "queues", "in_hand", "pieces", "calls", "seen", "started")}),
-    )
-
-    seen = display.time_of("seen_at")
-    started = display.time_of("started_at")
-
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkerHeartbeat]:
         lives = alive().filter(pk=OuterRef("pk"))
         return super().get_queryset(request).annotate(lives=Exists(lives))
@@ -276,6 +195,4 @@ class WorkerAdmin(ReadOnlyAdmin[WorkerHeartbeat]):
             "alive" if getattr(worker, "lives", False) else f"silent since {timezone.localtime(worker.seen_at):%H:%M}"
         )
 
-    in_hand = display.column("in hand", lambda worker: worker.doing or display.EMPTY)
-    pieces = display.column("done", lambda worker: f"{worker.done:,}", ordering="done")
     calls = display.column("model calls in flight", lambda worker: f"{worker.slots_in_use} of {worker.slots}")

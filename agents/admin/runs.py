@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar
+from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -15,12 +15,11 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import transcript_url
+from agents.admin.transcript import channel_link, transcript_url
 from agents.console import display
 from agents.console.display import Tone
-from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, tag_filter
-from agents.console.logs import RUNS, LogAdmin
-from agents.console.waterfall import Bar, Kind, waterfall
+from agents.console.logs import LogAdmin
+from agents.console.panels import Kind, Span, waterfall
 from agents.models import LLMCall, Run, RunMessage, RunStep
 from agents.turn.orchestrator import cancel
 
@@ -70,7 +69,7 @@ def _list(content: Any, name: str) -> list[Any]:
     return entries if isinstance(entries, list) else []
 
 
-def _bar(step: RunStep, start: float, seconds: float) -> Bar:
+def _bar(step: RunStep, start: float, seconds: float) -> Span:
     detail = _dict(step.detail)
     if step.kind == "model_call":
         kind: Kind = "model"
@@ -81,10 +80,10 @@ def _bar(step: RunStep, start: float, seconds: float) -> Bar:
         failed = detail.get("committed") is False
     status = display.badge(word, display.STATUS_TONES.get(word, "warning")) if failed else ""
     label = format_html('<a class="pl-link" href="#step-{}">{} {}</a>', step.number, step.number, display.visible(name))
-    return Bar(label=label, kind=kind, start=start, seconds=seconds, failed=failed, status=status)
+    return Span(label=label, kind=kind, start=start, seconds=seconds, failed=failed, status=status)
 
 
-def _stages(trace: Any, phases: Sequence[str], *, at: float, is_part: bool = False) -> list[Bar]:
+def _stages(trace: Any, phases: Sequence[str], *, at: float, is_part: bool = False) -> list[Span]:
     """Stages run one after the other; those that only looked and had nothing to do are left to the table of stages."""
     bars = []
     for entry in trace if isinstance(trace, list) else []:
@@ -98,14 +97,14 @@ def _stages(trace: Any, phases: Sequence[str], *, at: float, is_part: bool = Fal
             problem: dict[str, Any] = (
                 {"failed": True, "status": display.badge("failed", "bad")} if state == "failed" else {}
             )
-            bars.append(Bar(label=label, kind="stage", start=at, seconds=seconds, is_part=is_part, **problem))
+            bars.append(Span(label=label, kind="stage", start=at, seconds=seconds, is_part=is_part, **problem))
         at += seconds
     return bars
 
 
 def _calls(
     calls: Sequence[LLMCall], begun: datetime, since: float, until: float, *, is_part: bool = False
-) -> list[Bar]:
+) -> list[Span]:
     """The calls whose answer came in a stretch of time."""
     bars = []
     for call in calls:
@@ -115,7 +114,7 @@ def _calls(
             start = max(since, answered - seconds)
             failed = call.status != LLMCall.Status.OK
             problem: dict[str, Any] = {"failed": True, "status": display.status_badge(call)} if failed else {}
-            bars.append(Bar(label=label, kind="judge", start=start, seconds=seconds, is_part=is_part, **problem))
+            bars.append(Span(label=label, kind="judge", start=start, seconds=seconds, is_part=is_part, **problem))
     return bars
 
 
@@ -222,25 +221,8 @@ CANCELLING = "agents.change_run"
 
 @admin.register(Run)
 class RunAdmin(LogAdmin[Run]):
-    export = RUNS
-    list_display = ("name", "who", "where", "state", "stop_reason", "answered", "started", "took")
-    list_display_links = ("name",)
-    list_filter = (
-        "status",
-        "stop_reason",
-        ErrorFilter,
-        ("agent", AgentFilter),
-        tag_filter("channel__tags", "trigger__tags"),
-        ("created_at", DateRangeFilter),
-    )
     list_select_related = ("agent", "channel", "trigger")
     ordering = ("-pk",)
-    as_stored = ("created", "started", "finished", "attempt", "lease_owner", "idempotency_key", "overrides_json")
-    fieldsets: ClassVar = (("As it is stored", {"fields": as_stored, "classes": ("collapse",)}),)
-
-    created = display.time_of("created_at")
-    started = display.time_of("started_at")
-    finished = display.time_of("finished_at")
 
     def get_panels(self, request: HttpRequest, obj: Run) -> list[SafeString]:
         shown = render_to_string("admin/agents/run/timeline.html", self._context(request, obj), request)
@@ -274,11 +256,11 @@ class RunAdmin(LogAdmin[Run]):
         return {
             **shown,
             "live": "" if run.status in Run.FINAL else reverse("run-detail", args=[run.pk]),
-            "agent": self.who(run),
-            "channel": self.where(run),
-            "state": self.state(run),
+            "agent": display.agent_chip(run.agent),
+            "channel": channel_link(run.channel) if run.channel else display.EMPTY,
+            "state": display.status_badge(run),
             "stop_reason": run.get_stop_reason_display(),
-            "answered": self.answered(run) if run.trigger else "",
+            "answered": self.answers(run) if run.trigger else "",
             "took": self.took(run),
             "depth": run.depth,
             "prompt": display.block(run.prompt) if run.prompt.strip() else "",
@@ -290,22 +272,8 @@ class RunAdmin(LogAdmin[Run]):
             "cancel_url": reverse("admin:agents_run_cancel", args=[run.pk]) if may_cancel else "",
         }
 
-    @admin.display(description="run", ordering="pk")
-    def name(self, run: Run) -> SafeString:
-        return format_html('<span class="pl-number">run {}</span>', run.pk)
-
-    who = display.column("agent", lambda run: display.agent_chip(run.agent), ordering="agent")
-
-    @admin.display(description="channel", ordering="channel")
-    def where(self, run: Run) -> SafeString:
-        if run.channel is None:
-            return display.EMPTY
-        return display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
-
-    state = display.column("status", display.status_badge, ordering="status")
-
     @admin.display(description="answers")
-    def answered(self, run: Run) -> SafeString:
+    def answers(self, run: Run) -> SafeString:
         if run.trigger is not None:
             return display.link(transcript_url(run.trigger), display.shortened(run.trigger.text, 60) or "a message")
         return display.folded(run.prompt, 60)
@@ -315,5 +283,3 @@ class RunAdmin(LogAdmin[Run]):
         if run.started_at is None or run.finished_at is None:
             return display.EMPTY
         return f"{(run.finished_at - run.started_at) / timedelta(seconds=1):,.1f} s"
-
-    overrides_json = display.column("overrides", lambda run: display.json_block(run.overrides))

@@ -17,6 +17,7 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from agents.console import display
+from agents.console.columns import SHOWN
 from agents.console.filters import midnight
 from agents.models import Channel, Message
 
@@ -44,6 +45,21 @@ def transcript_url(message: Message) -> str:
     """The place of a message in its channel's transcript."""
     page = reverse("admin:agents_channel_transcript", args=[message.channel_id])
     return f"{page}?at={message.position}#m{message.position}"
+
+
+def channel_link(channel: Channel) -> SafeString:
+    """A channel's name, linked to what was said in it."""
+    return display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), channel)
+
+
+def message_link(message: Message) -> SafeString:
+    """The beginning of a message, linked to its place in its conversation."""
+    return display.link(
+        transcript_url(message), display.shortened(message.text, 80) or "(empty)", "in its conversation"
+    )
+
+
+SHOWN.update({Channel: channel_link, Message: message_link})
 
 
 def transcript_page(

@@ -31,6 +31,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from agents.ops.deletion import consequences
+from agents.registry import table_of
 
 ELSEWHERE = {"auth": "agents", "authtoken": "agents"}  # whose pages are at home in another app
 BESIDE_DOCS = {"propositions": "propositions/README.md"}  # documents that are not in docs/
@@ -58,12 +59,6 @@ def help_of(model: type[Model]) -> str:
 def field_help(model: type[Model], field: str) -> str:
     """What ``fields.yaml`` says of a field; empty when it says nothing."""
     text: str = _merged("fields.yaml").get(model._meta.label_lower, {}).get(field, "")
-    return text
-
-
-def deletion_note(model: type[Model]) -> str:
-    """What ``deleting.yaml`` says of deleting such a row: what it means, and what to do instead."""
-    text: str = _merged("deleting.yaml").get(model._meta.label_lower, "")
     return text
 
 
@@ -304,7 +299,7 @@ class CountedDeletion(_Admin):
         url = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=[row.pk])
         kept = lines_of(consequences([row]).kept)
         return super().render_delete_form(
-            request, {**context, "note": deletion_note(self.model), "kept": kept, "change_url": url}
+            request, {**context, "note": table_of(self.model).deleting, "kept": kept, "change_url": url}
         )
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
-from django.apps import apps
 from django.conf import settings
 from django.contrib import admin
 from django.db.models import Model, QuerySet
@@ -20,6 +19,7 @@ from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 
 from agents.console import display
+from agents.registry import tables
 
 Place = Literal["setup", "waiting", "cards", "charts", "lists"]
 PLACES: tuple[Place, ...] = get_args(Place)
@@ -61,33 +61,28 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 
 
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
-    """The sidebar (``UNFOLD["SIDEBAR"]``): the entries of `CONSOLE_MENU` that the user may view.
+    """The sidebar (``UNFOLD["SIDEBAR"]``): the pages of `CONSOLE_MENU` and the registered tables that the user may view.
 
-    An entry is a model, ``("app.Model", icon)``, or a page, ``("admin:url_name", icon, title, permission)``; the permission
-    ``""`` lets everybody in who may open the console.
+    The permission ``""`` of a page lets in everyone who may open the console.
     """
     groups: list[dict[str, Any]] = []
-    for title, entries in settings.CONSOLE_MENU:
-        items = [item for item in (_item(request, *entry) for entry in entries) if item is not None]
+    for group, pages in settings.CONSOLE_MENU:
+        items = [
+            {"title": title, "icon": icon, "link": reverse(name)}
+            for name, icon, title, permission in pages
+            if not permission or request.user.has_perm(permission)
+        ]
+        for table in tables().values():
+            if table.menu == group and admin.site.get_model_admin(table.model).has_view_permission(request):
+                title = capfirst(str(table.model._meta.verbose_name_plural))
+                items.append({"title": title, "icon": table.icon, "link": display.list_url(table.model)})
         if items:
-            groups.append({"title": title, "items": items})
+            groups.append({"title": group, "items": items})
     shown = [item for group in groups for item in group["items"]]
     here = max((item["link"] for item in shown if request.path.startswith(item["link"])), key=len, default="")
     for item in shown:
         item["active"] = item["link"] == here  # a page below another one's address is not that one, too
     return groups
-
-
-def _item(request: HttpRequest, label: str, icon: str, title: str = "", permission: str = "") -> dict[str, Any] | None:
-    if ":" in label:
-        if permission and not request.user.has_perm(permission):
-            return None
-        return {"title": title, "icon": icon, "link": reverse(label)}
-    model = apps.get_model(label)
-    if not admin.site.get_model_admin(model).has_view_permission(request):
-        return None
-    link = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
-    return {"title": capfirst(model._meta.verbose_name_plural), "icon": icon, "link": link}
 
 
 FAILURE_DAYS = 7  # of what a list shows as gone wrong

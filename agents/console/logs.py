@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
+from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, Prefetch, QuerySet
+from django.db.models import Model
 from django.http import (
     Http404,
     HttpRequest,
@@ -24,80 +24,26 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
 from agents.console.site import ReadOnlyAdmin
-from agents.models import Run
+from agents.registry import PORTION, Export, tables
 from agents.text.tables import csv_lines, json_lines
 
 logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=Model)
-Row = dict[str, Any]
 
 MOST_ROWS = 100_000  # of a file; the newest
-PORTION = 1_000  # rows in memory at a time
-AGENT_TEXTS = ("system_prompt", "sample_lines", "description")  # long, and in no file of a log
 READING = "agents.view_message"
 FORMATS = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Export:
-    """A log as a file.
-
-    Attributes:
-        columns: Their names, in order.
-        rows: From the chosen rows of the table to rows of the file, in portions.
-        texts: The columns that quote messages: they are left out for users who may not view those.
-    """
-
-    columns: Sequence[str]
-    rows: Callable[[QuerySet[Any]], Iterable[Row]]
-    texts: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        if unknown := self.texts.difference(self.columns):
-            raise ValueError(f"texts {', '.join(sorted(unknown))}: allowed: the columns {', '.join(self.columns)}")
-
-
-def export_of(
-    columns: Mapping[str, str | Callable[[Any], Any]],
-    *,
-    select: Sequence[str] = (),
-    prefetch: Sequence[str | Prefetch[Any]] = (),
-    texts: Iterable[str] = (),
-) -> Export:
-    """An export whose cells are read off the rows, newest first.
-
-    Args:
-        columns: Name to where the value is: a path such as ``agent.slug`` (null where a part of it is), or a function of the row.
-        select, prefetch: What these read, so that the number of queries does not grow with the rows.
-        texts: As for `Export`.
-    """
-
-    def rows(chosen: QuerySet[Any]) -> Iterator[Row]:
-        unread = [f"{path}__{text}" for path in select if path.endswith("agent") for text in AGENT_TEXTS]
-        whole = chosen.select_related(*select).defer(*unread).prefetch_related(*prefetch).order_by("-pk")
-        for row in whole.iterator(chunk_size=PORTION):
-            yield {name: where(row) if callable(where) else _at(row, where) for name, where in columns.items()}
-
-    return Export(columns=tuple(columns), rows=rows, texts=frozenset(texts))
-
-
-def same(*names: str) -> dict[str, str]:
-    """Columns named as the fields they hold."""
-    return {name: name for name in names}
-
-
-def _at(row: Any, where: str) -> Any:
-    for part in where.split("."):
-        row = getattr(row, part, None)
-    return row
 
 
 class LogAdmin(ReadOnlyAdmin[M]):
     """A log that shows which filters are in effect, and gives what they leave as CSV or JSON lines."""
 
     list_before_template = "admin/log_tools.html"
-    export: Export | None = None
+
+    @property
+    def export(self) -> Export | None:
+        return self.table.export
 
     def get_urls(self) -> list[URLPattern]:
         if self.export is None:
@@ -148,14 +94,21 @@ class LogAdmin(ReadOnlyAdmin[M]):
         newest = chosen.order_by("-pk").values("pk")[:MOST_ROWS]
         left_out = self._left_out(request)
         columns = [name for name in self.export.columns if name not in left_out]
-        whole = self.export.rows(self.model._default_manager.filter(pk__in=newest))
-        rows = ({name: row[name] for name in columns} for row in whole)
+        exported = self.export.rows(self.model._default_manager.filter(pk__in=newest))
+        rows = ({name: row[name] for name in columns} for row in exported)
         lines = csv_lines(rows, columns) if form == "csv" else json_lines(rows)
         name = str(self.opts.verbose_name_plural).replace(" ", "-")
         logger.info("%s exported as %s by user %s", name, form, request.user.pk)
         response = StreamingHttpResponse(_joined(lines), content_type=f"{FORMATS[form]}; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{name}-{timezone.localdate()}.{form}"'
         return response
+
+
+def register_pages(app: str) -> None:
+    """Give the registered tables of an app that need no admin class of their own their list and page."""
+    for table in tables().values():
+        if table.columns and table.model._meta.app_label == app and not admin.site.is_registered(table.model):
+            admin.site.register(table.model, LogAdmin)
 
 
 def filters_in_effect(changelist: ChangeList) -> list[dict[str, str]]:
@@ -194,57 +147,3 @@ def _joined(lines: Iterable[str]) -> Iterator[str]:
             yield "".join(portion)
             portion.clear()
     yield "".join(portion)
-
-
-def _took(run: Run) -> float | None:
-    if run.started_at is None or run.finished_at is None:
-        return None
-    return round((run.finished_at - run.started_at).total_seconds(), 3)
-
-
-CALLS: Export = export_of(
-    {
-        **same("id", "created_at", "role", "purpose", "mechanism", "dimension"),
-        "agent": "agent.slug",
-        "run": "run_id",
-        **same("work_id", "provider", "endpoint", "model", "served_model", "status", "error", "stop_reason"),
-        **same("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd"),
-        **same("latency_ms", "attempts", "batch", "request_id", "request_digest"),
-    },
-    select=("agent",),
-)
-RUNS: Export = export_of(
-    {
-        **same("id", "created_at", "started_at", "finished_at"),
-        "seconds": _took,
-        "agent": "agent.slug",
-        "channel": "channel.slug",
-        "trigger": "trigger_id",
-        **same("prompt", "depth", "status", "stop_reason", "error", "attempt", "overrides", "trace"),
-    },
-    select=("agent", "channel"),
-    texts=("trace",),
-)
-MESSAGES: Export = export_of(
-    {
-        "id": "pk",
-        "channel": "channel.slug",
-        **same("position", "external_id"),
-        "author": "author_name",
-        "agent": "agent.slug",
-        "user": "user.username",
-        "outsider": "outsider",
-        "parent": "parent_id",
-        **same("text", "payload", "sent_at"),
-        "run": "run_id",
-        "persona_version": "persona_version.number",
-        **same("synthetic", "tags"),
-    },
-    select=("channel", "agent", "user", "persona_version"),
-)
-BATCHES: Export = export_of(
-    same(
-        *("id", "created_at", "batch_id", "status", "provider_status", "work_id", "round", "model", "requests"),
-        *("answered", "expires_at", "finished_at", "error"),
-    )
-)

@@ -9,18 +9,20 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import JSONField, Model, Prefetch, QuerySet, TextField
 from django.forms import Widget
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.templatetags.static import static
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 from django.utils.functional import cached_property
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
@@ -36,7 +38,9 @@ from unfold.widgets import (
     UnfoldAdminTextInputWidget,
 )
 
+from agents.console.columns import column, list_filter, related
 from agents.console.help import CountedDeletion, FieldHelp, Helped
+from agents.registry import table_of
 
 if TYPE_CHECKING:
     AnyPaginator = Paginator[Any]
@@ -147,6 +151,34 @@ def extensions(model: type[Model], request: HttpRequest) -> list[Extension]:
     return [extension for extension in _extensions[model] if request.user.has_perm(extension.permission)]
 
 
+View = TypeVar("View", bound=Callable[..., HttpResponseBase])
+
+
+def console_page(route: str, *, permission: str = "", post: bool = False, name: str = "") -> Callable[[View], View]:
+    """Make a method of an admin class a page below the model's list.
+
+    Args:
+        route: As for `django.urls.path`.
+        permission: ``app.codename`` that a user needs; without one the method decides.
+        post: Whether it takes POST alone.
+        name: Of its URL; default: ``app_model_`` and the method's name without ``_view``.
+    """
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def checked(self: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if post and request.method != "POST":
+                return HttpResponseNotAllowed(["POST"])
+            if permission and not request.user.has_perm(permission):
+                raise PermissionDenied
+            return view(self, request, *args, **kwargs)
+
+        checked.route = (route, name)  # type: ignore[attr-defined]
+        return checked  # type: ignore[return-value]
+
+    return decorate
+
+
 M = TypeVar("M", bound=Model)
 P = TypeVar("P", bound=Model)
 
@@ -197,10 +229,39 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     change_form_before_template = "admin/panels.html"
     formfield_overrides: ClassVar = LONG_TEXTS
 
+    def __init__(self, model: type[M], admin_site: admin.AdminSite) -> None:
+        super().__init__(model, admin_site)
+        self.table = table = table_of(model)
+        given: dict[str, Any] = {}  # what the registration says; the rest is the class's
+        if table.columns:
+            names = table.columns.split()
+            given["list_display"] = [column(self, name, is_list=True) for name in names]
+            given["list_select_related"] = self.list_select_related or related(model, names)
+        if table.filters:
+            given["list_filter"] = [list_filter(model, name) for name in table.filters.split()]
+        if table.search:
+            fields: list[Any] = [model._meta.get_field(name) for name in table.search.split()]
+            given["search_fields"] = [f"{field.name}__exact" for field in fields]
+            given["search_help_text"] = f"{' or '.join(str(field.verbose_name) for field in fields)}, exactly"
+        if table.fields:
+            given["fieldsets"] = [
+                (title or None, {"fields": [column(self, name, is_list=False) for name in names.split()]})
+                for title, names in table.fields
+            ]
+        vars(self).update(given)
+
+    def get_urls(self) -> list[URLPattern]:
+        own = []
+        for method in dir(type(self)):
+            if route := getattr(getattr(type(self), method, None), "route", None):
+                name = route[1] or f"{self.opts.app_label}_{self.opts.model_name}_{method.removesuffix('_view')}"
+                own.append(path(route[0], self.admin_site.admin_view(getattr(self, method)), name=name))
+        return [*own, *super().get_urls()]
+
     @property
     def when_empty(self) -> str:
         """What fills the list; shown in an empty one."""
-        return str(settings.CONSOLE_EMPTY.get(self.opts.label_lower, ""))
+        return self.table.empty
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[M]:
         queryset = super().get_queryset(request)
@@ -264,7 +325,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         return [anchor for extension in extensions(self.model, request) for anchor in extension.anchors]
 
     def page(self, request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
-        """A page of its own in the console's frame, for a view that `get_urls` wraps in `admin_site.admin_view`.
+        """A page of its own in the console's frame, for a view declared with `console_page`.
 
         The template extends ``admin/base_site.html``. (The theme's `UnfoldModelAdminViewMixin` gives class-based views the same.)
         """
@@ -345,6 +406,11 @@ def stylesheet(request: HttpRequest) -> str:
 def script(request: HttpRequest) -> str:
     """URL of the script that every page has (``UNFOLD["SCRIPTS"]``)."""
     return static("agents/names.js")
+
+
+def chart_script(request: HttpRequest) -> str:
+    """URL of what the console adds to the theme's charts; after the library, before the theme draws them."""
+    return static("agents/charts.js")
 
 
 def favicon(request: HttpRequest) -> str:

@@ -75,7 +75,7 @@ class LLMCall(models.Model):
 
 
 class LLMPayload(models.Model):
-    """The exact prompt and raw reply of a call, kept only when LLM_STORE_PAYLOADS says so."""
+    """The exact prompt and raw reply of a call, stored only when LLM_STORE_PAYLOADS says so."""
 
     call = models.OneToOneField(LLMCall, on_delete=models.CASCADE, related_name="payload")
     request = models.JSONField()
@@ -184,9 +184,7 @@ class LLMBatch(Leasable):
     """
 
     work_id = models.CharField(max_length=80, help_text="the work it serves, e.g. evaluation_run:12")
-    round = models.PositiveSmallIntegerField(
-        default=1, help_text="the first, second … time this work handed something in"
-    )
+    round = models.PositiveSmallIntegerField(default=1, help_text="which submission of this work it is, from 1")
     role = models.CharField(max_length=12, help_text="judge or actor")
     model = models.CharField(max_length=200)
     base_url = models.CharField(max_length=200, help_text="who was given it")
@@ -194,7 +192,7 @@ class LLMBatch(Leasable):
         max_length=120, blank=True, default="", help_text="the server's id; empty = not known (yet)"
     )
     presumed = models.BooleanField(
-        default=False, help_text="found by its size after its name was lost: ours only once its results are seen"
+        default=False, help_text="matched by its size after its name was lost: ours only once its results are seen"
     )
     not_ours = models.JSONField(
         default=list, blank=True, help_text="batches of the server that turned out to be others'"
@@ -202,7 +200,7 @@ class LLMBatch(Leasable):
     provider_status = models.CharField(
         max_length=16, blank=True, default="", help_text="in_progress, canceling or ended, as the server says"
     )
-    requests = models.PositiveIntegerField(default=0, help_text="how many were handed in")
+    requests = models.PositiveIntegerField(default=0, help_text="questions that were submitted")
     answered = models.PositiveIntegerField(default=0, help_text="how many were answered, when last looked at")
     agent = models.ForeignKey(
         Agent,

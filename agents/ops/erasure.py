@@ -1,7 +1,7 @@
 """Erase a person: their words, quotes of them and their name go wherever they are stored; numbers stay.
 
-Every table with texts registers its columns as a `Place` (the setting ERASURE). `forget` goes through the places batch by batch; what
-the person said goes last, because quotes are recognised by it.
+Every table with texts registers its columns as an `Erase` (`agents.registry`). `forget` follows these rules batch by batch; what the
+person said goes last, because quotes are recognised by it.
 """
 
 from __future__ import annotations
@@ -11,37 +11,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.conf import settings
-from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
-from django.db.models import BooleanField, Case, Max, Model, Q, QuerySet, Value, When
+from django.db.models import BooleanField, Case, Max, Q, Value, When
 from django.utils.crypto import salted_hmac
-from django.utils.module_loading import import_string
 from rest_framework.authtoken.models import Token
 
-from agents.models import (
-    Agent,
-    Channel,
-    ChannelMember,
-    DescriptionUpdate,
-    IdempotentRequest,
-    Import,
-    ImportChunk,
-    ImportFile,
-    LLMBatchRequest,
-    LLMCall,
-    LLMPayload,
-    MemoryBlock,
-    MemoryPassage,
-    Message,
-    PersonaVersion,
-    Run,
-    RunMessage,
-    RunStep,
-    Trait,
-)
+from agents.models import Channel, ChannelMember, Message
+from agents.registry import NO_ROWS, Erase, Person, erasures
 
 ERASED = "[erased]"
 SHORTEST_QUOTE = 20  # characters
@@ -52,19 +30,19 @@ _STRUCTURE = frozenset({"type", "role", "tool", "nonce", "call_id", "id", "name"
 class Words:
     """What a person said, and what they are called.
 
-    A quote is any stretch of at least `shortest` characters of one of their texts, whatever its case and white space. Beside it, a
-    text that is nothing but one of their shorter messages counts where the person is known to have been.
+    A quote is any stretch of at least `shortest` characters of one of their texts, in any case and with any white space. A text that
+    is nothing but one of their shorter messages counts, too, where the person is known to have been.
     """
 
     def __init__(self, texts: Iterable[str], *, names: Iterable[str], label: str, shortest: int = SHORTEST_QUOTE):
         self.label, self.shortest = label, shortest
         self._windows: set[str] = set()
-        self._whole: set[str] = set()
+        self._texts: set[str] = set()
         for text in texts:
             folded = _folded(text)
             self._windows.update(folded[i : i + shortest] for i in range(len(folded) - shortest + 1))
             if folded and folded != ERASED:
-                self._whole.add(folded)
+                self._texts.add(folded)
         # Any of the names as words. One that could be a word of the language ("Will", "May") only as it is written.
         longest_first = sorted({name for name in names if name and name != label}, key=len, reverse=True)
         ways = [re.escape(name) if name.isalpha() else f"(?i:{re.escape(name)})" for name in longest_first]
@@ -83,7 +61,7 @@ class Words:
         """A text or JSON value without the person's words.
 
         Args:
-            value: What is kept now.
+            value: What is stored now.
             near: Whether the person is known to have been there: then their name and short messages go, too.
         """
         if isinstance(value, str):
@@ -93,7 +71,7 @@ class Words:
         return [self.without(one, near=near) for one in value] if isinstance(value, list) else value
 
     def _without(self, text: str, near: bool) -> str:
-        if near and _folded(text) in self._whole:
+        if near and _folded(text) in self._texts:
             return ERASED
         if self.quoted(text):
             text = self._without_quotes(text)
@@ -101,7 +79,7 @@ class Words:
 
     def _without_quotes(self, text: str) -> str:
         folded, places = _folded_with_places(text)
-        kept, done, i = [], 0, 0
+        parts, done, i = [], 0, 0
         while i <= len(folded) - self.shortest:
             if folded[i : i + self.shortest] not in self._windows:
                 i += 1
@@ -110,9 +88,9 @@ class Words:
             while folded[i : i + self.shortest] in self._windows:
                 i += 1
             i += self.shortest - 1
-            kept += [text[done : places[begin]], ERASED]
+            parts += [text[done : places[begin]], ERASED]
             done = places[i - 1] + 1
-        return "".join(kept) + text[done:]
+        return "".join(parts) + text[done:]
 
 
 def blanked(value: Any) -> Any:
@@ -160,31 +138,6 @@ SALT = "agents.erasure"
 
 class Unknown(LookupError):
     """There is no person of this name; the message lists similar names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Person:
-    """A person whose words are to be erased.
-
-    Attributes:
-        names: What they are called in texts.
-        label: What stands in place of the name; the same whenever they are erased, and not to be guessed back.
-        said: Which messages are theirs.
-        channels, agents: Where they spoke or are members, and whose agents spoke there.
-        user: Their account, where they have one.
-        deactivate: Whether the account is closed, too.
-    """
-
-    names: tuple[str, ...]
-    label: str
-    said: Q
-    channels: frozenset[int]
-    agents: frozenset[int]
-    user: AbstractBaseUser | None = None
-    deactivate: bool = False
-
-    def own(self) -> QuerySet[Message]:
-        return Message.objects.filter(self.said)
 
 
 def find_outsider(name: str, *, channels: Collection[str] = ()) -> Person:
@@ -252,76 +205,21 @@ def _person(*, said: Q, user: AbstractBaseUser | None = None, **fields: Any) -> 
     )
 
 
-NOTHING = Q(pk__in=[])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Columns with texts, JSON or a name.
-
-    Attributes:
-        model: The table.
-        columns: What is searched, and rewritten without the person's words.
-        channel, agent: Lookups of a row's channel and agent: rows in a channel where the person was, or of an agent that spoke there,
-            are near, and lose the name and short messages as well as quotes.
-        near: Every row is near.
-        whole: Rows of which the columns are blanked whatever they say, or which are deleted where the place says so.
-        named: Rows of which the columns hold nothing but the person's name.
-        rows: Leaves rows out.
-        emptied: JSON columns that become empty where a row is blanked.
-        delete: A row with the person's words goes as a whole.
-        report_only: Nothing is changed: people wrote this as configuration; they are shown that it looks like a quote.
-    """
-
-    model: type[Model]
-    columns: tuple[str, ...]
-    channel: tuple[str, ...] = ()
-    agent: tuple[str, ...] = ()
-    near: bool = False
-    whole: Callable[[Person], Q] | None = None
-    named: Callable[[Person], Q] | None = None
-    rows: Callable[[Person], QuerySet[Any]] | None = None
-    emptied: tuple[str, ...] = ()
-    delete: bool = False
-    report_only: bool = False
-
-    @property
-    def table(self) -> str:
-        return self.model._meta.db_table
-
-    def of(self, person: Person) -> QuerySet[Any]:
-        return self.model._default_manager.all() if self.rows is None else self.rows(person)
-
-    def is_near(self, person: Person) -> Q:
-        if self.near:
-            return Q(pk__isnull=False)
-        near = NOTHING
-        for paths, keys in ((self.channel, person.channels), (self.agent, person.agents)):
-            for path in paths:
-                near |= Q(**{f"{path}__in": keys})
-        return near
-
-
 BATCH = 500  # rows read, and at most changed, by one transaction
 
 
 @dataclass(slots=True)
 class Erased:
-    """What a place had of the person.
+    """What a rule erased.
 
     Attributes:
         keys: Rows changed or deleted, or that would be; where `report_only`, rows that people should look at.
         named_elsewhere: Rows that have the name but are not near: left as they are, for it may be another's name.
     """
 
-    place: Place
+    rule: Erase
     keys: set[int] = field(default_factory=set)
     named_elsewhere: int = 0
-
-
-def known_places() -> list[Place]:
-    """Where words may be kept (the setting ERASURE), in the order in which it is looked."""
-    return [place for path in settings.ERASURE for place in import_string(path)]
 
 
 def forget(
@@ -330,91 +228,86 @@ def forget(
     dry_run: bool = False,
     shortest_quote: int = SHORTEST_QUOTE,
     name_everywhere: bool = False,
-    progress: Callable[[Place, float], None] = lambda _place, _done: None,
+    progress: Callable[[float], None] = lambda _done: None,
 ) -> Iterator[Erased]:
-    """Erase a person; yield each place as it is done.
+    """Erase a person; yield what each rule erased as it is done.
 
     May be stopped at any time and begun again: their own messages, by which quotes are recognised, are blanked last. A second
-    call finds nothing more.
+    call changes nothing more.
 
     Args:
         shortest_quote: Characters of theirs in a row that count as a quote.
         name_everywhere: Take every text with the name for one about them, also where they are not known to have been.
-        progress: Called with how far a place is, 0 to 1.
+        progress: Called with how far a rule is, 0 to 1.
     """
     texts = person.own().order_by().values_list("text", flat=True).iterator()
     words = Words(texts, names=person.names, label=person.label, shortest=shortest_quote)
-    for place in known_places():
-        found = Erased(place)
-        for done in _go_through(found, person, words, dry_run=dry_run, everywhere=name_everywhere):
-            progress(place, done)
-        yield found
+    for rule in erasures():
+        erased = Erased(rule)
+        for done in _follow(erased, person, words, dry_run=dry_run, everywhere=name_everywhere):
+            progress(done)
+        yield erased
     if person.user is not None and not dry_run:
         _clear_account(person)
 
 
-def _go_through(found: Erased, person: Person, words: Words, *, dry_run: bool, everywhere: bool) -> Iterator[float]:
-    place = found.place
-    rows = place.of(person)
-    last = rows.order_by().aggregate(last=Max("pk"))["last"]
-    after: int | None = None
-    while last is not None:
-        ahead = rows.filter(pk__lte=last) if after is None else rows.filter(pk__gt=after, pk__lte=last)
-        read = list(_with_marks(place, person, ahead)[:BATCH])
-        if not read:
-            return
-        after = read[-1]["pk"]
-        changes: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        for row in read:
-            if changed := _changed(place, person, words, row, everywhere):
-                changes.append((row, changed))
-            elif not row["is_near"] and any(words.named(row[column]) for column in place.columns):
-                found.named_elsewhere += 1
-        found.keys.update(row["pk"] for row, _ in changes)
-        if changes and not dry_run and not place.report_only:
-            _write(place, changes)
-        yield min(1.0, after / max(last, 1))
-
-
-def _with_marks(place: Place, person: Person, rows: Any) -> Any:
-    marks = {
-        "is_near": place.is_near(person),
-        "is_whole": NOTHING if place.whole is None else place.whole(person),
-        "is_named": NOTHING if place.named is None else place.named(person),
+def _follow(erased: Erased, person: Person, words: Words, *, dry_run: bool, everywhere: bool) -> Iterator[float]:
+    rule = erased.rule
+    rows = rule.rows_of(person).order_by("pk")
+    marks = {"is_near": rule.is_near(person)}
+    marks |= {
+        name: NO_ROWS if which is None else which(person)
+        for name, which in (("is_blanked", rule.blank), ("is_name", rule.name_only))
     }
     cases = {
         name: Case(When(q, then=Value(True)), default=Value(False), output_field=BooleanField())
         for name, q in marks.items()
     }
-    return rows.order_by("pk").annotate(**cases).values("pk", *place.columns, *marks)
+    last, after = rows.order_by().aggregate(last=Max("pk"))["last"], None
+    while last is not None:
+        ahead = rows.filter(pk__lte=last) if after is None else rows.filter(pk__gt=after, pk__lte=last)
+        batch: list[dict[str, Any]] = list(ahead.annotate(**cases).values("pk", *rule.names, *marks)[:BATCH])
+        if not batch:
+            return
+        after = batch[-1]["pk"]
+        changes: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        for row in batch:
+            if changed := _changed(rule, person, words, row, everywhere):
+                changes.append((row, changed))
+            elif not row["is_near"] and any(words.named(row[column]) for column in rule.names):
+                erased.named_elsewhere += 1
+        erased.keys.update(row["pk"] for row, _ in changes)
+        if changes and not dry_run and not rule.report_only:
+            _write(rule, changes)
+        yield min(1.0, after / max(last, 1))
 
 
-def _changed(place: Place, person: Person, words: Words, row: dict[str, Any], everywhere: bool) -> dict[str, Any]:
+def _changed(rule: Erase, person: Person, words: Words, row: dict[str, Any], everywhere: bool) -> dict[str, Any]:
     """The columns that must change, with what they become."""
     after: dict[str, Any] = {}
-    for column in place.columns:
+    for column in rule.names:
         value = row[column]
-        if row["is_named"]:
+        if row["is_name"]:
             after[column] = person.label
-        elif row["is_whole"]:
-            after[column] = {} if column in place.emptied else blanked(value)
+        elif row["is_blanked"]:
+            after[column] = {} if column in rule.emptied.split() else blanked(value)
         else:
             after[column] = words.without(value, near=row["is_near"] or everywhere)
-    if place.delete and row["is_whole"]:
+    if rule.delete and row["is_blanked"]:
         return after
     changed = {column: value for column, value in after.items() if value != row[column]}
     for column, value in changed.items():
-        longest = place.model._meta.get_field(column).max_length  # type: ignore[union-attr]
+        longest = rule.of._meta.get_field(column).max_length  # type: ignore[union-attr]
         if isinstance(value, str) and longest:
             changed[column] = value[:longest]  # a label may be longer than the name it stands for
     return changed
 
 
-def _write(place: Place, changes: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+def _write(rule: Erase, changes: Sequence[tuple[dict[str, Any], dict[str, Any]]]) -> None:
     """Change or delete these rows. A text that was changed meanwhile stays for the next time."""
-    rows = place.model._default_manager
+    rows = rule.of._default_manager
     with transaction.atomic():
-        if place.delete:
+        if rule.delete:
             rows.filter(pk__in=[row["pk"] for row, _ in changes]).delete()
             return
         for row, values in changes:
@@ -431,78 +324,3 @@ def _clear_account(person: Person) -> None:
         user.set_unusable_password()
         Token.objects.filter(user=user).delete()
     user.save()
-
-
-def _prompts_of_ended_runs(person: Person) -> Q:
-    """They have the conversation in them. Those of a run that goes on are what it goes on from: only quotes and name go."""
-    roles = (RunMessage.Role.SYSTEM, RunMessage.Role.USER)
-    return Q(run__channel__in=person.channels, run__status__in=Run.FINAL, role__in=roles)
-
-
-def _entries(person: Person) -> Q:
-    """Entries of the console's log about their messages, which it calls by author and text, and about their account."""
-    theirs = NOTHING
-    for name in (*person.names, person.label):
-        theirs |= Q(
-            content_type__app_label="agents", content_type__model="message", object_repr__startswith=f"{name}: "
-        )
-    if person.user is not None and person.deactivate:
-        model = person.user._meta
-        theirs |= Q(
-            content_type__app_label=model.app_label,
-            content_type__model=model.model_name,
-            object_id=str(person.user.pk),
-        )
-    return theirs
-
-
-PLACES = (
-    Place(
-        model=LLMPayload,
-        columns=("request", "reply", "tool_calls"),
-        channel=("call__run__channel",),
-        agent=("call__agent",),
-        whole=lambda person: Q(call__run__channel__in=person.channels),
-        delete=True,
-    ),
-    Place(model=LLMBatchRequest, columns=("text", "error"), near=True),  # answers about channels are of no agent
-    Place(model=LLMCall, columns=("error",), channel=("run__channel",), agent=("agent",)),
-    Place(model=RunMessage, columns=("content",), channel=("run__channel",), whole=_prompts_of_ended_runs),
-    Place(model=RunStep, columns=("detail",), channel=("run__channel",)),
-    Place(model=Run, columns=("prompt", "error", "overrides", "trace"), channel=("channel",)),
-    Place(model=MemoryPassage, columns=("text",), agent=("agent",)),
-    Place(model=MemoryBlock, columns=("value",), agent=("agent",)),
-    Place(
-        model=IdempotentRequest,
-        columns=("path", "answer", "headers"),
-        near=True,
-        whole=lambda person: NOTHING if person.user is None else Q(user=person.user.pk, status__isnull=False),
-        delete=True,
-    ),
-    # Bytes of files in any format cannot be searched, and importing one again would bring the words back: none of them is kept.
-    Place(model=ImportChunk, columns=("number",), whole=lambda person: Q(pk__isnull=False), delete=True),
-    Place(model=Import, columns=("choices", "found", "result", "error"), near=True),
-    Place(model=ImportFile, columns=("name",), near=True),
-    Place(model=LogEntry, columns=("object_repr", "change_message"), whole=_entries),
-    Place(model=Agent, columns=("title", "description", "system_prompt", "sample_lines"), report_only=True),
-    Place(model=DescriptionUpdate, columns=("error",), agent=("agent",)),  # of a call that failed
-    Place(model=PersonaVersion, columns=("system_prompt", "traits", "note"), report_only=True),
-    Place(model=Trait, columns=("name", "description", "source"), report_only=True),
-    Place(model=Channel, columns=("name", "topic", "tags"), channel=("pk",)),
-    Place(
-        model=Message,
-        columns=("text", "payload", "tags"),
-        channel=("channel",),
-        rows=lambda person: Message.objects.exclude(pk__in=person.own().order_by().values("pk")),
-    ),
-    # Last: by these the quotes above are found.
-    Place(model=Message, columns=("tags",), channel=("channel",), rows=lambda person: person.own()),
-    Place(
-        model=Message,
-        columns=("text", "payload"),
-        emptied=("payload",),
-        whole=lambda person: Q(pk__isnull=False),
-        rows=lambda person: person.own(),
-    ),
-    Place(model=Message, columns=("outsider",), named=lambda person: ~Q(outsider=""), rows=lambda person: person.own()),
-)

@@ -1,4 +1,4 @@
-"""Leases: a worker's hold on a row of work, taken and extended by conditional UPDATEs, and which row is next."""
+"""Leases: a worker's hold on a row of work, acquired and extended by conditional UPDATEs, and which row is next."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class Leasable(models.Model):
     """A row that is work. `select_for_update` does nothing on SQLite, so leases are conditional UPDATEs on every database.
 
     The owner extends its lease before each model call. Work whose lease ran out, or whose owner is known to be dead, can be leased
-    again: `attempt` counts the leases. `deaths` counts the owners that were lost since it was last handed back. A row that costs too
+    again: `attempt` counts the leases. `deaths` counts the owners that were lost since it last went back to the queue. A row that costs too
     many of them (WORKER_MOST_DEATHS) ends as errored, so that it does not kill worker after worker.
     """
 
@@ -291,7 +291,7 @@ class Leasable(models.Model):
         most = settings.WORKER_MOST_DEATHS
         why = (
             f"lost {most} {'worker' if most == 1 else 'workers'} in a row (killed, out of memory, or hung past their time): "
-            "not tried again by itself"
+            "not tried again"
         )
         ended = {"status": self.Status.ERRORED, "error": why, "deaths": 0, "finished_at": timezone.now()}
         with transaction.atomic():

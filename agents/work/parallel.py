@@ -46,8 +46,8 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
         nonlocal ended
         with lock:
             if not ended:
-                if (found := next(waiting, None)) is not None:
-                    return found
+                if (job := next(waiting, None)) is not None:
+                    return job
                 ended = True
             return None
 
@@ -57,9 +57,9 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
             place = -1
             while True:
                 try:
-                    if (found := next_job()) is None:
+                    if (next_one := next_job()) is None:
                         return
-                    place, job = found
+                    place, job = next_one
                     results[place] = job()
                 except Exception as error:  # noqa: BLE001 (raised when the others have ended)
                     errors[place] = error

@@ -82,7 +82,7 @@ def nudge(group: Group, times: int = 1) -> bool:
 
 
 def messages_waiting(connection: Any, group: Group) -> int:
-    """Messages of a queue that no worker has taken; 0 for brokers that cannot say."""
+    """Messages of a queue that no worker has received; 0 for brokers that cannot say."""
     if connection.transport.driver_type != "redis":
         return 0
     return int(connection.default_channel.client.llen(group))
@@ -105,7 +105,7 @@ def do_next(
         owner: Of the lease.
         lease: How long it holds unless it is extended.
         attempts: Leases after which a crash is final (errored); before that the row waits for another try.
-        handed_back: Further columns of a row that is handed back because the work is to stop or the database is away.
+        handed_back: Further columns of a row that goes back to the queue because the work is to stop or the database is away.
 
     Raises:
         DatabaseError: The database is away.
@@ -154,7 +154,7 @@ def release_lost_leases() -> int:
         if dead := [owner for owner in owners if owner_is_dead(owner)]:
             released += sum(row.release() for row in running.filter(lease_owner__in=dead))
     if released:
-        log.warning("%d pieces of work were taken from workers that died", released)
+        log.warning("%d pieces of work of workers that died are back in the queue", released)
     return released
 
 

@@ -18,7 +18,7 @@ class Stopped(BaseException):
 
 
 class SliceOver(Stopped):
-    """This piece of bulk work had its time. It is handed back, and the worker goes on with other work."""
+    """This piece of bulk work had its slice of time. It goes back to the queue, and the worker goes on with other work."""
 
 
 class Stop:

@@ -88,7 +88,7 @@ def _beat(**kwargs: Any) -> None:
 
 @signals.worker_shutting_down.connect
 def _stop(**kwargs: Any) -> None:
-    """Let the threads finish the work in hand; what is not done after WORKER_GRACE is handed back."""
+    """Let the threads finish the work in hand; what is not done after WORKER_GRACE goes back to the queue."""
     this_worker().stop.request(grace=settings.WORKER_GRACE)
 
 

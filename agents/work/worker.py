@@ -47,7 +47,7 @@ class Piece:
         seconds: How long it took.
         error: Why it crashed, or that the database is away; the row says so, too, or waits for another try.
         outage: Whether the database is away.
-        handed_back: Whether it was stopped, or its slice was over, before it was done: it waits for its next turn.
+        handed_back: Whether it was stopped, or its slice was over, before it was done: it is back in the queue.
         about: The ids that its lines of the log carry, e.g. ``{"evaluation_run": 12, "agent": 7}``.
     """
 

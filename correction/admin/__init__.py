@@ -1,5 +1,6 @@
 """The console's pages for corrections, and what correcting adds to the pages of agents and messages."""
 
+from agents.console.logs import register_pages
 from agents.console.site import Extension, extend
 from agents.models import Agent, Message, Run
 from correction.admin import agents, behavior, config, home, interventions, logs
@@ -13,12 +14,13 @@ from correction.admin.agents import (
     switch_mechanism,
 )
 from correction.admin.behavior import agent_behavior_panel, behavior_notes
-from correction.admin.logs import GateOfMessage, GateOfRun
+from correction.admin.logs import gate_filter
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
 from evaluation.admin.drift_overview import add_steps
 
 __all__ = ["agents", "behavior", "config", "home", "interventions", "logs"]
 
+register_pages("correction")
 add_steps(gate_steps)
 extend(
     Agent,
@@ -48,10 +50,13 @@ extend(
 extend(
     Message,
     Extension(
-        permission="correction.view_correctionlog", panels=(gate_panel,), notes=(gate_notes,), filters=(GateOfMessage,)
+        permission="correction.view_correctionlog",
+        panels=(gate_panel,),
+        notes=(gate_notes,),
+        filters=(gate_filter("message"),),
     ),
 )
-extend(Run, Extension(permission="correction.view_correctionlog", panels=(run_panel,), filters=(GateOfRun,)))
+extend(Run, Extension(permission="correction.view_correctionlog", panels=(run_panel,), filters=(gate_filter("run"),)))
 extend(
     Agent,
     Extension(

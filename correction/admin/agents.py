@@ -12,41 +12,38 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
-from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
+from agents.console.panels import table
 from agents.console.site import Select
 from agents.llm.ledger import Totals
 from agents.models import Agent, LLMCall
-from correction.admin.config_form import stored_rows
+from correction.admin.config import history_url
 from correction.admin.display import (
-    MODE_TONES,
-    Ending,
     against_threshold,
     attempt_badge,
     endings,
-    label_of,
+    mode_badge,
     origin,
-    setting,
     source_badge,
 )
-from correction.admin.matrix import BY_ID, MECHANISMS, Mechanism, config_url, observe_url, target_of
-from correction.config.configure import configure, copy_config, gate_from_now_on, notes_on
-from correction.config.settings import (
-    CONFIG_FIELDS,
-    FIELDS,
-    GATE_DIMENSIONS,
-    ConfigError,
-    ResolvedConfig,
-    resolve_all,
-    resolve_config,
+from correction.admin.matrix import BY_ID, config_url, observe_url
+from correction.config.configure import (
+    ConfigChange,
+    changes_of,
+    configure,
+    copy_config,
+    gate_from_now_on,
+    notes_on,
 )
-from correction.costs import CORRECTION, CostRow, get_cost_summary
+from correction.config.fields import GATE_DIMENSIONS, INHERIT, MECHANISMS, SETTINGS, ConfigError, Mechanism
+from correction.config.settings import ResolvedConfig, resolve_all, resolve_config
+from correction.costs import CORRECTION, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
 from evaluation.admin.drift_overview import Step
 from evaluation.change.overview import Card
@@ -59,7 +56,7 @@ def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "rows": [_row(agent, config, mechanism) for mechanism in MECHANISMS],
         "notes": notes_on(config),
         "edit_url": config_url(agent),
-        "history_url": reverse("admin:correction_agentevaluationconfig_target_history", args=[agent.pk]),
+        "history_url": history_url(agent),
         "logs_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
         "interventions_url": display.list_url(InterventionLog, agent__id__exact=agent.pk),
         "may_change": request.user.has_perm("correction.change_agentevaluationconfig"),
@@ -68,31 +65,24 @@ def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 
 def _row(agent: Agent, config: ResolvedConfig, mechanism: Mechanism) -> dict[str, Any]:
+    def item(name: str) -> dict[str, Any]:
+        is_own = config.provenance[name] == "agent"
+        return {
+            "label": SETTINGS[name].label,
+            "value": config.show(name),
+            "origin": origin(config, name),
+            "is_own": is_own,
+        }
+
     switch = mechanism.switch
-    return {
+    state = display.badge("on", "good") if config[switch] else display.badge("off")
+    return item(switch) | {
         "label": mechanism.label,
         "purpose": mechanism.purpose,
         "url": config_url(agent, mechanism),
-        "state": _state(config, switch),
-        "origin": origin(config, switch),
-        "is_own": config.provenance[switch] == "agent",
-        "numbers": [
-            {
-                "label": label_of(name),
-                "value": setting(name, config[name]),
-                "origin": origin(config, name),
-                "is_own": config.provenance[name] == "agent",
-            }
-            for name in mechanism.fields
-            if name != switch
-        ],
+        "state": mode_badge(config) if switch == "gate_mode" else state,
+        "numbers": [item(name) for name in mechanism.fields if name != switch],
     }
-
-
-def _state(config: ResolvedConfig, switch: str) -> SafeString:
-    if switch == "gate_mode":
-        return display.badge(config.gate_mode, MODE_TONES.get(config.gate_mode, "plain"))
-    return display.badge("on", "good") if config[switch] else display.badge("off")
 
 
 SHOWN = 5
@@ -107,27 +97,27 @@ def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
     newest = CorrectionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values("pk")[:MOST_LOOKED_AT]
     held_back = CorrectionLog.objects.filter(pk__in=list(newest.values_list("pk", flat=True)), outcome__in=CORRECTED)
     held_back = held_back.select_related("message__channel").prefetch_related("dimension_results").order_by("-pk")
-    rows = list(held_back[:SHOWN])
-    ended = endings(rows)
-    may_read = request.user.has_perm(READING)
+    logs = list(held_back[:SHOWN])
+    ended, may_read = endings(logs), request.user.has_perm(READING)
+    lines: list[tuple[SafeString, object]] = []
+    for log in logs:
+        line = format_html(
+            '{} {} {} <span class="pl-results">{}</span> <span class="pl-subtle">{}</span> {}',
+            display.page_of(log, f"attempt {log.attempt}"), attempt_badge(log, ended[log.session]), source_badge(log),
+            format_html_join("", "{}", ((against_threshold(result),) for result in log.dimension_results.all())),
+            display.moment(log.created_at),
+            display.link(transcript_url(log.message), "what was said") if log.message is not None else "",
+        )  # fmt: skip
+        draft = display.visible(display.shortened(" ".join(log.judged_text.split()), 160)) if may_read else ""
+        lines.append((line, draft and format_html('<p class="pl-subtle" dir="auto">{}</p>', draft)))
     context = {
-        "rows": [_log(log, ended[log.session], may_read=may_read) for log in rows],
-        "looked_at": MOST_LOOKED_AT,
-        "logs_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
+        "id": "corrections",
+        "title": "Last corrections",
+        "lines": lines,
+        "empty": f"No draft was sent back among the last {MOST_LOOKED_AT} that were judged.",
+        "more": display.link(display.list_url(CorrectionLog, agent__id__exact=agent.pk), "All drafts that were judged"),
     }
-    return SafeString(render_to_string("admin/correction/agent_corrections.html", context, request))
-
-
-def _log(log: CorrectionLog, ending: Ending, *, may_read: bool) -> dict[str, Any]:
-    return {
-        "when": display.moment(log.created_at),
-        "page": display.page_of(log, f"attempt {log.attempt}"),
-        "outcome": attempt_badge(log, ending),
-        "source": source_badge(log),
-        "results": [against_threshold(result) for result in log.dimension_results.all()],
-        "draft": display.visible(display.shortened(" ".join(log.judged_text.split()), 160)) if may_read else "",
-        "said": display.link(transcript_url(log.message), "what was said") if log.message is not None else "",
-    }
+    return SafeString(render_to_string("admin/correction/agent_list.html", context, request))
 
 
 def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -135,45 +125,48 @@ def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
     newest = InterventionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
     fired = InterventionLog.objects.filter(pk__in=list(newest[:MOST_LOOKED_AT]), fired=True).select_related("channel")
     context = {
-        "rows": [
-            {
-                "when": display.moment(log.created_at),
-                "page": display.page_of(log, log.name.replace("_", " ")),
-                "channel": display.visible(log.channel) if log.channel is not None else "",
-                "nudge": display.folded(log.nudge, 120),
-            }
+        "id": "nudges",
+        "title": "Last nudges",
+        "lines": [
+            (
+                format_html(
+                    '{} <span class="pl-subtle">{} {}</span>',
+                    display.page_of(log, log.name.replace("_", " ")),
+                    display.visible(log.channel) if log.channel is not None else "",
+                    display.moment(log.created_at),
+                ),
+                display.folded(log.nudge, 120),
+            )
             for log in fired.order_by("-pk")[:SHOWN]
         ],
-        "logs_url": display.list_url(InterventionLog, agent__id__exact=agent.pk),
+        "empty": "No nudge was given lately. Anti-convergence, variety and interventions of your own give them; the corrections above "
+        "say which are on.",
+        "more": display.link(display.list_url(InterventionLog, agent__id__exact=agent.pk), "All that were evaluated"),
     }
-    return SafeString(render_to_string("admin/correction/agent_nudges.html", context, request))
+    return SafeString(render_to_string("admin/correction/agent_list.html", context, request))
 
 
 def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """What its calls cost in the last seven days, by what they were for; the same sums as everywhere."""
     summary = get_cost_summary(agent=agent, window=COST_WINDOW, by=("mechanism",))
-    calls = {"agent__id__exact": agent.pk}
+    rows = []
+    for row in summary.by["mechanism"]:
+        used, name = row.totals, display.visible((row.key or row.purpose or "other").replace("_", " "))
+        if row.purpose in CORRECTION:
+            name = format_html(
+                "{} {}", name, display.badge("correction", "plain", "looks at messages before they are said")
+            )
+        read = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
+        rows.append((name, f"{used.calls:,}", f"{read:,} · {used.output_tokens:,}", _money(used)))
     context = {
-        "rows": [_cost(row) for row in summary.by["mechanism"]],
+        "table": table(("For", "Calls", "Tokens in · out", "US dollars"), rows, label="Costs of the last 7 days"),
         "calls": f"{summary.total.calls:,}",
         "total": _money(summary.total),
         "correction": _money(summary.correction),
-        "calls_url": display.list_url(LLMCall, **calls),
+        "calls_url": display.list_url(LLMCall, agent__id__exact=agent.pk),
         "slug": agent.slug,
     }
     return SafeString(render_to_string("admin/correction/agent_costs.html", context, request))
-
-
-def _cost(row: CostRow) -> dict[str, Any]:
-    used = row.totals
-    name = (row.key or row.purpose or "other").replace("_", " ")
-    return {
-        "name": display.visible(name),
-        "is_correction": row.purpose in CORRECTION,
-        "calls": f"{used.calls:,}",
-        "tokens": f"{used.input_tokens + used.cache_read_tokens + used.cache_write_tokens:,} · {used.output_tokens:,}",
-        "cost": _money(used),
-    }
 
 
 def _money(used: Totals) -> SafeString:
@@ -207,7 +200,7 @@ class SwitchForm(forms.Form):
         cleaned = dict(super().clean() or {})
         if "mechanism" in cleaned and "state" in cleaned:
             try:
-                CONFIG_FIELDS[BY_ID[cleaned["mechanism"]].switch].read(cleaned["state"])
+                SETTINGS[BY_ID[cleaned["mechanism"]].switch].read(cleaned["state"])
             except ConfigError as error:
                 self.add_error("state", str(error))
         return cleaned
@@ -231,26 +224,18 @@ def switch_mechanism(model_admin: Any, request: HttpRequest, queryset: QuerySet[
     if not form.is_valid():
         return _ask(model_admin, request, queryset, form, "switch_mechanism", "Switch a correction mechanism", "Switch")
     mechanism, state = BY_ID[form.cleaned_data["mechanism"]], form.cleaned_data["state"]
-    wanted = CONFIG_FIELDS[mechanism.switch].read(state)
-    rows = {row.agent_id: row for row in AgentEvaluationConfig.objects.filter(agent__in=queryset)}
     before = _in_effect(queryset)
-    done, same, refused = [], [], []
+    done = []
     for agent in queryset:
-        if getattr(rows.get(agent.pk), mechanism.switch, None) == wanted:
-            same.append(agent)
-            continue
         try:
             changes = {mechanism.switch: state}
             configure(agent=agent, changes=changes, user=user_of(request), reason="from the list of agents")
             done.append(agent)
-        except ConfigError as error:
-            refused.append((agent, str(error)))
-    what = f"{mechanism.label} {'inherited' if wanted is None else state}"
+        except ConfigError as error:  # deleted meanwhile
+            model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)
+    what = f"{mechanism.label} {'inherited' if state == INHERIT else state}"
     _tell(model_admin, request, f"{what}: set for", done, messages.SUCCESS)
     _tell_gate(model_admin, request, done, before)
-    _tell(model_admin, request, f"{what}: skipped, because it is so already, for", same, messages.INFO)
-    for agent, why in refused:
-        model_admin.message_user(request, f"{agent}: {why}", messages.ERROR)
     return None
 
 
@@ -266,8 +251,7 @@ def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[
     copy_config(source=source, targets=targets, user=user_of(request))
     _tell(model_admin, request, f"Corrections copied from {source} to", targets, messages.SUCCESS)
     _tell_gate(model_admin, request, targets, before)
-    own, _ = stored_rows(source)
-    if own is None:
+    if not AgentEvaluationConfig.objects.filter(agent=source).exists():
         model_admin.message_user(request, f"{source} sets nothing itself: they inherit everything now.", messages.INFO)
     if len(targets) < len(queryset):
         model_admin.message_user(request, f"{source} was skipped: it is the one copied from.", messages.INFO)
@@ -358,41 +342,29 @@ def config_changes(agents: Collection[int], since: datetime, until: datetime) ->
     history: Any = AgentEvaluationConfig.history
     rows = history.filter(Q(agent__in=agents) | Q(is_defaults=True), history_date__lte=until)
     newest = list(rows.select_related("history_user").order_by("-history_id")[: 2 * MOST_OF_A_KIND])
-    names = {agent.pk: agent for agent in _agents(newest)}
+    named = Agent.objects.only("display_name").in_bulk({row.agent_id for row in newest} - {None})
     markers: list[Marker] = []
-    for number, record in enumerate(newest):
-        if record.history_date < since or len(markers) == MOST_OF_A_KIND:
+    for change in changes_of(newest):
+        if change.at < since or len(markers) == MOST_OF_A_KIND:
             break
-        agent = names.get(record.agent_id)
-        before = next((row for row in newest[number + 1 :] if row.agent_id == record.agent_id), None)
-        said = _said(before, record)
-        if said:
-            url = reverse("admin:correction_agentevaluationconfig_target_history", args=[target_of(agent)])
-            whose = agent.display_name if agent is not None else "Defaults"
-            markers.append(Marker(at=record.history_date, title=f"{whose}: {said}", url=url, kind="config"))
+        if said := _said(change):
+            agent = named.get(change.agent_id) if change.agent_id is not None else None
+            title = f"{agent.display_name if agent is not None else 'Defaults'}: {said}"
+            markers.append(Marker(at=change.at, title=title, url=history_url(agent), kind="config"))
     return markers
 
 
-def _agents(records: Iterable[Any]) -> Iterable[Agent]:
-    return Agent.objects.filter(pk__in={record.agent_id for record in records}).only("display_name")
-
-
-def _said(before: Any, record: Any) -> str:
+def _said(change: ConfigChange) -> str:
     """What was changed, by whom; empty where nothing was, as in the row that begins a history."""
-    by = f" by {record.history_user.get_username()}" if record.history_user is not None else ""
-    if record.history_type == "-":
+    by = f" by {change.user}" if change.user else ""
+    if change.kind == "deleted":
         return f"corrections deleted{by}"
-    changed = [name for name in FIELDS if getattr(before, name, None) != getattr(record, name)]
-    listed = ", ".join(
-        f"{label_of(name)} {_shown(name, before)} → {_shown(name, record)}" for name in changed[:NAMED_CHANGES]
-    )
-    more = f" and {len(changed) - NAMED_CHANGES} more" if len(changed) > NAMED_CHANGES else ""
-    return f"{listed}{more}{by}" if listed else ""
-
-
-def _shown(name: str, record: Any) -> str:
-    value = getattr(record, name, None)
-    return "inherit" if value in (None, "") else setting(name, value)
+    listed = [
+        f"{SETTINGS[name].label} {' → '.join(map(SETTINGS[name].show_stored, pair))}"
+        for name, pair in change.changes.items()
+    ]
+    more = f" and {len(listed) - NAMED_CHANGES} more" if len(listed) > NAMED_CHANGES else ""
+    return f"{', '.join(listed[:NAMED_CHANGES])}{more}{by}" if listed else ""
 
 
 add_markers(MarkerSource(permission="correction.view_agentevaluationconfig", find=config_changes))

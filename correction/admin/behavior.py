@@ -1,17 +1,17 @@
-"""The queue of behaviour requests: what people asked agents to do differently, and what somebody decides of it."""
+"""The queue of behaviour requests: what people asked agents to do differently, and what is decided about it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.auth.models import AbstractBaseUser
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html, format_html_join
@@ -25,7 +25,7 @@ from agents.console.filters import AgentFilter, DateRangeFilter, RecentValuesFil
 from agents.console.forms import confirmed
 from agents.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput
 from agents.models import Agent, LLMCall, Message
-from agents.persona import TraitValue, render_persona
+from agents.persona import TraitValue, render_persona, values_of
 from correction.behavior.applying import (
     APPLICABLE,
     RETRIABLE,
@@ -35,18 +35,9 @@ from correction.behavior.applying import (
     retry_request,
     revert_request,
 )
-from correction.behavior.effects import (
-    RequestedChange,
-    cost_words,
-    difference_words,
-    estimate_words,
-    first_reason,
-    plan_as_json,
-    plan_request,
-    queue_effect,
-    verdict_words,
-)
-from correction.behavior.rules import name_key
+from correction.behavior.effects import plan_request, queue_effect, result_of
+from correction.behavior.rules import as_value, stored_trait
+from correction.behavior.words import name_key
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import UNFINISHED
 from evaluation.admin.display import judge_badge, meter
@@ -68,16 +59,18 @@ TONES: dict[str, Tone] = {
     Status.CANCELLED: "plain",
     Status.PAUSED_BUDGET: "warning",
 }
-_TIERS = (
-    ("Does it ask for a change?", "gate_result", "gate_call"),
-    ("Which change?", "extract_result", "extract_call"),
-    ("As which trait?", "map_result", "map_call"),
-)
+_TIERS = {"gate": "Does it ask for a change?", "extract": "Which change?", "map": "As which trait?"}
+DECIDING = ("correction.change_behaviorrequest", "agents.change_agent")  # it changes a persona
+MEASURING = ("correction.view_behaviorrequest", "evaluation.add_evaluationrun")
+READING = "agents.view_message"  # the words, and what was made of them: the tiers quote
+MOST_EFFECTS = 5  # shown
+MOST_REFUSALS = 10  # of an action, said one by one
+Post = Mapping[str, str]
 
 
 def status_badge(row: BehaviorRequest) -> SafeString:
     """Where it stands; the title says whether a person or the policy decided."""
-    by = row.reviewed_by.get_username() if row.reviewed_by else ("by itself" if row.automatic else "")
+    by = row.reviewed_by.get_username() if row.reviewed_by else ("automatically" if row.automatic else "")
     return display.badge(row.get_status_display(), TONES.get(row.status, "plain"), f"decided by {by}" if by else "")
 
 
@@ -100,22 +93,18 @@ def _strength(trait: object) -> str:
 
 def tiers(row: BehaviorRequest) -> list[dict[str, Any]]:
     """What each tier was asked and said; those that were not asked are missing."""
-    found = []
-    for question, column, call in _TIERS:
-        result = getattr(row, column)
-        if isinstance(result, dict):
-            called = getattr(row, call)
-            found.append(
-                {
-                    "question": question,
-                    "answers": [
-                        (display.visible(name.replace("_", " ")), display.visible(_said(value)))
-                        for name, value in result.items()
-                    ],
-                    "call": display.page_of(called, "its call") if called else "",
-                }
-            )
-    return found
+    return [
+        {
+            "question": question,
+            "answers": [
+                (display.visible(name.replace("_", " ")), display.visible(_said(value)))
+                for name, value in result.items()
+            ],
+            "call": display.page_of(called, "its call") if (called := getattr(row, f"{tier}_call")) else "",
+        }
+        for tier, question in _TIERS.items()
+        if isinstance(result := getattr(row, f"{tier}_result"), dict)
+    ]
 
 
 def _said(value: object) -> str:
@@ -126,33 +115,16 @@ def _said(value: object) -> str:
 
 def persona_diff(row: BehaviorRequest) -> SafeString | None:
     """What the change does, or did, to the persona's traits as generator and judge read them; None where nothing is known."""
-    after = row.trait_after if isinstance(row.trait_after, dict) else None
+    before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
     if row.persona_version_before and row.persona_version:
-        texts = [_rendered(version.traits) for version in (row.persona_version_before, row.persona_version)]
+        samples = [values_of(row.persona_version_before), values_of(row.persona_version)]
     elif after is not None and row.agent is not None:
-        now = traits_of(row.agent)
-        texts = [_rendered(now), _rendered(replaced(now, row.trait_before, after))]
+        now = [as_value(trait) for trait in row.agent.traits.all()]
+        replaced = {name_key(trait.name) for trait in (before, after) if trait is not None}
+        samples = [now, [*(trait for trait in now if name_key(trait.name) not in replaced), after]]
     else:
         return None
-    return word_diff(*texts)
-
-
-def traits_of(agent: Agent) -> list[dict[str, Any]]:
-    return [dict(row) for row in agent.traits.values("name", "description", "sentiment", "strength")]
-
-
-def replaced(traits: Iterable[dict[str, Any]], before: object, after: dict[str, Any]) -> list[dict[str, Any]]:
-    """The traits with `after` in the place of the one it is called like, or was called like before."""
-    names = {name_key(str(after["name"]))}
-    if isinstance(before, dict):
-        names.add(name_key(str(before.get("name", ""))))
-    return [*(trait for trait in traits if name_key(str(trait["name"])) not in names), after]
-
-
-def _rendered(traits: Iterable[dict[str, Any]]) -> str:
-    names = ("name", "description", "sentiment", "strength")
-    values = [TraitValue(**{name: trait[name] for name in names}) for trait in traits]
-    return render_persona(system_prompt="", traits=values).strip()
+    return word_diff(*(render_persona(system_prompt="", traits=traits).strip() for traits in samples))
 
 
 def marks(rows: Iterable[BehaviorRequest]) -> SafeString:
@@ -160,10 +132,6 @@ def marks(rows: Iterable[BehaviorRequest]) -> SafeString:
     shown = [row for row in rows if row.status not in (Status.NO_REQUEST, Status.QUEUED, Status.RUNNING)]
     lines = ((status_badge(row), change(row), display.page_of(row, "behaviour request")) for row in shown)
     return format_html_join(" ", '<span class="pl-gate">{} {} {}</span>', lines)
-
-
-DECIDING = ("correction.change_behaviorrequest", "agents.change_agent")  # it changes a persona
-Post = Mapping[str, str]
 
 
 class TraitForm(forms.Form):
@@ -186,73 +154,57 @@ class TraitForm(forms.Form):
     prefix = "trait"
 
 
-class Act(NamedTuple):
-    """One way to decide: what it does, and what is said when it is done."""
-
-    carry_out: Callable[[BehaviorRequest, AbstractBaseUser, Post], object]
-    done: str
-
-
 def may_decide(request: HttpRequest) -> bool:
     """Whether the user may decide about requests: the rights to change them, and to change agents."""
     return request.user.has_perms(DECIDING)
 
 
-def trait_form(row: BehaviorRequest, post: Post | None = None) -> TraitForm:
-    """The form of the proposed trait; of an empty one where none was proposed."""
-    proposed = row.trait_after if isinstance(row.trait_after, dict) else {"strength": 0.5}
-    return TraitForm(post, initial=proposed)
-
-
-def refused_by(act: Act, row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
-    """Do it; why it could not be done, or nothing."""
-    try:
-        act.carry_out(row, user, post)
-    except BehaviorError as error:
-        return f"Nothing was changed: {error}"
-    return ""
-
-
-def _apply(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> object:
-    return apply_request(request=row, user=user)
-
-
-def _apply_edited(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> object:
-    form = trait_form(row, post)
+def _apply_edited(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
+    form = TraitForm(post)
     if not form.is_valid():
         raise BehaviorError("; ".join(f"{name}: {' '.join(map(str, said))}" for name, said in form.errors.items()))
     given = form.cleaned_data
-    trait = TraitValue(
-        name=given["name"],
-        description=given["description"],
-        sentiment=given["sentiment"] or 0.0,
-        strength=given["strength"],
-    )
-    return apply_request(request=row, user=user, trait=trait)
+    apply_request(request=row, user=user, trait=TraitValue(**{**given, "sentiment": given["sentiment"] or 0.0}))
+    return "is applied as you wrote it"
 
 
-def _reject(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> object:
-    return reject_request(request=row, user=user, why=post.get("why", "").strip()[:1000])
+def _apply(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
+    apply_request(request=row, user=user)
+    return "is applied"
 
 
-def _revert(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> object:
-    return revert_request(request=row, user=user, anyway=post.get("anyway") == "1")
+def _reject(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
+    reject_request(request=row, user=user, why=post.get("why", "").strip()[:1000])
+    return "is rejected"
 
 
-def _retry(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> object:
-    return retry_request(request=row)
+def _revert(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
+    revert_request(request=row, user=user, anyway=post.get("anyway") == "1")
+    return "is reverted: the trait is what it was before"
 
 
-ACTS: dict[str, Act] = {
-    "apply": Act(_apply, "is applied"),
-    "apply_edited": Act(_apply_edited, "is applied as you wrote it"),
-    "reject": Act(_reject, "is rejected"),
-    "revert": Act(_revert, "is reverted: the trait is what it was before"),
-    "retry": Act(_retry, "is queued again: a worker (manage.py work) takes it"),
+def _retry(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
+    retry_request(request=row)
+    return "is queued again: a worker (manage.py work) takes it"
+
+
+def _measure(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
+    text = post.get("messages", "").strip() or str(MESSAGES)
+    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 1 <= int(text) <= MOST_MESSAGES):
+        raise ValueError(f"messages {text[:20]!r}: allowed: a whole number from 1 to {MOST_MESSAGES}")
+    effect = queue_effect(request=row, messages=int(text), user=user)
+    return f"will be evaluated. Evaluation {effect.pk} is queued: a worker (manage.py work) judges it"
+
+
+# What a button of a request's page does; returns what is said when it is done.
+ACTS: dict[str, Callable[[BehaviorRequest, AbstractBaseUser, Post], str]] = {
+    "apply": _apply,
+    "apply_edited": _apply_edited,
+    "reject": _reject,
+    "revert": _revert,
+    "retry": _retry,
+    "measure": _measure,
 }
-
-
-NAMED = 10  # refusals that are told one by one
 
 
 @admin.action(description="Apply as proposed", permissions=["decide"])
@@ -298,21 +250,22 @@ def _decide(
             done += 1
     if done:
         model_admin.message_user(request, f"{done} {what}.", messages.SUCCESS)
-    for said in refused[:NAMED]:
+    if len(refused) > MOST_REFUSALS:
+        refused[MOST_REFUSALS:] = [f"{len(refused) - MOST_REFUSALS} more were skipped."]
+    for said in refused:
         model_admin.message_user(request, said, messages.WARNING)
-    if len(refused) > NAMED:
-        model_admin.message_user(request, f"{len(refused) - NAMED} more were skipped.", messages.WARNING)
-
-
-READING = "agents.view_message"  # the words, and what was made of them: the tiers quote
 
 
 def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
     """What the template shows."""
     may_read = request.user.has_perm(READING)
     message = row.message
-    proposed = bool(row.trait_after)
     may = may_decide(request) and row.agent is not None
+    applicable, initial = may and row.status in APPLICABLE, row.trait_after or {"strength": 0.5}
+
+    def url(act: str, allowed: bool) -> str:
+        return reverse(f"admin:correction_behaviorrequest_{act}", args=[row.pk]) if allowed else ""
+
     return {
         "agent": display.agent_chip(row.agent),
         "state": status_badge(row),
@@ -331,25 +284,20 @@ def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
         "diff": persona_diff(row),
         "calls": display.link(display.list_url(LLMCall, work_id=row.work_id), "the calls it made"),
         "versions": _versions(row),
-        "form": trait_form(row) if may and row.status in APPLICABLE else None,
-        "apply_url": _url("apply", row) if may and proposed and row.status in APPLICABLE else "",
-        "edited_url": _url("apply_edited", row),
-        "reject_url": _url("reject", row) if may and row.status == Status.PENDING_REVIEW else "",
-        "revert_url": _url("revert", row) if may and row.status == Status.APPLIED else "",
-        "retry_url": _url("retry", row) if may and row.status in RETRIABLE else "",
+        "form": TraitForm(initial=initial) if applicable else None,
+        "apply_url": url("apply", applicable and bool(row.trait_after)),
+        "edited_url": url("apply_edited", applicable),
+        "reject_url": url("reject", may and row.status == Status.PENDING_REVIEW),
+        "revert_url": url("revert", may and row.status == Status.APPLIED),
+        "retry_url": url("retry", may and row.status in RETRIABLE),
         "waits": row.status in (Status.QUEUED, Status.RUNNING),
     }
-
-
-def _url(act: str, row: BehaviorRequest) -> str:
-    assert act in ACTS  # noqa: S101 (a slip of the pen above)
-    return reverse(f"admin:correction_behaviorrequest_{act}", args=[row.pk])
 
 
 def _decided(row: BehaviorRequest) -> SafeString | str:
     if row.reviewed_by and row.reviewed_at:
         return format_html("{}, {}", display.isolated(row.reviewed_by), display.moment(row.reviewed_at))
-    return "by itself" if row.automatic else ""
+    return "automatically" if row.automatic else ""
 
 
 def _versions(row: BehaviorRequest) -> str:
@@ -387,119 +335,72 @@ def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
     """For the transcript: beside a message that asked for a change, what became of it. One query for a page."""
-    found: dict[int, list[BehaviorRequest]] = {}
+    by_message: dict[int, list[BehaviorRequest]] = {}
     rows = BehaviorRequest.objects.filter(message__in=messages).select_related("reviewed_by").order_by("pk")
     for row in rows.defer("gate_result", "extract_result", "map_result", "error"):
         if row.message_id is not None:
-            found.setdefault(row.message_id, []).append(row)
-    return {pk: shown for pk, group in found.items() if (shown := marks(group))}
-
-
-MEASURING = ("correction.view_behaviorrequest", "evaluation.add_evaluationrun")
-APPLIED = (BehaviorRequest.Status.APPLIED, BehaviorRequest.Status.REVERTED)
-MOST_SHOWN = 5
-ALLOWED = f"a whole number from 1 to {MOST_MESSAGES}"
-_VIEW = "admin:correction_behaviorrequest_measure"
+            by_message.setdefault(row.message_id, []).append(row)
+    return {pk: shown for pk, group in by_message.items() if (shown := marks(group))}
 
 
 def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | None:
     """The panel; None on the page of a request that changed nothing."""
-    if row.status not in APPLIED:
+    if row.status not in (Status.APPLIED, Status.REVERTED):
         return None
-    effects = list(BehaviorEffect.objects.filter(request=row).select_related("requested_by")[:MOST_SHOWN])
+    effects = list(BehaviorEffect.objects.filter(request=row).select_related("requested_by")[:MOST_EFFECTS])
+    change = plan_request(request=row) if row.agent is not None else None
     under_way = any(effect.status in UNFINISHED for effect in effects)
-    change = None
-    if row.agent is not None:
-        change = plan_request(request=row)
-    may = request.user.has_perms(MEASURING) and not under_way
-    context = {
-        "plan": _plan(change) if change is not None else None,
-        "measure_url": reverse(_VIEW, args=[row.pk]) if may and change is not None and _measurable(change) else "",
+    may = request.user.has_perms(MEASURING) and not under_way and change is not None and change.is_measurable
+    context: dict[str, Any] = {
+        "measure_url": reverse("admin:correction_behaviorrequest_measure", args=[row.pk]) if may else "",
         "messages": MESSAGES,
         "most": MOST_MESSAGES,
-        "effects": [_shown(effect) for effect in effects],
+        "effects": [_effect(effect) for effect in effects],
         "command": f"manage.py measure_behavior {row.pk}",
     }
+    if change is not None:
+        plan = change.shown()
+        context["plan"] = {
+            "since": f"{plan.after} of {plan.wanted} messages since",
+            "before": plan.before,
+            "waits": plan.waits,
+            "claim": display.visible(plan.claim.replace("{{agent_name}}", change.plan.agent.display_name)),
+            "estimate": str(plan.estimate),
+            "paid": bool(plan.estimate.calls),
+            "judge": judge_badge(plan.judge),
+            "heuristic": is_heuristic(plan.judge),
+            "reworded": plan.expected == "otherwise",
+        }
     return SafeString(render_to_string("admin/correction/behavior/effect.html", context, request))
 
 
-def measure_view(model_admin: ReadOnlyAdmin[BehaviorRequest], request: HttpRequest, pk: int) -> HttpResponse:
-    """Queue an evaluation; the page of the request shows it."""
-    if request.method != "POST":
-        return HttpResponseNotAllowed(["POST"])
-    if not request.user.has_perms(MEASURING):
-        raise PermissionDenied
-    row = BehaviorRequest.objects.select_related("agent").filter(pk=pk).first()
-    if row is None:
-        raise Http404(f"There is no behaviour request {pk}.")
-    try:
-        effect = queue_effect(request=row, messages=_how_many(request.POST.get("messages", "")), user=user_of(request))
-    except ValueError as error:  # what cannot be measured is one, too
-        model_admin.message_user(request, f"Nothing was asked: {error}", messages.ERROR)
-    else:
-        model_admin.log_change(request, row, "evaluation of its effect asked for")
-        text = f"Evaluation {effect.pk} is queued: a worker (manage.py work) judges it."
-        model_admin.message_user(request, text, messages.SUCCESS)
-    return HttpResponseRedirect(reverse("admin:correction_behaviorrequest_change", args=[pk]))
-
-
-def _how_many(text: str) -> int:
-    if not text.strip():
-        return MESSAGES
-    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 1 <= int(text) <= MOST_MESSAGES):
-        raise ValueError(f"messages {text[:20]!r}: allowed: {ALLOWED}")
-    return int(text)
-
-
-def _measurable(change: RequestedChange) -> bool:
-    return bool(change.plan.before and change.plan.after)
-
-
-def _plan(change: RequestedChange) -> dict[str, Any]:
-    plan = plan_as_json(change)
-    return {
-        "since": f"{plan['after']} of {plan['wanted']} messages since",
-        "before": plan["before"],
-        "waits": change.waits,
-        "claim": display.visible(plan["claim"].replace("{{agent_name}}", change.plan.agent.display_name)),
-        "estimate": estimate_words(plan["estimate"]),
-        "paid": bool(plan["estimate"]["calls"]),
-        "judge": judge_badge(plan["judge"]),
-        "heuristic": is_heuristic(plan["judge"]),
-        "reworded": change.expected == "otherwise",
-    }
-
-
-def _shown(effect: BehaviorEffect) -> dict[str, Any]:
-    result = effect.result if isinstance(effect.result, dict) else None
-    return {
+def _effect(effect: BehaviorEffect) -> dict[str, Any]:
+    shown: dict[str, Any] = {
         "state": display.status_badge(effect),
         "when": display.moment(effect.created_at),
         "by": display.isolated(effect.requested_by) if effect.requested_by else "",
         "judge": judge_badge(effect.judge),
         "error": display.visible(effect.error),
-        "anew": effect.attempt > 1,
+        "again": effect.attempt > 1,
         "waits": effect.status in UNFINISHED,
         "calls": display.link(display.list_url(LLMCall, work_id=effect.work_id), "the calls it made"),
-        "found": _found(result) if result is not None else None,
     }
-
-
-def _found(result: dict[str, Any]) -> dict[str, Any]:
-    tone: display.Tone = {True: "good", False: "warning", None: "plain"}[result["as_requested"]]  # type: ignore[assignment]
-    unscored = result["before_unscored"] + result["after_unscored"]
-    return {
-        "sides": [
-            {"name": name, "mean": meter(result[f"mean_{name}"]), "scored": result[f"{name}_scored"]}
-            for name in ("before", "after")
-        ],
-        "difference": display.visible(difference_words(result)),
-        "verdict": display.badge(result["verdict"], tone),
-        "words": display.visible(verdict_words(result)),
-        "unscored": unscored,
-        "why": display.visible(first_reason(result)) if unscored else "",
-        "cost": cost_words(result),
-    }
+    if (result := result_of(effect)) is not None:
+        tones: dict[bool | None, Tone] = {True: "good", False: "warning", None: "plain"}
+        unscored = result.before_unscored + result.after_unscored
+        shown["result"] = {
+            "samples": [
+                {"name": "before", "mean": meter(result.mean_before), "scored": result.before_scored},
+                {"name": "after", "mean": meter(result.mean_after), "scored": result.after_scored},
+            ],
+            "difference": display.visible(result.difference_words),
+            "verdict": display.badge(result.verdict, tones[result.as_requested]),
+            "words": display.visible(result.verdict_words),
+            "unscored": unscored,
+            "why": display.visible(result.first_reason) if unscored else "",
+            "cost": result.cost_words,
+        }
+    return shown
 
 
 @admin.register(BehaviorRequest)
@@ -546,9 +447,9 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BehaviorRequest]:
         long = ("gate_result", "extract_result", "map_result")
-        found = super().get_queryset(request)
+        rows = super().get_queryset(request)
         is_list = request.resolver_match is not None and (request.resolver_match.url_name or "").endswith("changelist")
-        return found.defer(*long, "agent__system_prompt", "agent__sample_lines") if is_list else found
+        return rows.defer(*long, "agent__system_prompt", "agent__sample_lines") if is_list else rows
 
     def get_panels(self, request: HttpRequest, obj: BehaviorRequest) -> list[SafeString]:
         shown = render_to_string("admin/correction/behavior/request.html", page_context(request, obj), request)
@@ -561,25 +462,24 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
             path(f"<int:pk>/{name}/", view, kwargs={"act": name}, name=f"correction_behaviorrequest_{name}")
             for name in ACTS
         ]
-        measure = self.admin_site.admin_view(partial(measure_view, self))
-        own.append(path("<int:pk>/measure/", measure, name="correction_behaviorrequest_measure"))
         return [*own, *super().get_urls()]
 
     def act_view(self, request: HttpRequest, pk: int, act: str) -> HttpResponse:
-        """Apply, reject, revert or try again; the page of the request says what came of it."""
+        """Do what a button of the request's page says; the page says what came of it."""
         if request.method != "POST":
             return HttpResponseNotAllowed(["POST"])
-        if not self.has_view_permission(request) or not may_decide(request):
+        if not self.has_view_permission(request) or not request.user.has_perms(
+            MEASURING if act == "measure" else DECIDING
+        ):
             raise PermissionDenied
-        row = BehaviorRequest.objects.select_related("agent").filter(pk=pk).first()
-        if row is None:
-            raise Http404(f"There is no behaviour request {pk}.")
-        said = ACTS[act]
-        if problem := refused_by(said, row, user_of(request), request.POST):
-            self.message_user(request, problem, messages.ERROR)
+        row = get_object_or_404(BehaviorRequest.objects.select_related("agent"), pk=pk)
+        try:
+            done = ACTS[act](row, user_of(request), request.POST)
+        except ValueError as error:  # a BehaviorError is one
+            self.message_user(request, f"Nothing was changed: {error}", messages.ERROR)
         else:
             self.log_change(request, row, f"{act} pressed")
-            self.message_user(request, f"Behaviour request {pk} {said.done}.", messages.SUCCESS)
+            self.message_user(request, f"Behaviour request {pk} {done}.", messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:correction_behaviorrequest_change", args=[pk]))
 
     def get_list_display(self, request: HttpRequest) -> Any:

@@ -1,12 +1,16 @@
-"""Configurations in the console: the matrix is their list, and one page edits a whole configuration or one mechanism of it."""
+"""Configurations in the console: the matrix is their list, and one page edits a configuration or one mechanism of it."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db.models import Q
+from django.forms import ChoiceField
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.middleware.csrf import get_token
 from django.urls import URLPattern, path, reverse
@@ -15,34 +19,47 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
+from agents.console import display
 from agents.console.site import ModelAdmin
 from agents.models import Agent
-from correction.admin.config_form import (
-    ConfigForm,
-    asking,
-    form_context,
-    history_context,
-    judged_drafts,
-    stored_rows,
-    tried,
-)
+from correction.admin.config_form import SEEN, ConfigForm
+from correction.admin.display import origin
 from correction.admin.matrix import (
     BY_ID,
     BY_SWITCH,
     DEFAULTS,
-    MECHANISMS,
-    Mechanism,
     anchor_of,
     config_url,
     matrix_context,
     target_of,
 )
-from correction.admin.thresholds import thresholds_context, thresholds_url
-from correction.config.configure import configure, gate_from_now_on, in_effect, last_change, revert, undo
-from correction.config.settings import GATE_DIMENSIONS, ConfigError
+from correction.admin.thresholds import (
+    heuristic_badge,
+    kind_of_judge,
+    preview,
+    thresholds_context,
+    thresholds_url,
+)
+from correction.config.configure import (
+    config_history,
+    configure,
+    gate_from_now_on,
+    in_effect,
+    inheritors,
+    last_change,
+    notes_on,
+    revert,
+    undo,
+)
+from correction.config.fields import MECHANISMS, SETTINGS, ConfigError, Mechanism, Setting
+from correction.config.settings import ResolvedConfig, merge, read_changes
+from correction.gate.thresholds import Scores, scores_of
 from correction.models import AgentEvaluationConfig, GateMode
 
 PAGES = "admin/correction/config/"
+LIST = "admin:correction_agentevaluationconfig_changelist"
+ENTRIES = 100  # of a history
+NAMED = 5  # agents that inherit a change of the defaults and are named; the others are counted
 
 
 @admin.register(AgentEvaluationConfig)
@@ -58,7 +75,6 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
     def get_urls(self) -> list[URLPattern]:
         pages = (
             ("target/<str:target>/", self.edit_view, "target"),
-            ("target/<str:target>/try/", self.try_view, "try"),
             ("target/<str:target>/thresholds/", self.thresholds_view, "thresholds"),
             ("target/<str:target>/history/", self.history_of_view, "target_history"),
         )
@@ -74,13 +90,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         if request.method == "POST":
             return self._button_pressed(request)
         search = request.GET.get("q", "")[:100]
-        return self.page(
-            request,
-            f"{PAGES}matrix.html",
-            "Corrections",
-            may_change=self.has_change_permission(request),
-            **matrix_context(search=search, page=request.GET.get("p", "1")),
-        )
+        shown = matrix_context(search=search, page=request.GET.get("p", "1"))
+        return self._page(request, "matrix", "Corrections", **shown)
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -91,20 +102,20 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        return HttpResponseRedirect(_history_url(self._row(request, object_id).agent))
+        return HttpResponseRedirect(history_url(self._row(request, object_id).agent))
 
     def edit_view(self, request: HttpRequest, target: str) -> HttpResponse:
         """A configuration as a form; with ``?mechanism=`` only that part of it."""
         self._allow(request)
         agent, chosen = _agent(target), _mechanism(request)
-        own, defaults = stored_rows(agent)
+        own, defaults = _stored_rows(agent)
         shown = MECHANISMS if chosen is None else (chosen,)
-        observing = chosen is not None and bool(chosen.dimension) and "observe" in request.GET
+        observing = chosen is not None and chosen.is_dimension and "observe" in request.GET
         if chosen is not None and observing:
-            shown = (replace(chosen, fields=("gate_mode", *chosen.fields)),)
+            mode: dict[str, Setting] = {"gate_mode": SETTINGS["gate_mode"]}
+            shown = (replace(chosen, settings=mode | dict(chosen.settings)),)
         names = [name for mechanism in shown for name in mechanism.fields]
         typed = {name: request.GET[name] for name in names if name.endswith("_threshold") and name in request.GET}
-        tried_now = "_try" in request.POST or bool(typed)
         if chosen is not None and observing:
             typed |= {"gate_mode": str(GateMode.OBSERVE), chosen.switch: "on"}
         form = ConfigForm(request.POST or None, own=own, defaults=defaults, names=names, typed=typed)
@@ -112,47 +123,34 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             self._allow(request, change=True)
             if "_reset" in request.POST:
                 return self._save(request, agent, chosen, dict.fromkeys(chosen.fields if chosen else names))
-            if form.is_valid() and "_try" not in request.POST:
+            if form.is_valid():
                 return self._save(request, agent, chosen, form.changes, reason=form.cleaned_data["reason"])
-        title = f"{agent or 'Defaults'}: {chosen.label if chosen else 'corrections'}"
-        context = form_context(agent, form, shown, own=own, defaults=defaults, tried_now=tried_now)
-        return self.page(
+        config = merge(own=own, defaults=defaults) if agent is not None else merge(own=None, defaults=own)
+        return self._page(
             request,
-            f"{PAGES}form.html",
-            title,
-            may_change=self.has_change_permission(request),
+            "form",
+            f"{agent or 'Defaults'}: {chosen.label if chosen else 'corrections'}",
+            agent=agent,
+            name=display.isolated(agent.display_name) if agent else "",
+            form=form,
+            notes=notes_on(config),
+            groups=_groups(agent, form, shown, config),
+            heuristic=heuristic_badge(kind_of_judge()),
             chosen=chosen,
-            matrix_url=reverse("admin:correction_agentevaluationconfig_changelist"),
-            whole_url=config_url(agent),
-            history_url=_history_url(agent),
+            all_url=config_url(agent),
+            history_url=history_url(agent),
             thresholds_url=thresholds_url(agent),
-            **context,
         )
-
-    def try_view(self, request: HttpRequest, target: str) -> HttpResponse:
-        """What a threshold would have done, as a piece of the form; nothing is stored."""
-        self._allow(request)
-        dimension = request.GET.get("dimension", "")
-        if dimension not in GATE_DIMENSIONS:
-            raise Http404(f"There is no gate dimension {dimension!r}; there are {', '.join(GATE_DIMENSIONS)}.")
-        agent, typed = _agent(target), request.GET.get(f"gate_{dimension}_threshold", "")
-        return HttpResponse(tried(agent, dimension, typed, judged_drafts(agent)))
 
     def thresholds_view(self, request: HttpRequest, target: str) -> HttpResponse:
         """What other thresholds would have done to the drafts judged so far, as histograms; nothing is stored."""
         self._allow(request)
         agent = _agent(target)
-        return self.page(
-            request,
-            f"{PAGES}thresholds.html",
-            f"{agent or 'Defaults'}: thresholds",
-            may_change=self.has_change_permission(request),
-            matrix_url=reverse("admin:correction_agentevaluationconfig_changelist"),
-            **thresholds_context(agent, request.GET),
-        )
+        title = f"{agent or 'Defaults'}: thresholds"
+        return self._page(request, "thresholds", title, **thresholds_context(agent, request.GET))
 
     def history_of_view(self, request: HttpRequest, target: str) -> HttpResponse:
-        """Who changed what and when; each state can be gone back to."""
+        """Who changed what and when, newest first; each state but the present one can be gone back to."""
         self._allow(request, change=request.method == "POST")
         agent = _agent(target)
         if request.method == "POST":
@@ -161,14 +159,24 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             came_from = request.POST.get("next", "")
             hosts, secure = {request.get_host()}, request.is_secure()
             safe = url_has_allowed_host_and_scheme(came_from, hosts, require_https=secure)
-            return HttpResponseRedirect(came_from if safe else _history_url(agent))
-        return self.page(
-            request,
-            f"{PAGES}history.html",
-            f"{agent or 'Defaults'}: history",
-            may_change=self.has_change_permission(request),
-            config_url=config_url(agent),
-            **history_context(agent),
+            return HttpResponseRedirect(came_from if safe else history_url(agent))
+        entries = [
+            {
+                "change": change,
+                "at": display.moment(change.at),
+                "user": display.isolated(change.user) if change.user else "",
+                "reason": display.visible(change.reason),
+                "changes": [
+                    (SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair))
+                    for name, pair in change.changes.items()
+                ],
+            }
+            for change in config_history(agent, limit=ENTRIES)
+        ]
+        name = display.isolated(agent.display_name) if agent is not None else ""
+        title = f"{agent or 'Defaults'}: history"
+        return self._page(
+            request, "history", title, config_url=config_url(agent), name=name, entries=entries, limit=ENTRIES
         )
 
     def _go_back(self, request: HttpRequest, agent: Agent | None, entry: str, *, undoing: bool) -> None:
@@ -209,26 +217,27 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         A change of the defaults is asked about first, where agents inherit it.
         """
         user, before = user_of(request), in_effect(agent)
-        if agent is None and "confirmed" not in request.POST and (context := asking(before, changes)):
-            what = mechanism.label if mechanism else "corrections"
-            return self.page(request, f"{PAGES}confirm.html", f"Defaults: {what}", posted=_posted(request), **context)
-        if mechanism is None:
-            back = config_url(agent)
-        else:
-            matrix_url = stay or reverse("admin:correction_agentevaluationconfig_changelist")
-            back = f"{matrix_url}#{anchor_of(agent, mechanism)}"
+        what = mechanism.label if mechanism else "corrections"
+        if agent is None and "confirmed" not in request.POST and (context := _consequences(before, changes)):
+            posted = [(name, text) for name, texts in request.POST.lists() for text in texts]
+            context["posted"] = [(name, text) for name, text in posted if name != "csrfmiddlewaretoken"]
+            return self._page(request, "confirm", f"Defaults: {what}", **context)
+        back = config_url(agent) if mechanism is None else f"{stay or reverse(LIST)}#{anchor_of(agent, mechanism)}"
         earlier = last_change(agent=agent, user=user)
         try:
             after = configure(agent=agent, changes=changes, user=user, reason=reason)
         except ConfigError as error:
             self.message_user(request, str(error), messages.ERROR)
         else:
-            said = f"{agent or 'The defaults'}: {mechanism.label if mechanism else 'corrections'} saved."
             entry = last_change(agent=agent, user=user)
             button = _undo_button(request, agent, entry, back) if entry != earlier else ""
-            text = format_html("{} {} {}", said, gate_from_now_on(before, after), button)
-            self.message_user(request, text, messages.SUCCESS)
+            said = f"{agent or 'The defaults'}: {what} saved. {gate_from_now_on(before, after)}"
+            self.message_user(request, format_html("{} {}", said, button), messages.SUCCESS)
         return HttpResponseRedirect(back)
+
+    def _page(self, request: HttpRequest, template: str, title: str, **context: Any) -> HttpResponse:
+        context |= {"may_change": self.has_change_permission(request), "matrix_url": reverse(LIST)}
+        return self.page(request, f"{PAGES}{template}.html", title, **context)
 
     def _allow(self, request: HttpRequest, *, change: bool = False) -> None:
         if not (self.has_change_permission(request) if change else self.has_view_permission(request)):
@@ -242,6 +251,10 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         return row
 
 
+def history_url(agent: Agent | None) -> str:
+    return reverse("admin:correction_agentevaluationconfig_target_history", args=[target_of(agent)])
+
+
 def _agent(target: str) -> Agent | None:
     """The agent that a URL names; None for the defaults."""
     if target == DEFAULTS:
@@ -252,20 +265,6 @@ def _agent(target: str) -> Agent | None:
     return agent
 
 
-def _posted(request: HttpRequest) -> list[tuple[str, str]]:
-    """What a form sent, to be sent once more when the person agrees."""
-    return [(name, text) for name, texts in request.POST.lists() for text in texts if name != "csrfmiddlewaretoken"]
-
-
-def _undo_button(request: HttpRequest, agent: Agent | None, entry: int | None, back: str) -> SafeString:
-    """A form of its own for the notice, so that it works without scripts; `back` is where it leads."""
-    return format_html(
-        '<form class="pl-undo" method="post" action="{}"><input type="hidden" name="csrfmiddlewaretoken" value="{}">'
-        '<input type="hidden" name="next" value="{}"><button class="pl-button" type="submit" name="undo" value="{}">Undo</button></form>',
-        _history_url(agent), get_token(request), back, entry,
-    )  # fmt: skip
-
-
 def _mechanism(request: HttpRequest) -> Mechanism | None:
     wanted = request.GET.get("mechanism", "")
     if wanted and wanted not in BY_ID:
@@ -273,5 +272,74 @@ def _mechanism(request: HttpRequest) -> Mechanism | None:
     return BY_ID.get(wanted)
 
 
-def _history_url(agent: Agent | None) -> str:
-    return reverse("admin:correction_agentevaluationconfig_target_history", args=[target_of(agent)])
+def _stored_rows(agent: Agent | None) -> tuple[AgentEvaluationConfig | None, AgentEvaluationConfig | None]:
+    """The row that is edited, and the defaults above it (None when these are edited), in one query."""
+    wanted = Q(is_defaults=True) | Q(agent=agent) if agent is not None else Q(is_defaults=True)
+    rows = {row.agent_id: row for row in AgentEvaluationConfig.objects.filter(wanted).order_by()}
+    return (rows.get(agent.pk), rows.get(None)) if agent is not None else (rows.get(None), None)
+
+
+def _groups(
+    agent: Agent | None, form: ConfigForm, mechanisms: Sequence[Mechanism], config: ResolvedConfig
+) -> list[dict[str, Any]]:
+    """The fields by mechanism, each with what is in effect and the value it had when the page was opened (`seen`).
+
+    A gate dimension's threshold has a `preview`: what the one in the form would have done to the last drafts.
+    """
+    scores: dict[str, Scores] = {}
+    if any(mechanism.is_dimension for mechanism in mechanisms):
+        _, scores = scores_of(agent=agent, heuristic=kind_of_judge() == "heuristic")
+
+    def line(mechanism: Mechanism, name: str) -> dict[str, Any]:
+        bound = form[name]
+        line = {
+            "bound": bound,
+            "in_effect": config.show(name),
+            "came_from": "set here"
+            if agent is None and config.provenance[name] == "defaults"
+            else origin(config, name),
+            "is_choice": isinstance(bound.field, ChoiceField),
+            "seen_name": f"{SEEN}{name}",
+            "seen": form.seen(name),
+        }
+        if mechanism.is_dimension and name == mechanism.number:
+            of_dimension = scores.get(mechanism.id, Scores())
+            line["preview"] = preview(agent, mechanism.id, str(bound.value() or ""), config, of_dimension)
+        return line
+
+    return [{"mechanism": one, "lines": [line(one, name) for name in one.fields]} for one in mechanisms]
+
+
+def _consequences(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What the page shows that asks before the defaults are changed; None where nothing changes for any agent."""
+    try:
+        values = read_changes(changes)
+    except ConfigError:
+        return None
+    stored, _ = _stored_rows(None)
+    row = copy.copy(stored) if stored is not None else AgentEvaluationConfig(is_defaults=True)
+    changed = {name: value for name, value in values.items() if getattr(row, name) != value}
+    for name, value in changed.items():
+        setattr(row, name, value)
+    number = inheritors(changed).count() if changed else 0
+    if not number:
+        return None
+    after = merge(own=None, defaults=row)
+    moved = [name for name in SETTINGS if before[name] != after[name] or name in changed]
+    return {
+        "number": number,
+        "named": [display.isolated(agent) for agent in inheritors(changed)[:NAMED]],
+        "more": max(0, number - NAMED),
+        "changes": [(SETTINGS[name].label, before.show(name), after.show(name)) for name in moved],
+        "gate": gate_from_now_on(before, after),
+        "back": reverse(LIST),
+    }
+
+
+def _undo_button(request: HttpRequest, agent: Agent | None, entry: int | None, back: str) -> SafeString:
+    """A form of its own for the notice, so that it works without scripts; `back` is where it leads."""
+    return format_html(
+        '<form class="pl-undo" method="post" action="{}"><input type="hidden" name="csrfmiddlewaretoken" value="{}">'
+        '<input type="hidden" name="next" value="{}"><button class="pl-button" type="submit" name="undo" value="{}">Undo</button></form>',
+        history_url(agent), get_token(request), back, entry,
+    )  # fmt: skip

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.console.display import Tone
-from correction.config.settings import CONFIG_FIELDS, ResolvedConfig
+from correction.config.settings import ResolvedConfig
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, Outcome
 
 ORIGINS = {"override": "this run", "agent": "own", "defaults": "defaults", "built-in": "built-in"}
@@ -120,23 +120,19 @@ def mark_of(result: GateDimensionResult) -> SafeString:
     return format_html(' <span class="pl-subtle">· {}</span>', result.get_mark_display())
 
 
-def results(found: Iterable[GateDimensionResult]) -> SafeString:
+def failed_first(rows: Iterable[GateDimensionResult]) -> list[GateDimensionResult]:
+    return sorted(rows, key=lambda result: (result.passed, result.dimension))
+
+
+def results(of_attempt: Iterable[GateDimensionResult]) -> SafeString:
     """The dimensions of one attempt, failed ones first."""
-    ordered = sorted(found, key=lambda result: (result.passed, result.dimension))
-    shown = format_html_join("", "{}", ((against_threshold(result),) for result in ordered))
-    return format_html('<span class="pl-results">{}</span>', shown) if ordered else display.EMPTY
+    shown = format_html_join("", "{}", ((against_threshold(result),) for result in failed_first(of_attempt)))
+    return format_html('<span class="pl-results">{}</span>', shown) if shown else display.EMPTY
 
 
 def number(value: Any) -> str:
     """A number without the zeros its column adds."""
     return f"{value.normalize():f}" if hasattr(value, "normalize") else str(value)
-
-
-def setting(name: str, value: Any) -> str:
-    """A field's value for people: on, off, a number; a dash where nothing is set."""
-    if value is None:
-        return "–"
-    return CONFIG_FIELDS[name].show(value)
 
 
 def origin(config: ResolvedConfig, name: str) -> str:
@@ -145,18 +141,10 @@ def origin(config: ResolvedConfig, name: str) -> str:
     return FOLLOWING.get(name, ORIGINS[came]) if came == "built-in" else ORIGINS[came]
 
 
-def label_of(name: str) -> str:
-    """A field's name for people."""
-    words = (
-        name.removeprefix("gate_")
-        .removeprefix("behavior_")
-        .removesuffix("_usd")
-        .removesuffix("_seconds")
-        .replace("_", " ")
-    )
-    return {"mode": "gate mode"}.get(words, words)
+def mode_badge(config: ResolvedConfig) -> SafeString:
+    return display.badge(config.gate_mode, MODE_TONES.get(config.gate_mode, "plain"))
 
 
-def share(part: int, whole: int) -> str:
+def share(part: int, total: int) -> str:
     """``12 of 80 (15 %)``."""
-    return f"{part:,} of {whole:,}" + (f" ({100 * part / whole:.0f} %)" if whole else "")
+    return f"{part:,} of {total:,}" + (f" ({100 * part / total:.0f} %)" if total else "")

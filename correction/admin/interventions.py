@@ -8,16 +8,17 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Count, Max, OuterRef, QuerySet, Subquery
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
-from agents.console.logs import Export, LogAdmin, export_of, same
+from agents.console.logs import LogAdmin
+from agents.console.panels import table
 from agents.console.site import ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
+from correction.admin.sessions import channel_link
 from correction.interventions import FUNCTIONS, NudgeType, problems_of
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, unstorable
 from correction.interventions.nudges import VARIABLES
@@ -31,13 +32,13 @@ else:
 
 
 class ParametersField(forms.JSONField):
-    """JSON that every database can keep: Python's reader also takes NaN and halves of characters."""
+    """JSON that every database can store: Python's reader also takes NaN and halves of characters."""
 
     def to_python(self, value: Any) -> Any:
-        found = super().to_python(value)
-        if found is not None and (problem := unstorable(found)):
+        parsed = super().to_python(value)
+        if parsed is not None and (problem := unstorable(parsed)):
             raise forms.ValidationError(problem)
-        return found
+        return parsed
 
     def prepare_value(self, value: Any) -> Any:
         shown = super().prepare_value(value)
@@ -55,10 +56,10 @@ class InterventionForm(InterventionModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._offer("function", [(name, name.replace("_", " ")) for name in sorted(FUNCTIONS)], "no function")
-        self._offer("nudge_type", NudgeType.choices, "no kind: the text below is the whole nudge")
+        self._offer("nudge_type", NudgeType.choices, "no kind: the text below is the nudge")
 
     def _post_clean(self) -> None:
-        super()._post_clean()  # type: ignore[misc]  # Django's place for what needs the whole row
+        super()._post_clean()  # type: ignore[misc]  # Django's place for what needs the row
         for name, problem in problems_of(self.instance).items():
             self.add_error(name, problem)
 
@@ -107,56 +108,24 @@ def _variables(names: tuple[str, ...]) -> SafeString:
     return format_html_join(", ", "<code>{}</code>", (("{{" + name + "}}",) for name in names))
 
 
-_KNOWN = ("kind", "text", "held", "score", "threshold", "reasoning", "reason", "judge", "status")
-
-
-def held_badge(held: Any) -> SafeString:
-    if held is None:
-        return display.badge("not asked", "plain", "not asked, or not judged")
-    return display.badge("holds", "good") if held else display.badge("does not hold", "warning")
-
-
-def preconditions_table(found: Any) -> SafeString:
-    """One line per precondition; whatever else a line says is shown as it is."""
-    lines = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-    if not lines:
-        return display.EMPTY
-    rows = format_html_join(
-        "",
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-        (
-            (
-                display.visible(entry.get("kind", "")),
-                display.folded(str(entry.get("text") or ""), 80),
-                held_badge(entry.get("held")),
-                _measured(entry),
-                _why(entry),
-            )
-            for entry in lines
-        ),
-    )
-    return format_html(
-        '<div class="pl-scroll" tabindex="0" role="group" aria-label="Preconditions">'
-        '<table class="pl-table pl-stacking"><thead><tr><th>Kind</th><th>Precondition</th><th>Held</th>'
-        "<th>Measured</th><th>Why</th></tr></thead><tbody>{}</tbody></table></div>",
-        rows,
-    )
-
-
-def _measured(entry: dict[str, Any]) -> SafeString:
-    score, threshold = entry.get("score"), entry.get("threshold")
-    parts = [
-        f"{score:g}" if isinstance(score, int | float) else "",
-        f"threshold {threshold}" if threshold is not None else "",
-    ]
-    others = [f"{key} {value}" for key, value in entry.items() if key not in _KNOWN]
-    return display.lines(display.visible(" · ".join(filter(None, [*parts, *others])) or "–"))
-
-
-def _why(entry: dict[str, Any]) -> SafeString:
-    text = "\n\n".join(str(entry[key]) for key in ("reasoning", "reason") if entry.get(key))
-    judge = str(entry.get("judge") or "")
-    return format_html("{} {}", display.folded(text, 90), judge_badge(judge) if judge else "")
+def preconditions_table(logged: Any) -> SafeString:
+    """One line per precondition, as `PreconditionResult` logs it."""
+    rows = []
+    for entry in filter(lambda entry: isinstance(entry, dict), logged if isinstance(logged, list) else ()):
+        held, score, judge = entry.get("held"), entry.get("score"), entry.get("judge")
+        tone: display.Tone = "good" if held else "warning"
+        badge = display.badge("holds" if held else "does not hold", tone)
+        if held is None:
+            badge = display.badge("not asked", "plain", "not asked, or not judged")
+        measured = [] if score is None else [f"{score:g}"]
+        measured += [] if entry.get("threshold") is None else [f"threshold {entry['threshold']}"]
+        why = format_html(
+            "{} {}", display.folded(str(entry.get("reasoning") or ""), 90), judge_badge(judge) if judge else ""
+        )
+        text = display.folded(str(entry.get("text") or ""), 80)
+        rows.append((display.visible(entry.get("kind", "")), text, badge, " · ".join(measured) or "–", why))
+    heads = ("Kind", "Precondition", "Held", "Measured", "Why")
+    return table(heads, rows, label="Preconditions") or display.EMPTY
 
 
 @admin.register(Intervention)
@@ -234,24 +203,6 @@ class InterventionAdmin(ModelAdmin[Intervention]):
         )
 
 
-INTERVENTIONS: Export = export_of(
-    {
-        "id": "pk",
-        **same("created_at", "name"),
-        "intervention": "intervention.slug",
-        "agent": "agent.slug",
-        "channel": "channel.slug",
-        "run": "run_id",
-        **same(
-            *("channel_position", "fired", "why", "preconditions", "nudge_type", "nudge", "judge", "duration_ms"),
-            "work_id",
-        ),
-    },
-    select=("agent", "channel", "intervention"),
-    texts=("why", "preconditions"),  # what a judge said of the conversation
-)
-
-
 class InterventionFilter(ChosenFilter):
     title = "intervention"
     parameter_name = "intervention"
@@ -260,7 +211,6 @@ class InterventionFilter(ChosenFilter):
 
 @admin.register(InterventionLog)
 class InterventionLogAdmin(LogAdmin[InterventionLog]):
-    export = INTERVENTIONS
     list_display = ("when", "what", "who", "fired_mark", "reason", "shown", "place")
     list_display_links = ("when",)
     list_filter = (
@@ -287,12 +237,7 @@ class InterventionLogAdmin(LogAdmin[InterventionLog]):
     reason = display.column("why", lambda log: display.folded(log.why, 90))
     shown = display.column("nudge", lambda log: display.folded(log.nudge, 60))
 
-    @admin.display(description="channel", ordering="channel")
-    def place(self, log: InterventionLog) -> SafeString:
-        if log.channel is None:
-            return display.EMPTY
-        return display.link(reverse("admin:agents_channel_transcript", args=[log.channel.pk]), log.channel)
-
+    place = display.column("channel", channel_link, ordering="channel")
     conditions = display.column("preconditions", lambda log: preconditions_table(log.preconditions))
     nudge_text = display.column("nudge", lambda log: display.block(log.nudge))
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import URLPattern, path, reverse
@@ -16,17 +14,16 @@ from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import transcript_url
 from agents.console import display
+from agents.console.columns import SHOWN
 from agents.console.filters import (
     AgentFilter,
     ChosenFilter,
     DateRangeFilter,
-    ErrorFilter,
     RecentValuesFilter,
     tag_filter,
 )
-from agents.console.logs import Export, LogAdmin, export_of, same
+from agents.console.logs import LogAdmin
 from correction.admin.display import (
     attempt_badge,
     endings,
@@ -36,81 +33,19 @@ from correction.admin.display import (
     source_badge,
     speaker,
 )
-from correction.admin.sessions import MARKING, session_context
-from correction.config.settings import GATE_DIMENSIONS
+from correction.admin.sessions import MARKING, channel_link, session_context
+from correction.config.fields import GATE_DIMENSIONS
+from correction.gate.sessions import as_uuid
 from correction.gate.thresholds import mark_result
-from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome
+from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
-_OF_DIMENSION: dict[str, Callable[[GateDimensionResult], Any]] = {
-    "status": lambda result: result.status,
-    "score": lambda result: result.score,
-    "threshold": lambda result: float(result.threshold),
-    "passed": lambda result: result.passed,
-    "reasoning": lambda result: result.reasoning or result.reason,
-    "mark": lambda result: result.mark,
-}
-
-
-def _of(dimension: str, read: Callable[[GateDimensionResult], Any]) -> Callable[[Any], Any]:
-    def cell(log: Any) -> Any:
-        own = next((result for result in log.fetched_results if result.dimension == dimension), None)
-        return None if own is None else read(own)
-
-    return cell
-
-
-def _said(log: CorrectionLog) -> str | None:
-    return None if log.message is None else log.message.text
-
-
-def _observed_agent(row: ObservedMessage) -> str | None:
-    return row.message.agent.slug if row.message.agent is not None else None
-
-
-ATTEMPTS: Export = export_of(
-    {
-        "id": "pk",
-        **same("created_at", "session", "attempt", "source"),
-        "agent": "agent.slug",
-        "speaker": "speaker",
-        "channel": "channel.slug",
-        "run": "run_id",
-        "message": "message_id",
-        **same("committed", "outcome", "original_text", "judged_text"),
-        "said": _said,
-        **same("feedback", "payload", "tags", "judge", "score_sum", "duration_ms"),
-        "persona_version": "persona_version.number",
-        **{
-            f"{dimension}_{name}": _of(dimension, read)
-            for dimension in GATE_DIMENSIONS
-            for name, read in _OF_DIMENSION.items()
-        },
-    },
-    select=("agent", "channel", "message", "persona_version"),
-    prefetch=(Prefetch("dimension_results", to_attr="fetched_results"),),  # a list: asked many times for each row
-    texts=(
-        *("original_text", "judged_text", "said", "feedback", "payload"),
-        *(f"{dimension}_reasoning" for dimension in GATE_DIMENSIONS),
-    ),
-)
-OBSERVED: Export = export_of(
-    {
-        "id": "pk",
-        "created_at": "created_at",
-        "agent": _observed_agent,
-        "message": "message_id",
-        "text": "message.text",
-        **same("session", "status", "error", "started_at", "finished_at", "attempt"),
-    },
-    select=("message", "message__agent"),
-    texts=("text",),
-)
+SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "its verdicts")
 Status = GateDimensionResult.Status
+UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.BUDGET, Status.UNSCORED)
 UNCHECKED = (
     *(Outcome.TIMEOUT_PASSED, Outcome.OVERLOAD_PASSED, Outcome.ERROR_PASSED, Outcome.UNSCORED_PASSED),
     Outcome.BUDGET_PASSED,
 )
-UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.BUDGET, Status.UNSCORED)
 
 
 class MessageFilter(ChosenFilter):
@@ -130,72 +65,69 @@ class SessionFilter(ChosenFilter):
         value = self.value()
         if not value:
             return queryset
-        try:
-            return queryset.filter(session=uuid.UUID(value))
-        except ValueError:
-            return queryset.none()
+        key = as_uuid(value)
+        return queryset.none() if key is None else queryset.filter(session=key)
 
 
-class FailedDimensionFilter(admin.SimpleListFilter):
-    title = "failed dimension"
-    parameter_name = "failed"
+class OptionFilter(admin.SimpleListFilter):
+    """A choice among `options`: value to its label and the condition that rows meet."""
+
+    options: ClassVar[dict[str, tuple[str, Q | Exists]]]
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [("any", "any"), *((dimension, dimension) for dimension in GATE_DIMENSIONS)]
+        return [(value, label) for value, (label, _) in self.options.items()]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         value = self.value()
         if not value:
             return queryset
-        failed = GateDimensionResult.objects.filter(log=OuterRef("pk"), passed=False)
-        return queryset.filter(Exists(failed if value == "any" else failed.filter(dimension=value)))
+        return queryset.filter(self.options[value][1]) if value in self.options else queryset.none()
 
 
-class NotJudgedFilter(admin.SimpleListFilter):
+def _has(**conditions: Any) -> Exists:
+    return Exists(GateDimensionResult.objects.filter(log=OuterRef("pk"), **conditions))
+
+
+class FailedDimensionFilter(OptionFilter):
+    title = "failed dimension"
+    parameter_name = "failed"
+    options: ClassVar = {
+        "any": ("any", _has(passed=False)),
+        **{dimension: (dimension, _has(passed=False, dimension=dimension)) for dimension in GATE_DIMENSIONS},
+    }
+
+
+class NotJudgedFilter(OptionFilter):
     """Attempts that passed unchecked in some dimension, by why."""
 
     title = "not judged"
     parameter_name = "not_judged"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [("any", "for any reason"), *((status.value, str(status.label)) for status in UNJUDGED)]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
-            return queryset
-        unjudged = GateDimensionResult.objects.filter(log=OuterRef("pk"), status__in=UNJUDGED)
-        return queryset.filter(Exists(unjudged if value == "any" else unjudged.filter(status=value)))
+    options: ClassVar = {
+        "any": ("for any reason", _has(status__in=UNJUDGED)),
+        **{status.value: (str(status.label), _has(status=status)) for status in UNJUDGED},
+    }
 
 
-class MarkFilter(admin.SimpleListFilter):
-    """What people said of the verdicts; *unmarked* are the failures without a mark."""
+def _marked(**conditions: str) -> Q:
+    marked = GateDimensionResult.objects.exclude(mark="")  # few: an index holds just these
+    return Q(pk__in=marked.filter(**conditions).values("log"))
+
+
+class MarkFilter(OptionFilter):
+    """What people said of the verdicts; *none* are the failures without a mark."""
 
     title = "mark"
     parameter_name = "mark"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [("any", "any mark"), *GateDimensionResult.Mark.choices, ("none", "failed, not marked")]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
-            return queryset
-        if value == "none":
-            return queryset.filter(
-                Exists(GateDimensionResult.objects.filter(log=OuterRef("pk"), passed=False, mark=""))
-            )
-        marked = GateDimensionResult.objects.exclude(mark="")  # few: an index holds just these
-        return queryset.filter(pk__in=(marked if value == "any" else marked.filter(mark=value)).values("log"))
+    options: ClassVar = {
+        "any": ("any mark", _marked()),
+        **{value: (str(label), _marked(mark=value)) for value, label in GateDimensionResult.Mark.choices},
+        "none": ("failed, not marked", _has(passed=False, mark="")),
+    }
 
 
-class GateFilter(admin.SimpleListFilter):
-    """For the lists of messages and turns: what the gate did to them. Subclasses say how its log refers to their rows."""
-
-    title = "gate"
-    parameter_name = "gate"
-    link: ClassVar[str]
-    choices_of_gate: ClassVar[dict[str, tuple[str, Q]]] = {
+def gate_filter(link: str) -> type[OptionFilter]:
+    """For the lists of messages and turns: what the gate did to them. `link`: how its log refers to their rows."""
+    conditions = {
         "seen": ("was judged", Q()),
         "passed": ("passed at once", Q(outcome=Outcome.PASSED)),
         "corrected": ("was corrected", Q(outcome=Outcome.CORRECTED)),
@@ -203,28 +135,15 @@ class GateFilter(admin.SimpleListFilter):
         "observed": ("was observed", Q(outcome=Outcome.OBSERVED)),
         "unchecked": ("passed unchecked", Q(outcome__in=UNCHECKED)),
     }
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [(value, label) for value, (label, _) in self.choices_of_gate.items()]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        _, wanted = self.choices_of_gate.get(self.value() or "", ("", None))
-        if wanted is None:
-            return queryset
-        return queryset.filter(Exists(CorrectionLog.objects.filter(wanted, **{self.link: OuterRef("pk")})))
-
-
-class GateOfMessage(GateFilter):
-    link = "message"
-
-
-class GateOfRun(GateFilter):
-    link = "run"
+    options = {
+        value: (label, Exists(CorrectionLog.objects.filter(wanted, **{link: OuterRef("pk")})))
+        for value, (label, wanted) in conditions.items()
+    }
+    return type("GateFilter", (OptionFilter,), {"title": "gate", "parameter_name": "gate", "options": options})
 
 
 @admin.register(CorrectionLog)
 class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
-    export = ATTEMPTS
     list_display = ("when", "who", "outcome_mark", "verdicts", "draft", "place")
     list_display_links = ("when",)
     list_filter = (
@@ -298,11 +217,8 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
     @admin.display(description="channel", ordering="channel")
     def place(self, log: CorrectionLog) -> SafeString:
-        channel = log.channel
-        if channel is None:
-            return source_badge(log)
-        link = display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), channel)
-        return display.lines(link, source_badge(log))
+        source = source_badge(log)
+        return source if log.channel is None else display.lines(channel_link(log), source)
 
     @admin.display(description="outcome", ordering="outcome")
     def outcome_mark(self, log: Any) -> SafeString:
@@ -314,42 +230,3 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
 
     verdicts = display.column("verdicts", lambda log: results(log.dimension_results.all()))
     draft = display.column("draft", lambda log: display.folded(log.judged_text, 90))
-
-
-@admin.register(ObservedMessage)
-class ObservedMessageAdmin(LogAdmin[ObservedMessage]):
-    export = OBSERVED
-    list_display = ("name", "state", "who", "said", "created", "finished")
-    list_display_links = ("name",)
-    list_filter = ("status", ErrorFilter, ("message__agent", AgentFilter), ("created_at", DateRangeFilter))
-    list_select_related = ("message__agent",)
-    fields = (
-        "state",
-        "who",
-        "said",
-        "verdicts",
-        "error_text",
-        "created",
-        "started",
-        "finished",
-        "attempt",
-        "lease_owner",
-    )
-
-    created = display.time_of("created_at")
-    started = display.time_of("started_at")
-    finished = display.time_of("finished_at")
-    name = display.column("observation", lambda row: f"observation {row.pk}", ordering="pk")
-    state = display.column("status", display.status_badge, ordering="status")
-    who = display.column("agent", lambda row: display.agent_chip(row.message.agent))
-
-    @admin.display(description="message")
-    def said(self, row: ObservedMessage) -> SafeString:
-        shown = display.shortened(row.message.text, 80) or "(empty)"
-        return display.link(transcript_url(row.message), shown, "in its conversation")
-
-    @admin.display(description="verdicts")
-    def verdicts(self, row: ObservedMessage) -> SafeString:
-        return display.link(display.list_url(CorrectionLog, session=row.session), "what was found")
-
-    error_text = display.column("error", lambda row: format_html("{}", display.block(row.error)))

@@ -1,4 +1,4 @@
-"""What a threshold would have done: the scores of judged drafts as a histogram, the threshold in it, and the precision of its alarms."""
+"""What a threshold would have done: how many judged drafts fail, the precision of its alarms, and the scores as a histogram."""
 
 from __future__ import annotations
 
@@ -19,14 +19,9 @@ from agents.console.charts import Bar, bars
 from agents.models import Agent
 from correction.admin.display import number, origin, share
 from correction.admin.matrix import BY_ID, config_url, target_of
-from correction.config.settings import (
-    CONFIG_FIELDS,
-    GATE_DIMENSIONS,
-    ConfigError,
-    ResolvedConfig,
-    resolve_config,
-    resolve_defaults,
-)
+from correction.config.configure import in_effect
+from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
+from correction.config.settings import ResolvedConfig
 from correction.gate.thresholds import LOGGED, Scores, failing, scores_of, wilson_interval
 from correction.models import CorrectionLog
 from evaluation.admin.display import HEURISTIC
@@ -34,7 +29,7 @@ from evaluation.models import is_heuristic
 
 STEP = 5  # tenths of a point that a bar is wide
 HIGHEST = 90
-MOST_AGENTS = 20  # of those with most drafts, that are told apart
+MOST_AGENTS = 20  # of those with most drafts, in the list by agent
 NOT_MARKED = "no alarm below it was marked right or false alarm yet"
 KINDS = {"model": "by a model", "heuristic": "offline"}
 
@@ -46,91 +41,110 @@ def thresholds_url(agent: Agent | None, dimension: str = "", **typed: str) -> st
     return f"{url}{query}#threshold-{dimension}" if dimension else f"{url}{query}"
 
 
+def kind_of_judge() -> str:
+    """The kind of judge that is set now: scores of the two kinds are not comparable."""
+    return "heuristic" if is_heuristic(settings.JUDGE_MODEL) else "model"
+
+
 def thresholds_context(agent: Agent | None, asked: QueryDict) -> dict[str, Any]:
     """What the template shows, for one agent or (None) the defaults, which are tried on the drafts of all agents."""
     kind = asked.get("judge", "")
     if kind not in KINDS:
-        kind = "heuristic" if is_heuristic(settings.JUDGE_MODEL) else "model"
-    config = resolve_config(agent) if agent is not None else resolve_defaults()
-    total, by_dimension = scores_of(agent=agent, heuristic=kind == "heuristic")
-    names = _names(by_dimension) if agent is None else {}
+        kind = kind_of_judge()
+    config = in_effect(agent)
+    total, judged = scores_of(agent=agent, heuristic=kind == "heuristic")
+    keys = {pk for scores in judged.values() for pk in scores.by_agent} if agent is None else ()
+    names = dict(Agent.objects.filter(pk__in=keys).values_list("pk", "display_name")) if keys else {}
+    previews = []
+    for dimension in GATE_DIMENSIONS:
+        scores = judged.get(dimension, Scores())
+        shown = preview(agent, dimension, asked.get(dimension, ""), config, scores)
+        ranked = [(pk, names[pk]) for pk, _ in _most(scores, names)]
+        use = urlencode({"mechanism": dimension, f"gate_{dimension}_threshold": shown["threshold"]})
+        agents = [
+            (display.isolated(name), share(failing(scores.by_agent[pk], shown["value"]), scores.by_agent[pk].total()))
+            for pk, name in ranked
+        ]
+        previews.append(
+            shown
+            | {
+                "field_id": f"threshold-{dimension}-typed",
+                "use_url": f"{config_url(agent)}?{use}",
+                "chart": _chart(dimension, scores, shown["value"]),
+                "agents": agents,
+                "json": _counts(scores, [pk for pk, _ in ranked]),
+            }
+        )
     return {
         "agent": agent,
         "name": display.agent_chip(agent) if agent else "",
-        "previews": [
-            _preview(agent, dimension, asked.get(dimension, ""), config, by_dimension.get(dimension, Scores()), names)
-            for dimension in GATE_DIMENSIONS
-        ],
+        "previews": previews,
         "kind": kind,
         "kinds": KINDS.items(),
-        "heuristic": display.badge("heuristic", "warning", HEURISTIC) if kind == "heuristic" else "",
+        "heuristic": heuristic_badge(kind),
         "total": total,
         "most": LOGGED,
         "config_url": config_url(agent),
     }
 
 
-def _preview(
-    agent: Agent | None, dimension: str, typed: str, config: ResolvedConfig, scores: Scores, names: Mapping[int, str]
-) -> dict[str, Any]:
-    """One dimension, ready to be shown: `json` is what the script counts in, the rest is shown without it as well."""
-    field = f"gate_{dimension}_threshold"
-    in_effect = config.threshold(dimension)
-    threshold, error = _read(field, typed, in_effect)
+def heuristic_badge(kind: str) -> SafeString | str:
+    return display.badge("heuristic", "warning", HEURISTIC) if kind == "heuristic" else ""
+
+
+def preview(agent: Agent | None, dimension: str, typed: str, config: ResolvedConfig, scores: Scores) -> dict[str, Any]:
+    """What the typed threshold does to one dimension; `json` is what the script counts in while a person types.
+
+    The one in effect counts where nothing, or nothing that is allowed, was typed; then `error` says what is wrong.
+    """
+    field, current, error = f"gate_{dimension}_threshold", config.threshold(dimension), ""
+    threshold = current
+    try:
+        read: Decimal | None = SETTINGS[field].read(typed)
+        threshold = current if read is None else read
+    except ConfigError as problem:
+        error = str(problem)
     drafts = scores.drafts
-    right, false = scores.marked_below(threshold)
     where: dict[str, object] = {"agent__id__exact": agent.pk} if agent is not None else {}
-    use = urlencode({"mechanism": BY_ID[dimension].id, field: number(threshold)})
     return {
         "dimension": dimension,
-        "field_id": f"threshold-{dimension}-typed",
+        "label": BY_ID[dimension].label,
+        "value": threshold,
         "typed": typed if error else number(threshold),
         "threshold": number(threshold),
         "error": error,
-        "in_effect": number(in_effect),
+        "in_effect": number(current),
         "came_from": origin(config, field),
         "failed": share(failing(drafts, threshold), drafts.total()),
-        "now": share(failing(drafts, in_effect), drafts.total()),
-        "precision": _precision(right, false),
+        "now": share(failing(drafts, current), drafts.total()),
+        "precision": _precision(*scores.marked_below(threshold)),
         "judged": drafts.total(),
         "command": f"manage.py configure {agent.slug if agent else 'defaults'} gate_mode=observe gate_{dimension}_enabled=on",
         "logs_url": display.list_url(CorrectionLog, **where),
         "marks_url": display.list_url(CorrectionLog, **where, mark="any" if scores.marks else "none"),
-        "use_url": f"{config_url(agent)}?{use}",
-        "chart": _chart(dimension, scores, threshold),
-        "agents": [
-            {
-                "name": display.isolated(name),
-                "failed": share(failing(scores.by_agent[pk], threshold), total),
-                "place": place,
-            }
-            for place, (pk, name, total) in enumerate(_ranked(scores, names))
-        ],
-        "json": _numbers(scores, names),
+        "page_url": thresholds_url(agent, dimension),
+        "json": _counts(scores, ()),
     }
 
 
-def _numbers(scores: Scores, names: Mapping[int, str]) -> SafeString:
+def _counts(scores: Scores, agents: Any) -> SafeString:
     """What the script counts in: nothing but whole numbers, so there is nothing to escape."""
     numbers = {
         "drafts": sorted(scores.drafts.items()),
         "marks": [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())],
-        "agents": [sorted(scores.by_agent[pk].items()) for pk, _, _ in _ranked(scores, names)],
+        "agents": [sorted(scores.by_agent[pk].items()) for pk in agents],
     }
     return SafeString(json.dumps(numbers))
 
 
-def _read(field: str, typed: str, in_effect: Decimal) -> tuple[Decimal, str]:
-    """The typed threshold; the one in effect where nothing, or nothing that is allowed, was typed, with what is wrong."""
-    try:
-        value: Decimal | None = CONFIG_FIELDS[field].read(typed)
-    except ConfigError as problem:
-        return in_effect, str(problem)
-    return in_effect if value is None else value, ""
+def _most(scores: Scores, names: Mapping[int, str]) -> list[tuple[int, int]]:
+    """Agents with the most drafts first: key and number of drafts."""
+    totals = Counter({pk: counts.total() for pk, counts in scores.by_agent.items() if pk in names})
+    return totals.most_common(MOST_AGENTS)
 
 
 def _chart(dimension: str, scores: Scores, threshold: Decimal) -> SafeString | str:
-    """Half a point a bar, what was held back beside what was only observed."""
+    """Half a point a bar, what was held back next to what was only observed."""
     if not scores.drafts:
         return ""
     logged, observed = _binned(scores.logged), _binned(scores.observed)
@@ -140,7 +154,6 @@ def _chart(dimension: str, scores: Scores, threshold: Decimal) -> SafeString | s
         series=("judged by the gate", "observed"),
         threshold=float(threshold),
         unit="drafts",
-        x_labels=[str(score) for score in range(10)],
     )
 
 
@@ -164,16 +177,3 @@ def _precision(right: int, false: int) -> str:
     low, high = wilson_interval(right, right + false)
     shown = f"{100 * right / (right + false):.0f} % (95 % interval {100 * low:.0f} to {100 * high:.0f} %)"
     return f"{right:,} of {right + false:,} marked alarms below it were right, {shown}"
-
-
-def _ranked(scores: Scores, names: Mapping[int, str]) -> list[tuple[int, str, int]]:
-    """Agents with the most drafts first: key, name, drafts."""
-    ranked = sorted(
-        ((pk, counts.total()) for pk, counts in scores.by_agent.items() if pk in names), key=lambda one: -one[1]
-    )
-    return [(pk, names[pk], total) for pk, total in ranked[:MOST_AGENTS]]
-
-
-def _names(by_dimension: Mapping[str, Scores]) -> dict[int, str]:
-    keys = {pk for scores in by_dimension.values() for pk in scores.by_agent}
-    return dict(Agent.objects.filter(pk__in=keys).values_list("pk", "display_name"))

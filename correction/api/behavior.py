@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from datetime import datetime
+from typing import Any, ClassVar, Literal, TypeVar
 
 from django.db.models import QuerySet, Value
 from django.db.models.functions import Lower
-from drf_spectacular.utils import OpenApiExample, extend_schema_field
+from drf_spectacular.utils import OpenApiExample
+from pydantic import BaseModel, Field
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -26,7 +28,15 @@ from agents.api.schema import answers
 from agents.api.views import Nothing, Rows
 from agents.persona import TraitValue
 from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request, revert_request
-from correction.behavior.effects import RequestedChange, check_measurable, plan_as_json, plan_request, queue_effect
+from correction.behavior.effects import (
+    EffectPlan,
+    EffectResult,
+    RequestedChange,
+    check_measurable,
+    plan_request,
+    queue_effect,
+    result_of,
+)
 from correction.models import BehaviorEffect, BehaviorRequest
 from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
@@ -153,125 +163,61 @@ class RevertBody(Body):
     anyway = serializers.BooleanField(required=False, help_text="also where the same trait was changed since")
 
 
-EXPECTED = ("more", "less", "otherwise")
-VERDICTS = ("more", "less", "no change shown", "not enough data")
-STATUSES = ("scored", "trivial", "unscored")
-
-
-class EffectEstimate(serializers.Serializer[Any]):
-    """What judging would take; nothing for a judge on this machine."""
-
-    calls = serializers.IntegerField()
-    input_tokens = serializers.IntegerField()
-    output_tokens = serializers.IntegerField()
-    cost_usd = serializers.CharField(allow_null=True, help_text="US dollars; null = the judge has no price")
-
-
-class EffectPlan(serializers.Serializer[Any]):
-    """The messages there are, what is missing, and what judging them would cost."""
-
-    request = serializers.IntegerField()
-    expected = serializers.ChoiceField(
-        EXPECTED, help_text="of what the trait is about, after the request; otherwise = it was reworded"
-    )
-    agent = serializers.CharField()
-    trait = serializers.CharField()
-    claim = serializers.CharField(help_text="what is judged of each message")
-    judge = serializers.CharField()
-    wanted = serializers.IntegerField(min_value=1, help_text="messages before and after")
-    before = serializers.IntegerField(
-        help_text="messages there are before the change, as many as wanted at most; back to the last change of the trait"
-    )
-    after = serializers.IntegerField(help_text="the same after it, until it was reverted or the trait changed again")
-    waits = serializers.CharField(allow_blank=True, help_text="what is missing, e.g. not yet: 3 of 10 messages since")
-    estimate = EffectEstimate()
-
-
-class JudgedMessage(serializers.Serializer[Any]):
-    message = serializers.IntegerField(help_text="its id")
-    sample = serializers.ChoiceField(("before", "after"))
-    status = serializers.ChoiceField(STATUSES)
-    score = serializers.FloatField(allow_null=True, help_text="0 to 9: how much it shows the trait; null = not scored")
-    reason = serializers.CharField(allow_blank=True, help_text="why it was not scored")
-    justification = serializers.CharField(
-        allow_blank=True,
-        allow_null=True,
-        help_text="the judge's; null = you may not read messages (agents.view_message)",
-    )
-
-
-class EffectResult(EffectPlan):
-    """What came out. What was not scored is in no mean."""
-
-    as_requested = serializers.BooleanField(allow_null=True, help_text="null = it cannot be told")
-    verdict = serializers.ChoiceField(VERDICTS, help_text="of the 95 % interval of the difference")
-    reason = serializers.CharField(allow_blank=True, help_text="why there is no difference, or no interval")
-    mean_before = serializers.FloatField(allow_null=True, help_text="0 to 9")
-    mean_after = serializers.FloatField(allow_null=True, help_text="0 to 9")
-    difference = serializers.FloatField(allow_null=True, help_text="of the means, after less before")
-    interval = serializers.ListField(
-        child=serializers.FloatField(),
-        min_length=2,
-        max_length=2,
-        allow_null=True,
-        help_text="95 %: low, high; messages are taken as independent, and it is too narrow where neighbours are alike",
-    )
-    before_scored = serializers.IntegerField()
-    before_trivial = serializers.IntegerField()
-    before_unscored = serializers.IntegerField()
-    after_scored = serializers.IntegerField()
-    after_trivial = serializers.IntegerField()
-    after_unscored = serializers.IntegerField()
-    messages = JudgedMessage(many=True)
-    actual_calls = serializers.IntegerField(help_text="those of interrupted attempts included")
-    actual_unpriced_calls = serializers.IntegerField(help_text="whose cost is not known")
-    actual_cost_usd = serializers.CharField(
-        allow_null=True, help_text="US dollars of the priced calls; null = none has a price"
-    )
-
-
-def with_name(shown: dict[str, Any], request: BehaviorRequest) -> dict[str, Any]:
-    """The claim as the judge reads it: with the agent's name, where the agent is still there."""
-    if request.agent is None:
-        return shown
-    return {**shown, "claim": shown["claim"].replace("{{agent_name}}", request.agent.display_name)}
-
-
-class EffectRow(Row):
+class EffectRow(BaseModel):
     """One evaluation of whether a request changed anything."""
 
-    heuristic = serializers.SerializerMethodField(help_text="asked of the offline judge, not of a model")
-    result = serializers.SerializerMethodField(help_text="null = not judged (yet)")
-    calls_url = QueryLink("llmcall-list", "work_id", source="work_id", help_text="the model calls it made")
-
-    class Meta:
-        model = BehaviorEffect
-        fields = (
-            *("id", "status", "messages", "judge", "heuristic", "requested_by", "error", "attempt"),
-            *("created_at", "started_at", "finished_at", "result", "calls_url"),
-        )
-
-    def get_heuristic(self, row: BehaviorEffect) -> bool:
-        return is_heuristic(row.judge)
-
-    @extend_schema_field(EffectResult(allow_null=True))
-    def get_result(self, row: BehaviorEffect) -> dict[str, Any] | None:
-        result = row.result
-        if not isinstance(result, dict):
-            return None
-        result = with_name(result, row.request)
-        if not self.context["request"].user.has_perm("agents.view_message"):
-            judged = [{**message, "justification": None} for message in result.get("messages", ())]
-            result = {**result, "messages": judged}
-        return result
+    id: int
+    status: Literal["pending", "running", "completed", "failed", "errored", "cancelled", "paused_budget"]
+    messages: int = Field(description=f"most messages before and after, 1 to {MOST_MESSAGES}")
+    judge: str
+    heuristic: bool = Field(description="asked of the offline judge, not of a model")
+    requested_by: str | None
+    error: str
+    attempt: int
+    created_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    result: EffectResult | None = Field(description="null = not judged (yet)")
+    calls_url: str = Field(description="the model calls it made")
 
 
-class EffectOfRequest(serializers.Serializer[Any]):
+class EffectOfRequest(BaseModel):
     """What could be judged, and what was."""
 
-    plan = EffectPlan(allow_null=True, help_text="null = nothing was changed by the request, or its agent is gone")
-    why_not = serializers.CharField(allow_blank=True, help_text="why it cannot be asked for now; empty = it can")
-    effects = EffectRow(many=True, help_text="newest first")
+    plan: EffectPlan | None = Field(description="null = nothing was changed by the request, or its agent is gone")
+    why_not: str = Field(description="why it cannot be asked for now; empty = it can")
+    effects: list[EffectRow] = Field(description="newest first")
+
+
+Shown = TypeVar("Shown", bound=EffectPlan)
+
+
+def _with_name(shown: Shown, request: BehaviorRequest) -> Shown:
+    """With the claim as the judge reads it: with the agent's name, where the agent is still there."""
+    name = request.agent.display_name if request.agent is not None else "{{agent_name}}"
+    return shown.model_copy(update={"claim": shown.claim.replace("{{agent_name}}", name)})
+
+
+def _effect(effect: BehaviorEffect, request: Request) -> EffectRow:
+    result = result_of(effect)
+    if result is not None:
+        result = _with_name(result, effect.request)
+        if not request.user.has_perm("agents.view_message"):
+            for message in result.messages:
+                message.justification = None
+    return EffectRow(
+        **{name: getattr(effect, name) for name in EffectRow.model_fields if hasattr(effect, name)}
+        | {
+            "result": result,
+            "requested_by": effect.requested_by.get_username() if effect.requested_by else None,
+            "heuristic": is_heuristic(effect.judge),
+            "calls_url": _calls_url(effect, request),
+        }
+    )
+
+
+def _calls_url(row: BehaviorRequest | BehaviorEffect, request: Request) -> str:
+    return f"{reverse('llmcall-list', request=request)}?work_id={row.work_id}"
 
 
 class EffectBody(Body):
@@ -425,9 +371,9 @@ class BehaviorRequests(Rows):
         row = self.get_object()
         change, why_not = _plan(row, self.given["messages"] or MESSAGES)
         rows = BehaviorEffect.objects.filter(request=row).select_related("requested_by", "request__agent")
-        effects = EffectRow(rows[:MOST_SHOWN], many=True, context=self.get_serializer_context()).data
-        plan = with_name(plan_as_json(change), row) if change is not None else None
-        return Response({"plan": plan, "why_not": why_not, "effects": effects})
+        effects = [_effect(effect, request) for effect in rows[:MOST_SHOWN]]
+        plan = _with_name(change.shown(), row) if change is not None else None
+        return Response(EffectOfRequest(plan=plan, why_not=why_not, effects=effects).model_dump(mode="json"))
 
     @answers({202: EffectRow}, 409, examples=[_EXAMPLE])
     @effect.mapping.post  # type: ignore[untyped-decorator]  # of the stubs
@@ -442,7 +388,7 @@ class BehaviorRequests(Rows):
             effect = queue_effect(request=row, messages=given.get("messages", MESSAGES), user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
         except BehaviorError as error:
             raise Conflict(str(error)) from None
-        shown = EffectRow(effect, context=self.get_serializer_context()).data
+        shown = _effect(effect, request).model_dump(mode="json")
         return located(shown, status=202, url=reverse("behaviorrequest-effect", [pk], request=request))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -17,52 +17,23 @@ from agents.api.pagination import PAGES
 from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Agent
-from correction.config.configure import configure, notes_on, plain_values
-from correction.config.settings import (
-    CONFIG_FIELDS,
-    INHERIT,
-    ConfigError,
-    ConfigField,
-    ResolvedConfig,
-    resolve_all,
-    resolve_config,
-    resolve_defaults,
-)
+from correction.config.configure import config_json, configure
+from correction.config.fields import INHERIT, SETTINGS, ConfigError, Kind
+from correction.config.settings import ResolvedConfig, resolve_all, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
-from correction.models.config import LONGEST_NAME, MOST_NAMES
-
-_TYPES = {
-    "toggle": "boolean",
-    "choice": "string",
-    "whole number": "integer",
-    "number": "number",
-    "list of names": "array",
-}
-_NAMES = {
-    "items": {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME},
-    "maxItems": MOST_NAMES,
-}
-
-
-def _value(field: ConfigField) -> dict[str, Any]:
-    shape: dict[str, Any] = {"type": [_TYPES[field.kind], "null"]}
-    if field.choices:
-        shape["enum"] = [*field.choices, None]
-    return shape | _NAMES if field.kind == "list of names" else shape
-
 
 VALUES = {
     "type": "object",
-    "properties": {name: _value(field) for name, field in CONFIG_FIELDS.items()},
-    "required": list(CONFIG_FIELDS),
+    "properties": {name: setting.schema for name, setting in SETTINGS.items()},
+    "required": list(SETTINGS),
 }
 CHANGES = {
     "application/json": {
         "type": "object",
         "properties": {
             **{
-                name: {**_value(field), "description": f"{field.description}; {field.allowed}; null = {INHERIT}"}
-                for name, field in CONFIG_FIELDS.items()
+                name: {**setting.schema, "description": f"{setting.help}; {setting.allowed}; null = {INHERIT}"}
+                for name, setting in SETTINGS.items()
             },
             "reason": {"type": "string", "maxLength": 100, "description": "why; stands in the history"},
         },
@@ -101,7 +72,7 @@ class AgentConfig(DefaultConfig):
 class FieldWords(serializers.Serializer[Any]):
     """What a field is, and what it may be set to."""
 
-    kind = serializers.ChoiceField(list(_TYPES))
+    kind = serializers.ChoiceField(get_args(Kind))
     allowed = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
 
@@ -188,8 +159,8 @@ class ConfigOfAgent(_Config):
 
 
 FIELDS = {
-    name: {"kind": field.kind, "allowed": field.allowed, "description": field.description}
-    for name, field in CONFIG_FIELDS.items()
+    name: {"kind": setting.kind, "allowed": setting.allowed, "description": setting.help}
+    for name, setting in SETTINGS.items()
 }
 
 
@@ -220,9 +191,4 @@ def _shown(request: Request, agent: Agent | None, config: ResolvedConfig) -> dic
         "display_name": agent.display_name,
         "url": reverse("config-of-agent", [agent.slug], request=request),
     }  # fmt: skip
-    return {
-        **of_agent,
-        "config": plain_values(config),
-        "provenance": dict(config.provenance),
-        "notes": notes_on(config),
-    }
+    return {**of_agent, **config_json(config)}

@@ -15,7 +15,7 @@ from agents.api.filters import Filters
 from agents.api.schema import answers
 from agents.api.views import View
 from agents.models import LLMCall
-from correction.config.settings import GATE_DIMENSIONS
+from correction.config.fields import GATE_DIMENSIONS
 from correction.costs import (
     ALLOWED_WINDOWS,
     costs_as_json,

@@ -22,24 +22,23 @@ from agents.api.views import View
 from agents.persona import TraitValue, render_persona
 from agents.turn.send_message import MAX_CHARACTERS
 from correction.api.figures import Sums
-from correction.config.settings import CONFIG_FIELDS, GATE_DIMENSIONS, ConfigError
-from correction.gate.check import DimensionCheck
+from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
 from correction.gate.quality_check import (
     MOST_ATTEMPTS,
     MOST_PROPOSITIONS,
     Checked,
     QualityCheck,
-    SessionRefused,
     check_quality,
     read_propositions,
 )
+from correction.gate.sessions import SessionRefused
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.judge.prompts import Event
 from evaluation.models import is_heuristic
 from evaluation.propositions.schema import PropositionFile
 
 MOST_PERSONA = 60_000  # characters, as many as a judge is shown
-_THRESHOLD = CONFIG_FIELDS["gate_adherence_threshold"]
+_THRESHOLD = SETTINGS["gate_adherence_threshold"]
 
 
 class PersonaFields(Body):
@@ -346,7 +345,7 @@ def _shown(checked: Checked, request: Request) -> dict[str, Any]:
     }
 
 
-def _dimension(check: DimensionCheck) -> dict[str, Any]:
+def _dimension(check: GateDimensionResult) -> dict[str, Any]:
     return {
         "score": check.score,
         "threshold": float(check.threshold),

@@ -1,9 +1,7 @@
-"""The short description of an agent, written anew after its persona changed: queued, one call, and never over what a person wrote."""
+"""Write the short description of an agent again after its persona changed: queued, one call, and never over what a person wrote."""
 
 from __future__ import annotations
 
-import logging
-from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
@@ -16,15 +14,11 @@ from agents.models import Agent, DescriptionUpdate, PersonaVersion
 from agents.persona import cut_persona, render_persona
 from agents.text.fences import fence, neutral, new_nonce, one_line
 from agents.work.queues import do_next, wake_workers
-from correction.behavior.postponing import HANDED_BACK, after_failure, midnight, resume
-from correction.costs import evaluation_over_budget
-
-logger = logging.getLogger(__name__)
+from correction.behavior.postponing import MOST_ATTEMPTS, NO_TRY, after_failure, one_call, over_budget
 
 Status, Origin = DescriptionUpdate.Status, Agent.DescriptionOrigin
 PURPOSE, MECHANISM = "behavior", "behavior"
 LONGEST, LONGEST_PERSONA, LONGEST_NOW = 300, 60_000, 2_000  # characters
-MOST_ATTEMPTS = 3  # claims of one update before its crash is final
 BY_PERSON = "left as it is: a person wrote it"
 OFFLINE = "left as it is: a description is written by a model, and {judge} is none"
 EDITED_MEANWHILE = "left as it is: it was edited while the new one was written"
@@ -38,7 +32,7 @@ EXAMPLE = {"description": "A harbour guide who has seen every kind of weather. S
 
 
 def queue_description(*, agent: Agent, version: PersonaVersion | None = None) -> DescriptionUpdate | None:
-    """Have an agent's description written anew by a worker, once its persona's change is saved; None when a person wrote it.
+    """Have a worker write an agent's description again, once its persona's change is saved; None when a person wrote it.
 
     Args:
         agent: Whose.
@@ -55,13 +49,7 @@ def queue_description(*, agent: Agent, version: PersonaVersion | None = None) ->
 
 def work_one(*, owner: str) -> bool:
     """Write the description whose turn it is; return whether there was one."""
-    lease = timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
-    return do_next(DescriptionUpdate, _write, owner=owner, lease=lease, attempts=MOST_ATTEMPTS, handed_back=HANDED_BACK)
-
-
-def resume_paused() -> str | None:
-    """Queue again what waited for a budget until midnight UTC, or for another try. A chore."""
-    return resume(DescriptionUpdate.objects.all())
+    return do_next(DescriptionUpdate, _write, owner=owner, lease=one_call(), attempts=MOST_ATTEMPTS, handed_back=NO_TRY)
 
 
 def describe_request(*, agent: Agent, work_id: str = "", nonce: str = "") -> LLMRequest:
@@ -99,8 +87,8 @@ def _write(update: DescriptionUpdate) -> dict[str, Any]:
         return {"status": Status.COMPLETED, "error": BY_PERSON}
     if provider_of(judge) == "offline":
         return {"status": Status.COMPLETED, "error": OFFLINE.format(judge=judge)}
-    if why := evaluation_over_budget(agent, judge):
-        return {"status": Status.PAUSED_BUDGET, "error": why, "lease_expires_at": midnight(), **HANDED_BACK}
+    if paused := over_budget(agent, judge):
+        return paused
     reply = complete(describe_request(agent=agent, work_id=update.work_id), deadline=settings.LLM_EVALUATION_DEADLINE)
     fields = {"judge": judge, "call_id": reply.call_id}
     if not reply.ok:
@@ -114,16 +102,13 @@ def _write(update: DescriptionUpdate) -> dict[str, Any]:
 
 
 def _by_person(agent: Agent) -> bool:
-    """What nobody is known to have written counts as a person's; an empty one is nobody's."""
+    """A description of unknown origin counts as a person's; an empty one does not."""
     return bool(agent.description) and agent.description_origin in (Origin.PERSON, Origin.UNKNOWN)
 
 
 def _description(data: Any) -> str:
-    text = (
-        " ".join(data["description"].split())
-        if isinstance(data, dict) and isinstance(data.get("description"), str)
-        else ""
-    )
+    said = data.get("description") if isinstance(data, dict) else None
+    text = " ".join(said.split()) if isinstance(said, str) else ""
     if not 0 < len(text) <= LONGEST:
         raise InvalidAnswer(f"description: expected a text of 1 to {LONGEST} characters, got {len(text)}")
     return text

@@ -6,17 +6,17 @@ same work id, so that its cost includes every paid call.
 
 from __future__ import annotations
 
-import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from pydantic import BaseModel, Field
 from rich import box
 from rich.table import Table
 
@@ -24,26 +24,27 @@ from agents.commands import console_on, printable, snippet
 from agents.llm import ledger
 from agents.llm.endpoints import model_of
 from agents.models import PersonaVersion, owner_name
+from agents.persona import TraitValue
 from agents.work.lease import LeaseLost
 from agents.work.queues import do_next, wake_workers
 from correction.behavior.applying import BehaviorError
-from correction.behavior.postponing import midnight, resume
-from correction.behavior.rules import name_key, trait_from_json
-from correction.costs import evaluation_over_budget
+from correction.behavior.postponing import MOST_ATTEMPTS, over_budget
+from correction.behavior.rules import find_trait, stored_trait
 from correction.models import BehaviorEffect, BehaviorRequest
 from evaluation.change.before_after import (
     MESSAGES,
     BeforeAfter,
+    Judged,
     Moments,
     Plan,
-    before_after_json,
     judge_before_after,
     plan_before_after,
-    plan_json,
 )
+from evaluation.propositions.traits import presence
 from evaluation.wording import counted, judge_label, money
 
 MOST_VERSIONS = 500  # looked through in each direction; messages said so many changes away are no neighbours
+Expected = Literal["more", "less", "otherwise"]
 REVERTED, CHANGED = "it was reverted", "its trait was changed again"
 
 
@@ -69,33 +70,29 @@ def lasting(request: BehaviorRequest) -> tuple[Moments, str]:
 
 def _changed_again(request: BehaviorRequest, number: int) -> tuple[datetime, str] | None:
     """When a later version had another such trait, or none, and how that is called."""
+    after = stored_trait(request.trait_after)
     later = PersonaVersion.objects.filter(agent=request.agent_id, number__gt=number).order_by("number")
     for at, note, traits in later.values_list("created_at", "note", "traits")[:MOST_VERSIONS].iterator():
-        if _trait_in(traits, request.trait_after) != _values(request.trait_after):
+        if _trait_in(traits, after) != after:
             return at, REVERTED if note == f"revert of behaviour request {request.pk}" else CHANGED
     return None
 
 
 def _changed_before(request: BehaviorRequest, number: int) -> datetime | None:
-    """When the trait became what the request found."""
-    became: datetime | None = None
+    """When the trait became what the request was proposed for."""
+    became, before = None, stored_trait(request.trait_before)
     earlier = PersonaVersion.objects.filter(agent=request.agent_id, number__lt=number).order_by("-number")
     for at, traits in earlier.values_list("created_at", "traits")[:MOST_VERSIONS].iterator():
-        if _trait_in(traits, request.trait_before or request.trait_after) != _values(request.trait_before):
-            return became
+        if _trait_in(traits, before or stored_trait(request.trait_after)) != before:
+            break
         became = at
-    return None
-
-
-def _trait_in(traits: Iterable[dict[str, Any]], like: object) -> tuple[object, ...] | None:
-    name = name_key(str(like["name"])) if isinstance(like, dict) else ""
-    return _values(next((trait for trait in traits if name_key(str(trait["name"])) == name), None))
-
-
-def _values(trait: object) -> tuple[object, ...] | None:
-    if not isinstance(trait, dict):
+    else:
         return None
-    return tuple(trait.get(field) for field in ("name", "description", "sentiment", "strength"))
+    return became
+
+
+def _trait_in(traits: Iterable[dict[str, Any]], like: TraitValue | None) -> TraitValue | None:
+    return find_trait(like.name, [TraitValue(**trait) for trait in traits]) if like is not None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,15 +100,23 @@ class RequestedChange:
     """What the request asked for, and what would be judged.
 
     Attributes:
-        expected: ``more``, ``less`` or ``otherwise`` (the trait was reworded): of what the trait is about, after the request.
         plan: The messages there are, what is missing, and what judging them would cost.
         ended: What ended the time in which its trait was as it made it, e.g. ``it was reverted``; empty: it holds.
     """
 
     request: BehaviorRequest
-    expected: str
     plan: Plan
     ended: str = ""
+
+    @property
+    def expected(self) -> Expected:
+        """Of what the trait is about, after the request. Without a trait before, one that is not stopped was asked for to show."""
+        before, after = stored_trait(self.request.trait_before), self.plan.trait
+        if before is None:
+            return "more" if after.strength else "less"
+        return (
+            "less" if after.strength < before.strength else "more" if after.strength > before.strength else "otherwise"
+        )
 
     @property
     def waits(self) -> str:
@@ -121,25 +126,193 @@ class RequestedChange:
             return f"{len(plan.after)} of {plan.wanted} messages until {self.ended}: there will be no more"
         return plan.waits
 
+    @property
+    def is_measurable(self) -> bool:
+        return bool(self.plan.before and self.plan.after)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of a request. `as_requested` is None where nothing sure can be said."""
+    def shown(self) -> EffectPlan:
+        """What a page or the API offers before anything is judged."""
+        plan = self.plan
+        return EffectPlan(
+            request=self.request.pk,
+            expected=self.expected,
+            agent=plan.agent.slug,
+            trait=plan.trait.name,
+            claim=presence(plan.trait).claim,
+            judge=plan.judge,
+            wanted=plan.wanted,
+            before=len(plan.before),
+            after=len(plan.after),
+            waits=self.waits,
+            estimate=EffectEstimate(
+                calls=plan.calls,
+                input_tokens=plan.input_tokens,
+                output_tokens=plan.output_tokens,
+                cost_usd=None if plan.cost_usd is None else str(plan.cost_usd),
+            ),
+        )
 
-    change: RequestedChange
-    found: BeforeAfter
+
+class EffectEstimate(BaseModel):
+    """What judging would take; nothing for a judge on this machine."""
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: str | None = Field(description="US dollars; null = the judge has no price")
+
+    def __str__(self) -> str:
+        if not self.calls:
+            return "no paid call"
+        cost = "unpriced" if self.cost_usd is None else f"about ${float(self.cost_usd):.4f}"
+        return f"{counted(self.calls, 'call')}, {cost}"
+
+
+class EffectPlan(BaseModel):
+    """The messages there are, what is missing, and what judging them would cost."""
+
+    request: int
+    expected: Expected = Field(description="of what the trait is about, after the request; otherwise = it was reworded")
+    agent: str
+    trait: str
+    claim: str = Field(description="what is judged of each message")
+    judge: str
+    wanted: int = Field(ge=1, description="messages before and after")
+    before: int = Field(
+        description="messages there are before the change, as many as wanted at most; back to the last change of the trait"
+    )
+    after: int = Field(description="the same after it, until it was reverted or the trait changed again")
+    waits: str = Field(description="what is missing, e.g. not yet: 3 of 10 messages since")
+    estimate: EffectEstimate
+
+
+class JudgedMessage(BaseModel):
+    message: int = Field(description="its id")
+    sample: Literal["before", "after"]
+    status: Literal["scored", "trivial", "unscored"]
+    score: float | None = Field(description="0 to 9: how much it shows the trait; null = not scored")
+    reason: str = Field(description="why it was not scored")
+    justification: str | None = Field(description="the judge's; null = you may not read messages (agents.view_message)")
+
+
+class EffectResult(EffectPlan):
+    """What came out. What was not scored is in no mean."""
+
+    as_requested: bool | None = Field(description="null = it cannot be told")
+    verdict: Literal["more", "less", "no change shown", "not enough data"] = Field(
+        description="of the 95 % interval of the difference"
+    )
+    reason: str = Field(description="why there is no difference, or no interval")
+    mean_before: float | None = Field(description="0 to 9")
+    mean_after: float | None = Field(description="0 to 9")
+    difference: float | None = Field(description="of the means, after less before")
+    interval: tuple[float, float] | None = Field(
+        description="95 %: low, high; messages are taken as independent, and it is too narrow where neighbours are alike"
+    )
+    before_scored: int
+    before_trivial: int
+    before_unscored: int
+    after_scored: int
+    after_trivial: int
+    after_unscored: int
+    messages: list[JudgedMessage]
+    actual_calls: int = Field(description="those of interrupted attempts included")
+    actual_unpriced_calls: int = Field(description="of which the cost is not known")
+    actual_cost_usd: str | None = Field(description="US dollars of the priced calls; null = none has a price")
+
+    @classmethod
+    def of(cls, change: RequestedChange, judged: BeforeAfter) -> EffectResult:
+        samples: dict[Literal["before", "after"], Sequence[Judged]] = {"before": judged.before, "after": judged.after}
+        sure = judged.verdict != "not enough data" and change.expected != "otherwise"
+        difference, interval, spent = judged.difference.value, judged.difference.interval, judged.spent
+        counts = {
+            f"{sample}_{status}": sum(row.verdict.status == status for row in rows)
+            for sample, rows in samples.items()
+            for status in ("scored", "trivial", "unscored")
+        }
+        return cls.model_validate(
+            {
+                **change.shown().model_dump(),
+                **counts,
+                "as_requested": judged.verdict == change.expected if sure else None,
+                "verdict": judged.verdict,
+                "reason": judged.reason or judged.difference.reason,
+                **{f"mean_{sample}": _mean(rows) for sample, rows in samples.items()},
+                "difference": None if difference is None else round(difference, 2),
+                "interval": (round(interval.low, 2), round(interval.high, 2)) if interval else None,
+                "messages": [_judged(sample, row) for sample, rows in samples.items() for row in rows],
+                "actual_calls": spent.calls,
+                "actual_unpriced_calls": spent.unpriced,
+                "actual_cost_usd": None if spent.unpriced and spent.unpriced == spent.calls else str(spent.cost_usd),
+            }
+        )
 
     @property
-    def as_requested(self) -> bool | None:
-        if self.found.verdict == "not enough data" or self.change.expected == "otherwise":
-            return None
-        return self.found.verdict == self.change.expected
+    def verdict_words(self) -> str:
+        """What came out in a sentence, e.g. ``As requested: more of it was asked for, the agent does more of it since.``"""
+        start = {None: "", True: "As requested: ", False: "Not as requested: "}[self.as_requested]
+        text = f"{start}{_ASKED[self.expected]}, {_CAME_OUT[self.verdict]}"
+        return f"{text[0].upper()}{text[1:]}."
+
+    @property
+    def difference_words(self) -> str:
+        """``+4.20 (95 % interval +3.10 to +5.30 if messages are independent)``, or why there is none."""
+        if self.difference is None:
+            return f"none: {self.reason}" if self.reason else "none"
+        if self.interval is None:
+            return f"{self.difference:+.2f}, without an interval: {self.reason}"
+        low, high = self.interval
+        return f"{self.difference:+.2f} (95 % interval {low:+.2f} to {high:+.2f} if messages are independent)"
+
+    @property
+    def cost_words(self) -> str:
+        """What it took: ``20 calls, $0.0123``."""
+        if not self.actual_calls:
+            return "no paid call"
+        cost = None if self.actual_cost_usd is None else float(self.actual_cost_usd)
+        return f"{counted(self.actual_calls, 'call')}, {money(cost, self.actual_unpriced_calls)}"
+
+    @property
+    def first_reason(self) -> str:
+        """Why the first message that was not scored was not."""
+        return next((row.reason for row in self.messages if row.status == "unscored"), "")
+
+
+_ASKED = {"more": "more of it was asked for", "less": "less of it was asked for", "otherwise": "it was reworded"}
+_CAME_OUT = {
+    "more": "the agent does more of it since",
+    "less": "the agent does less of it since",
+    "no change shown": "no change shows: the interval of the difference holds zero",
+    "not enough data": "there are not enough data to say whether anything changed",
+}
+
+
+def _mean(rows: Sequence[Judged]) -> float | None:
+    values = [row.verdict.value for row in rows if row.verdict.status == "scored" and row.verdict.value is not None]
+    return round(sum(values) / len(values), 2) if values else None
+
+
+def _judged(sample: Literal["before", "after"], row: Judged) -> JudgedMessage:
+    verdict = row.verdict
+    return JudgedMessage(
+        message=row.message.pk,
+        sample=sample,
+        status=verdict.status,
+        score=verdict.value if verdict.status == "scored" else None,
+        reason=verdict.reason,
+        justification=verdict.justification,
+    )
+
+
+def result_of(effect: BehaviorEffect) -> EffectResult | None:
+    """What came out of an evaluation; None where it was not judged (yet)."""
+    return EffectResult.model_validate(effect.result) if isinstance(effect.result, dict) else None
 
 
 def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = "") -> RequestedChange:
     """What could be judged for a request, with its estimate; asks no model. `plan.waits` says ``not yet: 3 of 10 messages since``.
 
-    The messages after are those from the change until it was reverted or its trait was changed again, by whatever; those before go
+    The messages after are those from the change until it was reverted or its trait was changed again in any way; those before go
     back to the change of that trait before. The judge does not read the request itself.
 
     Raises:
@@ -150,11 +323,11 @@ def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = ""
         raise BehaviorError(f"{request}: nothing was changed by it; allowed: a request that was applied")
     if request.agent is None:
         raise BehaviorError(f"{request}: its agent was deleted; allowed: a request whose agent there is")
-    trait = trait_from_json(request.trait_after)
+    trait = TraitValue(**request.trait_after)
     moments, ended = lasting(request)
     asked = () if request.message_id is None else (request.message_id,)
     plan = plan_before_after(agent=request.agent, trait=trait, moments=moments, n=n, model=model, unseen=asked)
-    return RequestedChange(request=request, expected=_expected(request), plan=plan, ended=ended)
+    return RequestedChange(request=request, plan=plan, ended=ended)
 
 
 def judge_request(
@@ -164,7 +337,7 @@ def judge_request(
     model: str = "",
     work_id: str = "",
     done: Callable[[int], None] = lambda judged: None,
-) -> Outcome:
+) -> EffectResult:
     """Judge it now, with as many messages as there are. Every call is in the ledger, its work begins with the request's name.
 
     Args:
@@ -180,39 +353,11 @@ def judge_request(
     change = plan_request(request=request, n=n, model=model)
     work_id = (
         work_id or f"{request.work_id}/{secrets.token_hex(4)}"
-    )  # apart from the tiers' calls, and from an earlier look
-    return Outcome(change=change, found=judge_before_after(change.plan, work_id=work_id, done=done))
+    )  # apart from the tiers' calls and earlier evaluations
+    return EffectResult.of(change, judge_before_after(change.plan, work_id=work_id, done=done))
 
-
-def plan_as_json(change: RequestedChange) -> dict[str, Any]:
-    """What a page or the API offers before anything is judged."""
-    return {"request": change.request.pk, "expected": change.expected, **plan_json(change.plan), "waits": change.waits}
-
-
-def outcome_as_json(outcome: Outcome) -> dict[str, Any]:
-    """What came out."""
-    return {
-        "request": outcome.change.request.pk,
-        "expected": outcome.change.expected,
-        "as_requested": outcome.as_requested,
-        **before_after_json(outcome.found),
-    }
-
-
-def _expected(request: BehaviorRequest) -> str:
-    """Whether there is to be more or less of it. Without a trait before, one that is not stopped was asked for to show."""
-    before, after = (
-        trait_from_json(value).strength if value else None for value in (request.trait_before, request.trait_after)
-    )
-    if before is None or after is None:
-        return "less" if not after else "more"
-    return "less" if after < before else "more" if after > before else "otherwise"
-
-
-logger = logging.getLogger(__name__)
 
 Status = BehaviorEffect.Status
-MOST_ATTEMPTS = 3  # claims of one effect before its crash is final
 MOST_ANEW = 3  # how often all messages may have been paid for before it is not begun again
 LONGEST_MODEL = 200  # characters
 UNDER_WAY = "an evaluation of it is under way already; allowed: to wait until that has ended"
@@ -281,7 +426,7 @@ def check_measurable(change: RequestedChange) -> None:
     Raises:
         BehaviorError: There are no messages after the change, or none before it; says how many of how many.
     """
-    if not change.plan.after or not change.plan.before:
+    if not change.is_measurable:
         raise BehaviorError(f"{change.request}: {change.waits}; {NOT_MEASURABLE}")
 
 
@@ -290,11 +435,6 @@ def work_one(*, owner: str) -> bool:
     return do_next(
         BehaviorEffect, lambda effect: _measured(effect, owner), owner=owner, lease=_lease(), attempts=MOST_ATTEMPTS
     )
-
-
-def resume_paused() -> str | None:
-    """Queue again what waited for a budget until midnight UTC. A chore."""
-    return resume(BehaviorEffect.objects.all())
 
 
 def _new(**values: Any) -> BehaviorEffect:
@@ -309,8 +449,8 @@ def _new(**values: Any) -> BehaviorEffect:
 def _measured(effect: BehaviorEffect, owner: str, done: Callable[[int], None] = lambda judged: None) -> dict[str, Any]:
     """Judge it; how the work ends, as the columns of the effect."""
     request = BehaviorRequest.objects.select_related("agent").get(pk=effect.request_id)
-    if request.agent is not None and (why := evaluation_over_budget(request.agent, effect.judge)):
-        return {"status": Status.PAUSED_BUDGET, "error": why, "lease_expires_at": midnight()}
+    if request.agent is not None and (paused := over_budget(request.agent, effect.judge)):
+        return paused
     paid = ledger.totals(work_id=effect.work_id).calls
     if paid >= MOST_ANEW * 2 * effect.messages:
         why = f"{paid} calls were paid for it, and it was interrupted each time: not begun again by itself"
@@ -322,25 +462,19 @@ def _measured(effect: BehaviorEffect, owner: str, done: Callable[[int], None] = 
             raise LeaseLost("another worker has it")
 
     try:
-        outcome = judge_request(
+        result = judge_request(
             request=request, n=effect.messages, model=effect.judge, work_id=effect.work_id, done=heartbeat
         )
     except BehaviorError as gone:
         return {"status": Status.CANCELLED, "error": str(gone)}
-    return _ended(outcome)
-
-
-def _ended(outcome: Outcome) -> dict[str, Any]:
-    """Completed with a result; failed where nothing was judged, or the judge scored nothing: then the result shows it all the same."""
-    found, result = outcome.found, outcome_as_json(outcome)
-    if found.reason:
-        return {"status": Status.FAILED, "error": found.reason, "result": result}
-    judged = [row.verdict for row in (*found.before, *found.after)]
-    if not any(verdict.status == "scored" for verdict in judged):
-        why = next((verdict.reason for verdict in judged if verdict.reason), "")
-        text = f"the judge scored none of {len(judged)} messages{f'; the first: {why}' if why else ''}"
-        return {"status": Status.FAILED, "error": text[:1000], "result": result}
-    return {"status": Status.COMPLETED, "result": result}
+    stored = {"result": result.model_dump(mode="json")}
+    if not result.messages:
+        return {"status": Status.FAILED, "error": result.reason, **stored}
+    if not result.before_scored + result.after_scored:
+        why = next((row.reason for row in result.messages if row.reason), "")
+        text = f"the judge scored none of {len(result.messages)} messages{f'; the first: {why}' if why else ''}"
+        return {"status": Status.FAILED, "error": text[:1000], **stored}
+    return {"status": Status.COMPLETED, **stored}
 
 
 def _lease() -> timedelta:
@@ -348,86 +482,35 @@ def _lease() -> timedelta:
     return timedelta(seconds=2 * settings.LLM_EVALUATION_DEADLINE + 60)
 
 
-_ASKED = {"more": "more of it was asked for", "less": "less of it was asked for", "otherwise": "it was reworded"}
-_FOUND = {
-    "more": "the agent does more of it since",
-    "less": "the agent does less of it since",
-    "no change shown": "no change shows: the interval of the difference holds zero",
-    "not enough data": "there are not enough data to say whether anything changed",
-}
-
-
-def verdict_words(result: dict[str, Any]) -> str:
-    """What came out in a sentence, e.g. ``As requested: more of it was asked for, the agent does more of it since.``"""
-    as_requested = result["as_requested"]
-    start = "" if as_requested is None else "As requested: " if as_requested else "Not as requested: "
-    text = f"{start}{_ASKED[result['expected']]}, {_FOUND[result['verdict']]}"
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def estimate_words(estimate: dict[str, Any]) -> str:
-    """``20 calls, about $0.0123``; that nothing is paid for a judge on this machine; that there is no price."""
-    if not estimate["calls"]:
-        return "no paid call"
-    cost = "unpriced" if estimate["cost_usd"] is None else f"about ${float(estimate['cost_usd']):.4f}"
-    return f"{counted(estimate['calls'], 'call')}, {cost}"
-
-
-def cost_words(result: dict[str, Any]) -> str:
-    """What it took: ``20 calls, $0.0123``."""
-    if not result["actual_calls"]:
-        return "no paid call"
-    cost = None if result["actual_cost_usd"] is None else float(result["actual_cost_usd"])
-    return f"{counted(result['actual_calls'], 'call')}, {money(cost, result['actual_unpriced_calls'])}"
-
-
 def show_plan(change: RequestedChange, out: Any) -> None:
-    """Say before anything is asked what there is to judge, and what it will take."""
-    plan = change.plan
-    out.write(f"{plan.agent.slug}: {snippet(plan.trait.name)} ({_ASKED[change.expected]})")
-    messages = f"{counted(len(plan.before), 'message')} before, {len(plan.after)} after"
-    out.write(f"{messages}{f' ({change.waits})' if change.waits else ''}; judge: {judge_label(plan.judge)}")
-    cost = None if plan.cost_usd is None else str(plan.cost_usd)
-    out.write(f"Estimate: {estimate_words({'calls': plan.calls, 'cost_usd': cost})}")
+    """Write before anything is asked what there is to judge, and what it will take."""
+    plan = change.shown()
+    out.write(f"{plan.agent}: {snippet(plan.trait)} ({_ASKED[plan.expected]})")
+    messages = f"{counted(plan.before, 'message')} before, {plan.after} after"
+    out.write(f"{messages}{f' ({plan.waits})' if plan.waits else ''}; judge: {judge_label(plan.judge)}")
+    out.write(f"Estimate: {plan.estimate}")
 
 
 def show_effect(effect: BehaviorEffect, out: Any) -> None:
-    """What came out, for people; nothing where it was not judged."""
-    result = effect.result
-    if not isinstance(result, dict):
+    """Write what came out; nothing where it was not judged."""
+    result = result_of(effect)
+    if result is None:
         return
     table = Table("", "Mean (0 to 9)", "Scored", "Unscored", box=box.SIMPLE)
-    for side in ("before", "after"):
-        mean, without = result[f"mean_{side}"], result[f"{side}_unscored"] + result[f"{side}_trivial"]
-        table.add_row(side, _number(mean), str(result[f"{side}_scored"]), str(without))
+    for sample, mean, scored, without in (
+        ("before", result.mean_before, result.before_scored, result.before_unscored + result.before_trivial),
+        ("after", result.mean_after, result.after_scored, result.after_unscored + result.after_trivial),
+    ):
+        table.add_row(sample, "–" if mean is None else f"{mean:.2f}", str(scored), str(without))
     console_on(out).print(table)
-    out.write(f"Difference: {printable(difference_words(result))}")
-    if (unscored := result["before_unscored"] + result["after_unscored"]) and (why := first_reason(result)):
-        out.write(f"{counted(unscored, 'message')} could not be scored; the first: {snippet(why)}")
-    out.write(verdict_words(result))
-    out.write(f"Cost: {cost_words(result)}")
-
-
-def difference_words(result: dict[str, Any]) -> str:
-    """``+4.20 (95 % interval +3.10 to +5.30 if messages are independent)``, or why there is none."""
-    if result["difference"] is None:
-        return f"none: {result['reason']}" if result["reason"] else "none"
-    if result["interval"] is None:
-        return f"{result['difference']:+.2f}, without an interval: {result['reason']}"
-    low, high = result["interval"]
-    return f"{result['difference']:+.2f} (95 % interval {low:+.2f} to {high:+.2f} if messages are independent)"
-
-
-def first_reason(result: dict[str, Any]) -> str:
-    """Why the first message that was not scored was not."""
-    return next((str(row["reason"]) for row in result["messages"] if row["status"] == "unscored"), "")
+    out.write(f"Difference: {printable(result.difference_words)}")
+    if (unscored := result.before_unscored + result.after_unscored) and result.first_reason:
+        out.write(f"{counted(unscored, 'message')} could not be scored; the first: {snippet(result.first_reason)}")
+    out.write(result.verdict_words)
+    out.write(f"Cost: {result.cost_words}")
 
 
 def effect_json(effect: BehaviorEffect) -> dict[str, Any]:
     """The effect as the command prints it: how it ended, and the result's fields."""
     result = effect.result if isinstance(effect.result, dict) else {}
     return {"effect": effect.pk, "status": effect.status, "error": effect.error, **result}
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"

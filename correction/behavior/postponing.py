@@ -1,28 +1,47 @@
-"""Calls that failed for now: the work goes back to its queue and is tried again later, a few times."""
+"""Work of this package that waits: for a budget until midnight UTC, or for another try of a call that failed for now."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.conf import settings
+from django.db.models import F
 from django.utils import timezone
 
 from agents.llm import Reply
 from agents.llm.requests import Status
-from agents.models import Leasable
+from agents.models import Agent, DescriptionUpdate, Leasable
 from agents.work.queues import wake_workers
+from correction.costs import evaluation_over_budget
+from correction.models import BehaviorEffect, BehaviorRequest
 
 FOR_NOW = (Status.RATE_LIMITED, Status.UNAVAILABLE, Status.TIMEOUT)
 WAITS = (1, 5, 30)  # minutes before the second, third and fourth try; then it has failed
-HANDED_BACK: dict[str, Any] = {"attempt": F("attempt") - 1}  # what was no fault of the work costs it no try
+MOST_ATTEMPTS = 3  # leases of one row before its crash is final
+NO_TRY: dict[str, Any] = {"attempt": F("attempt") - 1}  # an interruption or an empty budget costs the work no try
+
+
+def one_call() -> timedelta:
+    """A lease that lasts for one call."""
+    return timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
+
+
+def over_budget(agent: Agent, judge: str) -> dict[str, Any]:
+    """The columns of work that waits until midnight UTC, when the daily budget begins again; empty where there is budget."""
+    why = evaluation_over_budget(agent, judge)
+    if not why:
+        return {}
+    tomorrow = timezone.now().astimezone(UTC).date() + timedelta(days=1)
+    midnight = datetime.combine(tomorrow, time.min, tzinfo=UTC)  # stored where a lease stands while the work runs
+    return {"status": Leasable.Status.PAUSED_BUDGET, "error": why, "lease_expires_at": midnight, **NO_TRY}
 
 
 def after_failure(work: Leasable, reply: Reply, *, where: str = "") -> dict[str, Any]:
     """The columns of work whose call gave no answer: queued until it is tried again, or failed.
 
     Args:
-        work: Claimed; its `attempt` is this try's number, from 1.
+        work: Leased; its `attempt` is this try's number, from 1.
         reply: The call's.
         where: Names the call among others of the same work.
     """
@@ -30,24 +49,18 @@ def after_failure(work: Leasable, reply: Reply, *, where: str = "") -> dict[str,
     if reply.status not in FOR_NOW or work.attempt > len(WAITS):
         return {"status": work.Status.FAILED, "error": said}
     minutes = WAITS[max(work.attempt, 1) - 1]
-    return {
-        "status": work.Status.PENDING,
-        "error": f"{said} (tried again in {minutes} min)",
-        "lease_expires_at": timezone.now() + timedelta(minutes=minutes),
-    }
+    due = timezone.now() + timedelta(minutes=minutes)
+    return {"status": work.Status.PENDING, "error": f"{said} (tried again in {minutes} min)", "lease_expires_at": due}
 
 
-def midnight() -> datetime:
-    """When a daily budget begins anew (UTC). Kept where a lease stands while the work runs."""
-    tomorrow = timezone.now().astimezone(UTC).date() + timedelta(days=1)
-    return datetime.combine(tomorrow, time.min, tzinfo=UTC)
-
-
-def resume(rows: QuerySet[Any]) -> str | None:
-    """Queue again what waited for a budget or for another try, and no longer has to. What chores call."""
-    status = rows.model.Status
-    due = rows.filter(status__in=(status.PAUSED_BUDGET, status.PENDING), lease_expires_at__lte=timezone.now())
-    resumed = due.update(status=status.PENDING, lease_expires_at=None) if due.exists() else 0
+def resume_paused() -> str | None:
+    """Queue again what waited for a budget or for another try, and no longer has to. A chore."""
+    resumed = 0
+    for model in (BehaviorRequest, BehaviorEffect, DescriptionUpdate):
+        waits = (model.Status.PAUSED_BUDGET, model.Status.PENDING)
+        due = model._default_manager.filter(status__in=waits, lease_expires_at__lte=timezone.now())
+        if due.exists():
+            resumed += due.update(status=model.Status.PENDING, lease_expires_at=None)
     if resumed:
         wake_workers()
-    return f"{resumed} taken up again" if resumed else None
+    return f"{resumed} queued again" if resumed else None

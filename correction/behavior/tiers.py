@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
@@ -25,160 +23,53 @@ from agents.models import Agent, LLMCall
 from agents.persona import TraitLike, TraitValue, render_persona
 from agents.text.fences import fence, neutral, new_nonce, one_line
 from correction.behavior.rules import (
-    LONGEST_NAME,
-    MOST_TOUCHED,
+    UNSURE,
     Change,
     Decision,
+    MapAnswer,
     Requester,
     as_value,
     decide,
     made_by_requests,
-    name_key,
     read_map,
 )
+from correction.behavior.words import Words, name_key, own_words
 from correction.config.settings import ResolvedConfig
 
-LONGEST_WORDS = (
-    12_000  # characters of own words that are read: a request stands at the beginning or the end of what is longer
-)
-
-_OPENING = re.compile(
-    r"""
-    ^[ ]{0,3}(?P<line>>.*(?:\n[ ]{0,3}>.*)*)       # quoted line by line
-    | ^[ ]{0,3}(?P<fence>`{3,}|~{3,})              # a block of code
-    | ^-{2,}[ ]?(?:original|forwarded)[ ]message[ ]?-{2,}(?P<rest>)   # a mail: what follows is another's
-    | (?P<mark>\"{3}|'{3}|\[quote\b[^\]\n]{0,80}\]|<blockquote>|[\u201c\u201e\u00ab\u300c\u300e])
-    """,
-    re.MULTILINE | re.VERBOSE | re.IGNORECASE,
-)
-_CLOSING = {
-    "\u201c": "\u201d", "\u201e": "\u201c", "\u00ab": "\u00bb", "\u300c": "\u300d", "\u300e": "\u300f",
-    "[": "[/quote]", "<": "</blockquote>", '"': '"""', "'": "'''",
-}  # fmt: skip
-_TYPOGRAPHIC = (
-    "\u201c\u201e\u00ab\u300c\u300e"  # such quotes are a block when they go over a line's end, else part of a sentence
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A person's own words in a message.
-
-    Attributes:
-        text: Without what is quoted in blocks, of which a mark says how much it was; cut in the middle when it is too long.
-        quoted: Characters of the quoted blocks.
-        cut: Characters of own words that were left out.
-    """
-
-    text: str
-    quoted: int = 0
-    cut: int = 0
-
-    @property
-    def say_something(self) -> bool:
-        """Whether there is a letter of any script: signs, numbers and emoji alone ask for nothing."""
-        return any(char.isalpha() for char in _QUOTE_MARK.sub("", self.text))
-
-
-_QUOTE_MARK = re.compile(r"\[quoted text, [\d,]+ characters?\]")
-
-
-def own_words(text: str) -> Words:
-    """Read a message. Takes time in proportion to its length, whatever it holds."""
-    search = _Search(text)
-    kept: list[str] = []
-    quoted = position = 0
-    while opening := _OPENING.search(text, position):
-        end = _end(search, opening)
-        if end is None:
-            kept.append(text[position : opening.end()])
-            position = opening.end()
-            continue
-        length = end - opening.start()
-        quoted += length
-        kept += (text[position : opening.start()], f"[quoted text, {length:,} character{'s' * (length != 1)}]")
-        position = end
-    kept.append(text[position:])
-    return _shortened("".join(kept).strip(), quoted)
-
-
-class _Search:
-    """Looks from growing positions for the next place of a few texts, and remembers it: each character is looked at once per text."""
-
-    def __init__(self, text: str) -> None:
-        lowered = text.lower()
-        self.text = lowered if len(lowered) == len(text) else text
-        self._found: dict[str, int] = {}
-
-    def next(self, needle: str, start: int) -> int:
-        """The next place of `needle` at or after `start`; the length of the text when there is none."""
-        found = self._found.get(needle, -1)
-        if found < start:
-            found = self.text.find(needle, start)
-            found = self._found[needle] = len(self.text) if found < 0 else found
-        return found
-
-
-def _end(search: _Search, opening: re.Match[str]) -> int | None:
-    """Where a quotation ends; None when it is none."""
-    whole = len(search.text)
-    if opening["line"]:
-        return opening.end()
-    if opening["rest"] is not None:
-        return whole
-    if opening["fence"]:
-        closing = "\n" + opening["fence"]
-        return min(whole, search.next(closing, opening.end()) + len(closing))
-    closing, begin = _CLOSING[opening["mark"][0]], opening.end()
-    closed = search.next(closing, begin)
-    if closed == whole or (opening["mark"] in _TYPOGRAPHIC and search.next("\n", begin) > closed):
-        return None
-    return closed + len(closing)
-
-
-def _shortened(text: str, quoted: int) -> Words:
-    cut = len(text) - LONGEST_WORDS
-    if cut <= 0:
-        return Words(text, quoted)
-    half = LONGEST_WORDS // 2
-    return Words(f"{text[:half]}\n[… {cut:,} characters cut …]\n{text[-half:]}", quoted, cut)
-
+Tier = Literal["gate", "extract", "map"]
+TIERS: tuple[Tier, ...] = get_args(Tier)
+Answers = dict[str, dict[str, Any]]  # by tier
 
 CONFIDENCES = ("high", "medium", "low")
-LONGEST_TEXT = 2_000  # characters kept of each text of an answer
-_STRENGTHS = [round(step / 20, 2) for step in range(21)]
-_SENTIMENTS = [round(step / 10 - 1, 1) for step in range(21)]
-_TEXT = {"type": "string"}
-_BOOLEAN = {"type": "boolean"}
+PURPOSE = MECHANISM = "behavior"  # in the ledger; the tier is the dimension
+JUDGED_WITHOUT_MODEL = "rule"
+LONGEST_TEXT = 2_000  # characters stored of each text of an answer
+LONGEST_PERSONA, LONGEST_DESCRIPTION = 60_000, 500  # characters shown
+MAX_TOKENS: Mapping[Tier, int] = {"gate": 800, "extract": 800, "map": 1_500}
+CONTEXT_LINES = 2  # of the persona's diff
+EXTRACTED = ("behavior_name", "current_state", "requested_change")
+NOTHING_SAID = {"has_request": False, "confidence": "high", "reason": "the message has no words of its author's own"}
 
 
-def _object(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties) if required is None else required,
-        "additionalProperties": False,
-    }
+def _schema(**properties: Any) -> dict[str, Any]:
+    required = [] if "is_new" in properties else list(properties)  # an empty map says that nothing is to be changed
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
+_TEXT, _BOOLEAN = {"type": "string"}, {"type": "boolean"}
 SCHEMAS: Mapping[str, dict[str, Any]] = {
-    "gate": _object(
-        {"has_request": _BOOLEAN, "confidence": {"type": "string", "enum": list(CONFIDENCES)}, "reason": _TEXT}
-    ),
-    "extract": _object(dict.fromkeys(("behavior_name", "current_state", "requested_change"), _TEXT)),
-    "map": _object(
-        {
-            "name": _TEXT,
-            "description": _TEXT,
-            "sentiment": {"type": "number", "enum": _SENTIMENTS},
-            "strength": {"type": "number", "enum": _STRENGTHS},
-            "is_new": _BOOLEAN,
-            "replaces_trait": {"anyOf": [_TEXT, {"type": "null"}]},
-            "contradicts_persona": _BOOLEAN,
-            "contradiction": _TEXT,
-            "touches": {"type": "array", "items": _TEXT},
-        },
-        required=[],  # an empty object says that nothing is to be changed
+    "gate": _schema(has_request=_BOOLEAN, confidence={"type": "string", "enum": list(CONFIDENCES)}, reason=_TEXT),
+    "extract": _schema(**dict.fromkeys(EXTRACTED, _TEXT)),
+    "map": _schema(
+        name=_TEXT,
+        description=_TEXT,
+        sentiment={"type": "number", "enum": [round(step / 10 - 1, 1) for step in range(21)]},
+        strength={"type": "number", "enum": [round(step / 20, 2) for step in range(21)]},
+        is_new=_BOOLEAN,
+        replaces_trait={"anyOf": [_TEXT, {"type": "null"}]},
+        contradicts_persona=_BOOLEAN,
+        contradiction=_TEXT,
+        touches={"type": "array", "items": _TEXT},
     ),
 }
 EXAMPLES: Mapping[str, dict[str, Any]] = {
@@ -208,68 +99,49 @@ def read_gate(data: Any) -> dict[str, Any]:
     Raises:
         InvalidAnswer: It does not say true or false.
     """
-    found = _fields(data)
-    if not isinstance(found.get("has_request"), bool):
-        raise InvalidAnswer(f"has_request: expected true or false, got {_short(found.get('has_request'))}")
-    said = found.get("confidence")
-    confidence = said.strip().casefold() if isinstance(said, str) else ""
-    answer: dict[str, Any] = {
-        "has_request": found["has_request"],
-        "confidence": confidence if confidence in CONFIDENCES else "low",
-        "reason": _text(found, "reason"),
-    }
-    if confidence not in CONFIDENCES:
-        answer["warning"] = f"confidence {_short(said)} is none of {', '.join(CONFIDENCES)}; taken as low"
+    fields = _fields(data)
+    asks, said = fields.get("has_request"), fields.get("confidence")
+    if not isinstance(asks, bool):
+        raise InvalidAnswer(f"has_request: expected true or false, got {asks!r:.40}")
+    level = said.strip().casefold() if isinstance(said, str) else ""
+    known = level in CONFIDENCES
+    answer = {"has_request": asks, "confidence": level if known else "low", "reason": _short(fields.get("reason"))}
+    if not known:
+        answer["warning"] = f"confidence {said!r:.40} is none of {', '.join(CONFIDENCES)}; taken as low"
     return answer
 
 
 def read_extract(data: Any) -> dict[str, Any]:
-    """``behavior_name`` (empty: no behaviour was found after all), ``current_state`` and ``requested_change``.
+    """``behavior_name`` (empty: there is no behaviour after all), ``current_state`` and ``requested_change``.
 
     Raises:
         InvalidAnswer: It names no behaviour and does not say that there is none.
     """
-    found = _fields(data)
-    if found and not isinstance(found.get("behavior_name"), str | None):
-        raise InvalidAnswer(f"behavior_name: expected a text, got {_short(found['behavior_name'])}")
-    if found and "behavior_name" not in found:
-        raise InvalidAnswer("behavior_name: missing")
-    return {name: _text(found, name) for name in ("behavior_name", "current_state", "requested_change")}
+    fields = _fields(data)
+    if fields and not isinstance(fields.get("behavior_name", 0), str | None):
+        raise InvalidAnswer(f"behavior_name: expected a text, got {fields.get('behavior_name', 'none')!r:.40}")
+    return {name: _short(fields.get(name)) for name in EXTRACTED}
 
 
 def read_map_answer(data: Any) -> dict[str, Any]:
     """The trait as the model would have it; empty when nothing is to be changed. Its numbers are not yet checked for their range.
 
     Raises:
-        InvalidAnswer: A field that decides what becomes of the trait is not of its type.
+        InvalidAnswer: It is no object, or names no trait.
+        ValidationError: A field that decides what becomes of the trait is not of its type.
     """
-    found = _fields(data)
-    name = found.get("name")
-    if not isinstance(name, str | None):
-        raise InvalidAnswer(f"name: expected a text, got {_short(name)}")
-    if not found or (name is not None and not name.strip()):
+    fields = _fields(data)
+    if not fields or (isinstance(fields.get("name"), str) and not fields["name"].strip()):
         return {}
-    if name is None:
+    if fields.get("name") is None:
         raise InvalidAnswer("name: missing")
-    replaces = found.get("replaces_trait")
-    if not isinstance(replaces, str | None):
-        raise InvalidAnswer(f"replaces_trait: expected a text or null, got {_short(replaces)}")
-    answer: dict[str, Any] = {
-        "name": _text(found, "name"),
-        "description": _text(found, "description"),
-        **{key: _number(found, key) for key in ("sentiment", "strength") if found.get(key) is not None},
-        "is_new": found.get("is_new") is True,
-        "replaces_trait": _text(found, "replaces_trait") or None,
-        "contradicts_persona": found.get("contradicts_persona") is not False,
-        "contradiction": _text(found, "contradiction"),
-    }
-    if isinstance(touches := found.get("touches"), list):  # left out = it is not known whether there are any
-        answer["touches"] = [
-            " ".join(name.split())[:LONGEST_NAME] for name in touches[:MOST_TOUCHED] if isinstance(name, str)
-        ]
-    if not isinstance(found.get("contradicts_persona"), bool):
-        answer["contradiction"] = answer["contradiction"] or "the answer leaves open whether it fits the persona"
-    return answer
+    read = MapAnswer.model_validate(fields)
+    unsure = not isinstance(fields.get("contradicts_persona"), bool)
+    texts = {"name": read.name, "description": read.description, "replaces_trait": read.replaces_trait}
+    texts["contradiction"] = read.contradiction or (UNSURE if unsure else "")
+    answer = read.model_dump(exclude_none=True) | {name: _short(text) for name, text in texts.items()}
+    contradicts = unsure or read.contradicts_persona
+    return answer | {"replaces_trait": answer["replaces_trait"] or None, "contradicts_persona": contradicts}
 
 
 READERS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
@@ -285,43 +157,10 @@ def _fields(data: Any) -> Mapping[str, Any]:
     return data
 
 
-def _text(found: Mapping[str, Any], name: str) -> str:
+def _short(value: object) -> str:
     """A text on one line; empty where there is none. What is too long is cut, visibly."""
-    value = found.get(name)
     line = " ".join(value.split()) if isinstance(value, str) else ""
     return line if len(line) <= LONGEST_TEXT else line[: LONGEST_TEXT - 1] + "…"
-
-
-def _number(found: Mapping[str, Any], name: str) -> float:
-    """A number, also one written as a text ("0.3"): small models do that, and it leaves no doubt.
-
-    Raises:
-        InvalidAnswer: It is none, or not finite.
-    """
-    value = found[name]
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise InvalidAnswer(f"{name}: expected a number, got {_short(value)}")
-    return number
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 40 else text[:39] + "…"
-
-
-Tier = Literal["gate", "extract", "map"]
-TIERS: tuple[Tier, ...] = get_args(Tier)
-Found = dict[str, dict[str, Any]]  # tier to its answer
-
-PURPOSE = MECHANISM = "behavior"  # in the ledger; the tier is the dimension
-JUDGED_WITHOUT_MODEL = "rule"
-LONGEST_PERSONA, LONGEST_DESCRIPTION = 60_000, 500  # characters shown
-MAX_TOKENS: Mapping[Tier, int] = {"gate": 800, "extract": 800, "map": 1_500}
-NOTHING_SAID = {"has_request": False, "confidence": "high", "reason": "the message has no words of its author's own"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -340,50 +179,54 @@ class Subject:
     agent_id: int | None = None
 
 
-def found_without_model(words: Words) -> Found:
+def subject_of(agent: Agent) -> Subject:
+    """An agent as the tiers see it, its traits as they are now."""
+    traits = [as_value(trait) for trait in agent.traits.all()]
+    return Subject(name=agent.display_name, persona=agent.system_prompt, traits=traits, agent_id=agent.pk)
+
+
+def answers_without_model(words: Words) -> Answers:
     """What needs no model to be known: a message of signs, emoji or quotations alone asks for nothing."""
     return {} if words.say_something else {"gate": dict(NOTHING_SAID)}
 
 
-def next_tier(found: Mapping[str, Any]) -> Tier | None:
+def next_tier(answers: Mapping[str, Any]) -> Tier | None:
     """The question to ask next, from the answers so far; None when there is nothing more to ask."""
-    if found.get("gate") is None:
+    if answers.get("gate") is None:
         return "gate"
-    if not found["gate"]["has_request"]:
+    if not answers["gate"]["has_request"]:
         return None
-    if found.get("extract") is None:
+    if answers.get("extract") is None:
         return "extract"
-    if not found["extract"]["behavior_name"]:
-        return None
-    return "map" if found.get("map") is None else None
+    return "map" if answers["extract"]["behavior_name"] and answers.get("map") is None else None
 
 
-def warnings_about(words: Words, found: Mapping[str, Any]) -> list[str]:
+def warnings_about(words: Words, answers: Mapping[str, Any]) -> list[str]:
     """What was odd about the message or the gate's answer, for people."""
     warnings = []
     if words.quoted:
-        warnings.append(f"{words.quoted:,} characters of quoted text were not read: they are somebody else's words")
+        warnings.append(f"{words.quoted:,} characters of quoted text were not read: another author wrote them")
     if words.cut:
         warnings.append(f"{words.cut:,} characters in the middle of the message were not read")
-    if warning := (found.get("gate") or {}).get("warning"):
+    if warning := (answers.get("gate") or {}).get("warning"):
         warnings.append(str(warning))
     return warnings
 
 
 def ask(
-    tier: Tier, *, words: Words, subject: Subject, found: Mapping[str, Any], work_id: str = "", model: str = ""
+    tier: Tier, *, words: Words, subject: Subject, answers: Mapping[str, Any], work_id: str = "", model: str = ""
 ) -> Reply:
-    """Ask one question; the reply's `value` is the answer to keep. Nobody waits: retries and time are those of evaluations.
+    """Ask one question; the reply's `value` is the answer to store. No person waits: retries and time are those of evaluations.
 
     Args:
         tier: Which question.
         words: The message.
         subject: Whom it is addressed to.
-        found: The answers of the tiers before.
+        answers: Those of the tiers before.
         work_id: Of the ledger row.
         model: Overrides the configured judge.
     """
-    request = tier_request(tier, words=words, subject=subject, found=found, work_id=work_id, model=model)
+    request = tier_request(tier, words=words, subject=subject, answers=answers, work_id=work_id, model=model)
     with sentry_sdk.start_span(op="correction.behavior", name=tier) as span:
         reply = complete(request, deadline=settings.LLM_EVALUATION_DEADLINE)
         span.set_data("status", str(reply.status))
@@ -397,24 +240,33 @@ def tier_request(
     *,
     words: Words,
     subject: Subject,
-    found: Mapping[str, Any],
+    answers: Mapping[str, Any],
     work_id: str = "",
     model: str = "",
     nonce: str = "",
 ) -> LLMRequest:
     """The question as it is sent. `facts` are for the offline detector: what the prompt holds, and in every tier the words."""
     nonce = nonce or new_nonce()
+    name = one_line(subject.name)
     facts: dict[str, Any] = {"name": subject.name, "text": words.text}
     if tier == "map":
-        prompt = _change(subject, found["extract"], nonce)
-        traits = [
-            {"name": t.name, "description": t.description, "sentiment": t.sentiment, "strength": t.strength}
-            for t in subject.traits
-        ]
-        facts |= {**found["extract"], "persona": subject.persona, "traits": traits}
+        traits = sorted(subject.traits, key=lambda trait: trait.name.casefold())  # no order in which cuts hit the weak
+        lines = "\n".join(map(_trait, traits))
+        prompt = _template(
+            "change",
+            name=name,
+            persona=fence("PERSONA", neutral(subject.persona, LONGEST_PERSONA)[0], nonce),
+            traits=fence("TRAITS", lines, nonce) if lines else "",
+            request=fence("REQUEST", _json({name: answers["extract"].get(name, "") for name in EXTRACTED}), nonce),
+        )
+        facts |= {**answers["extract"], "persona": subject.persona}
+        facts["traits"] = [asdict(as_value(trait)) for trait in subject.traits]
     else:
-        prompt = _message(subject, words, found["gate"] if tier == "extract" else None, nonce)
-        facts |= {"gate": dict(found["gate"])} if tier == "extract" else {}
+        gate = dict(answers["gate"]) if tier == "extract" else None
+        finding = fence("FINDING", _json({"reason": gate["reason"]}), nonce) if gate else ""
+        message = fence("MESSAGE", neutral(words.text, len(words.text))[0], nonce)
+        prompt = _template("message", name=name, message=message, finding=finding)
+        facts |= {"gate": gate} if gate else {}
     return LLMRequest(
         role="judge",
         task=f"behavior_{tier}",
@@ -433,35 +285,15 @@ def tier_request(
     )
 
 
-def _message(subject: Subject, words: Words, gate: Mapping[str, Any] | None, nonce: str) -> str:
-    finding = fence("FINDING", _json({"reason": gate["reason"]}), nonce) if gate is not None else ""
-    message = fence("MESSAGE", neutral(words.text, len(words.text))[0], nonce)
-    return _template("message", name=one_line(subject.name), message=message, finding=finding)
-
-
-def _change(subject: Subject, extracted: Mapping[str, Any], nonce: str) -> str:
-    listed = sorted(
-        subject.traits, key=lambda trait: trait.name.casefold()
-    )  # not by strength: none stands where cuts fall
-    lines = "\n".join(_trait(trait) for trait in listed)
-    asked = {name: extracted.get(name, "") for name in ("behavior_name", "current_state", "requested_change")}
-    return _template(
-        "change",
-        name=one_line(subject.name),
-        persona=fence("PERSONA", neutral(subject.persona, LONGEST_PERSONA)[0], nonce),
-        traits=fence("TRAITS", lines, nonce) if lines else "",
-        request=fence("REQUEST", _json(asked), nonce),
-    )
-
-
 def _trait(trait: TraitLike) -> str:
-    shown = {
-        "name": trait.name,
-        "strength": round(trait.strength, 3),
-        "sentiment": round(trait.sentiment, 3),
-        "description": neutral(trait.description, LONGEST_DESCRIPTION)[0],
-    }
-    return _json(shown)
+    return _json(
+        {
+            "name": trait.name,
+            "strength": round(trait.strength, 3),
+            "sentiment": round(trait.sentiment, 3),
+            "description": neutral(trait.description, LONGEST_DESCRIPTION)[0],
+        }
+    )
 
 
 def _json(values: Mapping[str, Any]) -> str:
@@ -474,39 +306,32 @@ def _template(name: str, /, **values: Any) -> str:
     return render_to_string(f"prompts/behavior/{name}.md", values).strip()
 
 
-CONTEXT_LINES = 2
-
-
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """What was found in a text.
+    """What the tiers say of a text.
 
     Attributes:
-        found: Tier to its answer, as far as it came.
+        answers: By tier, as far as it came.
         judge: The model asked; ``rule`` where none had to be.
         failure: Why a tier has no answer; empty when all that were asked have.
         calls: Ledger rows.
     """
 
     words: Words
-    found: Found
+    answers: Answers
     judge: str
     failure: str = ""
     calls: tuple[int, ...] = ()
 
     @property
     def has_request(self) -> bool:
-        """Whether the gate found a request; False where it could not be asked."""
-        return bool(self.found.get("gate", {}).get("has_request"))
+        """Whether the gate says that there is a request; False where it could not be asked."""
+        return bool(self.answers.get("gate", {}).get("has_request"))
 
     @property
     def confidence(self) -> str:
         """The gate's; empty where it has no answer."""
-        return str(self.found.get("gate", {}).get("confidence", ""))
-
-    def change(self, traits: Sequence[TraitValue]) -> Change | None:
-        """What it would do to these traits; None where the map tier was not reached."""
-        return read_map(self.found["map"], traits=traits) if "map" in self.found else None
+        return str(self.answers.get("gate", {}).get("confidence", ""))
 
     def cost_usd(self) -> Decimal | None:
         """US dollars of its calls; None when one has no price."""
@@ -514,49 +339,43 @@ class Detection:
         return None if None in costs else sum((cost for cost in costs if cost is not None), Decimal(0))
 
 
-def detect(text: str, *, subject: Subject, model: str = "", last: str = "map", work_id: str = "") -> Detection:
+def detect(text: str, *, subject: Subject, model: str = "", work_id: str = "") -> Detection:
     """Ask the tiers about a text until one of them says that there is nothing more to ask.
 
     Args:
         text: A message, of which only the person's own words are shown.
         subject: Whom it is addressed to.
         model: Overrides the configured judge.
-        last: The last tier to ask.
         work_id: Of the ledger rows.
     """
     words = own_words(text)
-    found = found_without_model(words)
-    judge = JUDGED_WITHOUT_MODEL if found else model or model_of("judge")
+    answers, failure = answers_without_model(words), ""
+    judge = JUDGED_WITHOUT_MODEL if answers else model or model_of("judge")
     calls: list[int] = []
-    while (tier := next_tier(found)) is not None:
-        reply = ask(tier, words=words, subject=subject, found=found, work_id=work_id, model=model)
-        calls += _calls(reply)
-        if not reply.ok:
-            return Detection(words, found, judge, f"{tier}: {reply.status}: {reply.error}", tuple(calls))
-        found[tier] = reply.value
-        if tier == last:
-            break
-    return Detection(words, found, judge, calls=tuple(calls))
-
-
-def subject_of(agent: Agent) -> Subject:
-    """An agent as the tiers see it, its traits as they are now."""
-    return Subject(
-        name=agent.display_name,
-        persona=agent.system_prompt,
-        traits=[as_value(trait) for trait in agent.traits.all()],
-        agent_id=agent.pk,
-    )
+    while not failure and (tier := next_tier(answers)) is not None:
+        reply = ask(tier, words=words, subject=subject, answers=answers, work_id=work_id, model=model)
+        calls += [one.call_id for one in (*reply.earlier, reply) if one.call_id is not None]
+        if reply.ok:
+            answers[tier] = reply.value
+        else:
+            failure = f"{tier}: {reply.status}: {reply.error}"
+    return Detection(words, answers, judge, failure, tuple(calls))
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A detection with what would come of it."""
+    """A detection with what would come of it: the change, what would be decided, and the persona's diff."""
 
     detection: Detection
     change: Change | None = None
     decision: Decision | None = None
-    diff: tuple[str, ...] = field(default=())
+    diff: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> list[str]:
+        """What was odd about message and answers."""
+        of_the_change = self.change.warnings if self.change is not None else ()
+        return [*warnings_about(self.detection.words, self.detection.answers), *of_the_change]
 
 
 def try_text(
@@ -566,9 +385,9 @@ def try_text(
     subject = subject_of(agent)
     traits = [as_value(trait) for trait in subject.traits]
     detection = detect(text, subject=subject, model=model)
-    change = detection.change(traits)
-    if change is None:
+    if "map" not in detection.answers:
         return Trial(detection)
+    change = read_map(detection.answers["map"], traits=traits)
     decision = decide(
         change=change,
         confidence=detection.confidence,
@@ -589,7 +408,3 @@ def _diff(persona: str, traits: Sequence[TraitValue], change: Change) -> list[st
     after = [*(trait for trait in traits if name_key(trait.name) != gone), change.after]
     old, new = (render_persona(system_prompt=persona, traits=some).splitlines() for some in (traits, after))
     return list(difflib.unified_diff(old, new, lineterm="", n=CONTEXT_LINES))[2:]
-
-
-def _calls(reply: Reply) -> list[int]:
-    return [one.call_id for one in (*reply.earlier, reply) if one.call_id is not None]

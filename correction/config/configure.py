@@ -1,8 +1,8 @@
-"""Changing configurations: checked, saved with who, when and why, and taken back (AC-7.3.4)."""
+"""Changing configurations: checked, saved with who, when and why, and undone (AC-7.3.4)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -15,15 +15,9 @@ from django.db.models import Q, QuerySet
 
 from agents.llm.ledger import estimate_cost
 from agents.models import Agent
-from correction.config.settings import (
-    FIELDS,
-    ConfigError,
-    ResolvedConfig,
-    read_changes,
-    resolve_config,
-    resolve_defaults,
-)
-from correction.models import AgentEvaluationConfig, GateMode, LeastConfidence, Requesters
+from correction.config.fields import SETTINGS, ConfigError, GateMode, LeastConfidence, Requesters
+from correction.config.settings import ResolvedConfig, read_changes, resolve_config, resolve_defaults
+from correction.models import AgentEvaluationConfig
 
 LONGEST_REASON = 100
 NO_OWN = "nothing set: everything is inherited"
@@ -36,10 +30,12 @@ class ConfigChange:
 
     Attributes:
         history_id: What `revert` goes back to: the state *after* this change.
+        agent_id: Whose; None for the defaults.
         changes: Field to its value before and after; None = inherit.
     """
 
     history_id: int
+    agent_id: int | None
     at: datetime
     user: str
     reason: str
@@ -61,7 +57,7 @@ def configure(
         agent: Whose; None for the defaults.
         changes: Field to value; None, an empty text and ``inherit`` reset it to inherit.
         user: Who; in a web request the signed-in user when left out.
-        reason: Why, one line of at most 100 characters; kept in the history.
+        reason: Why, one line of at most 100 characters, for the history.
         check: Gets the configuration as it is before the change, while no other process can change it; raises to leave it so.
 
     Returns:
@@ -105,32 +101,34 @@ def ensure_rows(*, agents: Iterable[Agent], reason: str) -> int:
 def copy_config(*, source: Agent, targets: Iterable[Agent], user: AbstractBaseUser | None = None) -> int:
     """Give the targets the source's own settings, inherited ones included; all or none. Returns how many there were."""
     own = AgentEvaluationConfig.objects.filter(agent=source).first()
-    values = {name: getattr(own, name, None) for name in FIELDS}
     others = sorted((agent for agent in targets if agent.pk != source.pk), key=lambda agent: agent.pk)
     with transaction.atomic():
         for agent in others:
-            configure(agent=agent, changes=values, user=user, reason=f"copied from {source.slug}"[:LONGEST_REASON])
+            reason = f"copied from {source.slug}"[:LONGEST_REASON]
+            configure(agent=agent, changes=_stored(own, SETTINGS), user=user, reason=reason)
     return len(others)
 
 
 def config_history(agent: Agent | None, *, limit: int = 50) -> list[ConfigChange]:
     """The latest changes of an agent's configuration, or of the defaults, newest first."""
-    records = list(_history(agent).select_related("history_user").order_by("-history_id")[: limit + 1])
-    changes = []
-    for number, record in enumerate(records[:limit]):
-        earlier = records[number + 1] if number + 1 < len(records) else None
-        pairs = {name: (getattr(earlier, name, None), getattr(record, name)) for name in FIELDS}
-        changes.append(
-            ConfigChange(
-                history_id=record.history_id,
-                at=record.history_date,
-                user=record.history_user.get_username() if record.history_user else "",
-                reason=record.history_change_reason or "",
-                kind=_KINDS[record.history_type],
-                changes={name: pair for name, pair in pairs.items() if pair[0] != pair[1]},
-            )
+    newest = _history(agent).select_related("history_user").order_by("-history_id")[: limit + 1]
+    return list(changes_of(list(newest)))[:limit]
+
+
+def changes_of(records: list[Any]) -> Iterator[ConfigChange]:
+    """The changes that history records, newest first, stand for; each is compared with the record of the same agent before it."""
+    for number, record in enumerate(records):
+        earlier = next((row for row in records[number + 1 :] if row.agent_id == record.agent_id), None)
+        before, after = _stored(earlier, SETTINGS), _stored(record, SETTINGS)
+        yield ConfigChange(
+            history_id=record.history_id,
+            agent_id=record.agent_id,
+            at=record.history_date,
+            user=record.history_user.get_username() if record.history_user else "",
+            reason=record.history_change_reason or "",
+            kind=_KINDS[record.history_type],
+            changes={name: (before[name], after[name]) for name in SETTINGS if before[name] != after[name]},
         )
-    return changes
 
 
 def revert(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None = None) -> ResolvedConfig:
@@ -139,14 +137,7 @@ def revert(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | Non
     Raises:
         ConfigError: There is no such entry in this history.
     """
-    record = _history(agent).filter(history_id=history_id).first()
-    if record is None:
-        whose = agent.slug if agent else "the defaults"
-        recent = ", ".join(str(pk) for pk in _history(agent).order_by("-history_id").values_list("pk", flat=True)[:10])
-        raise ConfigError(
-            {"history_id": f"the history of {whose} has no entry {history_id}; the latest: {recent or 'none'}"}
-        )
-    values = {name: getattr(record, name) for name in FIELDS}
+    values = _stored(_entry(agent, history_id), SETTINGS)
     return configure(agent=agent, changes=values, user=user, reason=f"back to entry {history_id}")
 
 
@@ -163,11 +154,10 @@ def undo(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None 
     Raises:
         ConfigError: There is no such entry, or one of its fields was changed since; nothing was changed.
     """
-    entry = _history(agent).filter(history_id=history_id).first()
-    if entry is None:
-        raise ConfigError({"history_id": f"the history of {agent or 'the defaults'} has no entry {history_id}"})
+    entry = _entry(agent, history_id)
     before = _history(agent).filter(history_id__lt=history_id).order_by("-history_id").first()
-    changed = [name for name in FIELDS if getattr(before, name, None) != getattr(entry, name)]
+    was = _stored(before, SETTINGS)
+    changed = [name for name in SETTINGS if was[name] != getattr(entry, name)]
     with transaction.atomic():
         row = _locked(agent)
         since = [name for name in changed if getattr(row, name, None) != getattr(entry, name)]
@@ -175,8 +165,7 @@ def undo(*, agent: Agent | None, history_id: int, user: AbstractBaseUser | None 
             raise ConfigError(
                 {name: f"{name} was changed since, so nothing was undone; see the history" for name in since}
             )
-        values = {name: getattr(before, name, None) for name in changed}
-        return configure(agent=agent, changes=values, user=user, reason=f"entry {history_id} undone")
+        return configure(agent=agent, changes=_stored(before, changed), user=user, reason=f"entry {history_id} undone")
 
 
 def inheritors(changes: Mapping[str, Any]) -> QuerySet[Agent]:
@@ -201,54 +190,64 @@ def gate_from_now_on(before: ResolvedConfig, after: ResolvedConfig) -> str:
 
 def notes_on(config: ResolvedConfig) -> list[str]:
     """Sentences on settings that have no effect as they stand together."""
+    checks, budget, named = config.gate_dimensions, config["daily_budget_usd"], config["behavior_named_requesters"]
     notes = []
-    checks = config.gate_dimensions
     if config.gate_mode != "off" and not checks:
         notes.append(f"gate_mode is {config.gate_mode}, but no dimension is enabled: nothing is checked")
     if config.gate_mode == "off" and checks:
         notes.append(f"gate_mode is off: the enabled {', '.join(checks)} is not checked")
-    if config["budget_enabled"] and config["daily_budget_usd"] is None:
+    if config["budget_enabled"] and budget is None:
         notes.append("budget_enabled is on, but daily_budget_usd is not set: nothing is capped")
-    if config["budget_enabled"] and config["daily_budget_usd"] is not None and _judge_is_unpriced():
+    if config["budget_enabled"] and budget is not None and estimate_cost(str(settings.JUDGE_MODEL), 1, 1) is None:
         notes.append(f"the judge {settings.JUDGE_MODEL} has no price: its calls do not count against the budget")
-    if config["daily_budget_usd"] is not None and not config["budget_enabled"]:
+    if budget is not None and not config["budget_enabled"]:
         notes.append("daily_budget_usd is set, but budget_enabled is off: nothing is capped")
     if not config.gate_is_off and config["gate_total_deadline_seconds"] < config["gate_deadline_seconds"]:
         notes.append("gate_total_deadline_seconds is shorter than gate_deadline_seconds, and ends the judging first")
-    return [*notes, *_notes_on_requests(config)]
-
-
-def _notes_on_requests(config: ResolvedConfig) -> list[str]:
     if not config["behavior_requests_enabled"]:
-        return []
-    notes = []
-    named = config["behavior_requesters"] == Requesters.NAMED
-    if named and not config["behavior_named_requesters"]:
+        return notes
+    if config["behavior_requesters"] == Requesters.NAMED and not named:
         notes.append("behavior_requesters is named, but behavior_named_requesters is empty: no requests count")
-    if not named and config["behavior_named_requesters"]:
+    if config["behavior_requesters"] != Requesters.NAMED and named:
         notes.append(f"behavior_named_requesters is set, but behavior_requesters is {config['behavior_requesters']}")
     if config["behavior_daily_limit"] == 0 and config["behavior_auto_apply"] != LeastConfidence.NEVER:
-        notes.append("behavior_daily_limit is 0: nothing is applied by itself, whatever behavior_auto_apply says")
+        notes.append("behavior_daily_limit is 0: a person decides on every request, despite behavior_auto_apply")
     return notes
 
 
-def _judge_is_unpriced() -> bool:
-    return estimate_cost(str(settings.JUDGE_MODEL), 1, 1) is None
-
-
-def plain_values(config: ResolvedConfig) -> dict[str, Any]:
-    """Field to the value in effect as JSON knows it: booleans, numbers, texts, null."""
-    return {name: float(value) if isinstance(value, Decimal) else value for name, value in config.values.items()}
+def config_json(config: ResolvedConfig) -> dict[str, Any]:
+    """Values in effect as JSON knows them, where each comes from, and what has no effect."""
+    plain = {name: float(value) if isinstance(value, Decimal) else value for name, value in config.values.items()}
+    return {"config": plain, "provenance": dict(config.provenance), "notes": notes_on(config)}
 
 
 def in_effect(agent: Agent | None) -> ResolvedConfig:
-    """The configuration of an agent, or what holds for one that sets nothing itself."""
+    """The configuration of an agent, or what holds for one that sets nothing of its own."""
     return resolve_config(agent) if agent is not None else resolve_defaults()
+
+
+def _stored(row: Any, names: Iterable[str]) -> dict[str, Any]:
+    """What a row, or an entry of its history, sets; where there is none everything is inherited."""
+    return {name: getattr(row, name, None) for name in names}
 
 
 def _history(agent: Agent | None) -> Any:
     history = AgentEvaluationConfig.history
     return history.filter(is_defaults=True) if agent is None else history.filter(agent=agent)
+
+
+def _entry(agent: Agent | None, history_id: int) -> Any:
+    """Raises:
+    ConfigError: There is no such entry in this history; names the latest ones.
+    """
+    entry = _history(agent).filter(history_id=history_id).first()
+    if entry is None:
+        whose = agent.slug if agent else "the defaults"
+        recent = ", ".join(str(pk) for pk in _history(agent).order_by("-history_id").values_list("pk", flat=True)[:10])
+        raise ConfigError(
+            {"history_id": f"the history of {whose} has no entry {history_id}; the latest: {recent or 'none'}"}
+        )
+    return entry
 
 
 def _locked(agent: Agent | None) -> AgentEvaluationConfig | None:
@@ -275,7 +274,7 @@ def _made(agent: Agent | None, user: AbstractBaseUser | None, reason: str) -> Ag
 
 
 def _sign(row: Any, user: AbstractBaseUser | None, reason: str) -> None:
-    """What the history keeps of the next save. Without `user` its middleware knows who is signed in."""
+    """Set what the history records of the next save. Without `user` its middleware knows who is signed in."""
     if user is not None:
         row._history_user = user
     row._change_reason = reason

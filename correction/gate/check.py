@@ -18,25 +18,17 @@ from django.conf import settings
 from django.db.models import Count, Subquery
 
 from agents.llm import Label, Reply, Status, complete_guarded, complete_together, warm_up
+from agents.llm.answers import storable
 from agents.models import Agent, Channel, Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
 from agents.text.patterns import TIMED_OUT
 from agents.turn.pipeline import Draft, Turn
 from correction.config.settings import ResolvedConfig
 from correction.costs import over_budget
-from correction.models import Outcome
+from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.judge.prompts import Context, Event, Window, cut_window
-from evaluation.judge.questions import (
-    MALFORMED,
-    MAX_PER_CALL,
-    MAX_SCORE,
-    RULE_JUDGE,
-    Question,
-    Verdict,
-    build_request,
-    read_reply,
-)
-from evaluation.models import is_heuristic
+from evaluation.judge.questions import MALFORMED, MAX_PER_CALL, MAX_SCORE, Question, Verdict, build_request, read_reply
+from evaluation.models import RULE_JUDGE, PatternTimeout, is_heuristic
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
 from evaluation.propositions.offline import check_draft
 from evaluation.propositions.schema import Proposition, fill
@@ -79,58 +71,24 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DimensionCheck:
-    """One dimension of one draft.
-
-    Attributes:
-        score: 0 to 9, the worst of judge, rules and cues; 9 where trivial; None where not judged.
-        threshold: Lowest score that passes.
-        passed: Also true where it could not be judged (fail-open).
-        reasoning, recommendations: Of what decided the score.
-        reason: Why it was not judged.
-        judge: ``rule``, or the model that decided the score.
-        parts: Everything that was checked.
-    """
-
-    dimension: str
-    status: DimensionStatus
-    score: float | None
-    threshold: Decimal
-    passed: bool
-    reasoning: str = ""
-    recommendations: str = ""
-    reason: str = ""
-    judge: str = ""
-    proposition_id: str = ""
-    parts: tuple[Part, ...] = ()
-    call: int | None = None
-    duration_ms: int = 0
-
-    def as_json(self) -> dict[str, Any]:
-        """As callers above and the command line show it."""
-        return {
-            "score": self.score,
-            "threshold": float(self.threshold),
-            "passed": self.passed,
-            "status": self.status,
-            "reasoning": self.reasoning or self.reason,
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
     """A draft on all dimensions that were asked for.
 
-    `duration_ms` is the time of rules and of the slowest call, without what a process does once (importing the SDK, making its client).
+    Attributes:
+        dimensions: A row for each, not saved yet. What could not be judged has no score and passed (fail-open).
+        judge: The model asked; ``rule`` where none was.
+        duration_ms: The time of rules and of the slowest call, without what a process does once (importing the SDK, making its client).
+        calls: Ledger rows of the calls.
     """
 
-    dimensions: tuple[DimensionCheck, ...]
+    dimensions: tuple[GateDimensionResult, ...]
     judge: str = ""
     duration_ms: int = 0
+    calls: frozenset[int] = frozenset()
 
     @property
-    def failures(self) -> tuple[DimensionCheck, ...]:
-        return tuple(check for check in self.dimensions if not check.passed)
+    def failures(self) -> tuple[GateDimensionResult, ...]:
+        return tuple(result for result in self.dimensions if not result.passed)
 
     @property
     def passed(self) -> bool:
@@ -138,26 +96,19 @@ class GateResult:
         return not self.failures
 
     @property
-    def scores(self) -> dict[str, float]:
-        """Scores by dimension, of those really scored."""
-        return {c.dimension: c.score for c in self.dimensions if c.status == "scored" and c.score is not None}
-
-    @property
-    def score_sum(self) -> float | None:
-        """Sum of the scores (AC-7.0.9); None when nothing was scored."""
-        return sum(self.scores.values()) if self.scores else None
-
-    @property
     def unjudged_outcome(self) -> Outcome | None:
         """The outcome of a draft that passes although not everything could be judged; None when everything was."""
-        statuses = {check.status for check in self.dimensions}
+        statuses = {result.status for result in self.dimensions}
         return next((outcome for status, outcome in UNJUDGED.items() if status in statuses), None)
 
-    def outcome(self, attempt: int) -> Outcome:
-        """How this attempt ends, from 1; one that failed is sent back."""
-        if not self.passed:
-            return Outcome.CORRECTED
-        return self.unjudged_outcome or (Outcome.PASSED if attempt == 1 else Outcome.PASSED_AFTER_RETRY)
+    def log(self, *, attempt: int, **columns: Any) -> CorrectionLog:
+        """The attempt (from 1) as a row that is not saved yet, with how it ends: one that failed is sent back."""
+        outcome = self.unjudged_outcome or (Outcome.PASSED if attempt == 1 else Outcome.PASSED_AFTER_RETRY)
+        fields: dict[str, Any] = {"outcome": outcome if self.passed else Outcome.CORRECTED, **columns}
+        log = CorrectionLog(attempt=attempt, judge=self.judge[:200], duration_ms=self.duration_ms, **fields)
+        log.results = self.dimensions
+        log.score_sum = sum(log.scores.values()) if log.scores else None
+        return log
 
 
 def judge_parts(question: Question, reply: Reply) -> list[Part]:
@@ -201,8 +152,10 @@ def part_of(
     )
 
 
-def combine(*, dimension: str, threshold: Decimal, judged: Sequence[Part], own: Sequence[Part] = ()) -> DimensionCheck:
-    """One dimension's check: the worst of the judge's number and of each of the agent's own rules and cues.
+def combine(
+    *, dimension: str, threshold: Decimal, judged: Sequence[Part], own: Sequence[Part] = ()
+) -> GateDimensionResult:
+    """One dimension's result: the worst of the judge's number and of each of the agent's own rules and cues.
 
     Where there are several propositions the judge's number is their weighted mean. A call that failed leaves the dimension unjudged and
     passed, however well the rules held: they are a part of it. A broken rule fails it all the same.
@@ -237,19 +190,20 @@ def combine(*, dimension: str, threshold: Decimal, judged: Sequence[Part], own: 
         said = (f"{p.about.rstrip('. ')}: {p.reasoning}" if p.about else p.reasoning for p in against if p.reasoning)
         reasoning = "\n".join(dict.fromkeys(said))
         recommendations = "\n".join(dict.fromkeys(p.recommendations for p in below if p.recommendations))
-    return DimensionCheck(
+    reason = "" if status == "scored" else decisive.reason if decisive else "nothing to check it by"
+    return GateDimensionResult(
         dimension=dimension,
         status=status,
         score=score,
         threshold=threshold,
         passed=not broken,
-        reasoning=reasoning,
-        recommendations=recommendations,
-        reason="" if status == "scored" else decisive.reason if decisive else "nothing to check it by",
-        judge=decisive.judge if decisive else "",
+        reasoning=storable(reasoning),
+        recommendations=storable(recommendations),
+        reason=storable(reason)[:300],
+        judge=storable(decisive.judge if decisive else "")[:200],
         proposition_id=decisive.id if decisive else "",
-        parts=parts,
-        call=next((p.call for p in judged if p.call is not None), None),
+        parts=storable([part.as_json() for part in parts]),
+        call_id=next((p.call for p in judged if p.call is not None), None),
         duration_ms=max((p.duration_ms for p in judged), default=0),
     )
 
@@ -382,7 +336,7 @@ def check_action_quality(
         dimensions: What to check, in the order of the answer.
         thresholds: Lowest score that passes, 0 to 9, by dimension.
         label: Columns of the ledger rows; `dimension` is filled in.
-        deadline: Seconds for judging each dimension; they run side by side. 0 or less: no time is left, no judge is asked.
+        deadline: Seconds for judging each dimension, all at the same time. 0 or less: no time is left, no judge is asked.
         judged: The dimensions a judge is asked about; default all. The others are checked by rules alone.
         rules: Whether the agent's rules and cues are checked (adherence).
         within_budget: False when the agent's budget is used up: no judge is asked.
@@ -421,7 +375,11 @@ def check_action_quality(
             combine(dimension=d, threshold=thresholds[d], judged=parts.get(d, ()), own=own if d == "adherence" else ())
             for d in dimensions
         )
-        for check in checks:  # they ran side by side: each span is made afterwards with the time it took (AC-7.0.16)
+        looked_at = [("adherence", part) for part in own] + [(d, part) for d in parts for part in parts[d]]
+        PatternTimeout.count((d, part.id, part.reason) for d, part in looked_at)
+        for (
+            check
+        ) in checks:  # they ran at the same time: each span is made afterwards with the time it took (AC-7.0.16)
             name = f"check {check.dimension}"
             one = sentry_sdk.start_span(op="correction.gate.dimension", name=name, start_timestamp=started_at)
             one.set_data("gate.dimension", check.dimension)
@@ -434,6 +392,7 @@ def check_action_quality(
             dimensions=checks,
             judge=judge if asked else RULE_JUDGE,
             duration_ms=round(rules_ms + max((check.duration_ms for check in checks), default=0)),
+            calls=frozenset(part.call for _, part in looked_at if part.call is not None),
         )
         span.set_data("gate.passed", result.passed)
         span.set_data("gate.judge", result.judge)
@@ -609,7 +568,7 @@ def _conversation(agent: Agent, channel: Channel, before: int | None, first_n: i
     return {"events": events, "head": len(first), "omitted": max(1, number - len(events))}
 
 
-# The columns an event is made of, and no others: rows of three whole tables cost more than the query itself.
+# The columns an event is made of, and no others: rows of three tables cost more than the query itself.
 _COLUMNS = ("agent", "agent__display_name", "user__username", "user__first_name", "user__last_name", "outsider", "text")
 
 

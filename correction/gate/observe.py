@@ -89,24 +89,21 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
         action=lambda propositions: action_of_message(message, agent, propositions),
         gate=False,
     )
-    entry = sessions.Entry(
+    log = result.log(
         session=observed.session,
         attempt=1,
         outcome=Outcome.OBSERVED,
         source=CorrectionLog.Source.OBSERVE,
-        result=result,
-        columns={
-            "agent": agent,
-            "channel": message.channel,
-            "run_id": message.run_id,
-            "persona_version_id": message.persona_version_id,
-            "original_text": message.text,
-            "judged_text": message.text,
-            "payload": message.payload,
-        },
+        agent=agent,
+        channel=message.channel,
+        run_id=message.run_id,
+        persona_version_id=message.persona_version_id,
+        original_text=message.text,
+        judged_text=message.text,
+        payload=message.payload,
     )
     try:
-        sessions.write(entry, committed=True, message=message)
+        sessions.write(log, committed=True, message=message)
     except IntegrityError:
         if not Message.objects.filter(pk=message.pk).exists():
             return {"status": Status.CANCELLED, "error": "the message was deleted while it was judged"}

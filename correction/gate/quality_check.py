@@ -17,11 +17,12 @@ from pydantic import ValidationError
 from agents.llm import Label
 from agents.llm.ledger import Totals, totals
 from agents.models import Agent, LLMCall
-from correction.config.settings import GATE_DIMENSIONS, ResolvedConfig, resolve_config, resolve_defaults
+from correction.config.fields import GATE_DIMENSIONS
+from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
 from correction.costs import over_budget
 from correction.gate import sessions
 from correction.gate.check import Action, GateResult, check_action_quality, load_propositions, persona_of
-from correction.gate.sessions import Attempt, GateSession, as_uuid, best_attempt, is_open, load_attempts
+from correction.gate.sessions import GateSession, best_attempt, load_attempts, open_session
 from correction.gate.stage import feedback
 from correction.models import CorrectionLog
 from evaluation.judge.prompts import Event
@@ -30,7 +31,7 @@ from evaluation.propositions.schema import PropositionFile, PropositionSpec, res
 
 OWNER = ""  # no agent's slug and no file's: what is read here holds for no other agent
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own
-MOST_PHRASES = 200  # of all rules and cues; each is looked for in the whole draft
+MOST_PHRASES = 200  # of all rules and cues; each is looked for in the draft
 NO_REGEX = "regular expressions stand in files only; allowed here: phrases"
 
 
@@ -102,10 +103,6 @@ def _loaded(number: int, file: PropositionFile) -> LoadedFile:
 MOST_ATTEMPTS = 20  # at one message
 UNNAMED = "The agent"
 HERE = "this conversation"
-
-
-class SessionRefused(Exception):
-    """The session cannot be continued; the sentence says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,37 +177,28 @@ def check_quality(check: QualityCheck) -> Checked:
     result = _judge(check, config, session)
     left = max(0, config["max_correction_attempts"] - number + 1)
     log = _write(check, session, number, result, left)
-    present = Attempt(number=log.attempt, text=check.draft, scores=result.scores)
-    calls = {part.call for one in result.dimensions for part in one.parts if part.call is not None}
     return Checked(
         log=log,
         result=result,
         left=left,
-        best=None if result.passed else best_attempt([*session.attempts, present]).number,
-        cost=totals(LLMCall.objects.filter(pk__in=calls)),
+        best=None if result.passed else best_attempt([*session.attempts, log]).attempt,
+        cost=totals(LLMCall.objects.filter(pk__in=result.calls)),
     )
 
 
 def _session(check: QualityCheck) -> GateSession:
     if not check.session:
         return GateSession()
-    key, shown = as_uuid(check.session), repr(check.session[:60])
+
+    def problem(last: CorrectionLog) -> str:
+        other_name = last.agent_id is None and last.speaker != check.speaker[:120]
+        if other_name or last.agent_id != (check.agent.pk if check.agent is not None else None):
+            return "belongs to a message of another speaker; leave it out to begin a new message"
+        full = last.attempt >= MOST_ATTEMPTS
+        return f"has {last.attempt} attempts; leave it out to begin a new message" if full else ""
+
     attempts = load_attempts(session=check.session, source=CorrectionLog.Source.EXTERNAL)
-    if key is None or not attempts:
-        raise SessionRefused(f"session {shown} is not known; allowed: the session that a rejected draft came with")
-    last = attempts[-1].log
-    other_name = last.agent_id is None and last.speaker != check.speaker[:120]
-    if other_name or last.agent_id != (check.agent.pk if check.agent is not None else None):
-        raise SessionRefused(
-            f"session {shown} belongs to a message of another speaker; leave it out to begin a new message"
-        )
-    if not is_open([attempt.log for attempt in attempts]):
-        raise SessionRefused(
-            f"session {shown} is closed ({last.get_outcome_display()}); leave it out for a new message"
-        )
-    if last.attempt >= MOST_ATTEMPTS:
-        raise SessionRefused(f"session {shown} has {last.attempt} attempts; leave it out to begin a new message")
-    return GateSession(key, attempts)
+    return open_session(check.session, attempts, problem=problem)
 
 
 def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) -> GateResult:
@@ -268,27 +256,23 @@ def _write(check: QualityCheck, session: GateSession, number: int, result: GateR
     versions = agent.persona_versions.order_by("-number").values_list("pk", flat=True) if agent is not None else None
     if not result.passed:
         sent_back = feedback(draft=check.draft, result=result, attempt=number, left=left, external=True)
-    entry = sessions.Entry(
+    log = result.log(
         session=session.id,
         attempt=number,
-        outcome=result.outcome(number),
         source=CorrectionLog.Source.EXTERNAL,
-        result=result,
         feedback=sent_back,
-        columns={
-            "agent": agent,
-            "speaker": "" if agent is not None else speaker,
-            "persona_version_id": versions.first() if versions is not None else None,
-            "original_text": check.draft,
-            "judged_text": check.draft,
-            "tags": dict(check.tags),
-        },
+        agent=agent,
+        speaker="" if agent is not None else speaker,
+        persona_version_id=versions.first() if versions is not None else None,
+        original_text=check.draft,
+        judged_text=check.draft,
+        tags=dict(check.tags),
     )
     try:
-        return sessions.write(entry)
+        return sessions.write(log)
     except IntegrityError:
         if agent is None or Agent.objects.filter(pk=agent.pk).exists():
             raise
         # The agent was deleted while its draft was judged; what was spent is logged all the same.
-        entry.columns.update(agent=None, persona_version_id=None, speaker=speaker)
-        return sessions.write(entry)
+        log.agent, log.persona_version, log.speaker = None, None, speaker
+        return sessions.write(log)

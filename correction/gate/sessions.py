@@ -6,8 +6,8 @@ Everything here is short statements, never around a model call.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -15,9 +15,7 @@ from django.db.models import Case, F, Max, Q, Value, When
 
 from agents.llm.answers import storable
 from agents.models import Agent, Channel, Message
-from correction.gate.check import GateResult
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
-from evaluation.models import PatternTimeout
 
 TRIES = 20  # each lost race means that another process won one: as many as may continue one session at once
 
@@ -26,19 +24,8 @@ class KeyTaken(Exception):
     """The idempotency key of a draft that was sent back stands on another attempt already."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One attempt: its scores by dimension, of those really scored; of a logged one also its row and results."""
-
-    number: int
-    text: str
-    payload: Mapping[str, Any] = field(default_factory=dict)
-    scores: Mapping[str, float] = field(default_factory=dict)
-    results: tuple[GateDimensionResult, ...] = ()
-
-    @property
-    def log(self) -> CorrectionLog:
-        return self.results[0].log
+class SessionRefused(ValueError):
+    """A session cannot be continued; the sentence says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,33 +33,19 @@ class GateSession:
     """An open session: its id and the attempts so far, oldest first. A new one has none."""
 
     id: uuid.UUID = field(default_factory=uuid.uuid4)
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[CorrectionLog, ...] = ()
 
     @property
     def next_number(self) -> int:
-        return self.attempts[-1].number + 1 if self.attempts else 1
+        return self.attempts[-1].attempt + 1 if self.attempts else 1
 
     @property
     def spent_seconds(self) -> float:
         """Seconds of judging so far."""
-        return sum(attempt.log.duration_ms for attempt in self.attempts) / 1000
+        return sum(attempt.duration_ms for attempt in self.attempts) / 1000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """An attempt to be logged. `columns` are further fields of the log: agent, channel, run, texts."""
-
-    session: uuid.UUID
-    attempt: int
-    outcome: Outcome
-    result: GateResult
-    columns: dict[str, Any]
-    feedback: str = ""
-    draft_key: str | None = None
-    source: str = CorrectionLog.Source.GATE
-
-
-def best_attempt(attempts: Sequence[Attempt]) -> Attempt:
+def best_attempt(attempts: Sequence[CorrectionLog]) -> CorrectionLog:
     """The attempt to commit when none passed (AC-7.0.9): the highest sum of scores; of equal ones the latest.
 
     Where attempts have different dimensions scored, sums would favour those with more of them: then the mean over the dimensions
@@ -83,21 +56,22 @@ def best_attempt(attempts: Sequence[Attempt]) -> Attempt:
     """
     if not attempts:
         raise ValueError("no attempt to choose from")
-    judged = [attempt.scores.keys() for attempt in attempts if attempt.scores]
-    shared = frozenset.intersection(*map(frozenset, judged)) if judged else frozenset()
+    judged = [frozenset(attempt.scores) for attempt in attempts if attempt.scores]
+    shared = frozenset.intersection(*judged) if judged else frozenset()
 
-    def merit(attempt: Attempt) -> tuple[float, int]:
-        counted = [score for name, score in attempt.scores.items() if name in shared] or list(attempt.scores.values())
+    def merit(attempt: CorrectionLog) -> tuple[float, int]:
+        scores = attempt.scores
+        counted = [score for name, score in scores.items() if name in shared] or list(scores.values())
         # In exact numbers: 0.1 + 0.2 must not lose against 0.3.
-        return (round(sum(counted) / len(counted), 6) if counted else -1.0, attempt.number)
+        return (round(sum(counted) / len(counted), 6) if counted else -1.0, attempt.attempt)
 
     return max(attempts, key=merit)
 
 
 def load_attempts(
     *, session: str = "", draft_key: str = "", source: str = CorrectionLog.Source.GATE
-) -> tuple[Attempt, ...]:
-    """The attempts of a session, and the one with this idempotency key, oldest first; one query.
+) -> tuple[CorrectionLog, ...]:
+    """The attempts of a session, and the one with this idempotency key, oldest first, with their results; one query.
 
     An id that is none, or that of a session of another source, brings nothing.
     """
@@ -108,46 +82,57 @@ def load_attempts(
     if key is not None:
         wanted |= Q(log__session=key)
     rows = GateDimensionResult.objects.filter(wanted, log__source=source).select_related("log")
-    by_log: dict[int, list[GateDimensionResult]] = {}
+    logs: dict[int, CorrectionLog] = {}
     for row in rows.order_by("log__attempt", "log_id", "pk"):
-        by_log.setdefault(row.log_id, []).append(row)
-    scored = GateDimensionResult.Status.SCORED
-    return tuple(
-        Attempt(
-            number=results[0].log.attempt,
-            text=results[0].log.judged_text,
-            payload=results[0].log.payload,
-            scores={r.dimension: r.score for r in results if r.status == scored and r.score is not None},
-            results=tuple(results),
-        )
-        for results in by_log.values()
-    )
+        log = logs.setdefault(row.log_id, row.log)
+        log.results = (*log.results, row)
+    return tuple(logs.values())
 
 
-def check_session(
-    *, session: str, agent: Agent, channel: Channel, attempts: Sequence[Attempt] | None = None
+def open_session(
+    session: str, attempts: Sequence[CorrectionLog], *, problem: Callable[[CorrectionLog], str]
 ) -> GateSession:
-    """The open session of this id, for the next attempt at its message; of `attempts` where they were loaded already.
+    """The open session of this id among these attempts, for the next attempt at its message.
+
+    Args:
+        session: Its id, as it was sent.
+        attempts: What `load_attempts` returned.
+        problem: Why the session of this last attempt is not the caller's, as the end of a sentence; empty where it is.
 
     Raises:
-        ValueError: It cannot be continued: not an id, unknown, another agent's or channel's, or closed. Names the value and why.
+        SessionRefused: It cannot be continued: not an id, unknown, another's, or closed. Names the value and why.
     """
     key = as_uuid(session)
     if key is None:
         shown = session[:60]
-        raise ValueError(f"session {shown!r} is not a session id; allowed: the id that a rejected draft came with")
-    attempts = load_attempts(session=session) if attempts is None else attempts
-    own = tuple(attempt for attempt in attempts if attempt.log.session == key)
+        raise SessionRefused(f"session {shown!r} is not a session id; allowed: the id that a rejected draft came with")
+    own = tuple(attempt for attempt in attempts if attempt.session == key)
     if not own:
-        raise ValueError(f"session {key} is not known; leave it out to begin a new message")
-    last = own[-1].log
-    if last.agent_id != agent.pk:
-        raise ValueError(f"session {key} belongs to another agent, not to {agent.slug!r}")
-    if last.channel_id != channel.pk:
-        raise ValueError(f"session {key} belongs to a message for another channel, not for {channel.slug!r}")
-    if not is_open([attempt.log for attempt in own]):
-        raise ValueError(f"session {key} is closed ({last.get_outcome_display()}); leave it out to begin a new message")
+        raise SessionRefused(f"session {key} is not known; leave it out to begin a new message")
+    if why := problem(own[-1]):
+        raise SessionRefused(f"session {key} {why}")
+    if not is_open(own):
+        closed = own[-1].get_outcome_display()
+        raise SessionRefused(f"session {key} is closed ({closed}); leave it out to begin a new message")
     return GateSession(key, own)
+
+
+def check_session(
+    *, session: str, agent: Agent, channel: Channel, attempts: Sequence[CorrectionLog] | None = None
+) -> GateSession:
+    """The open session of this id, for the next attempt of this agent in this channel; of `attempts` where they were loaded already.
+
+    Raises:
+        SessionRefused: It cannot be continued; see `open_session`.
+    """
+
+    def problem(last: CorrectionLog) -> str:
+        if last.agent_id != agent.pk:
+            return f"belongs to another agent, not to {agent.slug!r}"
+        other = last.channel_id != channel.pk
+        return f"belongs to a message for another channel, not for {channel.slug!r}" if other else ""
+
+    return open_session(session, load_attempts(session=session) if attempts is None else attempts, problem=problem)
 
 
 def as_uuid(session: str) -> uuid.UUID | None:
@@ -172,7 +157,7 @@ def open_sessions_of_run(run_id: int) -> dict[int, str]:
     return {channel: str(session) for (session, channel), logs in by_session.items() if is_open(logs)}
 
 
-def write(entry: Entry, *, committed: bool = False, message: Message | None = None) -> CorrectionLog:
+def write(log: CorrectionLog, *, committed: bool = False, message: Message | None = None) -> CorrectionLog:
     """Insert an attempt and its dimensions: two statements in one transaction.
 
     Where another process was faster with the same attempt of the same session this one becomes the next; where it closed the
@@ -182,67 +167,38 @@ def write(entry: Entry, *, committed: bool = False, message: Message | None = No
         KeyTaken: Another process logged a draft of the same idempotency key meanwhile; only for a draft that was sent back.
         IntegrityError: Of a message said already, and logged before; or a row it refers to is gone.
     """
+    log.committed, log.message, log.feedback = committed, message, storable(log.feedback)
     for _ in range(TRIES):
         try:
-            with transaction.atomic():
-                return _insert(entry, committed, message)
+            return _insert(log)
         except IntegrityError:
-            if entry.source == CorrectionLog.Source.OBSERVE:
+            if log.source == CorrectionLog.Source.OBSERVE:
                 raise
-            entry = _renumbered(entry, committed)
+            _renumber(log)
+    return _insert(log)
+
+
+def _insert(log: CorrectionLog) -> CorrectionLog:
+    log.pk = None  # an earlier try may have been rolled back
     with transaction.atomic():
-        return _insert(entry, committed, message)
-
-
-def _insert(entry: Entry, committed: bool, message: Message | None) -> CorrectionLog:
-    result = entry.result
-    log = CorrectionLog.objects.create(
-        session=entry.session,
-        attempt=entry.attempt,
-        source=entry.source,
-        outcome=entry.outcome,
-        feedback=storable(entry.feedback),
-        draft_key=entry.draft_key,
-        committed=committed,
-        message=message,
-        score_sum=result.score_sum,
-        judge=result.judge[:200],
-        duration_ms=result.duration_ms,
-        **entry.columns,
-    )
-    GateDimensionResult.objects.bulk_create(
-        GateDimensionResult(
-            log=log,
-            dimension=check.dimension,
-            status=check.status,
-            score=check.score,
-            threshold=check.threshold,
-            passed=check.passed,
-            reasoning=storable(check.reasoning),
-            recommendations=storable(check.recommendations),
-            reason=storable(check.reason)[:300],
-            judge=storable(check.judge)[:200],
-            proposition_id=check.proposition_id,
-            parts=storable([part.as_json() for part in check.parts]),
-            call_id=check.call,
-            duration_ms=check.duration_ms,
-        )
-        for check in result.dimensions
-    )
-    PatternTimeout.count((check.dimension, part.id, part.reason) for check in result.dimensions for part in check.parts)
+        log.save(force_insert=True)
+        for result in log.results:
+            result.log = log
+        GateDimensionResult.objects.bulk_create(log.results)
     return log
 
 
-def _renumbered(entry: Entry, committed: bool) -> Entry:
-    """The entry under a number, session and key that are free now."""
-    if entry.draft_key and CorrectionLog.objects.filter(draft_key=entry.draft_key).exists():
-        if not committed:
-            raise KeyTaken(entry.draft_key)
-        entry = replace(entry, draft_key=None)
-    rows = CorrectionLog.objects.filter(session=entry.session)
+def _renumber(log: CorrectionLog) -> None:
+    """Give the attempt a number, session and key that are free now."""
+    if log.draft_key and CorrectionLog.objects.filter(draft_key=log.draft_key).exists():
+        if not log.committed:
+            raise KeyTaken(log.draft_key)
+        log.draft_key = None
+    rows = CorrectionLog.objects.filter(session=log.session)
     if rows.filter(Q(committed=True) | Q(message__isnull=False)).exists():
-        return replace(entry, session=uuid.uuid4(), attempt=1)
-    return replace(entry, attempt=(rows.aggregate(last=Max("attempt"))["last"] or 0) + 1)
+        log.session, log.attempt = uuid.uuid4(), 1
+    else:
+        log.attempt = (rows.aggregate(last=Max("attempt"))["last"] or 0) + 1
 
 
 def close(*, session: uuid.UUID, message: Message, best: int | None) -> None:

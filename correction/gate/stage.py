@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from django.db import transaction
 from django.template.loader import render_to_string
@@ -16,9 +15,9 @@ from agents.turn.pipeline import Accept, Draft, Revise, Turn
 from agents.turn.send_message import SendRefused, commit
 from correction.config.settings import config_of
 from correction.gate import observe, sessions
-from correction.gate.check import DimensionCheck, GateResult, action_of_draft, check_for_agent
-from correction.gate.sessions import Attempt, Entry, GateSession, KeyTaken, best_attempt, check_session, load_attempts
-from correction.models import GateMode, Outcome
+from correction.gate.check import GateResult, action_of_draft, check_for_agent
+from correction.gate.sessions import GateSession, KeyTaken, best_attempt, check_session, load_attempts
+from correction.models import CorrectionLog, GateDimensionResult, GateMode, Outcome
 
 REPORT, CLOSING = "gate", "gate:closing"
 LABELS = {"adherence": "Persona adherence", "consistency": "Self-consistency", "fluency": "Fluency"}
@@ -27,13 +26,13 @@ MAX_DRAFT, MAX_FINDING = 1_000, 1_500  # characters quoted
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """What is to be written when a session's message is saved: its last attempt, and which logged one is said if not that.
+    """What is to be written when a session's message is saved: its last attempt (`log`), and which logged one is said if not that.
 
     Travels from `review` to `committed` on the turn, under `CLOSING`.
     """
 
     session: uuid.UUID
-    entry: Entry | None = None
+    log: CorrectionLog | None = None
     best: int | None = None
     has_earlier: bool = False
 
@@ -69,104 +68,71 @@ def review(turn: Turn, draft: Draft) -> Accept | Revise:
     )
     turn.count(attempts=1, failed_dimensions=len(result.failures))
     number, allowed = session.next_number, config["max_correction_attempts"]
-    entry = Entry(
+    log = result.log(
         session=session.id,
         attempt=number,
-        outcome=result.outcome(number),
-        result=result,
         draft_key=(turn.draft_key if earlier is None else "") or None,
-        columns={
-            "agent": turn.agent,
-            "channel": turn.channel,
-            "run": turn.run,
-            "persona_version_id": turn.persona_version_id,
-            "original_text": turn.original.text if turn.original is not None else draft.text,
-            "judged_text": draft.text,
-            "payload": dict(draft.payload),
-        },
+        agent=turn.agent,
+        channel=turn.channel,
+        run=turn.run,
+        persona_version_id=turn.persona_version_id,
+        original_text=turn.original.text if turn.original is not None else draft.text,
+        judged_text=draft.text,
+        payload=dict(draft.payload),
     )
+    if not result.passed and number <= allowed:
+        return _send_back(turn, draft, log, result, left=allowed - number + 1)
     has_earlier = bool(session.attempts)
     if result.passed:
-        turn.reports[CLOSING] = Closing(session.id, entry, has_earlier=has_earlier)
-        _report(turn, entry)
-        return Accept(draft, entry.outcome)
-    if number <= allowed:
-        return _send_back(turn, draft, entry, left=allowed - number + 1)
+        turn.reports[CLOSING] = Closing(session.id, log, has_earlier=has_earlier)
+        turn.reports[REPORT] = log.report()
+        return Accept(draft, Outcome(log.outcome))
     # The attempts are spent: the best of them is said (AC-7.0.8), which need not be the last.
-    present = Attempt(number=number, text=draft.text, payload=draft.payload, scores=result.scores)
-    best = best_attempt([*session.attempts, present])
-    entry = replace(entry, outcome=Outcome.FORCED_THROUGH)
-    other = None if best is present else best.number
-    turn.reports[CLOSING] = Closing(session.id, entry, best=other, has_earlier=has_earlier)
-    _report(turn, entry, best=best.number)
+    best = best_attempt([*session.attempts, log])
+    log.outcome = Outcome.FORCED_THROUGH
+    other = None if best is log else best.attempt
+    turn.reports[CLOSING] = Closing(session.id, log, best=other, has_earlier=has_earlier)
+    turn.reports[REPORT] = log.report() | {"best": best.attempt}
     turn.count(forced_through=1)
-    return Accept(Draft(best.text, best.payload), Outcome.FORCED_THROUGH)
+    return Accept(Draft(best.judged_text, best.payload), Outcome.FORCED_THROUGH)
 
 
-def _with_key(turn: Turn, attempts: Sequence[Attempt]) -> Attempt | None:
+def _with_key(turn: Turn, attempts: Sequence[CorrectionLog]) -> CorrectionLog | None:
     """The attempt that carries the key of this draft already."""
-    if not turn.draft_key:
-        return None
-    return next((attempt for attempt in attempts if attempt.log.draft_key == turn.draft_key), None)
+    return next((log for log in attempts if turn.draft_key and log.draft_key == turn.draft_key), None)
 
 
-def _is_same_draft(turn: Turn, earlier: Attempt) -> bool:
+def _is_same_draft(turn: Turn, log: CorrectionLog) -> bool:
     """Whether it is the draft under review and was sent back; a caller may use one key for all drafts of a message."""
-    log, written = earlier.log, turn.original.text if turn.original is not None else None
+    written = turn.original.text if turn.original is not None else None
     same = (log.agent_id, log.channel_id, log.original_text) == (turn.agent.pk, turn.channel.pk, written)
     return same and bool(log.feedback)
 
 
-def _repeat(turn: Turn, earlier: Attempt) -> Revise:
+def _repeat(turn: Turn, log: CorrectionLog) -> Revise:
     """Answer as for the same draft before."""
-    log = earlier.log
-    turn.reports[REPORT] = {
-        "session": str(log.session),
-        "attempt": log.attempt,
-        "outcome": str(Outcome.CORRECTED),
-        "judge": log.judge,
-        "dimensions": {
-            r.dimension: {
-                "score": r.score,
-                "threshold": float(r.threshold),
-                "passed": r.passed,
-                "status": r.status,
-                "reasoning": r.reasoning or r.reason,
-            }
-            for r in earlier.results
-        },
-    }
+    turn.reports[REPORT] = log.report() | {"outcome": str(Outcome.CORRECTED)}
     turn.running[-1].why = "this draft was judged before"
     return Revise(log.feedback, session=str(log.session), outcome=Outcome.CORRECTED)
 
 
-def _report(turn: Turn, entry: Entry, **more: Any) -> None:
-    turn.reports[REPORT] = {
-        "session": str(entry.session),
-        "attempt": entry.attempt,
-        "outcome": str(entry.outcome),
-        "judge": entry.result.judge,
-        "dimensions": {check.dimension: check.as_json() for check in entry.result.dimensions},
-        **more,
-    }
-
-
-def _send_back(turn: Turn, draft: Draft, entry: Entry, *, left: int) -> Revise:
-    entry = replace(entry, feedback=feedback(draft=draft.text, result=entry.result, attempt=entry.attempt, left=left))
+def _send_back(turn: Turn, draft: Draft, log: CorrectionLog, result: GateResult, *, left: int) -> Revise:
+    log.feedback = said = feedback(draft=draft.text, result=result, attempt=log.attempt, left=left)
     try:
-        log = sessions.write(entry)
+        sessions.write(log)
     except KeyTaken:
         earlier = _with_key(turn, load_attempts(draft_key=turn.draft_key))
         if earlier is not None and _is_same_draft(turn, earlier):
             return _repeat(turn, earlier)
-        log = sessions.write(replace(entry, draft_key=None))
-    _report(turn, replace(entry, session=log.session, attempt=log.attempt))
+        log.draft_key = None
+        sessions.write(log)
+    turn.reports[REPORT] = log.report()
     turn.count(sent_back=1)
-    return Revise(entry.feedback, session=str(log.session), outcome=Outcome.CORRECTED)
+    return Revise(said, session=str(log.session), outcome=Outcome.CORRECTED)
 
 
 def feedback(*, draft: str, result: GateResult, attempt: int, left: int, external: bool = False) -> str:
-    """What the agent is told about an attempt that failed (AC-7.0.7): findings per failed dimension, and to change more each time.
+    """Write the feedback on an attempt that failed (AC-7.0.7): findings per failed dimension, and to change more each time.
 
     The draft and the judge's words are data: quoted line by line, their marker-like text neutralised, so that neither can pass for
     an instruction of ours.
@@ -183,7 +149,7 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
         """Text behind bars, so that none of its lines can stand as one of ours."""
         return "\n".join(f"> {line}" for line in neutral(text.strip(), limit)[0].split("\n")) if text.strip() else ""
 
-    def explained(check: DimensionCheck) -> dict[str, str]:
+    def explained(check: GateDimensionResult) -> dict[str, str]:
         return {
             "label": LABELS.get(check.dimension, check.dimension.replace("_", " ").capitalize()),
             "score": f"{check.score:g}",
@@ -204,7 +170,7 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
 
 
 def committed(turn: Turn, message: Message) -> None:
-    """Log the attempt that passed and link the whole session to the message; in observe mode queue it to be judged."""
+    """Log the attempt that passed and link its session to the message; in observe mode queue it to be judged."""
     closing: Closing | None = turn.reports.pop(CLOSING, None)
     if closing is None:
         config = config_of(turn)
@@ -214,8 +180,8 @@ def committed(turn: Turn, message: Message) -> None:
             _close_unjudged(turn, message)
         return
     session = closing.session
-    if closing.entry is not None:
-        session = sessions.write(closing.entry, committed=closing.best is None, message=message).session
+    if closing.log is not None:
+        session = sessions.write(closing.log, committed=closing.best is None, message=message).session
     if closing.has_earlier and session == closing.session:
         sessions.close(session=session, message=message, best=closing.best)
 
@@ -229,7 +195,7 @@ def _close_unjudged(turn: Turn, message: Message) -> None:
         session = check_session(session=turn.session, agent=turn.agent, channel=turn.channel)
     except ValueError:
         return
-    last = session.attempts[-1].log
+    last = session.attempts[-1]
     is_last = message.text in (last.judged_text, last.original_text)
     if is_last:
         sessions.end(session=session.id, outcome=Outcome.FORCED_THROUGH)
@@ -260,8 +226,8 @@ def _finish_one(turn: Turn, channel: Channel, key: str) -> None:
     abandoned = turn.abandoned
     if not abandoned:
         best = best_attempt(session.attempts)
-        turn.reports[CLOSING] = Closing(session.id, best=best.number, has_earlier=True)
-        key, draft = f"gate_session:{session.id}", Draft(best.text, best.payload)
+        turn.reports[CLOSING] = Closing(session.id, best=best.attempt, has_earlier=True)
+        key, draft = f"gate_session:{session.id}", Draft(best.judged_text, best.payload)
         try:
             with transaction.atomic():
                 sessions.end(session=session.id, outcome=Outcome.FORCED_THROUGH)

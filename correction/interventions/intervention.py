@@ -26,13 +26,12 @@ NEEDS_JUDGE = "needs an LLM judge"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreconditionResult:
-    """What was found of one precondition.
+    """The result of one precondition, as the log stores it.
 
     Attributes:
         held: None when it was not asked or could not be judged; `reasoning` says why. It does not fire then.
         score: 0 to 9 of a scored proposition; what a function measured.
-        threshold: The score below which a scored proposition fires, or from which on.
-        fires_below: Which of the two.
+        threshold: What the score of a proposition is compared with.
         judge: The model asked; empty where none was.
     """
 
@@ -42,19 +41,7 @@ class PreconditionResult:
     reasoning: str = ""
     score: float | None = None
     threshold: float | None = None
-    fires_below: bool = True
     judge: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "text": self.text,
-            "held": self.held,
-            "reasoning": self.reasoning,
-            "score": self.score,
-            "threshold": self.threshold,
-            "judge": self.judge,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +64,8 @@ class FunctionalPrecondition:
         return cls(test=function_named(name).bind(given), text=f"{name}({shown})")
 
     def evaluate(self, context: InterventionContext) -> PreconditionResult:
-        found = self.test(context)
-        finding = found if isinstance(found, Finding) else Finding(bool(found))
+        result = self.test(context)
+        finding = result if isinstance(result, Finding) else Finding(bool(result))
         if finding.held is None:
             return not_judged(self.kind, self.text, finding.reasoning)
         return PreconditionResult(
@@ -93,10 +80,12 @@ class TextualPrecondition:
     Attributes:
         claim: May use ``{{agent_name}}`` and ``{{channel_name}}``.
         cues: What the offline judge may go by; without them it cannot judge the claim.
-        about: Whose words the claim is about: everybody's, or the agent's.
+        about: Whose words the claim is about: those of all, or the agent's.
     """
 
     kind: ClassVar[Kind] = "textual"
+    threshold: ClassVar[None] = None
+    fires_below: ClassVar[bool] = True
     claim: str
     cues: Cues | None = None
     about: About = "conversation"
@@ -117,9 +106,6 @@ class TextualPrecondition:
         shown = judge_context(context, about=self.about)
         check = Check(proposition=proposition, context=shown, label=label, gate=True, nonce=nonce)
         return fill(self.claim, shown.variables()), check
-
-    def read(self, text: str, answer: CheckResult | list[Verdict]) -> PreconditionResult:
-        return _read(self.kind, text, answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,16 +146,13 @@ class PropositionalPrecondition:
             return text, Check(proposition=proposition, context=shown, label=label, gate=True, nonce=nonce)
         return text, Question(propositions=(proposition,), context=shown, label=label, gate=True, nonce=nonce)
 
-    def read(self, text: str, answer: CheckResult | list[Verdict]) -> PreconditionResult:
-        return _read(self.kind, text, answer, self.threshold, fires_below=self.fires_below)
-
 
 JudgedPrecondition = TextualPrecondition | PropositionalPrecondition
 AnyPrecondition = FunctionalPrecondition | JudgedPrecondition
 
 
 def judge_context(context: InterventionContext, *, about: About, persona: str | None = None) -> Context:
-    """The conversation as the judge is shown it: of everybody who takes part, or as it looks from the agent's place."""
+    """The conversation as the judge is shown it: of all who take part, or as it looks from the agent's place."""
     name, channel = context.agent.display_name, str(context.channel)
     events = []
     for message in context.messages:
@@ -201,22 +184,19 @@ def not_judged(kind: Kind, text: str, reason: str, judge: str = "") -> Precondit
     return PreconditionResult(kind=kind, text=text, held=None, reasoning=f"could not be judged: {reason}", judge=judge)
 
 
-def _read(
-    kind: Kind,
-    text: str,
-    answer: CheckResult | Sequence[Verdict],
-    threshold: Decimal | None = None,
-    *,
-    fires_below: bool = True,
+def read_answer(
+    precondition: JudgedPrecondition, text: str, answer: CheckResult | Sequence[Verdict]
 ) -> PreconditionResult:
+    """What the judge's answer says of a precondition that was asked with this text."""
+    kind, threshold, fires_below = precondition.kind, precondition.threshold, precondition.fires_below
     if isinstance(answer, CheckResult):
         if answer.holds is None:
             return not_judged(kind, text, answer.reason, answer.judge)
         reasoning = " ".join(filter(None, (answer.reasoning, answer.justification)))
         return PreconditionResult(kind=kind, text=text, held=answer.holds, reasoning=reasoning, judge=answer.judge)
     verdict = answer[0]
-    found_nothing = verdict.status == "trivial" and not fires_below  # its 9 stands for no evidence
-    if verdict.value is None or threshold is None or found_nothing:
+    no_evidence = verdict.status == "trivial" and not fires_below  # then its 9 is no score of the claim
+    if verdict.value is None or threshold is None or no_evidence:
         return not_judged(kind, text, verdict.reason, verdict.judge)
     return PreconditionResult(
         kind=kind,
@@ -225,13 +205,11 @@ def _read(
         reasoning=verdict.reasoning or verdict.reason,
         score=verdict.value,
         threshold=float(threshold),
-        fires_below=fires_below,
         judge=verdict.judge,
     )
 
 
 HEADING = "Conversation Guidance"  # AC-7.1.9
-DEFAULT_WINDOW, DEFAULT_COOLDOWN = 10, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,8 +246,8 @@ class Intervention:
     name: str
     preconditions: tuple[AnyPrecondition, ...]
     effect: Effect
-    window: int = DEFAULT_WINDOW
-    cooldown_messages: int = DEFAULT_COOLDOWN
+    window: int = 10
+    cooldown_messages: int = 5
     ask_every: int = 0
     dm_allowed: bool = False
     agent_id: int | None = None
@@ -304,29 +282,14 @@ class InterventionBatch:
 
     @classmethod
     def create_for_each(
-        cls,
-        agents: Iterable[Agent],
-        *,
-        name: str,
-        preconditions: Iterable[AnyPrecondition],
-        effect: Effect,
-        window: int = DEFAULT_WINDOW,
-        cooldown_messages: int = DEFAULT_COOLDOWN,
-        dm_allowed: bool = False,
+        cls, agents: Iterable[Agent], *, preconditions: Iterable[AnyPrecondition], **settings: Any
     ) -> Self:
-        """One intervention per agent, with the same preconditions and effect (AC-7.1.4).
+        """One intervention per agent, with the same preconditions and effect (AC-7.1.4); `settings` are those of `Intervention`.
 
         Raises:
             ValueError: See `Intervention`.
         """
-        shared = Intervention(
-            name=name,
-            preconditions=tuple(preconditions),
-            effect=effect,
-            window=window,
-            cooldown_messages=cooldown_messages,
-            dm_allowed=dm_allowed,
-        )
+        shared = Intervention(preconditions=tuple(preconditions), **settings)
         return cls(tuple(replace(shared, agent_id=agent.pk) for agent in agents))
 
     def for_agent(self, agent: Agent) -> tuple[Intervention, ...]:

@@ -1,4 +1,4 @@
-"""Behaviour requests: what a person asked an agent to do differently, tier by tier, and what came of it (specification 002)."""
+"""Behaviour requests: what a person asked an agent to do differently, tier by tier, and what was decided (specification 002)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def _tier(help_text: str) -> models.JSONField[object, object]:
 
 
 class BehaviorRequest(Leasable):
-    """One look at one message for one agent: did it ask for a change, for which, and was it made? Work, claimed like all work.
+    """One message read for one agent: did it ask for a change, for which, and was it made? Work, leased like all work.
 
-    The text is the message's. Outlives message and agent, for a persona version may have come of it.
+    The text is the message's. Outlives message and agent, for a persona version may refer to it.
     """
 
-    class Status(models.TextChoices):  # work that ends in more ways than others
+    class Status(models.TextChoices):  # it ends in more ways than other work
         QUEUED = "queued", "queued"
         RUNNING = "running", "running"
         NO_REQUEST = "no_request", "no request"
@@ -81,18 +81,18 @@ class BehaviorRequest(Leasable):
         max_length=16,
         choices=Status.choices,
         default=Status.QUEUED,
-        help_text="detected = a request of which no change comes; failed = a model call failed, can be tried again; errored = a crash",
+        help_text="detected = a request that changes nothing; failed = a model call failed, can be tried again; errored = a crash",
     )
     whose = models.BigIntegerField(
-        default=0, editable=False, help_text="key of the agent as it was queued: agents come in turn; never empty"
+        default=0, editable=False, help_text="key of the agent when it was queued: agents come in turn; never empty"
     )
     message = models.ForeignKey(
         Message, null=True, on_delete=models.SET_NULL, related_name="behavior_requests", db_index=False,
-        help_text="where it was asked; empty when the message was deleted since",
+        help_text="where it was asked; empty when the message was deleted",
     )  # fmt: skip
     agent = models.ForeignKey(
         Agent, null=True, on_delete=models.SET_NULL, related_name="behavior_requests", db_index=False,
-        help_text="who was asked; empty when the agent was deleted since",
+        help_text="who was asked; empty when the agent was deleted",
     )  # fmt: skip
     gate_result = _tier("has_request, confidence, reason")
     gate_call = _call()
@@ -102,7 +102,7 @@ class BehaviorRequest(Leasable):
     map_call = _call()
     map_digest = models.CharField(
         max_length=64, blank=True, default="", editable=False,
-        help_text="digest of the persona that the map tier was shown; where it is another by now, it is asked again",
+        help_text="digest of the persona that the map tier was shown; if it differs now, the tier is asked again",
     )  # fmt: skip
     judge = models.CharField(
         max_length=200, blank=True, default="", help_text="model asked; offline ones are heuristic"
@@ -111,17 +111,17 @@ class BehaviorRequest(Leasable):
     operation = models.CharField(max_length=6, choices=Operation.choices, blank=True, default="")
     trait = models.ForeignKey(
         Trait, null=True, blank=True, on_delete=models.SET_NULL, related_name="+",
-        help_text="the row that was changed or made; it may have another name by now",
+        help_text="the row that was changed or made; its name may differ now",
     )  # fmt: skip
-    trait_name = models.CharField(max_length=120, blank=True, default="", help_text="as it is called after the change")
+    trait_name = models.CharField(max_length=120, blank=True, default="", help_text="its name after the change")
     trait_before = models.JSONField(
         null=True, blank=True, help_text="name, description, sentiment, strength; empty = there was none"
     )
     trait_after = models.JSONField(null=True, blank=True, help_text="the same after the change, made or proposed")
     persona_version_before = _version("what the change was made to")
     persona_version = _version("what the change made")
-    automatic = models.BooleanField(default=False, help_text="applied by itself; counts against the limit of a day")
-    why = models.TextField(blank=True, default="", help_text="why it waits for a person, or why no change came of it")
+    automatic = models.BooleanField(default=False, help_text="applied automatically; counts against the daily limit")
+    why = models.TextField(blank=True, default="", help_text="why it waits for a person, or why nothing was changed")
     warnings = models.JSONField(default=list, blank=True, help_text="what was odd about the answer, a list of texts")
     reviewed_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+",
@@ -183,7 +183,7 @@ UNFINISHED = (Leasable.Status.PENDING, Leasable.Status.RUNNING, Leasable.Status.
 
 
 class BehaviorEffect(Leasable):
-    """One look at whether a request changed anything: its trait, judged on the messages before it and on the next ones.
+    """One evaluation of whether a request changed anything: its trait, judged on messages before and after it.
 
     Failed with a `result`: the judge scored no message, and the result says of each why.
     """
@@ -191,7 +191,7 @@ class BehaviorEffect(Leasable):
     WHOSE: ClassVar = F("whose")
 
     whose = models.BigIntegerField(
-        default=0, editable=False, help_text="key of the agent as it was queued: agents come in turn; never empty"
+        default=0, editable=False, help_text="key of the agent when it was queued: agents come in turn; never empty"
     )
     request = models.ForeignKey(
         BehaviorRequest, on_delete=models.CASCADE, related_name="effects", db_index=False, help_text="what was applied"
@@ -199,7 +199,7 @@ class BehaviorEffect(Leasable):
     messages = models.PositiveSmallIntegerField(
         default=MESSAGES,
         validators=[MinValueValidator(1), MaxValueValidator(MOST_MESSAGES)],
-        help_text=f"most messages of each side, 1 to {MOST_MESSAGES}",
+        help_text=f"most messages before and after, 1 to {MOST_MESSAGES}",
     )
     judge = models.CharField(max_length=200, help_text="model asked, as configured when it was queued")
     result = models.JSONField(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -37,7 +37,12 @@ def synthetic_logs(prefix: str = "") -> Q:
 
 
 class CorrectionLog(models.Model):
-    """One attempt at a message as the gate saw it. A session groups the attempts; its state is these rows. Never edited."""
+    """One attempt at a message as the gate saw it. A session groups the attempts; its state is these rows. Never edited.
+
+    `results` are its dimensions, where it was just judged or `correction.gate.sessions` loaded it.
+    """
+
+    results: tuple[GateDimensionResult, ...] = ()
 
     class Source(models.TextChoices):
         GATE = "gate", "gate"
@@ -75,7 +80,7 @@ class CorrectionLog(models.Model):
     judged_text = models.TextField(help_text="the draft as it was judged and would be said")
     payload = models.JSONField(default=dict, blank=True, help_text="typed data beside the draft, sent with it")
     outcome = models.CharField(max_length=20, choices=Outcome.choices)
-    feedback = models.TextField(blank=True, default="", help_text="what the agent was told")
+    feedback = models.TextField(blank=True, default="", help_text="feedback to the agent")
     score_sum = models.FloatField(null=True, blank=True, help_text="sum of the dimensions' scores; empty = none scored")
     judge = models.CharField(
         max_length=200, blank=True, default="", help_text="model asked; offline ones are heuristic"
@@ -103,6 +108,31 @@ class CorrectionLog(models.Model):
 
     def __str__(self) -> str:
         return f"attempt {self.attempt}"
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Scores by dimension, of those really scored."""
+        scored = GateDimensionResult.Status.SCORED
+        return {r.dimension: r.score for r in self.results if r.status == scored and r.score is not None}
+
+    def report(self) -> dict[str, Any]:
+        """What callers of `send_message` and the command line are shown."""
+        return {
+            "session": str(self.session),
+            "attempt": self.attempt,
+            "outcome": str(self.outcome),
+            "judge": self.judge,
+            "dimensions": {
+                result.dimension: {
+                    "score": result.score,
+                    "threshold": float(result.threshold),
+                    "passed": result.passed,
+                    "status": str(result.status),
+                    "reasoning": result.reasoning or result.reason,
+                }
+                for result in self.results
+            },
+        }
 
     @property
     def work_id(self) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
+from agents.console.columns import SHOWN
 from agents.console.display import Tone
 from agents.models import Channel
 from evaluation.calibration.agreement import Key, all_agreements, calibration_of, figure_text
-from evaluation.judge.questions import RULE_JUDGE
 from evaluation.models import (
     COUNTED,
+    RULE_JUDGE,
     Baseline,
     Dimension,
     EvaluationRun,
@@ -23,6 +26,7 @@ from evaluation.models import (
 )
 from evaluation.runs.summary import DimensionSummary, PropositionSummary, Share, percent
 from evaluation.simulation.conversations import awaits_simulation
+from evaluation.statistics.difference import Verdict
 
 MOST_LINKS = 20  # conversations of a simulation
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}
@@ -31,6 +35,14 @@ SIMULATED_HINT = "said in a simulated conversation: it is in no figure of real s
 AGREEMENT = (
     "quadratic-weighted kappa of this judge and people, with its 95 % interval: 0 is chance, 1 perfect agreement"
 )
+MEASURE = "evaluation.add_evaluationrun"  # the permission to have something measured
+TONES: dict[Verdict, Tone] = {
+    "drifted": "bad",
+    "possibly drifted": "warning",
+    "steady": "good",
+    "improved": "good",
+    "not enough data": "plain",
+}
 HEURISTIC = "scores by word lists and statistics: not comparable with a model's"
 
 
@@ -57,6 +69,9 @@ def baseline_badge() -> SafeString:
 def dimension_badge(dimension: str) -> SafeString:
     label = Dimension(dimension).label if dimension in Dimension.values else "not a known dimension"
     return display.badge(dimension.replace("_", " "), "plain", str(label))
+
+
+SHOWN.update({"judge": judge_badge, "dimension": dimension_badge})
 
 
 def coverage_mark(share: Share | None) -> SafeString | str:
@@ -109,6 +124,22 @@ def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
     if repeats > 1:
         marks.append((f"mean of {repeats}", "info", "judgements per item"))
     return format_html_join(" ", "{}", ((display.badge(label, tone, hint),) for label, tone, hint in marks))
+
+
+def judged_by(row: Any) -> SafeString:
+    """The judge and procedure of `row` (anything that has both)."""
+    return format_html("{} {}", judge_badge(row.judge), procedure_badge(row.procedure))
+
+
+def evaluation_link(pk: int) -> SafeString:
+    return display.page_of(EvaluationRun(pk=pk), f"evaluation {pk}")
+
+
+def target(run: EvaluationRun) -> SafeString:
+    """The agent or channel that an evaluation measured."""
+    if run.channel is not None:
+        return display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
+    return display.agent_chip(run.agent)
 
 
 def judged_counts(scored: int | None, trivial: int | None, unscored: int | None, pending: int | None) -> SafeString:

@@ -17,29 +17,21 @@ from django.utils.safestring import SafeString
 from agents.admin.access import user_of
 from agents.console import display
 from agents.console.charts import Line, Marker, Point, line_chart
-from agents.console.display import Tone
 from agents.console.filters import AgentFilter, RecentValuesFilter, RelatedFilter
 from agents.console.forms import tell_done
+from agents.console.panels import table
 from agents.console.site import ReadOnlyAdmin
 from agents.models import Agent
-from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
+from evaluation.admin.display import TONES, dimension_badge, evaluation_link, judged_by, meter
 from evaluation.change.over_time import Series, series_of
 from evaluation.change.position import PositionDimension, position_profile
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
 from evaluation.runs.summary import Share, shares_of
-from evaluation.statistics.difference import Verdict
 from evaluation.wording import counted, interval_text, signed
 
 MOST_CHARTS = 12
 MOST_POINTS = 120
 MOST_JUDGED = 2_000  # messages of an evaluation by position that a page waits for
-TONES: dict[Verdict, Tone] = {
-    "drifted": "bad",
-    "possibly drifted": "warning",
-    "steady": "good",
-    "improved": "good",
-    "not enough data": "plain",
-}
 
 
 def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -58,7 +50,7 @@ def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
 
 def _charts(series: Iterable[Series], alerts: Iterable[DriftAlert]) -> list[dict[str, Any]]:
     shown, raised = list(series), list(alerts)
-    shares = shares_of({one.evaluations[-1].run for one in shown})
+    shares = shares_of({one.readings[-1].run for one in shown})
     return [_chart(one, [alert for alert in raised if _is_of(alert, one)], shares) for one in shown]
 
 
@@ -69,7 +61,7 @@ def _is_of(alert: DriftAlert, series: Series) -> bool:
 
 def _chart(series: Series, alerts: Iterable[DriftAlert], shares: Mapping[int, Mapping[str, Share]]) -> dict[str, Any]:
     """The newest evaluations of a series on the fixed scale of 0 to 9, with its alerts and where it starts again."""
-    shown = series.evaluations[-MOST_POINTS:]
+    shown = series.readings[-MOST_POINTS:]
     times = {point.run: point.time for point in shown}
     marks = [alert for alert in alerts if alert.evaluation_run_id in times]
     markers = [
@@ -81,7 +73,7 @@ def _chart(series: Series, alerts: Iterable[DriftAlert], shares: Mapping[int, Ma
         )
         for alert in marks
     ]
-    because = {restart.run: restart.because for restart in series.restarts()}
+    because = {restart.run: restart.because for restart in series.restarts}
     markers += [
         Marker(at=point.time, title=f"starts again: {because.get(point.run, 'something was changed')}", kind="persona")
         for point in shown[1:]
@@ -105,7 +97,7 @@ def _chart(series: Series, alerts: Iterable[DriftAlert], shares: Mapping[int, Ma
     return {
         "dimension": dimension_badge(series.dimension),
         "now": meter(shown[-1].score, share=shares.get(shown[-1].run, {}).get(series.dimension)),
-        "judge": format_html("{} {}", judge_badge(series.judge), procedure_badge(series.procedure)),
+        "judge": judged_by(series),
         "schedule": display.visible(series.schedule.name),
         "note": series.note,
         "chart": line_chart(
@@ -124,37 +116,39 @@ def position_panel(request: HttpRequest, agent: Agent) -> SafeString:
     run = runs.order_by("-created_at", "-pk").first()
     context: dict[str, Any] = {"slug": agent.slug}
     if run is not None:
-        context |= {"run": display.page_of(run, f"evaluation {run.pk}"), "at": display.moment(run.finished_at)}
-        context |= {"judge": judge_badge(run.judge), "procedure": procedure_badge(run.procedure, run.repeats)}
+        at = display.moment(run.finished_at)
+        context |= {"run": evaluation_link(run.pk), "at": at, "judge": judged_by(run)}
         if run.sample_size > MOST_JUDGED:
             context["too_large"] = run.sample_size
         else:
-            context["dimensions"] = [_by_position(dimension) for dimension in position_profile(run).dimensions]
+            context["dimensions"] = [_by_position(dimension) for dimension in position_profile(run).dimensions.values()]
     return render_to_string("admin/evaluation/drift/by_position.html", context)
 
 
 def _by_position(dimension: PositionDimension) -> dict[str, Any]:
-    change, decision = dimension.within, dimension.within.decision
+    change = dimension.within
     return {
         "dimension": dimension_badge(dimension.dimension),
-        "bins": [
-            {
-                "name": row.name,
-                "score": meter(row.score.value, share=row.share),
-                "interval": interval_text(row.score.interval, sign=False),
-                "messages": f"{row.messages:,}",
-                "conversations": f"{row.conversations:,}",
-                "unscored": f"{row.counts['unscored']:,}" if row.counts["unscored"] else "–",
-            }
-            for row in dimension.bins
-        ],
-        "verdict": display.badge(decision.verdict, TONES[decision.verdict]),
-        "change": signed(change.delta.value) if change.delta.value is not None else "",
-        "interval": interval_text(change.delta.interval) if change.delta.interval is not None else "",
+        "bins": table(
+            ("Positions", "Score", "95 % interval", "Messages", "Conversations", "Unscored"),
+            [
+                (
+                    row.positions,
+                    meter(row.score, share=row.share),
+                    interval_text(row.interval, sign=False),
+                    *(f"{count:,}" for count in (row.messages, row.conversations, row.unscored)),
+                )
+                for row in dimension.bins
+            ],
+            label="Scores by position",
+        ),
+        "verdict": display.badge(change.verdict, TONES[change.verdict]),
+        "change": signed(change.delta) if change.delta is not None else "",
+        "interval": interval_text(change.interval) if change.interval is not None else "",
         "first": change.first,
         "last": change.last,
         "conversations": counted(change.conversations, "conversation"),
-        "reason": display.visible(change.delta.reason or decision.reason),
+        "reason": display.visible(change.interval_note or change.reason),
     }
 
 
@@ -165,8 +159,6 @@ class ScheduleFilter(RelatedFilter):
 
 @admin.register(DriftAlert)
 class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
-    list_display = ("what", "who", "dimension_mark", "change", "began", "schedule_link", "judge_mark", "state")
-    list_display_links = ("what",)
     list_filter = (
         ("acknowledged_at", admin.EmptyFieldListFilter),
         ("dimension", RecentValuesFilter),
@@ -178,10 +170,6 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     list_select_related = ("agent", "schedule", "acknowledged_by")
     ordering = ("-pk",)
     actions = ("acknowledge",)  # type: ignore[assignment]
-    fields = ("who", "dimension_mark", "change", "began", "run", "schedule_link", "judge_mark", "created", "state")
-
-    began = display.time_of("since", "low since")
-    created = display.time_of("created_at", "raised")
 
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
         panels = super().get_panels(request, obj)
@@ -201,28 +189,11 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         done = new.update(acknowledged_at=timezone.now(), acknowledged_by=user_of(request))
         tell_done(self, request, "alert", "acknowledged", done=done, chosen=chosen)
 
-    @admin.display(description="alert", ordering="pk")
-    def what(self, alert: DriftAlert) -> SafeString:
-        return display.lines(f"alert {alert.pk}", display.moment(alert.created_at))
-
-    who = display.column("agent", lambda alert: display.agent_chip(alert.agent), ordering="agent")
-    dimension_mark = display.column("dimension", lambda alert: dimension_badge(alert.dimension), ordering="dimension")
-
     @admin.display(description="fell from, to")
     def change(self, alert: DriftAlert) -> SafeString:
         return format_html('<span class="pl-pair">{} → {}</span>', f"{alert.before:.1f}", meter(alert.after))
 
-    @admin.display(description="schedule", ordering="schedule")
-    def schedule_link(self, alert: DriftAlert) -> SafeString:
-        return display.EMPTY if alert.schedule is None else display.page_of(alert.schedule)
-
-    @admin.display(description="noticed in")
-    def run(self, alert: DriftAlert) -> SafeString:
-        return display.page_of(alert.evaluation_run, f"evaluation {alert.evaluation_run_id}")
-
-    @admin.display(description="judge", ordering="judge")
-    def judge_mark(self, alert: DriftAlert) -> SafeString:
-        return format_html("{} {}", judge_badge(alert.judge), procedure_badge(alert.procedure))
+    judge_mark = display.column("judge", judged_by, ordering="judge")
 
     @admin.display(description="state", ordering="acknowledged_at")
     def state(self, alert: DriftAlert) -> SafeString:

@@ -34,7 +34,7 @@ from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
 from agents.ops.health import call_health
 from evaluation.admin.display import agreement_badge, coverage_mark, judge_badge, meter, procedure_badge
-from evaluation.admin.drift_overview import TONES, usual_overview
+from evaluation.admin.drift_overview import STATES, usual_overview
 from evaluation.calibration.agreement import calibration_of
 from evaluation.change.evidence import Judged
 from evaluation.change.history import History, Reading, histories, measured_lately
@@ -83,7 +83,7 @@ def drifting_card(request: HttpRequest) -> SafeString | None:
         lines.append(format_html("and {} more", overview_now.total - NAMED))
     others = [
         display.link(f"{overview}?state={quote(state)}", f"{overview_now.states[state]:,} {state}")
-        for state in TONES
+        for state in STATES
         if state != "drifted" and overview_now.states.get(state)
     ]
     lines.append(format_html_join(", ", "{}", ((other,) for other in others)))

@@ -23,13 +23,11 @@ from agents.console.site import ModelAdmin, NumberInput, Select, TextInput
 from evaluation.admin.display import agreement_badge, dimension_badge, judge_badge, procedure_badge
 from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
 from evaluation.calibration.agreement import (
+    Calibration,
+    Figure,
     Key,
     confusion,
-    figure_rows,
-    interval_text,
-    notes_of,
     refresh,
-    value_text,
 )
 from evaluation.calibration.labels import (
     Progress,
@@ -128,22 +126,23 @@ def _figures(label_set: LabelSet, annotators: Sequence[str] | None) -> dict[str,
     row = JudgeCalibration.objects.filter(
         judge=label_set.judge, procedure=label_set.procedure, dimension=label_set.dimension
     ).first()
+    figures = Calibration.model_validate(row.figures) if row and row.figures else None
     return {
         "agreement": agreement_badge(row, label_set.dimension),
         "stale": row is not None and row.is_stale,
         "computed": display.moment(row.computed_at) if row else "",
-        "figures": [_figure(*figure) for figure in figure_rows(row.figures)] if row else [],
-        "notes": notes_of(row.figures) if row and row.figures else [],
-        "needed": row.figures.get("needed", []) if row else [],
+        "figures": [_figure(*figure) for figure in figures.rows()] if figures else [],
+        "notes": figures.notes() if figures else [],
+        "needed": figures.needed if figures else [],
         "confusion": _confusion(confusion(label_set, annotators=annotators)),
         "differences": _differences(label_set, annotators),
     }
 
 
-def _figure(name: str, meaning: str, figure: dict[str, Any]) -> dict[str, Any]:
-    value = display.EMPTY if figure["value"] is None else value_text(figure)
+def _figure(name: str, meaning: str, figure: Figure) -> dict[str, Any]:
+    value = display.EMPTY if figure.value is None else figure.text
     shown = {"name": display.visible(name), "meaning": meaning, "value": value}
-    return {**shown, "interval": interval_text(figure), "n": f"{figure['n']:,}"}
+    return {**shown, "interval": figure.interval_text, "n": f"{figure.n:,}"}
 
 
 def _confusion(table: Sequence[Sequence[int]]) -> list[dict[str, Any]]:

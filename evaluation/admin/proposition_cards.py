@@ -19,6 +19,7 @@ from django.utils.safestring import SafeString, mark_safe
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.display import Tone
+from agents.console.panels import table
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, judge_badge, meter
 from evaluation.drafting.suggesting import find_quote
@@ -216,9 +217,9 @@ def trial_shown(trial: Trial) -> dict[str, Any]:
         priced = None if spent.unpriced == spent.calls else spent.cost_usd
         calls = f"{counted(spent.calls, 'call')}, {spent.input_tokens:,} tokens in, {spent.output_tokens:,} out"
         cost = format_html("{}, {}", calls, display.money(priced, unpriced=spent.unpriced))
-    counts = {name: trial.count(name) for name in ("scored", "trivial", "unscored")}
+    counts = {name: getattr(trial, name) for name in ("scored", "trivial", "unscored")}
     return {
-        "agent": display.agent_chip(trial.agent),
+        "agent": display.agent_chip(trial.of),
         "reason": display.visible(trial.reason) if trial.reason else "",
         "hint": display.visible(trial.hint) if trial.hint else "",
         "judge": judge_badge(trial.judge),
@@ -226,21 +227,26 @@ def trial_shown(trial: Trial) -> dict[str, Any]:
         "counts": ", ".join(f"{count} {name}" for name, count in counts.items() if count),
         "spread": None if trial.spread is None else f"{trial.spread:.1f}",
         "spent": cost,
-        "rows": list(_trial_rows(trial)),
+        "table": table(("Score", "Message", "Why"), _trial_rows(trial), label="What each message scored"),
     }
 
 
-def _trial_rows(trial: Trial) -> Iterator[dict[str, Any]]:
+def _trial_rows(trial: Trial) -> Iterator[tuple[object, ...]]:
     """The lowest scores first: they show what the judge objects to."""
     for one in sorted(trial.messages, key=lambda one: (one.score is None, one.score or 0.0)):
         verdict = one.shown
         is_scored = verdict.status == "scored"
         tone: Tone = "warning" if verdict.status == "unscored" else "plain"
-        yield {
-            "score": meter(one.score, digits=0) if is_scored else display.badge(verdict.status, tone, verdict.reason),
-            "text": display.folded(one.message.text, 160),
-            "where": display.link(transcript_url(one.message), str(one.message.channel)),
-            "at": display.moment(one.message.sent_at),
-            "why": display.folded(verdict.reasoning if is_scored else verdict.reason, 200),
-            "quote": display.visible(verdict.justification) if verdict.justification else "",
-        }
+        quote = format_html('<q class="pl-text" dir="auto">{}</q>', display.visible(verdict.justification))
+        where = display.link(transcript_url(one.source), str(one.source.channel))
+        yield (
+            meter(one.score, digits=0) if is_scored else display.badge(verdict.status, tone, verdict.reason),
+            display.lines(
+                display.folded(one.text, 160), format_html("{} {}", where, display.moment(one.source.sent_at))
+            ),
+            format_html(
+                "{} {}",
+                display.folded(verdict.reasoning if is_scored else verdict.reason, 200),
+                quote if verdict.justification else "",
+            ),
+        )

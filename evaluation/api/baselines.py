@@ -22,7 +22,7 @@ from evaluation.api.runs import accepted
 from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, ComparisonAnswer, shown_run
 from evaluation.calibration.agreement import all_agreements
 from evaluation.change.choosing import nothing_newer
-from evaluation.change.comparison import compare_runs, comparison_json
+from evaluation.change.comparison import compare_runs
 from evaluation.change.evidence import Judged, newest_of, newest_since_baselines, runs_of
 from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun
@@ -114,9 +114,7 @@ class Baselines(View, ListModelMixin):
             raise Conflict(str(error)) from None
         if comparison is None:
             raise NotFound(_no_baseline(run))
-        return Response(
-            {"agent": named.slug, "run": shown_run(request, run), "comparison": comparison_json(comparison)}
-        )
+        return Response({"agent": named.slug, "run": shown_run(request, run), "comparison": comparison.model_dump()})
 
 
 def _newest(agent: Agent) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:

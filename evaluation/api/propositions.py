@@ -18,7 +18,7 @@ from evaluation.api.serializers import PropositionShown
 from evaluation.models import Dimension, EvaluationScore
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all, propositions_for
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.judging import claims_for
+from evaluation.runs.judging import propositions_asked
 
 LEVELS = ("evaluation", "action")
 
@@ -60,7 +60,7 @@ def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[dict[st
     files, slug, seeded = load_all(), agent.slug, agent.seeded
     for dimension in dimensions:
         asked = (
-            claims_for(
+            propositions_asked(
                 slug=slug, dimension=dimension, hard=False, files=files, traits=agent.traits.all(), seeded=seeded
             )
             if level == "evaluation"

@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
-from pydantic import BaseModel, Field, PlainSerializer, SkipValidation, computed_field
+from pydantic import BaseModel, Field, computed_field
 
 from agents.work.queues import wake_workers
 from evaluation.calibration.population import judged, population_of, procedure_fields
@@ -65,19 +65,32 @@ def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
     return "; ".join(f"{name} {figure_text(row)}{stale if row and row.is_stale else ''}" for name, row in rows)
 
 
-def estimate_json(estimate: Estimate) -> dict[str, Any]:
-    """A figure: value and 95 % interval, each null with `reason` saying why."""
-    interval = estimate.interval
-    ends = None if interval is None else [_rounded(interval.low), _rounded(interval.high)]
-    return {"value": _rounded(estimate.value), "interval": ends, "n": estimate.n, "reason": estimate.reason}
-
-
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-Figure = Annotated[Estimate, SkipValidation, PlainSerializer(estimate_json)]
-Rounded = Annotated[float | None, PlainSerializer(_rounded)]
+class Figure(BaseModel):
+    """A figure as it is printed and stored: value and 95 % interval, each null with `reason` saying why."""
+
+    value: float | None
+    interval: tuple[float, float] | None
+    n: int
+    reason: str
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> Figure:
+        interval = estimate.interval
+        ends = None if interval is None else (round(interval.low, 4), round(interval.high, 4))
+        return cls(value=_rounded(estimate.value), interval=ends, n=estimate.n, reason=estimate.reason)
+
+    @property
+    def text(self) -> str:
+        return "–" if self.value is None else decimal(self.value, 2)
+
+    @property
+    def interval_text(self) -> str:
+        """E.g. ``0.48 to 0.74``, or why there is none."""
+        return f"{decimal(self.interval[0], 2)} to {decimal(self.interval[1], 2)}" if self.interval else self.reason
 
 
 class PoweredMean(BaseModel):
@@ -97,8 +110,8 @@ class PoweredMean(BaseModel):
     labelled: int
     mean: Figure
     labels_only: Figure
-    judge_mean: Rounded
-    tuning: Rounded
+    judge_mean: float | None
+    tuning: float | None
 
 
 class Calibration(BaseModel):
@@ -133,7 +146,7 @@ class Calibration(BaseModel):
     people_alpha: Figure
     bias: Figure
     prediction_powered: list[PoweredMean]
-    digest: str = Field(exclude=True)
+    digest: str = Field("", exclude=True)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -142,13 +155,61 @@ class Calibration(BaseModel):
         people = "" if self.annotators != 1 else "a second annotator, to know how well people agree with each other"
         return list(filter(None, (self._for_kappa(), self._for_means(), people)))
 
+    def rows(self) -> list[tuple[str, str, Figure]]:
+        """Return the figures in the order they are shown: name, what it means, and the figure."""
+        rows = [
+            ("Quadratic-weighted kappa", "0 is chance, 1 is perfect agreement", self.kappa),
+            ("Spearman's rank correlation", "whether they put judgements in the same order", self.spearman),
+            ("Krippendorff's alpha, judge and people", "as two raters", self.alpha),
+            ("Krippendorff's alpha, among people", "what can be expected of a judge at best", self.people_alpha),
+            (
+                "Bias: judge minus people, in points",
+                "where higher is better; above 0 the judge is too lenient",
+                self.bias,
+            ),
+        ]
+        for mean in self.prediction_powered:
+            about = f"over the {mean.population:,} judgements it was drawn from, higher is better"
+            judge = Figure(value=mean.judge_mean, interval=None, n=mean.population, reason="not corrected")
+            tuned = "" if mean.tuning is None else f" (λ {mean.tuning:.2f})"
+            rows.append((f"{mean.label_set}: mean by the judge", about, judge))
+            rows.append((f"{mean.label_set}: mean by the labels alone", about, mean.labels_only))
+            rows.append((f"{mean.label_set}: prediction-powered mean{tuned}", about, mean.mean))
+        return rows
+
+    def notes(self) -> list[str]:
+        """Return what a reader must know of these figures, in sentences."""
+        notes = []
+        if self.items < LEAST_ITEMS:
+            notes.append(f"Too few: an interval of fewer than {LEAST_ITEMS} labelled judgements is not to be trusted.")
+        figures = {"kappa": self.kappa, "Spearman": self.spearman, "alpha of judge and people": self.alpha}
+        known = {name: figure.interval for name, figure in figures.items() if figure.interval}
+        if by_chance := [name for name, (low, _) in known.items() if low <= 0]:
+            which = "every figure" if len(by_chance) == len(known) > 1 else " and ".join(by_chance)
+            notes.append(
+                f"No better than chance, as far as these labels show: the interval of {which} is not wholly above 0."
+            )
+        if self.cannot_tell:
+            notes.append(f"{counted(self.cannot_tell, 'label')} “cannot tell”: in no figure.")
+        if self.not_blind:
+            notes.append(f"{counted(self.not_blind, 'label')} changed after the judge's score was shown: in no figure.")
+        for mean in self.prediction_powered:
+            if 0 < mean.labelled < mean.drawn:
+                notes.append(
+                    f"{mean.label_set}: {mean.drawn - mean.labelled} of {mean.drawn} drawn are in no figure yet. Its mean takes "
+                    "those that are for a random part of the draw, as they are when labelled in the order given."
+                )
+            if mean.tuning == 0 and mean.mean.value is not None:
+                notes.append(f"{mean.label_set}: λ 0, the judge's scores added nothing to what the labels say alone.")
+        return notes
+
     def _for_kappa(self) -> str:
         if self.items < LEAST_ITEMS:
             return f"{_more(LEAST_ITEMS - self.items)} until kappa stands beside the judge's scores ({LEAST_ITEMS})"
         interval = self.kappa.interval
         if interval is None:
             return f"kappa has no interval: {self.kappa.reason}" if self.kappa.reason else ""
-        half = (interval.high - interval.low) / 2
+        half = (interval[1] - interval[0]) / 2
         wanted = ceil(self.items * (half / WANTED_HALF_WIDTH) ** 2)  # widths shrink with the root of the number
         if wanted <= self.items:
             return ""
@@ -232,11 +293,11 @@ def calibration(
         annotators=len(names),
         cannot_tell=tally["cannot_tell"],
         not_blind=tally["not_blind"],
-        kappa=quadratic_weighted_kappa(raw, people, **how),
-        spearman=spearman(raw, people, **how),
-        alpha=krippendorff_alpha(list(zip(raw, people, strict=True)), **how),
-        people_alpha=krippendorff_alpha(by_annotator, **how),
-        bias=bootstrap_mean(biases, resolution=1, **how),
+        kappa=Figure.of(quadratic_weighted_kappa(raw, people, **how)),
+        spearman=Figure.of(spearman(raw, people, **how)),
+        alpha=Figure.of(krippendorff_alpha(list(zip(raw, people, strict=True)), **how)),
+        people_alpha=Figure.of(krippendorff_alpha(by_annotator, **how)),
+        bias=Figure.of(bootstrap_mean(biases, resolution=1, **how)),
         prediction_powered=[_powered(drawn, items) for drawn in sets],
         digest=hashlib.sha256(json.dumps(data, ensure_ascii=False).encode()).hexdigest() if data else "",
     )
@@ -279,10 +340,10 @@ def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean
         population=len(rest) + len(rows),
         drawn=len(drawn),
         labelled=len(rows),
-        mean=result.estimate,
-        labels_only=result.labels_only,
-        judge_mean=result.judge_mean,
-        tuning=result.tuning,
+        mean=Figure.of(result.estimate),
+        labels_only=Figure.of(result.labels_only),
+        judge_mean=_rounded(result.judge_mean),
+        tuning=_rounded(result.tuning),
     )
 
 
@@ -313,81 +374,11 @@ def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
         return None
     low, high = row.kappa_low, row.kappa_high
     return {
-        "kappa": _rounded(row.kappa),
-        "interval": None if low is None or high is None else [_rounded(low), _rounded(high)],
-        "labels": row.labels,
-        "items": row.items,
-        "annotators": row.annotators,
-        "enough": row.enough,
+        "kappa": row.kappa,
+        "interval": None if low is None or high is None else [low, high],
+        **{name: getattr(row, name) for name in ("labels", "items", "annotators", "enough")},
         "stale": row.is_stale,
     }
-
-
-def figure_rows(details: Mapping[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
-    """The figures of a `Calibration` as data, in the order they are shown: name, what it means, and the figure."""
-    rows = [
-        (name, meaning, details[key])
-        for key, name, meaning in (
-            ("kappa", "Quadratic-weighted kappa", "0 is chance, 1 is perfect agreement"),
-            ("spearman", "Spearman's rank correlation", "whether they put judgements in the same order"),
-            ("alpha", "Krippendorff's alpha, judge and people", "as two raters"),
-            ("people_alpha", "Krippendorff's alpha, among people", "what can be expected of a judge at best"),
-            (
-                "bias",
-                "Bias: judge minus people, in points",
-                "where higher is better; above 0 the judge is too lenient",
-            ),
-        )
-        if key in details
-    ]
-    for mean in details.get("prediction_powered", ()):
-        about = f"over the {mean['population']:,} judgements it was drawn from, higher is better"
-        judge = {"value": mean["judge_mean"], "interval": None, "n": mean["population"], "reason": "not corrected"}
-        tuned = "" if mean["tuning"] is None else f" (λ {mean['tuning']:.2f})"
-        rows.append((f"{mean['label_set']}: mean by the judge", about, judge))
-        rows.append((f"{mean['label_set']}: mean by the labels alone", about, mean["labels_only"]))
-        rows.append((f"{mean['label_set']}: prediction-powered mean{tuned}", about, mean["mean"]))
-    return rows
-
-
-def value_text(figure: Mapping[str, Any]) -> str:
-    return "–" if figure["value"] is None else decimal(figure["value"], 2)
-
-
-def interval_text(figure: Mapping[str, Any]) -> str:
-    """E.g. ``0.48 to 0.74``, or why there is none."""
-    interval = figure["interval"]
-    return f"{decimal(interval[0], 2)} to {decimal(interval[1], 2)}" if interval else str(figure["reason"])
-
-
-def notes_of(details: Mapping[str, Any]) -> list[str]:
-    """What a reader must know of these figures, in sentences."""
-    notes = []
-    if details["items"] < LEAST_ITEMS:
-        notes.append(f"Too few: an interval of fewer than {LEAST_ITEMS} labelled judgements is not to be trusted.")
-    names = {"kappa": "kappa", "spearman": "Spearman", "alpha": "alpha of judge and people"}
-    known = {name: interval for key, name in names.items() if (interval := details[key]["interval"])}
-    by_chance = [name for name, (low, _) in known.items() if low <= 0]
-    if by_chance:
-        which = "every figure" if len(by_chance) == len(known) > 1 else " and ".join(by_chance)
-        notes.append(
-            f"No better than chance, as far as these labels show: the interval of {which} is not wholly above 0."
-        )
-    if details["cannot_tell"]:
-        notes.append(f"{counted(details['cannot_tell'], 'label')} “cannot tell”: in no figure.")
-    if details["not_blind"]:
-        notes.append(
-            f"{counted(details['not_blind'], 'label')} changed after the judge's score was shown: in no figure."
-        )
-    for mean in details["prediction_powered"]:
-        if 0 < mean["labelled"] < mean["drawn"]:
-            notes.append(
-                f"{mean['label_set']}: {mean['drawn'] - mean['labelled']} of {mean['drawn']} drawn are in no figure yet. Its mean takes "
-                "those that are for a random part of the draw, as they are when labelled in the order given."
-            )
-        if mean["tuning"] == 0 and mean["mean"]["value"] is not None:
-            notes.append(f"{mean['label_set']}: λ 0, the judge's scores added nothing to what the labels say alone.")
-    return notes
 
 
 # -- stored, so that no page computes them: stale when labels change, computed again by a worker
@@ -406,14 +397,12 @@ def refresh(key: Key) -> Calibration:
     """
     row, _ = JudgeCalibration.objects.get_or_create(**key._asdict())
     figures = calibration(**key._asdict())
-    interval = figures.kappa.interval
+    low, high = figures.kappa.interval or (None, None)
     JudgeCalibration.objects.filter(pk=row.pk).update(
         kappa=figures.kappa.value,
-        kappa_low=interval.low if interval else None,
-        kappa_high=interval.high if interval else None,
-        labels=figures.labels,
-        items=figures.items,
-        annotators=figures.annotators,
+        kappa_low=low,
+        kappa_high=high,
+        **figures.model_dump(include={"labels", "items", "annotators"}),
         figures=figures.model_dump(),
         labels_digest=figures.digest,
         computed_changes=row.changes,

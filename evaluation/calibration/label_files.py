@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, Literal
 
 from django.db import transaction
 from django.db.models import QuerySet
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from agents.transcripts.json_input import json_lines
-from agents.transcripts.readers.csv_table import delimiter, escape, unescape
+from agents.transcripts.readers.csv_table import csv_rows, escape, unescape
 from agents.transcripts.records import TranscriptError
 from agents.transcripts.source import Source
 from evaluation.calibration.agreement import Key, key_of, mark_changed
@@ -31,120 +31,51 @@ COLUMNS = ("score", "run", "dimension", "proposition", "channel", "message", "an
 _PLACE = (*COLUMNS[:6], "claim")
 LABEL_COLUMNS = (*_PLACE, "annotator", "value", "note", "blind", "judge", "procedure", "judge_score")
 TEMPLATE_COLUMNS = (*_PLACE, "shown", "annotator", "value", "note")
-MOST_PROBLEMS = 50
-MANY = 4  # problems of one kind become one line
-NO_ANNOTATOR = "rows name no annotator: add --annotator NAME"
-DIFFERS = "rows differ from stored labels: --replace lets this file win"
+MOST_PROBLEMS = 20
+ALLOWED = {
+    "score": "the number of a score",
+    "run": "the number of an evaluation",
+    "value": f"0 to 9, “{CANNOT_TELL}”, or empty for not labelled yet",
+    "blind": "true, false",
+}
 _AT_ONCE = 500
 
 
-# -- what is wrong
-@dataclass(frozen=True, slots=True)
-class LabelProblem:
-    """What is wrong at a place of a label file; line 0: the file as a whole. `of_many`: what several of the kind are called."""
-
-    line: int
-    column: str
-    value: str
-    reason: str
-    of_many: str = ""
-
-    def __str__(self) -> str:
-        line = f", line {self.line}" if self.line else ""
-        column = f", column {self.column}" if self.column else ""
-        value = f"{self.value[:60]!r}: " if self.value else ""
-        return f"{line}{column}: {value}{self.reason}"
-
-
 class LabelFileError(Exception):
-    """A label file of which nothing was stored; `problems` lists what is wrong with it."""
+    """A label file of which nothing was stored; the text names every problem with its line, column and what is allowed."""
 
-    def __init__(self, path: str, problems: Sequence[LabelProblem]) -> None:
-        self.problems = sorted(problems, key=lambda problem: problem.line)
-        many = {kind: n for kind, n in Counter(p.of_many for p in problems).items() if kind and n >= MANY}
-        first = {kind: next(p for p in self.problems if p.of_many == kind) for kind in many}
-        shown = [f"{path}: {n:,} {kind} (the first: line {first[kind].line})" for kind, n in many.items()]
-        others = [problem for problem in self.problems if problem.of_many not in many]
-        shown += [f"{path}{problem}" for problem in others[:MOST_PROBLEMS]]
-        if len(others) > MOST_PROBLEMS:
-            shown.append(f"… and {counted(len(others) - MOST_PROBLEMS, 'more problem')}")
+    def __init__(self, path: str, problems: Sequence[tuple[int, str]]) -> None:
+        shown = [f"{path}{text}" for _, text in sorted(problems, key=lambda problem: problem[0])]
+        if len(shown) > MOST_PROBLEMS:
+            shown[MOST_PROBLEMS:] = [f"… and {counted(len(shown) - MOST_PROBLEMS, 'more problem')}"]
         super().__init__("\n".join(shown))
 
 
 # -- rows
-def _is_empty(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
-
-
-def _value(value: Any) -> int | None:
-    text = value.strip().casefold() if isinstance(value, str) else value
-    if text == CANNOT_TELL:
-        return None
-    if isinstance(text, str) and len(text) == 1 and text in "0123456789":
-        return int(text)
-    if isinstance(text, int) and not isinstance(text, bool) and 0 <= text <= 9:
-        return text
-    raise ValueError(f"allowed: 0 to 9, “{CANNOT_TELL}”, or empty for not labelled yet")
-
-
-def _id(value: Any) -> int | None:
-    if _is_empty(value):
-        return None
-    text = value.strip() if isinstance(value, str) else value
-    if isinstance(text, str) and text.isascii() and text.isdigit() and len(text) < 19:
-        return int(text)
-    if isinstance(text, int) and not isinstance(text, bool) and 0 < text < 2**63:
-        return text
-    raise ValueError("allowed: the number of a score, or of an evaluation")
-
-
-def _flag(value: Any) -> bool:
-    word = "true" if _is_empty(value) else str(value).strip().casefold()
-    if word not in ("true", "false"):
-        raise ValueError("allowed: true, false")
-    return word == "true"
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value or "", str):
-        raise ValueError("allowed: a text")
-    return (value or "").strip()
-
-
-def _annotator(value: Any) -> str:
-    name = _text(value)
-    try:
-        return checked_annotator(name)
-    except ValueError as error:
-        hint = "" if name else "; or add --annotator NAME"
-        raise PydanticCustomError("annotator", "{why}", {"why": f"{error}{hint}"}) from None
-
-
-def _note(value: Any) -> str:
-    try:
-        return checked_note(_text(value))
-    except ValueError as error:
-        raise PydanticCustomError("note", "{why}", {"why": str(error)}) from None
-
-
-Id = Annotated[int | None, BeforeValidator(_id)]
-Text = Annotated[str, BeforeValidator(_text)]
+Id = Annotated[int, Field(gt=0, lt=2**63)]
 
 
 class LabelRow(BaseModel):
-    """One label of a file. It names its judgement by id, or by evaluation, proposition and message; `value` None: cannot tell."""
+    """One label of a file. It names its judgement by id, or by evaluation, proposition and message; empty cells count as left out."""
 
     line: int
-    score: Id = None
-    run: Id = None
-    dimension: Text = ""
-    proposition: Text = ""
-    channel: Text = ""
-    message: Text = ""
-    annotator: Annotated[str, BeforeValidator(_annotator), Field(validate_default=True)] = ""
-    value: Annotated[int | None, BeforeValidator(_value)]
-    note: Annotated[str, BeforeValidator(_note)] = ""
-    blind: Annotated[bool, BeforeValidator(_flag)] = True
+    score: Id | None = None
+    run: Id | None = None
+    dimension: str = ""
+    proposition: str = ""
+    channel: str = ""
+    message: str = ""
+    annotator: Annotated[str, AfterValidator(checked_annotator), Field(validate_default=True)] = ""
+    value: Literal["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "cannot tell"]
+    note: Annotated[str, AfterValidator(checked_note)] = ""
+    blind: bool = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_texts(cls, cells: dict[str, Any]) -> dict[str, str]:
+        texts = {name: cell if isinstance(cell, str) else json.dumps(cell) for name, cell in cells.items()}
+        filled = {name: text.strip() for name, text in texts.items() if text.strip() and cells[name] is not None}
+        return filled | ({"value": filled["value"].casefold()} if "value" in filled else {})
 
     @model_validator(mode="after")
     def _named(self) -> LabelRow:
@@ -153,34 +84,44 @@ class LabelRow(BaseModel):
         return self
 
     @property
+    def number(self) -> int | None:
+        """0 to 9; None: cannot tell."""
+        return None if self.value == CANNOT_TELL else int(self.value)
+
+    @property
     def place(self) -> tuple[Any, ...]:
         names = (self.run, self.proposition, self.message, self.dimension, self.channel)
         return (self.score,) if self.score is not None else names
 
-    def problem(self, column: str, reason: str, of_many: str = "") -> LabelProblem:
-        value = {"value": CANNOT_TELL if self.value is None else str(self.value), "score": str(self.score or "")}
-        return LabelProblem(self.line, column, value.get(column, ""), reason, of_many)
+
+Problems = list[
+    tuple[int, str]
+]  # line (0: the file as a whole), and the rest of the sentence that begins with the path
 
 
-def _read(path: Path, annotator: str) -> tuple[list[LabelRow], int, list[LabelProblem]]:
-    """The rows of a file, how many have no value yet, and what is wrong with the others.
+def _at(line: int, reason: str, column: str = "", value: object = "") -> tuple[int, str]:
+    shown = f"{str(value)[:60]!r}: " if value != "" else ""
+    return line, f"{f', line {line}' if line else ''}{f', column {column}' if column else ''}: {shown}{reason}"
+
+
+def _read(path: Path, annotator: str) -> tuple[list[LabelRow], int, Problems]:
+    """Return the rows of a file, how many have no value yet, and what is wrong with the others.
 
     Raises:
         LabelFileError: The file as a whole cannot be read.
     """
     rows: list[LabelRow] = []
-    problems: list[LabelProblem] = []
+    problems: Problems = []
     empty = 0
     try:
         source = Source(path)
         suffix = path.suffix.lower()
-        is_json = suffix in (".jsonl", ".ndjson", ".json") or (
-            suffix not in (".csv", ".tsv") and source.head(1024).lstrip().startswith("{")
-        )
-        for line, cells in json_lines(source) if is_json else _csv_rows(source):
+        looks_json = suffix not in (".csv", ".tsv") and source.head(1024).lstrip().startswith("{")
+        is_json = suffix in (".jsonl", ".ndjson", ".json") or looks_json
+        for line, cells in json_lines(source) if is_json else _csv_cells(source):
             if not isinstance(cells, dict):
-                problems.append(LabelProblem(line, "", str(cells), "allowed: one JSON object per line"))
-            elif _is_empty(cells.get("value")):
+                problems.append(_at(line, "allowed: one JSON object per line", value=cells))
+            elif cells.get("value") is None or not str(cells["value"]).strip():
                 empty += 1
             else:
                 try:
@@ -188,46 +129,32 @@ def _read(path: Path, annotator: str) -> tuple[list[LabelRow], int, list[LabelPr
                 except ValidationError as error:
                     problems += [_problem(line, dict(item)) for item in error.errors()]
     except TranscriptError as error:
-        raise LabelFileError(error.path, [*problems, LabelProblem(error.line, "", "", error.reason)]) from None
+        raise LabelFileError(error.path, [*problems, _at(error.line, error.reason)]) from None
     return rows, empty, problems
 
 
-def _problem(line: int, item: dict[str, Any]) -> LabelProblem:
+def _problem(line: int, item: dict[str, Any]) -> tuple[int, str]:
     column = str(item["loc"][0]) if item["loc"] else "score"
-    reason = str(item["msg"]).removeprefix("Value error, ")
-    if item["type"] in ("annotator", "note", "place"):
-        of_many = NO_ANNOTATOR if reason.endswith("--annotator NAME") else ""
-        return LabelProblem(line, column, "", reason, of_many)
-    return LabelProblem(line, column, str(item["input"]), reason)
+    if column in ALLOWED and item["type"] != "place":
+        return _at(line, f"allowed: {ALLOWED[column]}", column, item["input"])
+    hint = "; or add --annotator NAME" if column == "annotator" and not item["input"] else ""
+    return _at(line, str(item["msg"]).removeprefix("Value error, ") + hint, column)
 
 
-def _csv_rows(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
-    reader = csv.reader((text for _, text in source.raw_lines()), delimiter=delimiter(source.head(8192)), strict=True)
-    header: list[str] = []
-    while True:
-        line = reader.line_num + 1
-        try:
-            cells = next(reader, None)
-        except csv.Error as error:
-            raise TranscriptError(source.name, line, f"not valid CSV: {error}") from None
-        if cells is None:
-            if not header:
-                raise TranscriptError(source.name, 0, f"no header line; columns: {', '.join(COLUMNS)}")
-            return
-        if not any(cells):
-            continue
-        if not header:
-            header = [cell.strip().casefold() for cell in cells]
-            twice = [name for name in dict.fromkeys(header) if name in COLUMNS and header.count(name) > 1]
-            if twice or "value" not in header or not ("score" in header or {"run", "proposition"} <= set(header)):
-                needed = "columns value, and score or run with proposition, are needed"
-                why = f"column {twice[0]} stands twice" if twice else needed
-                has = f"the file has: {', '.join(header)}; read are: {', '.join(COLUMNS)}"
-                raise TranscriptError(source.name, line, f"{why}; {has}")
-        elif len(cells) != len(header):
-            raise TranscriptError(source.name, line, f"{len(cells)} columns where the header has {len(header)}")
-        else:
-            yield line, {name: unescape(cell) for name, cell in zip(header, cells, strict=True)}
+def _csv_cells(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
+    rows = csv_rows(source)
+    line, first = next(rows, (0, []))
+    header = [cell.strip().casefold() for cell in first]
+    why = "" if header else f"no header line; columns: {', '.join(COLUMNS)}"
+    if header and ("value" not in header or not ("score" in header or {"run", "proposition"} <= set(header))):
+        why = "columns value, and score or run with proposition, are needed"
+    if twice := next((name for name in COLUMNS if header.count(name) > 1), ""):
+        why = f"column {twice} stands twice"
+    if why:
+        has = f"; the file has: {', '.join(header)}; read are: {', '.join(COLUMNS)}" if header else ""
+        raise TranscriptError(source.name, line, why + has)
+    for line, cells in rows:
+        yield line, {name: unescape(cell) for name, cell in zip(header, cells, strict=True)}
 
 
 # -- import
@@ -266,27 +193,29 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
         if (score := scores.get(row.place)) is not None:
             before = wanted.setdefault((score.pk, row.annotator), row)
             if (before.value, before.note) != (row.value, row.note):
-                problems.append(row.problem("value", f"line {before.line} says something else of the same judgement"))
+                reason = f"line {before.line} says something else of the same judgement"
+                problems.append(_at(row.line, reason, "value", row.value))
     added, replaced, unchanged = [], [], 0
     with transaction.atomic():
         stored = _stored(sorted({pk for pk, _ in wanted}))
         for (pk, who), row in wanted.items():
             label = stored.get((pk, who))
-            given = {"value": row.value, "note": row.note}
             if label is None:
-                score = scores[row.place]
-                added.append(ScoreLabel(evaluation_score=score, annotator=who, blind=row.blind, **given))
-            elif not label.withdrawn and (label.value, label.note) == (row.value, row.note):
+                label = ScoreLabel(evaluation_score=scores[row.place], annotator=who, blind=row.blind)
+                added.append(label)
+            elif not label.withdrawn and (label.value, label.note) == (row.number, row.note):
                 unchanged += 1
+                continue
             elif label.withdrawn or replace:
                 # The console shows the judge's score after the label: what replaces that was not given blind.
                 label.blind = row.blind and label.blind and label.user_id is None
-                label.value, label.note, label.withdrawn = row.value, row.note, False
                 replaced.append(label)
             else:
                 value = CANNOT_TELL if label.value is None else label.value
-                what = "another note" if label.value == row.value else f"{value} is stored"
-                problems.append(row.problem("value", f"{what} by {who}; --replace lets this file win", DIFFERS))
+                what = "another note" if label.value == row.number else f"{value} is stored"
+                problems.append(_at(row.line, f"{what} by {who}; --replace lets this file win", "value", row.value))
+                continue
+            label.value, label.note, label.withdrawn = row.number, row.note, False
         if problems:
             raise LabelFileError(str(path), problems)
         ScoreLabel.objects.bulk_create(added, batch_size=_AT_ONCE)
@@ -297,44 +226,41 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
     return Imported(str(path), len(added), len(replaced), unchanged, empty, keys)
 
 
-def _judgements(rows: Sequence[LabelRow], problems: list[LabelProblem]) -> dict[tuple[Any, ...], EvaluationScore]:
-    """The judgements by the place that rows name; what names none, or several, becomes a problem."""
+def _judgements(rows: Sequence[LabelRow], problems: Problems) -> dict[tuple[Any, ...], EvaluationScore]:
+    """Return the judgements by the place that rows name; what names none, or several, becomes a problem."""
     places = {row.place: row for row in reversed(rows)}
-    ids = {place: row.score for place, row in places.items() if row.score is not None}
-    for place, matching in _looked_up([row for row in places.values() if row.score is None]).items():
-        if len(matching) == 1:
-            ids[place] = matching[0]
-        else:
-            row = places[place]
-            count = "none" if not matching else f"{len(matching)}; add dimension or channel, or name it by score"
-            named = f"run {row.run}, {row.proposition}, message {row.message or '(none)'}"
-            problems.append(LabelProblem(row.line, "run", named, f"judgements of that kind: {count}"))
-    scores = EvaluationScore.objects.select_related("evaluation_run").in_bulk(sorted(set(ids.values())))
+    named = _by_name([row for row in places.values() if row.score is None])
+    ids = {place: named[place] if row.score is None else [row.score] for place, row in places.items()}
+    every = {pk for matching in ids.values() for pk in matching}
+    scores = EvaluationScore.objects.select_related("evaluation_run").in_bulk(sorted(every))
     usable: dict[tuple[Any, ...], EvaluationScore] = {}
-    for place, pk in ids.items():
-        score = scores.get(pk)
-        if score is None:
-            problems.append(places[place].problem("score", "there is no such score"))
+    for place, matching in ids.items():
+        line = places[place].line
+        if len(matching) != 1:
+            run, proposition, message, *_ = place
+            count = "none" if not matching else f"{len(matching)}; add dimension or channel, or name it by score"
+            about = f"run {run}, {proposition}, message {message or '(none)'}"
+            problems.append(_at(line, f"judgements of that kind: {count}", "run", about))
+        elif (score := scores.get(matching[0])) is None:
+            problems.append(_at(line, "there is no such score", "score", matching[0]))
         elif why := why_not_labelled(score):
-            problems.append(LabelProblem(places[place].line, "score", str(pk), why))
+            problems.append(_at(line, why, "score", matching[0]))
         else:
             usable[place] = score
     return usable
 
 
-def _looked_up(rows: Sequence[LabelRow]) -> dict[tuple[Any, ...], list[int]]:
-    """Ids of the judgements that fit run, proposition, message and what else is given; of repeats the first."""
-    if not rows:
-        return {}
+def _by_name(rows: Sequence[LabelRow]) -> dict[tuple[Any, ...], list[int]]:
+    """Return the ids of the judgements that fit run, proposition, message and what else is given; of repeats the first."""
     scores = EvaluationScore.objects.filter(evaluation_run__in={row.run for row in rows}, repeat=1).order_by("pk")
     fields = ("pk", "evaluation_run", "proposition_id", "dimension", "message__external_id", "message__channel__slug")
-    by_name: dict[tuple[Any, ...], list[tuple[int, str, str]]] = defaultdict(list)
-    for pk, run, proposition, dimension, message, channel in scores.values_list(*fields):
-        by_name[run, proposition, message or ""].append((pk, dimension, channel or ""))
+    judgements: dict[tuple[Any, ...], list[tuple[int, str, str]]] = defaultdict(list)
+    for pk, run, proposition, dimension, message, channel in scores.values_list(*fields) if rows else ():
+        judgements[run, proposition, message or ""].append((pk, dimension, channel or ""))
     return {
         row.place: [
             pk
-            for pk, dimension, channel in by_name[row.run, row.proposition, row.message]
+            for pk, dimension, channel in judgements[row.run, row.proposition, row.message]
             if row.dimension in ("", dimension) and row.channel in ("", channel)
         ]
         for row in rows

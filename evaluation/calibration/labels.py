@@ -12,8 +12,8 @@ from django.db.models import Count, Q
 from agents.transcripts.records import Cleaner
 from evaluation.calibration.agreement import key_of, mark_changed
 from evaluation.calibration.population import drawn_ids
-from evaluation.judge.questions import MAX_SCORE, MIN_SCORE, RULE_JUDGE
-from evaluation.models import COUNTED, DrawnScore, EvaluationScore, LabelSet, ScoreLabel
+from evaluation.judge.questions import MAX_SCORE, MIN_SCORE
+from evaluation.models import COUNTED, RULE_JUDGE, DrawnScore, EvaluationScore, LabelSet, ScoreLabel
 
 BANDS: tuple[tuple[tuple[int, ...], str], ...] = (
     ((0,), "completely false"),

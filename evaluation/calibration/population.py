@@ -14,9 +14,9 @@ from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from agents.models import Agent
-from evaluation.judge.questions import RULE_JUDGE
 from evaluation.models import (
     COUNTED,
+    RULE_JUDGE,
     Dimension,
     DrawnScore,
     EvaluationRun,

@@ -15,7 +15,7 @@ from evaluation.judge.prompts import Context, Window
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.judging import claims_for, subject_of
+from evaluation.runs.judging import propositions_asked, subject_of
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ChannelSubject, Subject
 from evaluation.scorers.windows import MessageWindow, in_window
@@ -133,7 +133,7 @@ def _proposition(run: EvaluationRun, score: EvaluationScore) -> Proposition:
     )
     slug = run.agent.slug if run.agent else run.channel.slug if run.channel else ""
     try:
-        claims = claims_for(
+        claims = propositions_asked(
             slug=slug,
             dimension=score.dimension,
             hard=run.hard,

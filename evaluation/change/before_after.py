@@ -12,10 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from agents.llm import Label, estimate_tokens, ledger
 from agents.llm.endpoints import provider_of
@@ -35,8 +34,6 @@ MESSAGES, MOST_MESSAGES = 10, 100  # of each sample
 PURPOSE = "before_after"
 SPARE = 3  # messages read for each that is wanted: some are blank, some belong to the other sample
 SAID_BEFORE = 2  # messages shown before the one judged
-NEAR = 10  # positions looked at in one query; what was simulated there makes it look further
-AT_ONCE = 100  # messages per query: databases limit how many conditions one may have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,36 +273,25 @@ def _is_older(message: Message, version: int | None) -> bool:
 def just_before(
     agent: Agent, messages: Sequence[Message], unseen: Collection[int] = ()
 ) -> dict[int, tuple[Event, ...]]:
-    """The last things really said before each message in its channel, oldest first, by the message's key.
+    """The last things really said before each message in its channel, oldest first, by the message's key; in two queries.
 
     Args:
-        agent: Who is judged: what it said is its own action, everybody else's is what it answered to.
-        messages: Messages of any channels. One query per hundred, and one for each that has only simulated ones near it.
+        agent: Who is judged: what it said is its own action, everything else is what it answered to.
+        messages: Some hundred at most, of any channels.
         unseen: Keys of messages that are never shown.
     """
-    events: dict[int, tuple[Event, ...]] = {}
-    for start in range(0, len(messages), AT_ONCE):
-        events |= _of_some(agent, messages[start : start + AT_ONCE], unseen)
-    return events
-
-
-def _of_some(agent: Agent, messages: Sequence[Message], unseen: Collection[int]) -> dict[int, tuple[Event, ...]]:
-    near = Q(pk__in=[])
-    for message in messages:
-        near |= Q(channel=message.channel_id, position__lt=message.position, position__gte=message.position - NEAR)
     spoken = Message.objects.filter(synthetic=False).exclude(pk__in=unseen)
+    earlier = spoken.filter(channel=OuterRef("channel"), position__lt=OuterRef("position")).order_by("-position")
+    places = {f"before_{n}": Subquery(earlier.values("pk")[n : n + 1]) for n in range(SAID_BEFORE)}
+    keys = Message.objects.filter(pk__in=[message.pk for message in messages]).annotate(**places).values_list(*places)
+    shown = Message.objects.filter(pk__in={key for row in keys for key in row if key is not None})
     by_channel: dict[int, list[Said]] = defaultdict(list)
-    for row in said(spoken.filter(near).order_by("position")):
+    for row in said(shown.order_by("position")):
         by_channel[row.channel_id].append(row)
     events = {}
     for message in messages:
-        first = message.position - NEAR
-        rows = [row for row in by_channel[message.channel_id] if first <= row.position < message.position]
-        rows = rows[-SAID_BEFORE:]
-        if len(rows) < SAID_BEFORE and first > 1:
-            before = spoken.filter(channel=message.channel_id, position__lt=message.position)
-            rows = list(reversed(said(before.order_by("-position")[:SAID_BEFORE])))
-        events[message.pk] = tuple(_event(agent, row) for row in rows)
+        rows = [row for row in by_channel[message.channel_id] if row.position < message.position]
+        events[message.pk] = tuple(_event(agent, row) for row in rows[-SAID_BEFORE:])
     return events
 
 
@@ -313,68 +299,3 @@ def _event(agent: Agent, row: Said) -> Event:
     if row.agent_id == agent.pk:
         return Event("action", agent.display_name, row.text)
     return Event("stimulus", agent.display_name, row.text, speaker=row.author_name)
-
-
-# -- JSON
-def before_after_json(result: BeforeAfter) -> dict[str, Any]:
-    """The object a command or the API shows: means, difference, interval, counts by status, and each message's score."""
-    interval = result.difference.interval
-    return {
-        **plan_json(result.plan),
-        "verdict": result.verdict,
-        "reason": result.reason or result.difference.reason,
-        "mean_before": _mean(result.before),
-        "mean_after": _mean(result.after),
-        "difference": None if result.difference.value is None else round(result.difference.value, 2),
-        "interval": [round(interval.low, 2), round(interval.high, 2)] if interval else None,
-        **{
-            f"{when}_{status}": sum(row.verdict.status == status for row in rows)
-            for when, rows in (("before", result.before), ("after", result.after))
-            for status in ("scored", "trivial", "unscored")
-        },
-        "messages": [
-            {
-                "message": row.message.pk,
-                "sample": when,
-                "status": row.verdict.status,
-                "score": row.verdict.value if row.verdict.status == "scored" else None,
-                "reason": row.verdict.reason,
-                "justification": row.verdict.justification,
-            }
-            for when, rows in (("before", result.before), ("after", result.after))
-            for row in rows
-        ],
-        "actual_calls": result.spent.calls,
-        "actual_unpriced_calls": result.spent.unpriced,
-        "actual_cost_usd": _cost(result.spent),
-    }  # fmt: skip
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """The same of a plan: what there is, what is missing, and what it would cost."""
-    return {
-        "agent": plan.agent.slug,
-        "trait": plan.trait.name,
-        "claim": presence(plan.trait).claim,
-        "judge": plan.judge,
-        "wanted": plan.wanted,
-        "before": len(plan.before),
-        "after": len(plan.after),
-        "waits": plan.waits,
-        "estimate": {
-            "calls": plan.calls,
-            "input_tokens": plan.input_tokens,
-            "output_tokens": plan.output_tokens,
-            "cost_usd": None if plan.cost_usd is None else str(plan.cost_usd),
-        },
-    }
-
-
-def _cost(spent: Totals) -> str | None:
-    """Of the priced calls; None when none has a price: the cost is unknown."""
-    return None if spent.unpriced and spent.unpriced == spent.calls else str(spent.cost_usd)
-
-
-def _mean(rows: Sequence[Judged]) -> float | None:
-    values = [row.verdict.value for row in rows if row.verdict.status == "scored" and row.verdict.value is not None]
-    return round(sum(values) / len(values), 2) if values else None

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
 from django.db.models import Max
 from django.utils import timezone
+from pydantic import BaseModel, ConfigDict, Field
 
 from agents.models import Agent, Message
-from evaluation.change.comparison import Change, Comparison, adjusted, compare, compare_runs, detectable
+from evaluation.change.change import Change, detectable, to
+from evaluation.change.comparison import Comparison, adjusted, compare, compare_runs
 from evaluation.change.evidence import Judged, newest_evidence, newest_of, newest_since_baselines, runs_of
 from evaluation.change.measurement_files import UnreadableFile, measurements_of_file
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of, measurement_of_runs
@@ -20,13 +23,12 @@ from evaluation.models import Baseline, EvaluationRun, Evidence
 from evaluation.runs.capture import capture
 from evaluation.runs.planning import MOST_SAMPLES, RunSpec, make_plan
 from evaluation.runs.store import failed_call, refusal
-from evaluation.runs.summary import RunSummary, summarize
+from evaluation.runs.summary import summarize
 from evaluation.scorers.windows import spoken_by
 from evaluation.statistics.difference import ALPHA, n_to_detect
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detection:
+class Detection(BaseModel):
     """What one dimension of one comparison can detect, with power 0.8, beside the others it is looked at with.
 
     Attributes:
@@ -35,30 +37,18 @@ class Detection:
         needed_now: The same with the baseline as it is; None: no number suffices, the baseline is too small.
     """
 
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+
     target: str
     dimension: str
     change: float
-    sd: float
+    sd: Annotated[float, to(2)]
     n: int
     baseline_n: int
     unit: str
-    smallest: float | None
+    smallest: Annotated[float | None, to(2)] = Field(serialization_alias="smallest_detectable")
     needed: int | None
-    needed_now: int | None
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "target": self.target,
-            "dimension": self.dimension,
-            "change": self.change,
-            "sd": round(self.sd, 2),
-            "n": self.n,
-            "baseline_n": self.baseline_n,
-            "unit": self.unit,
-            "smallest_detectable": None if self.smallest is None else round(self.smallest, 2),
-            "needed": self.needed,
-            "needed_with_this_baseline": self.needed_now,
-        }
+    needed_now: int | None = Field(serialization_alias="needed_with_this_baseline")
 
 
 @dataclass(slots=True)
@@ -75,11 +65,24 @@ class Compared:
     detections: list[Detection] = field(default_factory=list)
     topped_up: dict[str, int] = field(default_factory=dict)
 
+    @contextmanager
+    def refusing(self, target: str) -> Iterator[None]:
+        """Inside, a target that cannot be compared is noted with the reason, and the others go on."""
+        try:
+            yield
+        except NotComparable as error:
+            self.refused[target] = str(error)
+
+    def adjusted(self) -> Compared:
+        """All of them looked at together."""
+        self.comparisons = adjusted(self.comparisons)
+        return self
+
     @property
     def undecidable(self) -> dict[str, str]:
         """Targets without a single difference, with the reason."""
         empty = {
-            c.candidate.target: "; ".join(dict.fromkeys(f"{d.dimension}: {d.reason}" for d in c.dimensions))
+            c.target: "; ".join(dict.fromkeys(f"{d.dimension}: {d.reason}" for d in c.dimensions))
             or "nothing was measured in both"
             for c in self.comparisons
             if all(d.delta is None for d in c.dimensions)
@@ -113,14 +116,21 @@ def of_tags(
     names = [",".join(f"{key}={value}" for key, value in tags.items()) for tags in (a, b)]
 
     def compared(asked: Sequence[RunSpec]) -> Compared:
-        both = [replace(spec, where={**spec.where, **tags}) for tags in (a, b) for spec in asked]
-        known = [reusable(spec) for spec in both]
-        missing = [spec for spec, run in zip(both, known, strict=True) if run is None]
+        tagged = [replace(spec, where={**spec.where, **tags}) for tags in (a, b) for spec in asked]
+        known = [reusable(spec) for spec in tagged]
+        missing = [spec for spec, run in zip(tagged, known, strict=True) if run is None]
         made = iter(capture(missing, prepared=prepared, progress=progress) if missing else [])
         measured = [summarize(run) if run is not None else next(made).summary for run in known]
         if wrong := refusal(summary.run for summary in measured):
             raise UnreadableFile(wrong)
-        return _of_summaries(measured, names, margin)
+        result = Compared()
+        for spec, *both in zip(asked, measured[: len(asked)], measured[len(asked) :], strict=True):
+            with result.refusing(spec.target.slug if spec.agent else f"#{spec.target.slug}"):
+                if empty := [f"{name}: {s.run.error}" for name, s in zip(names, both, strict=True) if not s.measured]:
+                    raise NotComparable("; ".join(empty))
+                baseline, candidate = (measurement_of(s.run, name=n) for n, s in zip(names, both, strict=True))
+                result.comparisons.append(compare(baseline, candidate, margin=margin))
+        return result.adjusted()
 
     result = compared(specs)
     if detect is not None:
@@ -128,27 +138,9 @@ def of_tags(
         larger = [replace(spec, samples=more[spec.target.slug]) for spec in specs if spec.target.slug in more]
         if larger:
             again = compared(larger)
-            newer = {c.candidate.target: c for c in again.comparisons}
-            comparisons = [newer.get(c.candidate.target, c) for c in result.comparisons]
-            result = Compared(adjusted(comparisons), {**result.refused, **again.refused}, topped_up=more)
-    return result
-
-
-def _of_summaries(summaries: Sequence[RunSummary], names: Sequence[str], margin: float) -> Compared:
-    half = len(summaries) // 2
-    result = Compared()
-    for pair in zip(summaries[:half], summaries[half:], strict=True):
-        run = pair[1].run
-        target = run.agent.slug if run.agent else f"#{run.channel.slug}" if run.channel else ""
-        empty = [f"{name}: {s.run.error}" for name, s in zip(names, pair, strict=True) if not s.measured]
-        try:
-            if empty:
-                raise NotComparable("; ".join(empty))
-            both = (measurement_of(s.run, name=name) for name, s in zip(names, pair, strict=True))
-            result.comparisons.append(compare(*both, margin=margin))
-        except NotComparable as error:
-            result.refused[target] = str(error)
-    result.comparisons = adjusted(result.comparisons)
+            newer = {c.target: c for c in again.comparisons}
+            comparisons = [newer.get(c.target, c) for c in result.comparisons]
+            return Compared(comparisons, {**result.refused, **again.refused}, topped_up=more).adjusted()
     return result
 
 
@@ -217,17 +209,16 @@ def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimens
     newest = [newest_since_baselines(list(baselines), Judged(judge=judge, procedure=name)) for name in procedures]
     for agent in agents:
         own = [row for row in baselines[agent.pk] if row.judge == judge]
-        of = [by_agent.get(agent.pk, {}) for by_agent in newest]
-        asked = [{name: one for name, one in by.items() if not dimensions or name in dimensions} for by in of]
+        asked = [
+            {name: one for name, one in by_agent.get(agent.pk, {}).items() if not dimensions or name in dimensions}
+            for by_agent in newest
+        ]
         first = newest_of(one for by in asked for one in by.values())
-        try:
+        with result.refusing(agent.slug):
             if not own:
                 others = ", ".join(sorted({b.judge for b in baselines[agent.pk]}))
-                known = (
-                    f"there are baselines by {others}"
-                    if others
-                    else f"manage.py capture_baseline --agents {agent.slug}"
-                )
+                capture_one = f"manage.py capture_baseline --agents {agent.slug}"
+                known = f"there are baselines by {others}" if others else capture_one
                 raise NotComparable(f"no baseline by {judge}; {known}")
             if first is None:
                 raise NotComparable(f"no evaluation by {judge} {nothing_newer(own)}")
@@ -235,10 +226,7 @@ def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimens
             if compared is None:  # the baselines were captured again meanwhile
                 raise NotComparable(f"no baseline that evaluation {first.evaluation_run_id} can be compared with")
             result.comparisons.append(compared)
-        except NotComparable as error:
-            result.refused[agent.slug] = str(error)
-    result.comparisons = adjusted(result.comparisons)
-    return result
+    return result.adjusted()
 
 
 def nothing_newer(baselines: Collection[Baseline]) -> str:
@@ -271,17 +259,14 @@ def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dime
         agents = list(Agent.objects.filter(slug__in=list(baselines)).order_by("slug"))
     result = Compared()
     for agent in agents:
-        try:
+        with result.refusing(agent.slug):
             if agent.slug not in baselines:
                 raise NotComparable(f"{path} holds no completed run of it; it has: {names}")
             candidate = _newest_like(agent, baselines[agent.slug], dimensions)
             result.comparisons.append(compare(baselines[agent.slug], candidate, margin=margin))
-        except NotComparable as error:
-            result.refused[agent.slug] = str(error)
     if not agents:
         result.refused[str(path)] = f"names no agent there is; it has: {names}"
-    result.comparisons = adjusted(result.comparisons)
-    return result
+    return result.adjusted()
 
 
 def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str]) -> Measurement:
@@ -307,7 +292,7 @@ def detections(comparisons: Sequence[Comparison], change: float) -> list[Detecti
         comparisons: Those looked at together.
         change: In points, more than 0.
     """
-    rows = [(c.candidate.target, row) for c in comparisons for row in c.dimensions]
+    rows = [(c.target, row) for c in comparisons for row in c.dimensions]
     tested = sum(row.p_value is not None for _, row in rows)
     return [_detection(target, row, row.sd, change, ALPHA / tested) for target, row in rows if row.sd is not None]
 
@@ -318,12 +303,9 @@ def _detection(target: str, row: Change, sd: float, change: float, alpha: float)
     alone = row.paired or fixed or row.baseline_n < 2
     return Detection(
         target=target,
-        dimension=row.dimension,
         change=change,
         sd=sd,
-        n=row.n,
-        baseline_n=row.baseline_n,
-        unit=row.unit,
+        **{name: getattr(row, name) for name in ("dimension", "n", "baseline_n", "unit")},
         smallest=detectable(sd, n=row.n, baseline_n=row.baseline_n, paired=row.paired, alpha=alpha),
         needed=needed,
         needed_now=needed if alone else n_to_detect(change, sd, alpha=alpha, baseline_n=row.baseline_n),

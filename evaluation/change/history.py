@@ -8,19 +8,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Case, F, FloatField, Q, Sum, When
-from django.db.models.functions import Cast
-
 from agents.models import Agent
 from evaluation.change.evidence import Judged, runs_judged
-from evaluation.judge.questions import RULE_JUDGE
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore, procedure_name
-from evaluation.runs.summary import MESSAGES, Share, share_counts, why_too_little
+from evaluation.models import Baseline, EvaluationRun, procedure_name
+from evaluation.runs.summary import scores_of
 
 NEWEST_RUNS = 500  # looked through for who was measured lately, and by whom
 MOST_AGENTS = 40  # whose scores are read
 MOST_RUNS = 3_000
 MOST_SUMMED = 150  # runs of no schedule: their scores are added up, row by row
+READ = ("agent_id", "created_at", "window_end", "dimensions", "repeats", "series_points")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,25 +88,22 @@ def histories(*, agents: Collection[int], judged: Judged, dimension: str, since:
     """The newest readings of these agents (at most 3,000 in all), those who lost most since their baseline first.
 
     What a schedule measured has its scores by dimension on the run; of other evaluations the newest 150 are added up.
-    Four queries, however many there are.
+    Four queries, however many there are (one more for each of these that was repeated).
     """
     runs = runs_judged(judged).filter(agent__in=agents, created_at__gte=since).order_by("-created_at", "-pk")
-    fields = ("pk", "agent_id", "created_at", "window_end", "dimensions", "repeats", "series_points")
-    rows = list(runs.values(*fields)[:MOST_RUNS])
-    to_sum = [row["pk"] for row in rows if row["series_points"] is None and dimension in row["dimensions"]][
-        :MOST_SUMMED
-    ]
-    summed, summable = _summed(to_sum, dimension), frozenset(to_sum)
+    rows = list(runs.only(*READ)[:MOST_RUNS])
+    unsummed = [run for run in rows if run.series_points is None and dimension in run.dimensions]
+    summed = scores_of(unsummed[:MOST_SUMMED], dimension)
+    left_out = Counter(run.agent_id for run in unsummed[MOST_SUMMED:])
     readings: dict[int, list[Reading]] = defaultdict(list)
-    left_out = Counter(
-        row["agent_id"]
-        for row in rows
-        if row["series_points"] is None and dimension in row["dimensions"] and row["pk"] not in summable
-    )
-    for row in rows:
-        reading = _reading(row, dimension, summed, summable)
-        if reading is not None:
-            readings[row["agent_id"]].append(reading)
+    for run in rows:
+        point: dict[str, Any] | None = {"score": summed[run.pk]} if run.pk in summed else None
+        if run.series_points is not None and dimension in (*run.series_points, *run.dimensions):
+            point = run.series_points.get(dimension, {})
+        if point is not None:
+            at = run.window_end or run.created_at
+            reading = Reading(run=run.pk, at=at, score=point.get("score"), error=point.get("error"))
+            readings[run.agent_id or 0].append(reading)
     baselines = Baseline.objects.filter(
         agent__in=agents, judge=judged.judge, procedure=judged.procedure, dimension=dimension
     )
@@ -125,42 +119,3 @@ def histories(*, agents: Collection[int], judged: Judged, dimension: str, since:
         for agent in people
     ]
     return sorted(drawn, key=lambda history: (history.fall is None, -(history.fall or 0), history.agent.display_name))
-
-
-def _reading(row: dict[str, Any], dimension: str, summed: dict[int, float], asked: Collection[int]) -> Reading | None:
-    """None where the evaluation did not measure this dimension, or is one too many to add up."""
-    at = row["window_end"] or row["created_at"]
-    if row["series_points"] is not None:
-        point = row["series_points"].get(dimension)
-        if point is not None:
-            return Reading(run=row["pk"], at=at, score=point["score"], error=point["error"])
-        return Reading(run=row["pk"], at=at, score=None) if dimension in row["dimensions"] else None
-    return Reading(run=row["pk"], at=at, score=summed.get(row["pk"])) if row["pk"] in asked else None
-
-
-def _summed(runs: Collection[int], dimension: str) -> dict[int, float]:
-    """The weighted mean of what was scored, by run; as in `evaluation.summary`, a rule weighs once however often a judge is asked.
-
-    A run of which too little was scored has none.
-    """
-    rows = EvaluationScore.objects.filter(evaluation_run__in=runs, dimension=dimension)
-    scored = Q(status="scored", score__isnull=False)
-    share = Case(
-        When(judge=RULE_JUDGE, then=F("weight")),
-        default=F("weight") / Cast("evaluation_run__repeats", FloatField()),
-        output_field=FloatField(),
-    )
-    sums: Any = (
-        rows.order_by()
-        .values("evaluation_run")
-        .annotate(
-            points=Sum(share * F("score"), filter=scored, output_field=FloatField()),
-            weights=Sum(share, filter=scored),
-            **share_counts(MESSAGES),
-        )
-    )
-    return {
-        row["evaluation_run"]: row["points"] / row["weights"]
-        for row in sums
-        if row["weights"] and not why_too_little(Share(row["hits"], row["asked"]))
-    }

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field, replace
 from statistics import median_low
 from typing import Any
 
-from django.db.models import Avg, Case, Count, Max, Q, When
+from django.db.models import Case, Q, When
 from django.utils import timezone
 
 from agents.models import Message
-from evaluation.models import BY_MESSAGE, COUNTED, Baseline, EvaluationRun, EvaluationScore
-from evaluation.runs.summary import COVERABLE, NOTHING, WITHOUT_SCORE, Share, rounded, total, why_too_little
+from evaluation.change.change import DELETED, mean_of
+from evaluation.models import BY_MESSAGE, COUNTED, Baseline, ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.runs.summary import COVERABLE, NOTHING, WITHOUT_SCORE, Share, total, why_too_little
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 
-DELETED = "message:deleted"
 PARTS = ("scores", "proposition_scores", "observations", "unscored", "judged", "digests", "shares", "by_message", "reasons")  # fmt: skip
 
 
@@ -79,7 +79,7 @@ class Measurement:
 
 
 def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection[str] | None = None) -> Measurement:
-    """A completed evaluation, in three queries; two more for an agent's channels.
+    """A completed evaluation, in two queries; one more for an agent's channels.
 
     Args:
         run: Of an agent or of a channel.
@@ -95,48 +95,40 @@ def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection
         raise NotComparable(f"evaluation {run.pk} of {target} is {run.status}{why}; only completed ones compare")
     wanted = [d for d in SCORERS if d in run.dimensions and (dimensions is None or d in dimensions)]
     own, linked = ([d for d in wanted if (d in run.own_dimensions) is here] for here in (True, False))
-    tally = _Tally(wanted)
-    _add_messages(tally, run)
-    _add_windows(tally, {run.pk: ("", 1)}, own)
     digests = {d: dict(of) for d, of in run.proposition_digests.items() if d in own}
+    channels: list[ChannelShare] = []
     if linked:
-        shares = run.channel_shares.select_related("channel_run__channel").exclude(
-            channel_run__status__in=WITHOUT_SCORE
-        )
-        runs = {share.channel_run_id: share for share in shares}
-        channels = {
-            pk: (share.channel_run.channel.slug if share.channel_run.channel else "", share.messages)
-            for pk, share in runs.items()
-        }
-        _add_windows(tally, channels, linked)
+        shares = run.channel_shares.select_related("channel_run__channel")
+        channels = list(shares.exclude(channel_run__status__in=WITHOUT_SCORE))
         for dimension in linked:  # a channel can have its own wording, so the digests of all are joined
             joined: dict[str, set[str]] = defaultdict(set)
-            for share in runs.values():
+            for share in channels:
                 for proposition, digest in share.channel_run.proposition_digests.get(dimension, {}).items():
                     joined[proposition].add(digest)
             digests[dimension] = {p: "+".join(sorted(all_of)) for p, all_of in joined.items()}
     tags = [] if run.simulated else [f"{key}={value}" for key, value in sorted(run.where.items())]
     day = timezone.localtime(run.finished_at or run.created_at).date().isoformat()
     scope = [] if run.window == "all" else [run.window]
-    reasons = tally.reasons()
+    judged = _Judged(run, own, linked, channels)
+    reasons = {d: why for d, by in judged.by_message.items() if (why := why_too_little(total(by.values())))}
     return Measurement(
         name=name or f"evaluation {run.pk} of {day}" + (f" ({', '.join(tags)})" if tags else ""),
         target=target,
         judge=run.judge,
         procedure=run.procedure,
         persona_digest=run.persona_digest,
-        scores={d: None if d in reasons else tally.score(d) for d in wanted},
-        proposition_scores={d: tally.proposition_scores(d) for d in wanted},
-        observations={d: {p: tuple(rows) for p, rows in by.items() if rows} for d, by in tally.observations.items()},
+        scores={d: None if d in reasons else judged.score(d) for d in wanted},
+        proposition_scores={d: judged.proposition_scores(d) for d in wanted},
+        observations={d: {p: tuple(rows) for p, rows in by.items() if rows} for d, by in judged.observations.items()},
         counted=frozenset(d for d in wanted if d in COUNTED),
-        unscored=tally.unscored,
-        judged=tally.judged,
+        unscored=judged.unscored,
+        judged=judged.settled,
         evaluation_run=run.pk,
         scope=", ".join([*scope, *tags, *(["evenly by position"] if run.position_bins else [])]),
         where={} if run.simulated else run.where,
         digests=digests,
-        shares=tally.shares,
-        by_message=tally.by_message,
+        shares=judged.shares,
+        by_message=judged.by_message,
         reasons=reasons,
     )
 
@@ -183,34 +175,112 @@ def _merged(parts: Sequence[Measurement]) -> dict[str, Any]:
     return {**merged, "counted": frozenset().union(*(part.counted for part in parts)), "where": where}
 
 
-def mean_of(observations: Iterable[Observation]) -> float | None:
-    """Σ weight · value ÷ Σ weight, as scores are stored; None without any."""
-    rows = [(o.weight * o.value, o.weight) for o in observations]
-    weight = sum(w for _, w in rows)
-    return rounded(sum(points for points, _ in rows) / weight) if weight else None
+Shares = dict[str, dict[str, Share]]  # by dimension and proposition
 
 
-class _Tally:
-    """What is gathered of a run: observations per dimension and proposition, counts, and how much was (not) judged."""
+class _Judged:
+    """The judgements of a run, and of its agent's channels: observations per dimension and proposition, and how much was (not) judged.
 
-    def __init__(self, dimensions: Iterable[str]) -> None:
+    What is judged message by message is the mean of the repeats of each message. What is judged over a window has one observation per
+    channel; with one window alone its repeats, which share one weight so that their mean counts once. A channel's propositions share out
+    the weight of the agent's messages there, so that the weighted mean of the observations is the mean of the channels' scores weighted
+    by messages. What adherence judges over the window is in it with judgements of messages, and is compared on its own.
+    """
+
+    def __init__(
+        self, run: EvaluationRun, own: Sequence[str], linked: Sequence[str], channels: Sequence[ChannelShare]
+    ) -> None:
+        dimensions = (*own, *linked)
         self.observations: dict[str, dict[str, list[Observation]]] = {d: {} for d in dimensions}
-        self.counts: dict[str, dict[str, int | None]] = {d: {} for d in self.observations if d in COUNTED}
-        self.unscored = dict.fromkeys(self.observations, 0)
-        self.judged = dict.fromkeys(self.observations, 0)
-        self.shares: dict[str, dict[str, Share]] = {d: {} for d in self.observations}
-        self.by_message: dict[str, dict[str, Share]] = {d: {} for d in self.observations}
+        self.counts: dict[str, dict[str, int | None]] = {d: {} for d in dimensions if d in COUNTED}
+        self.unscored, self.settled = dict.fromkeys(dimensions, 0), dict.fromkeys(dimensions, 0)
+        self.shares: Shares = {d: {} for d in dimensions}
+        self.by_message: Shares = {d: {} for d in dimensions}
+        messages: dict[tuple[str, str, int], list[tuple[int | None, float, bool]]] = defaultdict(list)
+        windows: dict[tuple[str, str], dict[int, _Window]] = defaultdict(lambda: defaultdict(_Window))
+        where = Q(evaluation_run=run, dimension__in=own)
+        where |= Q(evaluation_run__in=[c.channel_run_id for c in channels], dimension__in=linked)
+        rows = EvaluationScore.objects.filter(where).order_by("pk")
+        rows = rows.annotate(coverable=Case(When(COVERABLE, then=True), default=False))
+        fields = ("message", "repeat", "status", "score", "count", "weight", "over_window", "coverable")
+        for (
+            part,
+            dimension,
+            proposition,
+            message,
+            repeat,
+            status,
+            score,
+            count,
+            weight,
+            over_window,
+            coverable,
+        ) in rows.values_list("evaluation_run", "dimension", "proposition_id", *fields).iterator():
+            self.settled[dimension] += status != "pending"
+            self.unscored[dimension] += status == "unscored"
+            of = self.observations[dimension].setdefault(proposition, [])
+            value = score if status == "scored" else None
+            if message is not None:
+                messages[dimension, proposition, message].append((value, weight, coverable))
+                continue
+            deleted = dimension in BY_MESSAGE and not over_window
+            if repeat == 1:
+                self._add_share(dimension, proposition, Share(int(status == "scored"), int(coverable)), deleted)
+            window = windows[dimension, proposition][part]
+            if status == "scored" and count is not None:
+                window.counts[repeat] = count
+            elif value is not None and deleted:
+                of.append(Observation(float(value), weight, DELETED))
+            elif value is not None:
+                window.scores.append((repeat, value, weight))
+        self._add_messages(run, messages)
+        self._add_windows(windows, {c.channel_run_id: c for c in channels})
 
-    def add(self, dimension: str, proposition: str, *observations: Observation) -> None:
-        self.observations[dimension].setdefault(proposition, []).extend(observations)
-
-    def share(self, dimension: str, proposition: str, share: Share, *, by_message: bool) -> None:
+    def _add_share(self, dimension: str, proposition: str, share: Share, by_message: bool) -> None:
         for shares in (self.shares, self.by_message) if by_message else (self.shares,):
             shares[dimension][proposition] = shares[dimension].get(proposition, NOTHING) + share
 
-    def reasons(self) -> dict[str, str]:
-        reasons = {d: why_too_little(total(by.values())) for d, by in self.by_message.items()}
-        return {d: why for d, why in reasons.items() if why}
+    def _add_messages(
+        self, run: EvaluationRun, messages: Mapping[tuple[str, str, int], Sequence[tuple[int | None, float, bool]]]
+    ) -> None:
+        keys = dict(_clusters(run)) if messages else {}
+        for (dimension, proposition, message), rows in messages.items():
+            scores = [score for score, _, _ in rows if score is not None]
+            coverable = any(coverable for _, _, coverable in rows)
+            self._add_share(dimension, proposition, Share(int(bool(scores)), int(coverable)), dimension in BY_MESSAGE)
+            if scores:
+                heaviest = max(weight for _, weight, _ in rows)
+                one = Observation(sum(scores) / len(scores), heaviest, keys.get(message, DELETED))
+                self.observations[dimension][proposition].append(one)
+
+    def _add_windows(
+        self, windows: Mapping[tuple[str, str], Mapping[int, _Window]], channels: Mapping[int, ChannelShare]
+    ) -> None:
+        weights: dict[tuple[str, int], float] = defaultdict(float)  # of all propositions, by dimension and window
+        for (dimension, _), parts in windows.items():
+            for part, window in parts.items():
+                weights[dimension, part] += window.scores[0][2] if window.scores else 0.0
+        for (dimension, proposition), parts in windows.items():
+            of = self.observations[dimension][proposition]
+            if dimension in COUNTED:
+                by_part = [window.counts for window in parts.values() if window.counts]
+                repeats = sorted(set.intersection(*map(set, by_part))) if by_part else []  # those no channel lacks
+                of += (Observation(float(sum(by[n] for by in by_part)), 1.0, f"repeat:{n}") for n in repeats)
+                self.counts[dimension][proposition] = (
+                    sum(median_low(by.values()) for by in by_part) if by_part else None
+                )
+                continue
+            alone = sum(name == dimension and weight > 0 for (name, _), weight in weights.items()) == 1
+            for part, rows in ((part, window.scores) for part, window in parts.items() if window.scores):
+                if alone:
+                    of += (Observation(float(score), weight / len(rows), f"repeat:{n}") for n, score, weight in rows)
+                    continue
+                link = channels.get(part)
+                said, slug = (
+                    (link.messages, link.channel_run.channel.slug) if link and link.channel_run.channel else (1, "")
+                )
+                weight = said * rows[0][2] / weights[dimension, part]
+                of.append(Observation(sum(score for _, score, _ in rows) / len(rows), weight, f"channel:{slug}"))
 
     def score(self, dimension: str) -> float | None:
         if dimension in COUNTED:
@@ -224,33 +294,12 @@ class _Tally:
         return {p: mean_of(rows) for p, rows in sorted(self.observations[dimension].items())}
 
 
-def _add_messages(tally: _Tally, run: EvaluationRun) -> None:
-    """Judgements of messages (and pairs): the mean of the repeats of each, clustered by the message."""
-    keys: dict[int, str] | None = None
-    rows = EvaluationScore.objects.filter(
-        evaluation_run=run, message__isnull=False, dimension__in=list(tally.observations)
-    )
-    items = (
-        rows.order_by()
-        .values_list("dimension", "proposition_id", "message")
-        .annotate(
-            mean=Avg("score", filter=Q(status="scored")),
-            heaviest=Max("weight"),
-            judged=Count("pk", filter=~Q(status="pending")),
-            missing=Count("pk", filter=Q(status="unscored")),
-            coverable=Count("pk", filter=COVERABLE),
-        )
-    )
-    for dimension, proposition, message, mean, weight, judged, missing, coverable in items.iterator(chunk_size=2000):
-        tally.judged[dimension] += judged
-        tally.unscored[dimension] += missing
-        share = Share(int(mean is not None), int(coverable > 0))
-        tally.share(dimension, proposition, share, by_message=dimension in BY_MESSAGE)
-        tally.add(dimension, proposition)
-        if mean is not None:
-            if keys is None:
-                keys = dict(_clusters(run))
-            tally.add(dimension, proposition, Observation(float(mean), weight, keys.get(message, DELETED)))
+@dataclass(slots=True)
+class _Window:
+    """One proposition over one window: (repeat, score, weight) of each scored judgement, and the count of each repeat."""
+
+    scores: list[tuple[int, int, float]] = field(default_factory=list)
+    counts: dict[int, int] = field(default_factory=dict)
 
 
 def _clusters(run: EvaluationRun) -> Iterator[tuple[int, str]]:
@@ -271,86 +320,3 @@ def _clusters(run: EvaluationRun) -> Iterator[tuple[int, str]]:
     for pk, of in tags.items():
         again = f"/{of.get('repeat', '1')}" if one_situation else ""
         yield pk, f"situation:{of.get('situation', '')}{again}"
-
-
-@dataclass(slots=True)
-class _Part:
-    """One dimension judged over a window: of the run itself, or of one of an agent's channels.
-
-    Attributes:
-        messages: The agent's in that channel: the channel's weight.
-        scores: Per proposition (repeat, score, weight) of each scored judgement.
-        counts: Per proposition the count of each repeat.
-    """
-
-    channel: str
-    messages: int
-    scores: dict[str, list[tuple[int, int, float]]] = field(default_factory=dict)
-    counts: dict[str, dict[int, int]] = field(default_factory=dict)
-
-
-def _add_windows(tally: _Tally, runs: Mapping[int, tuple[str, int]], dimensions: Sequence[str]) -> None:
-    """Judgements of whole windows (and of messages deleted since), in one query.
-
-    What adherence judges over the window is in it with judgements of messages, and is compared on its own.
-
-    Args:
-        tally: Where they are added.
-        runs: Channel and messages of the agent there, by evaluation: the run itself, or those of an agent's channels.
-        dimensions: Those that were measured in these evaluations.
-    """
-    parts = {(pk, d): _Part(channel, messages) for pk, (channel, messages) in runs.items() for d in dimensions}
-    rows = EvaluationScore.objects.filter(
-        evaluation_run__in=list(runs), message__isnull=True, dimension__in=list(dimensions)
-    ).annotate(coverable=Case(When(COVERABLE, then=True), default=False))
-    fields = ("dimension", "proposition_id", "repeat", "status", "score", "count", "weight", "over_window", "coverable")
-    for run, dimension, proposition, repeat, status, score, count, weight, over_window, coverable in (
-        rows.order_by("pk").values_list("evaluation_run", *fields).iterator()
-    ):
-        deleted = dimension in BY_MESSAGE and not over_window
-        tally.judged[dimension] += status != "pending"
-        tally.unscored[dimension] += status == "unscored"
-        tally.add(dimension, proposition)
-        if repeat == 1:
-            tally.share(dimension, proposition, Share(int(status == "scored"), int(coverable)), by_message=deleted)
-        part = parts[run, dimension]
-        scores, counts = part.scores.setdefault(proposition, []), part.counts.setdefault(proposition, {})
-        if status == "scored" and count is not None:
-            counts[repeat] = count
-        elif status == "scored" and score is not None:
-            if deleted:
-                tally.add(dimension, proposition, Observation(float(score), weight, DELETED))
-            else:
-                scores.append((repeat, score, weight))
-    for dimension in dimensions:
-        add = _add_counts if dimension in COUNTED else _add_scores
-        add(tally, dimension, [part for (_, name), part in parts.items() if name == dimension])
-
-
-def _add_scores(tally: _Tally, dimension: str, parts: Sequence[_Part]) -> None:
-    """One observation per channel; with one part alone, its repeats, which share one weight so that their mean counts once.
-
-    A channel's propositions share out the weight of the agent's messages there, so that the weighted mean of the observations is
-    the mean of the channels' scores weighted by messages.
-    """
-    scored = [part for part in parts if any(part.scores.values())]
-    for part in scored:
-        whole = sum(rows[0][2] for rows in part.scores.values() if rows)
-        for proposition, rows in part.scores.items():
-            if rows and len(scored) == 1:
-                repeats = (Observation(float(score), weight / len(rows), f"repeat:{n}") for n, score, weight in rows)
-                tally.add(dimension, proposition, *repeats)
-            elif rows:
-                mean = sum(score for _, score, _ in rows) / len(rows)
-                weight = part.messages * rows[0][2] / whole
-                tally.add(dimension, proposition, Observation(mean, weight, f"channel:{part.channel}"))
-
-
-def _add_counts(tally: _Tally, dimension: str, parts: Sequence[_Part]) -> None:
-    """Per repeat the sum over the channels; repeats that lack a channel are left out. The count is the sum of the medians."""
-    for proposition in dict.fromkeys(name for part in parts for name in part.counts):
-        by_part = [part.counts[proposition] for part in parts if part.counts.get(proposition)]
-        repeats = sorted(set.intersection(*(set(by) for by in by_part))) if by_part else []
-        sums = (Observation(float(sum(by[n] for by in by_part)), 1.0, f"repeat:{n}") for n in repeats)
-        tally.add(dimension, proposition, *sums)
-        tally.counts[dimension][proposition] = sum(median_low(by.values()) for by in by_part) if by_part else None

@@ -6,23 +6,24 @@ import hashlib
 import json
 import logging
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import groupby, pairwise
 from math import sqrt
-from typing import Any
+from typing import Annotated, Any
 
 import sentry_sdk
 from django.db import transaction
 from django.db.models import Avg, Count, F, Max, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
+from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_field
 
 from agents.models import Agent
 from agents.persona import changes_between
 from evaluation.models import COUNTED, DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore
-from evaluation.runs.summary import summarize
+from evaluation.runs.summary import rounded, summarize
 from evaluation.statistics.change_point import SERIES, Point, apart, find_drops
 
 log = logging.getLogger("evaluation.drift")
@@ -37,8 +38,12 @@ READ = (
 NO_DURATION = "the window is no duration, so evaluations look at the same messages again: not tested for drift"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
+AgentShown = Annotated[InstanceOf[Agent], PlainSerializer(lambda agent: agent.slug)]
+ScheduleShown = Annotated[InstanceOf[EvaluationSchedule], PlainSerializer(lambda schedule: schedule.name)]
+Time = Annotated[datetime, PlainSerializer(datetime.isoformat)]
+
+
+class Reading(BaseModel):
     """One point of a series.
 
     Attributes:
@@ -51,71 +56,70 @@ class Evaluation:
         persona: Digest of the persona it was measured under.
     """
 
-    run: int
-    time: datetime
+    run: int = Field(serialization_alias="evaluation_run")
+    time: Time
     score: float
-    error: float | None
+    error: Annotated[float | None, PlainSerializer(rounded)]
     tested: bool
     restarts: bool
-    persona: str = ""
+    persona: str = Field("", exclude=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drop:
+class Drop(BaseModel):
     """A lasting fall: `since` when, from which mean score to which, and the run in which it was noticed."""
 
-    run: int
-    noticed: datetime
-    since: datetime
-    before: float
-    after: float
+    run: int = Field(serialization_alias="evaluation_run")
+    noticed: Time
+    since: Time
+    before: Annotated[float, PlainSerializer(rounded)]
+    after: Annotated[float, PlainSerializer(rounded)]
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(BaseModel):
     """A series that starts again with the evaluation `run`."""
 
-    run: int
-    time: datetime
+    run: int = Field(serialization_alias="evaluation_run")
+    time: Time
     because: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """Scores of one agent and dimension by one judge and procedure, oldest first.
+class Series(BaseModel):
+    """Scores of one agent and dimension by one judge and procedure, oldest first. Dumped by alias it is what ``--json`` prints.
 
     Attributes:
         drops: The lasting falls detected, oldest first.
         note: Why nothing was tested (lately); empty when it was.
     """
 
-    agent: Agent
-    schedule: EvaluationSchedule
+    agent: AgentShown
+    schedule: ScheduleShown
     dimension: str
     judge: str
     procedure: str
-    evaluations: tuple[Evaluation, ...]
-    drops: tuple[Drop, ...]
-    note: str = ""
+    readings: tuple[Reading, ...] = Field(serialization_alias="points")
+    drops: tuple[Drop, ...] = ()
+    note: str = Field("", exclude_if=lambda note: not note)
 
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
     def restarts(self) -> tuple[Restart, ...]:
         """The newest restarts, oldest first. What changed is not drift; what fell at the same moment shows in a comparison."""
         restarts = []
-        for before, now in [pair for pair in pairwise(self.evaluations) if pair[1].restarts][-MOST_RESTARTS:]:
+        for before, now in [pair for pair in pairwise(self.readings) if pair[1].restarts][-MOST_RESTARTS:]:
             because = "propositions, window or tags changed"
             if before.persona != now.persona:
                 changes = changes_between(self.agent.slug, before.persona, now.persona)
                 because = "; ".join(map(str, changes)) or "the persona changed; no version says what changed"
-            restarts.append(Restart(now.run, now.time, because))
+            restarts.append(Restart(run=now.run, time=now.time, because=because))
         return tuple(restarts)
 
+    @property
     def newest_restart(self) -> str:
         """When and why it started again, the last time, in a sentence; empty when it never did."""
-        restarts = self.restarts()
-        if not restarts:
+        if not self.restarts:
             return ""
-        day = f"{timezone.localtime(restarts[-1].time):%Y-%m-%d}"
-        return f"{self.agent.slug} {self.dimension}: starts again on {day}: {restarts[-1].because}"
+        day = f"{timezone.localtime(self.restarts[-1].time):%Y-%m-%d}"
+        return f"{self.agent.slug} {self.dimension}: starts again on {day}: {self.restarts[-1].because}"
 
 
 # -- points
@@ -193,46 +197,41 @@ def series_of(agent: Agent, *, schedule: EvaluationSchedule | None = None, dimen
             for name in run.series_points or {}:
                 if name == dimension or not dimension:
                     grouped[name, run.judge, run.procedure].append(run)
-        for (name, judge, procedure), of_one in sorted(grouped.items()):
-            evaluations, drops, note = _tested(one, name, of_one, one.measured or all_agents)
-            series.append(
-                Series(
-                    agent=agent,
-                    schedule=one,
-                    dimension=name,
-                    judge=judge,
-                    procedure=procedure,
-                    evaluations=tuple(evaluations),
-                    drops=tuple(drops),
-                    note=note,
-                )
-            )
+        series += [_tested(agent, one, *key, runs, one.measured or all_agents) for key, runs in sorted(grouped.items())]
     return series
 
 
 def _tested(
-    schedule: EvaluationSchedule, dimension: str, runs: Sequence[EvaluationRun], agents: int
-) -> tuple[list[Evaluation], list[Drop], str]:
-    """The points of a series and its drops: at most one false alarm a month over all series of the schedule together.
+    agent: Agent,
+    schedule: EvaluationSchedule,
+    dimension: str,
+    judge: str,
+    procedure: str,
+    runs: Sequence[EvaluationRun],
+    agents: int,
+) -> Series:
+    """A series with its drops: at most one false alarm a month over all series of the schedule together.
 
     A stretch ends where persona, propositions, window or tags change: a change that was asked for is no drift.
     """
-    evaluations: list[Evaluation] = []
+    readings: list[Reading] = []
     drops: list[Drop] = []
     note = ""
 
-    def same(run: EvaluationRun) -> tuple[str, ...]:
-        of = (run.series_points or {})[dimension]["of"]
-        return (run.persona_digest, of, run.window, json.dumps(run.where, sort_keys=True))
+    def stored(run: EvaluationRun) -> dict[str, Any]:
+        point: dict[str, Any] = (run.series_points or {})[dimension]
+        return point
 
-    for _, stretch in groupby(runs, key=same):
-        together = list(stretch)
-        last = together[-1]
-        stored = [(run.series_points or {})[dimension] for run in together]
-        points = [Point(_time(run), f["score"], f["error"]) for run, f in zip(together, stored, strict=True)]
+    def same(run: EvaluationRun) -> tuple[str, ...]:
+        return (run.persona_digest, stored(run)["of"], run.window, json.dumps(run.where, sort_keys=True))
+
+    for _, group in groupby(runs, key=same):
+        stretch = list(group)
+        last = stretch[-1]
+        points = [Point(_time(run), stored(run)["score"], stored(run)["error"]) for run in stretch]
         lookback = last.window_end - last.window_start if last.window_end and last.window_start else timedelta(0)
         tested = apart(points, lookback) if lookback else []
-        run_of = {id(point): run for point, run in zip(points, together, strict=True)}
+        run_of = {id(point): run.pk for point, run in zip(points, stretch, strict=True)}
         note = NO_DURATION
         if lookback:
             dimensions = sum(name not in COUNTED for name in last.dimensions)
@@ -245,7 +244,7 @@ def _tested(
             note = scan.reason
             drops += [
                 Drop(
-                    run=run_of[id(tested[a.index])].pk,
+                    run=run_of[id(tested[a.index])],
                     noticed=a.time,
                     since=a.onset_time,
                     before=a.before,
@@ -254,19 +253,46 @@ def _tested(
                 for a in scan.alarms
             ]
         looked_at = {id(point) for point in tested}
-        evaluations += [
-            Evaluation(
+        readings += [
+            Reading(
                 run=run.pk,
                 time=point.time,
                 score=point.score,
                 error=point.error,
                 tested=id(point) in looked_at,
-                restarts=not number and bool(evaluations),
+                restarts=not number and bool(readings),
                 persona=run.persona_digest,
             )
-            for number, (point, run) in enumerate(zip(points, together, strict=True))
+            for number, (point, run) in enumerate(zip(points, stretch, strict=True))
         ]
-    return evaluations, drops, note
+    return Series(
+        agent=agent,
+        schedule=schedule,
+        dimension=dimension,
+        judge=judge,
+        procedure=procedure,
+        readings=tuple(readings),
+        drops=tuple(drops),
+        note=note,
+    )
+
+
+def without_series(agents: Sequence[Agent], shown: Iterable[Series]) -> dict[str, str]:
+    """Slugs of the agents that have no series, each with how its newest scheduled evaluation ended."""
+    with_series = {series.agent.pk for series in shown}
+    reasons: dict[str, str] = {}
+    for agent in agents:
+        if agent.pk in with_series:
+            continue
+        scheduled = EvaluationRun.objects.filter(agent=agent, schedule__isnull=False)
+        last = scheduled.order_by("-created_at", "-pk").first()
+        if last is None:
+            reasons[agent.slug] = "measured by no schedule yet"
+        elif last.overall_score is not None:
+            reasons[agent.slug] = f"evaluation {last.pk}: scored, but not in what is asked for here"
+        else:
+            reasons[agent.slug] = last.error or f"evaluation {last.pk}: no score"
+    return reasons
 
 
 def _time(run: EvaluationRun) -> datetime:

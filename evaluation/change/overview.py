@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from django.db.models import Count, F, IntegerField, Max, OuterRef, Q, Subquery, Sum, Window
 from django.db.models.fields.json import KeyTextTransform
@@ -18,6 +18,7 @@ from django.utils import timezone
 from django.utils.dateformat import format as date_format
 
 from agents.models import Agent, Message
+from evaluation.change.change import Change, corrected, decided
 from evaluation.change.comparison import Lost, lost_propositions
 from evaluation.change.evidence import (
     Judged,
@@ -29,9 +30,9 @@ from evaluation.change.evidence import (
     runs_of,
 )
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
-from evaluation.runs.summary import MESSAGES, NOTHING, Share, share_counts, why_too_little
+from evaluation.runs.summary import MESSAGES, Share, share_counts, total, why_too_little
 from evaluation.statistics.bootstrap import RESOLUTION
-from evaluation.statistics.difference import ALPHA, MARGIN, holm, welch_p
+from evaluation.statistics.difference import MARGIN, welch_interval, welch_p
 
 State = Literal[
     "drifted",
@@ -80,84 +81,33 @@ class Compared:
         return any(before and before != digest for digest in digests for before in self.baseline_personas)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One proposition's scores in one measurement: mean of 0 to 9 over `scored` judgements; `unscored` could not be judged.
-
-    `n`, `total` and `squares` are of the first judgement of each message alone: what a test of the means rests on. `share` is how much was
-    scored of what the judge can score; `by_message` whether it is judged message by message.
-    """
-
-    mean: float | None
-    scored: int
-    unscored: int
-    weight: float
-    inverted: bool
-    n: int
-    total: float
-    squares: float
-    share: Share = NOTHING
-    by_message: bool = False
-
-    @property
-    def variance(self) -> tuple[float, int]:
-        """Of the mean of the messages, at least what rounding scores to whole numbers gives; with its degrees of freedom."""
-        if self.n < 2:
-            return 0.0, 0
-        between = max(0.0, self.squares - self.total**2 / self.n) / (self.n - 1)
-        return max(between, RESOLUTION**2 / 12) / self.n, self.n - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """One proposition in both measurements.
+class Move(Change):
+    """One proposition in both measurements. Its p is corrected for all that is looked at; None where one of the two is judged once.
 
     Attributes:
+        scored, baseline_scored: Judgements scored; `unscored` could not be judged.
+        inverted: Whether a high score says that the claim does not hold.
         baseline_run, candidate_run: The evaluations the means are of.
-        p: Chance of a difference this large where there is none, corrected for all that is looked at; None where nothing can be said
-            (judged over a whole window, or of one message).
         since: The tag that all messages of the candidate carry and none of the baseline, e.g. ``("build", "41")``.
     """
 
-    dimension: str
-    proposition: str
-    baseline: Part
-    candidate: Part
+    scored: int
+    baseline_scored: int
+    unscored: int
+    inverted: bool
     baseline_run: int
     candidate_run: int
-    p: float | None = None
     since: Tag | None = None
 
     @property
-    def delta(self) -> float:
-        """Candidate minus baseline, in points; only moves with both means are made."""
-        return (self.candidate.mean or 0.0) - (self.baseline.mean or 0.0)
+    def points(self) -> float:
+        """The change; only moves with both means are made."""
+        return self.delta or 0.0
 
     @property
     def is_sure(self) -> bool:
         """Whether more than chance stands behind it, and it is more than nothing."""
-        return abs(self.delta) >= MARGIN and self.p is not None and self.p <= ALPHA
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DimensionMove:
-    """A dimension over the propositions that were asked in both and are still the same.
-
-    Attributes:
-        baseline, candidate: 0 to 9; None where too little was scored, and then `reason` says how little.
-        baseline_share, candidate_share: How much was scored, over all its propositions.
-    """
-
-    dimension: str
-    baseline: float | None
-    candidate: float | None
-    baseline_share: Share = NOTHING
-    candidate_share: Share = NOTHING
-    reason: str = ""
-
-    @property
-    def delta(self) -> float | None:
-        return None if self.baseline is None or self.candidate is None else self.candidate - self.baseline
+        return abs(self.points) >= MARGIN and self.verdict in ("drifted", "improved")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +123,7 @@ class Card:
     """One agent.
 
     Attributes:
+        dimensions: Each over the propositions that were asked in both and are still the same; without a score where too little was scored.
         moves: Every proposition that was scored in both, the largest fall first.
         main: The one the sentence is about; None where it is about none. `claim` is its claim, as it was last asked.
         lost: Propositions of which surely less than half as much is scored as in the baseline.
@@ -186,7 +137,7 @@ class Card:
     judged: Judged | None
     state: State
     compared: Compared = field(default_factory=Compared)
-    dimensions: Sequence[DimensionMove] = ()
+    dimensions: Sequence[Change] = ()
     moves: Sequence[Move] = ()
     main: Move | None = None
     claim: str = ""
@@ -325,7 +276,35 @@ def _of_tag(agents: Collection[int], judged: Judged, tag: Tag) -> dict[int, Comp
 
 
 # -- what changed between them
-Parts = dict[int, dict[tuple[str, str], Part]]  # by evaluation, then by dimension and proposition
+class _Part(NamedTuple):
+    """The sums of one proposition's judgements in one evaluation; `n`, `total` and `squares` are of the first of each message alone."""
+
+    weight: float
+    inverted: bool
+    points: int | None
+    scored: int
+    unscored: int
+    n: int
+    total: int | None
+    squares: int | None
+    share: Share
+    by_message: bool
+
+    @property
+    def mean(self) -> float | None:
+        return round((self.points or 0) / self.scored, 4) if self.scored else None
+
+    @property
+    def variance(self) -> tuple[float, int]:
+        """Of the mean of the messages, at least what rounding scores to whole numbers gives; with its degrees of freedom."""
+        if self.n < 2:
+            return 0.0, 0
+        between = max(0.0, (self.squares or 0) - (self.total or 0) ** 2 / self.n) / (self.n - 1)
+        return max(between, RESOLUTION**2 / 12) / self.n, self.n - 1
+
+
+Parts = dict[int, dict[str, dict[str, _Part]]]  # by evaluation, dimension and proposition
+Digests = Mapping[int, Mapping[str, Mapping[str, str]]]
 
 
 def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compared]) -> list[Card]:
@@ -338,21 +317,8 @@ def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compa
     parts = _parts(runs)
     digests = dict(EvaluationRun.objects.filter(pk__in=runs).order_by().values_list("pk", "proposition_digests"))
     cards = [_card(agent, judged, compared[agent.pk], parts, digests) for agent in agents]
-    if "simulated" not in judged.procedure.split("+"):
-        moves = [move for card in cards for move in card.moves]
-        chances = [
-            None
-            if not (move.baseline.n and move.candidate.n)
-            else welch_p(
-                move.candidate.total / move.candidate.n - move.baseline.total / move.baseline.n,
-                [move.baseline.variance, move.candidate.variance],
-            )
-            for move in moves
-        ]
-        corrected = iter(holm([p for p in chances if p is not None]))
-        tested = iter([None if p is None else next(corrected) for p in chances])
-        cards = [replace(card, moves=[replace(move, p=next(tested)) for move in card.moves]) for card in cards]
-    return [_with_state(card) for card in cards]
+    tested = iter(corrected([move for card in cards for move in card.moves], MARGIN, "propositions"))
+    return [_with_state(replace(card, moves=[next(tested) for _ in card.moves])) for card in cards]
 
 
 def _parts(runs: Collection[int]) -> Parts:
@@ -361,7 +327,7 @@ def _parts(runs: Collection[int]) -> Parts:
     rows: Any = (
         EvaluationScore.objects.filter(evaluation_run__in=runs, count__isnull=True)
         .order_by()
-        .values("evaluation_run", "dimension", "proposition_id", "weight", "inverted")
+        .values_list("evaluation_run", "dimension", "proposition_id", "weight", "inverted")
         .annotate(
             points=Sum("score", filter=scored),
             scored=Count("pk", filter=scored),
@@ -373,106 +339,102 @@ def _parts(runs: Collection[int]) -> Parts:
             single=Count("pk", filter=MESSAGES),
         )
     )
-    parts: Parts = defaultdict(dict)
-    for row in rows:
-        parts[row["evaluation_run"]][row["dimension"], row["proposition_id"]] = Part(
-            mean=round(row["points"] / row["scored"], 4) if row["scored"] else None,
-            scored=row["scored"],
-            unscored=row["unscored"],
-            weight=row["weight"],
-            inverted=row["inverted"],
-            n=row["n"],
-            total=float(row["total"] or 0),
-            squares=float(row["squares"] or 0),
-            share=Share(row["hits"], row["asked"]),
-            by_message=bool(row["single"]),
-        )
+    parts: Parts = defaultdict(lambda: defaultdict(dict))
+    for run, dimension, proposition, *sums, scored_once, asked, single in rows:
+        parts[run][dimension][proposition] = _Part._make([*sums, Share(scored_once, asked), bool(single)])
     return parts
 
 
-def _card(
-    agent: Agent,
-    judged: Judged,
-    compared: Compared,
-    parts: Parts,
-    digests: Mapping[int, Mapping[str, Mapping[str, str]]],
-) -> Card:
+def _card(agent: Agent, judged: Judged, compared: Compared, parts: Parts, digests: Digests) -> Card:
     moves: list[Move] = []
     changed: list[str] = []
-    dimensions: list[DimensionMove] = []
+    dimensions: list[Change] = []
     shares: tuple[dict[tuple[str, str], Share], dict[tuple[str, str], Share]] = ({}, {})
     for dimension in sorted(compared.baseline.keys() & compared.candidate.keys()):
         runs = compared.baseline[dimension], compared.candidate[dimension].pk
-        before, now = ({name: part for (d, name), part in parts.get(run, {}).items() if d == dimension} for run in runs)
-        here = []
-        for name, part in now.items():
-            if name not in before:
-                continue
+        before, now = (parts[run][dimension] for run in runs)
+        pairs = []
+        for name in (name for name in now if name in before):
             old, new = (digests.get(run, {}).get(dimension, {}).get(name) for run in runs)
             if None not in (old, new) and old != new:
                 changed.append(f"{dimension}/{name}")
                 continue
-            if before[name].by_message and part.by_message:
-                shares[0][dimension, name], shares[1][dimension, name] = before[name].share, part.share
-            if before[name].mean is not None and part.mean is not None:
-                here.append(
-                    Move(
-                        dimension=dimension,
-                        proposition=name,
-                        baseline=before[name],
-                        candidate=part,
-                        baseline_run=runs[0],
-                        candidate_run=runs[1],
-                    )
-                )
-        moves += here
-        if (move := _dimension_move(dimension, here, before.values(), now.values())) is not None:
-            dimensions.append(move)
+            pair = before[name], now[name]
+            if pair[0].by_message and pair[1].by_message:
+                shares[0][dimension, name], shares[1][dimension, name] = pair[0].share, pair[1].share
+            if pair[0].mean is not None and pair[1].mean is not None:
+                pairs.append(pair)
+                moves.append(_move(dimension, name, *pair, runs, simulated="simulated" in judged.procedure.split("+")))
+        if (change := _dimension(dimension, pairs, list(before.values()), list(now.values()))) is not None:
+            dimensions.append(change)
     return Card(
         agent=agent,
         judged=judged,
         state="steady",
         compared=compared,
         dimensions=dimensions,
-        moves=sorted(moves, key=lambda move: (move.delta, move.dimension, move.proposition)),
+        moves=sorted(moves, key=lambda move: (move.points, move.dimension, move.proposition)),
         lost=lost_propositions(*shares),
         changed=sorted(changed),
     )
 
 
-def _dimension_move(
-    dimension: str, moves: Sequence[Move], before: Collection[Part], now: Collection[Part]
-) -> DimensionMove | None:
-    """The dimension over what was scored in both; what is judged once over a window is left out where messages were judged.
+def _move(
+    dimension: str, proposition: str, before: _Part, now: _Part, runs: tuple[int, int], *, simulated: bool
+) -> Move:
+    """One proposition, tested by the means of its messages; what was simulated, or judged of one message alone, is not tested."""
+    move = Move(
+        dimension=dimension,
+        proposition=proposition,
+        baseline=before.mean,
+        candidate=now.mean,
+        verdict="not enough data",
+        n=now.n,
+        baseline_n=before.n,
+        share=now.share,
+        baseline_share=before.share,
+        scored=now.scored,
+        baseline_scored=before.scored,
+        unscored=now.unscored,
+        inverted=now.inverted,
+        baseline_run=runs[0],
+        candidate_run=runs[1],
+    )
+    variances = [before.variance, now.variance]
+    if simulated or not all(freedom for _, freedom in variances):
+        return move
+    delta = (now.total or 0) / now.n - (before.total or 0) / before.n
+    tested = decided(move, welch_interval(delta, variances), MARGIN, n=now.n, baseline_n=before.n)
+    return tested.model_copy(update={"p_value": welch_p(delta, variances)})
 
-    Where too little was scored it has no score.
-    """
+
+def _dimension(
+    name: str, pairs: Sequence[tuple[_Part, _Part]], before: Sequence[_Part], now: Sequence[_Part]
+) -> Change | None:
+    """The dimension over what was scored in both; what is judged once over a window is left out where messages were judged."""
     if not (before and now):
         return None
-    by_message = [move for move in moves if move.candidate.n or move.baseline.n] or moves
-    means = _mean(move.baseline for move in by_message), _mean(move.candidate for move in by_message)
-    short = [why_too_little(_share(part for part in parts if part.by_message)) for parts in (before, now)]
+    by_message = [pair for pair in pairs if pair[0].n or pair[1].n] or pairs
+    means = [_mean(pair[n] for pair in by_message) for n in (0, 1)]
+    short = [why_too_little(total(part.share for part in parts if part.by_message)) for parts in (before, now)]
     if None in means and not any(short):
         return None
-    return DimensionMove(
-        dimension=dimension,
+    return Change(
+        dimension=name,
         baseline=None if short[0] else means[0],
         candidate=None if short[1] else means[1],
-        baseline_share=_share(before),
-        candidate_share=_share(now),
+        verdict="not enough data",
         reason=short[1] or short[0],
+        share=total(part.share for part in now),
+        baseline_share=total(part.share for part in before),
     )
 
 
-def _mean(parts: Iterable[Part]) -> float | None:
+def _mean(parts: Iterable[_Part]) -> float | None:
     """None where nothing was scored, or nothing of it has a weight."""
     rows = [(part.weight * part.scored, part.mean) for part in parts if part.mean is not None]
     weights = sum(weight for weight, _ in rows)
     return round(sum(weight * mean for weight, mean in rows) / weights, 4) if weights else None
-
-
-def _share(parts: Iterable[Part]) -> Share:
-    return sum((part.share for part in parts), NOTHING)
 
 
 def _with_state(card: Card) -> Card:
@@ -481,9 +443,9 @@ def _with_state(card: Card) -> Card:
     Without a sure fall, what was lost, or too little to score, leaves nothing else to say.
     """
     compared, moves = card.compared, card.moves
-    falls = [move for move in moves if move.delta <= -MARGIN]
+    falls = [move for move in moves if move.points <= -MARGIN]
     sure = [move for move in falls if move.is_sure]
-    rises = [move for move in reversed(moves) if move.delta > 0 and move.is_sure]
+    rises = [move for move in reversed(moves) if move.points > 0 and move.is_sure]
     lacking = card.lost or any(d.reason and d.baseline is not None for d in card.dimensions)
     state: State = "steady"
     main: Move | None = None
@@ -510,8 +472,8 @@ Key = tuple[int, str, str]  # evaluation, dimension, proposition
 
 def _with_evidence(cards: Sequence[Card], judged: Judged, *, quotes: bool) -> list[Card]:
     moves = [card.main for card in cards if card.main is not None]
-    best = _extremes([_key(move, now=move.delta > 0) for move in moves], F("score").desc()) if quotes else {}
-    worst = _extremes([_key(move, now=move.delta <= 0) for move in moves], F("score").asc()) if quotes else {}
+    best = _extremes([_key(move, now=move.points > 0) for move in moves], F("score").desc()) if quotes else {}
+    worst = _extremes([_key(move, now=move.points <= 0) for move in moves], F("score").asc()) if quotes else {}
     messages = Message.objects.select_related("channel", "agent").in_bulk(
         {row["message"] for row in (*best.values(), *worst.values())}
     )
@@ -520,7 +482,7 @@ def _with_evidence(cards: Sequence[Card], judged: Judged, *, quotes: bool) -> li
 
     def quote(move: Move, *, now: bool) -> Quote | None:
         """The message that scored highest in the baseline and the one that scored lowest now; where it rose the reverse."""
-        row = (best if now is (move.delta > 0) else worst).get(_key(move, now=now))
+        row = (best if now is (move.points > 0) else worst).get(_key(move, now=now))
         message = messages.get(row["message"]) if row else None
         return Quote(message=message, score=row["score"]) if row and message else None
 
@@ -531,7 +493,7 @@ def _with_evidence(cards: Sequence[Card], judged: Judged, *, quotes: bool) -> li
         if main is not None:
             card = replace(
                 card,
-                main=replace(main, since=tags.get(_key(main, now=True))),
+                main=main.model_copy(update={"since": tags.get(_key(main, now=True))}),
                 claim=claims.get(_key(main, now=True), ""),
                 baseline_quote=quote(main, now=False),
                 candidate_quote=quote(main, now=True),

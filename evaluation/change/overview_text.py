@@ -1,6 +1,6 @@
 """One sentence per agent of the drift overview, made from its scores and from nothing else.
 
-A proposition is called by its own id, so that the sentence fits any claim: no verb is guessed from its words.
+A proposition is called by its own id, so that the sentence fits any text: no verb is guessed from its words.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from datetime import datetime
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
 
-from evaluation.change.overview import Card, DimensionMove, Move, tag_name
+from evaluation.change.change import Change
+from evaluation.change.overview import Card, Move, tag_name
 from evaluation.models import EvaluationRun
 from evaluation.runs.summary import TOO_LITTLE
 from evaluation.wording import counted, decimal
@@ -60,13 +61,13 @@ def sentence_of(card: Card) -> str:
             what = f"Possibly {what[0].lower()}{what[1:]}"
         return f"{what}: {numbers_of(card.main)} since {since(card, card.main)}."
     least = card.moves[0]
-    if least.delta >= 0:
+    if least.points >= 0:
         return f"Steady: no proposition fell since {baseline} ({', '.join(map(dimension_words, card.dimensions))})."
     label = short_name(least.proposition, slug, least.dimension)
     return f"Steady: the largest fall is “{label}”: {numbers_of(least)} since {baseline}."
 
 
-def dimension_words(move: DimensionMove) -> str:
+def dimension_words(move: Change) -> str:
     """E.g. ``adherence 7.2 → 6.9``."""
     scores = ("–" if score is None else decimal(score) for score in (move.baseline, move.candidate))
     return f"{move.dimension.replace('_', ' ')} {' → '.join(scores)}"
@@ -74,25 +75,23 @@ def dimension_words(move: DimensionMove) -> str:
 
 def numbers_of(move: Move) -> str:
     """E.g. ``8.1 → 3.2``."""
-    return f"{decimal(move.baseline.mean or 0.0)} → {decimal(move.candidate.mean or 0.0)}"
+    return f"{decimal(move.baseline or 0.0)} → {decimal(move.candidate or 0.0)}"
 
 
 def how_sure(move: Move) -> str:
     """What stands behind a difference: how much was judged, and whether that decides."""
-    if not (move.baseline.n and move.candidate.n):
+    if not (move.baseline_n and move.n):
         return "judged once over the whole window: one judgement decides nothing"
-    judged = f"{counted(move.baseline.scored, 'judgement')} in the baseline, {move.candidate.scored:,} now"
-    return (
-        f"{judged}; {'more than chance, among all claims looked at' if move.is_sure else 'too few to tell from chance'}"
-    )
+    judged = f"{counted(move.baseline_scored, 'judgement')} in the baseline, {move.scored:,} now"
+    return f"{judged}; {'more than chance explains, among all propositions compared' if move.is_sure else 'too few to tell from chance'}"
 
 
 def _verb(move: Move, label: str) -> str:
     """Of an inverted claim a high score says that it does not hold."""
-    if move.delta > 0:
-        return f"{'Less' if move.candidate.inverted else 'More'} {label}"
-    turned = (move.baseline.mean or 0.0) >= SHOWN and (move.candidate.mean or 0.0) <= GONE
-    if move.candidate.inverted:
+    if move.points > 0:
+        return f"{'Less' if move.inverted else 'More'} {label}"
+    turned = (move.baseline or 0.0) >= SHOWN and (move.candidate or 0.0) <= GONE
+    if move.inverted:
         return f"Slipped into {label}" if turned else f"More {label}"
     if turned:
         return f"Broke {label}" if label.startswith("“no ") else f"Stopped {label}"

@@ -3,92 +3,102 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, NamedTuple
 
 from django.db.models import Avg, Count, Max, Q
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from agents.models import Agent
+from evaluation.change.change import HIGHEST, Change, decided, mean_of
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.summary import COVERABLE, NOTHING, Share, total
+from evaluation.runs.summary import COVERABLE, Share, ShareShown, rounded, total
 from evaluation.scorers.windows import DEFAULT_BINS, Bin, bin_name, bin_of, positions_of, spanning
 from evaluation.statistics.agreement import spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
-from evaluation.statistics.difference import MARGIN, Decision, decide
-from evaluation.statistics.estimates import Estimate, Interval
+from evaluation.statistics.difference import MARGIN
+from evaluation.statistics.estimates import Interval, IntervalShown
 
 BY_POSITION = ("adherence",)  # judged message by message; the others judge a window, a pair or a channel as a whole
-HIGHEST = 9.0
 STATUSES = ("scored", "trivial", "unscored", "pending")
 ENOUGH_CONVERSATIONS = 6  # from here on whole conversations are resampled, and the result holds for others, too
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionBin:
-    """One stretch of positions.
+class Figure(BaseModel):
+    """A statistic's interval; `note` says why it, or the statistic, is None."""
+
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+
+    interval: IntervalShown
+    note: str = Field("", exclude_if=lambda note: not note)
+
+
+class Mean(Figure):
+    score: Annotated[float | None, PlainSerializer(rounded)]
+
+
+class Trend(Figure):
+    spearman: Annotated[float | None, PlainSerializer(rounded)]
+
+
+class PositionBin(Mean):
+    """One stretch of positions: the mean over its scored judgements.
 
     Attributes:
-        name: As it was asked for, e.g. ``6-15``.
+        positions: As it was asked for, e.g. ``6-15``; `first` and `last` in numbers.
         messages: Judged messages; `conversations` they come from.
-        counts: Judgements by status (scored, trivial, unscored, pending).
-        score: Mean with its interval over the scored judgements; no value when there are none.
+        scored, trivial, unscored, pending: Judgements by status.
         share: How much was scored of what the judge can score; repeats count once.
         same: The mean over the conversations that have scores in the first and in the last stretch.
     """
 
-    name: str
+    positions: str
     first: int
     last: int | None
+    share: ShareShown = Field(serialization_alias="coverage")
+    same: Mean = Field(serialization_alias="same_conversations")
     messages: int
     conversations: int
-    counts: Mapping[str, int]
-    score: Estimate
-    same: Estimate
-    share: Share = NOTHING
+    scored: int
+    trivial: int
+    unscored: int
+    pending: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionChange:
-    """The last stretch with scores against the first.
+class PositionChange(Change):
+    """The last stretch with scores against the first; negative: it fades.
 
     Attributes:
         first, last: Names of the stretches; empty when fewer than two have scores.
-        delta: Last minus first, in points; negative: it fades.
-        decision: The verdict, as of any change.
         conversations: How many the difference rests on.
         resampled: What the interval draws from: ``conversations`` (it holds for others, too) or ``messages`` (of these ones).
     """
 
-    first: str
-    last: str
-    delta: Estimate
-    decision: Decision
-    conversations: int
-    resampled: str
+    first: str = ""
+    last: str = ""
+    conversations: int = 0
+    resampled: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionDimension:
+class PositionDimension(BaseModel):
     """One dimension by position.
 
     Attributes:
         bins: One per stretch asked for, empty ones, too.
         within: The change inside the conversations that reach both ends, each counting once: what fading means.
         overall: The change over all judged messages: also differs when long conversations are others than short ones.
-        trend: Spearman's correlation of position and message score in the conversations of `within`, −1 to 1.
+        trend: Spearman's correlation of position and message score, −1 to 1, in the conversations of `within`.
     """
 
-    dimension: str
+    dimension: str = Field(exclude=True)
     bins: tuple[PositionBin, ...]
     within: PositionChange
     overall: PositionChange
-    trend: Estimate
+    trend: Trend
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PositionProfile:
-    """An evaluation by position.
+class PositionProfile(BaseModel):
+    """An evaluation by position. Dumped it is what ``--json`` prints.
 
     Attributes:
         dimensions: Those that are judged message by message.
@@ -100,7 +110,7 @@ class PositionProfile:
     evaluation_run: int
     judge: str
     procedure: str
-    dimensions: tuple[PositionDimension, ...]
+    dimensions: dict[str, PositionDimension]
     not_by_position: tuple[str, ...]
     left_out: int
 
@@ -147,7 +157,7 @@ def position_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: fl
         evaluation_run=run.pk,
         judge=run.judge,
         procedure=run.procedure,
-        dimensions=tuple(dimensions),
+        dimensions={dimension.dimension: dimension for dimension in dimensions},
         not_by_position=tuple(d for d in run.dimensions if d not in BY_POSITION),
         left_out=left_out,
     )
@@ -199,15 +209,15 @@ def _dimension(name: str, bins: Sequence[Bin], judged: Sequence[_Judged], margin
         here = [j for j in judged if j.place == place]
         rows.append(
             PositionBin(
-                name=bin_name(bin_),
+                **dict(_mean(here)),
+                positions=bin_name(bin_),
                 first=bin_[0],
                 last=bin_[1],
+                share=total(j.share for j in here),
+                same=_mean([j for j in here if j.channel in same]),
                 messages=len({j.message for j in here}),
                 conversations=len({j.channel for j in here}),
-                counts={status: sum(j.counts[status] for j in here) for status in STATUSES},
-                score=_possible(bootstrap_mean(_observations(here)), 0.0),
-                same=_possible(bootstrap_mean(_observations(j for j in here if j.channel in same)), 0.0),
-                share=total(j.share for j in here),
+                **{status: sum(j.counts[status] for j in here) for status in STATUSES},
             )
         )
     return PositionDimension(
@@ -219,18 +229,22 @@ def _dimension(name: str, bins: Sequence[Bin], judged: Sequence[_Judged], margin
     )
 
 
-def _possible(estimate: Estimate, lowest: float) -> Estimate:
-    """The estimate with an interval of what is possible: scores lie between 0 and 9, their differences between -9 and 9."""
+def _mean(judged: Sequence[_Judged]) -> Mean:
+    """The mean of these scores, with an interval that stays on the scale of 0 to 9."""
+    estimate = bootstrap_mean(_observations(judged))
     interval = estimate.interval
-    if interval is None:
-        return estimate
-    low, high = (min(max(end, lowest), HIGHEST) for end in (interval.low, interval.high))
-    return replace(estimate, interval=Interval(low, high, interval.level))
+    if interval is not None:
+        low, high = (min(max(end, 0.0), HIGHEST) for end in (interval.low, interval.high))
+        interval = Interval(low, high, interval.level)
+    return Mean(score=estimate.value, interval=interval, note=estimate.reason)
 
 
-def _observations(judged: Iterable[_Judged]) -> list[Observation]:
-    """Scores that know their message, drawn within their conversation."""
-    return [Observation(j.value, j.weight, j.message, j.channel) for j in judged if j.value is not None]
+def _observations(judged: Iterable[_Judged], *, by_conversation: bool = False) -> list[Observation]:
+    """Scores that know their message, drawn within their conversation; or those of a conversation drawn together."""
+    scored = [j for j in judged if j.value is not None]
+    if by_conversation:
+        return [Observation(j.value or 0.0, j.weight, j.channel) for j in scored]
+    return [Observation(j.value or 0.0, j.weight, j.message, j.channel) for j in scored]
 
 
 def _change(
@@ -238,29 +252,31 @@ def _change(
 ) -> PositionChange:
     """The difference between the ends; of `conversations` that have both, or (0) of all there are."""
     if not ends:
-        nothing = Estimate(None, None, 0, "fewer than two stretches have scores")
-        return PositionChange(
-            first="", last="", delta=nothing, decision=decide(None, None, margin), conversations=0, resampled=""
-        )
-    first, last = ([j for j in judged if j.place == place] for place, _ in ends)
+        why = "fewer than two stretches have scores"
+        nothing = PositionChange(baseline=None, candidate=None, interval_note=why, verdict="not enough data")
+        return decided(nothing, None, margin, n=None)
+    early, late = ([j for j in judged if j.place == place] for place, _ in ends)
     together = conversations >= ENOUGH_CONVERSATIONS
-    samples = [_observations(rows) for rows in (first, last)]
-    if together:
-        samples = [[Observation(o.value, o.weight, o.stratum) for o in rows] for rows in samples]
-    delta = bootstrap_difference(*samples, paired=together)
-    if delta.value is None:
-        delta = Estimate(None, None, 0, "no conversation has scores in both stretches")
-    return PositionChange(
+    before, now = (_observations(rows, by_conversation=together) for rows in (early, late))
+    delta = bootstrap_difference(before, now, paired=together)
+    change = PositionChange(
+        baseline=mean_of(before),
+        candidate=mean_of(now),
+        interval_note=delta.reason,
+        verdict="not enough data",
+        n=delta.n,
+        paired=together,
         first=ends[0][1],
         last=ends[1][1],
-        delta=_possible(delta, -HIGHEST),
-        decision=decide(delta.value, delta.interval, margin, n=delta.n or None),
-        conversations=conversations or len({j.channel for j in (*first, *last)}),
+        conversations=conversations or len({j.channel for j in (*early, *late)}),
         resampled="conversations" if together else "messages",
     )
+    if delta.value is None:
+        change = change.model_copy(update={"interval_note": "no conversation has scores in both stretches"})
+    return decided(change, delta.interval, margin, n=delta.n or None)
 
 
-def _trend(judged: Sequence[_Judged]) -> Estimate:
+def _trend(judged: Sequence[_Judged]) -> Trend:
     """How message scores go with positions: of each message the mean of its propositions."""
     sums: dict[int, list[float]] = {}
     for j in judged:
@@ -269,62 +285,6 @@ def _trend(judged: Sequence[_Judged]) -> Estimate:
         entry[2] += j.weight
     points = [(position, points / weight) for position, points, weight in sums.values() if weight]
     if len(points) < 3:
-        return Estimate(None, None, len(points), "fewer than three messages")
-    return spearman([position for position, _ in points], [score for _, score in points])
-
-
-# -- JSON
-def position_json(profile: PositionProfile) -> dict[str, Any]:
-    """The profile as the object ``--json`` prints: per dimension the stretches, and the change `within` conversations and `overall`."""
-    return {
-        "agent": profile.agent,
-        "evaluation_run": profile.evaluation_run,
-        "judge": profile.judge,
-        "procedure": profile.procedure,
-        "dimensions": {
-            dimension.dimension: {
-                "bins": [
-                    {
-                        "positions": row.name,
-                        "first": row.first,
-                        "last": row.last,
-                        **_estimate_json(row.score, "score"),
-                        "coverage": row.share.rounded,
-                        "same_conversations": _estimate_json(row.same, "score"),
-                        "messages": row.messages,
-                        "conversations": row.conversations,
-                        **row.counts,
-                    }
-                    for row in dimension.bins
-                ],
-                "within": _change_json(dimension.within),
-                "overall": _change_json(dimension.overall),
-                "trend": _estimate_json(dimension.trend, "spearman"),
-            }
-            for dimension in profile.dimensions
-        },
-        "not_by_position": list(profile.not_by_position),
-        "left_out": profile.left_out,
-    }
-
-
-def _change_json(change: PositionChange) -> dict[str, Any]:
-    return {
-        "first": change.first,
-        "last": change.last,
-        **_estimate_json(change.delta, "delta"),
-        "verdict": change.decision.verdict,
-        "reason": change.decision.reason,
-        "n_more": change.decision.n_more,
-        "conversations": change.conversations,
-        "resampled": change.resampled,
-    }
-
-
-def _estimate_json(estimate: Estimate, name: str) -> dict[str, Any]:
-    interval = estimate.interval
-    return {
-        name: None if estimate.value is None else round(estimate.value, 4),
-        "interval": [round(interval.low, 4), round(interval.high, 4)] if interval else None,
-        **({"note": estimate.reason} if estimate.reason else {}),
-    }
+        return Trend(spearman=None, interval=None, note="fewer than three messages")
+    estimate = spearman([position for position, _ in points], [score for _, score in points])
+    return Trend(spearman=estimate.value, interval=estimate.interval, note=estimate.reason)

@@ -7,45 +7,35 @@ from itertools import groupby
 from typing import Any
 
 from django.utils import timezone
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from agents.commands import console_on
-from agents.models import Agent
+from agents.text.tables import Cell, Emphasis, print_table
+from evaluation.change.change import Change
 from evaluation.change.choosing import Detection
-from evaluation.change.comparison import Change, Comparison
+from evaluation.change.comparison import Comparison
 from evaluation.change.over_time import Drop, Series
-from evaluation.change.overview import Card, DimensionMove, Overview
+from evaluation.change.overview import Card, Overview
 from evaluation.change.overview_text import sentence_of, tag_words
-from evaluation.change.position import PositionChange, PositionDimension, PositionProfile
-from evaluation.models import EvaluationRun, is_heuristic
+from evaluation.change.position import PositionChange, PositionProfile
+from evaluation.models import is_heuristic
 from evaluation.runs.summary import percent, with_share
-from evaluation.statistics.estimates import Estimate
 from evaluation.wording import counted, decimal, heading_of, interval_text, judge_label, number, signed
 
 MOST_NAMED = 10
 NARROW = 100
-STYLES = {
-    "drifted": "bold red",
-    "possibly drifted": "yellow",
-    "steady": "green",
-    "improved": "bold green",
-    "not enough data": "dim",
+EMPHASIS: dict[str, Emphasis] = {
+    "drifted": "bad",
+    "possibly drifted": "warning",
+    "steady": "good",
+    "improved": "better",
+    "not enough data": "faint",
 }
+CHANGE = (">Baseline", ">Now", ">Change", ">95 % interval", "Verdict", ">More")
 BLOCKS = "▁▂▃▄▅▆▇█"
 SPARKS = 30
 MOST_NOTED = 4  # series with the same note
-
-
-def _table(title: str, padding: tuple[int, ...] = (0, 1)) -> Table:
-    return Table(title=escape(title), box=box.SIMPLE_HEAD, title_justify="left", padding=padding)  # type: ignore[arg-type]
-
-
-def _columns(table: Table, *headings: str) -> None:
-    for heading in headings:
-        table.add_column(heading, justify="right", no_wrap=True)
 
 
 # -- comparisons
@@ -64,23 +54,26 @@ def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
         f"{what}{_of_messages(of)}" for what, of in zip(("Baseline", "candidate"), scopes, strict=True)
     )
     what = f"{first.baseline.name} → {first.candidate.name}" if len(names) == 1 else several
-    title = f"{what}, judged by {judge_label(first.candidate.judge)}"
-    table = _changes_table(title, "Agent" if not first.candidate.target.startswith("#") else "Channel", "Dim.")
+    rows: list[list[Cell]] = []
     for comparison in comparisons:
         for n, change in enumerate(comparison.dimensions):
             notes = _of_messages({comparison.candidate.scope}) if len(scopes[1]) > 1 else ""
             notes += " (stale)" if comparison.stale else ""
-            table.add_row(
-                escape(comparison.candidate.target + notes) if not n else "",
-                heading_of(change.dimension, narrow=True),
-                *_cells(change, narrow=narrow),
-            )
-    console.print(table)
+            name = comparison.target + notes if not n else ""
+            rows.append([name, heading_of(change.dimension, narrow=True), *_cells(change, narrow=narrow)])
+    print_table(
+        console,
+        ["Channel" if first.target.startswith("#") else "Agent", "Dim.", *CHANGE],
+        rows,
+        title=f"{what}, judged by {judge_label(first.judge)}",
+        tight=True,
+        unwrapped=["Verdict"],
+    )
     _propositions(comparisons, console)
     for line in _explanations(comparisons):
         console.print(escape(line))
     console.print()
-    if is_heuristic(first.candidate.judge):
+    if is_heuristic(first.judge):
         console.print("heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.")
 
 
@@ -90,20 +83,9 @@ def _of_messages(scopes: set[str | None]) -> str:
     return f" ({scope})" if scope and not others else ""
 
 
-def _changes_table(title: str, *names: str) -> Table:
-    table = _table(title, (0, 1, 0, 0))
-    for name in names:
-        table.add_column(name, overflow="fold")
-    _columns(table, "Baseline", "Now", "Change", "95 % interval")
-    table.add_column("Verdict", no_wrap=True)
-    _columns(table, "More")
-    return table
-
-
-def _cells(change: Change, *, narrow: bool) -> list[str]:
+def _cells(change: Change, *, narrow: bool) -> list[Cell]:
     """Scores with the shares scored, on a line of their own where there is little room; difference, interval, verdict."""
-    digits = 0 if change.counted else 1
-    shown = [
+    shown: list[Cell] = [
         with_share(
             "–" if score is None else f"{score:.0f}" if change.counted else number(score),
             share,
@@ -111,34 +93,23 @@ def _cells(change: Change, *, narrow: bool) -> list[str]:
         )
         for score, share in ((change.baseline, change.baseline_share), (change.candidate, change.share))
     ]
-    style = "bold" if change.counted and change.verdict == "drifted" else STYLES[change.verdict]
-    return [
-        *shown,
-        signed(change.delta, digits),
-        interval_text(change.interval),
-        f"[{style}]{change.verdict}[/]",
-        f"{change.n_more:,}" if change.n_more else "",
-    ]
+    emphasis: Emphasis = "strong" if change.counted and change.verdict == "drifted" else EMPHASIS[change.verdict]
+    delta = signed(change.delta, 0 if change.counted else 1)
+    return [*shown, delta, interval_text(change.interval), (change.verdict, emphasis), change.n_more or ""]
 
 
 def _propositions(comparisons: Sequence[Comparison], console: Console) -> None:
     """Every proposition of a single comparison; of several, those that surely changed."""
     alone = len(comparisons) == 1
-    rows = [
-        (c.candidate.target, row)
-        for c in comparisons
-        for changes in c.propositions.values()
-        for row in changes
-        if row.verdict in ("drifted", "improved") or (alone and (row.baseline, row.candidate) != (None, None))
-    ]
-    if not rows:
-        return
-    title = "Propositions, worst first" if alone else "Propositions that surely changed"
-    table = _changes_table(title, "Proposition")
-    for target, row in rows:
-        name = row.proposition if alone or row.proposition.startswith(target) else f"{target}: {row.proposition}"
-        table.add_row(escape(name), *_cells(row, narrow=console.width < NARROW))
-    console.print(table)
+    rows: list[list[Cell]] = []
+    for comparison in comparisons:
+        for row in (row for changes in comparison.propositions.values() for row in changes):
+            if row.verdict in ("drifted", "improved") or (alone and (row.baseline, row.candidate) != (None, None)):
+                of = "" if alone or row.proposition.startswith(comparison.target) else f"{comparison.target}: "
+                rows.append([f"{of}{row.proposition}", *_cells(row, narrow=console.width < NARROW)])
+    if rows:
+        title = "Propositions, worst first" if alone else "Propositions that surely changed"
+        print_table(console, ["Proposition", *CHANGE], rows, title=title, tight=True, unwrapped=["Verdict"])
 
 
 def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
@@ -149,7 +120,7 @@ def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
         "Scores of 0 to 9, higher is better; in % the share of judgements scored, of the propositions this judge can score at all."
     ]
     large = sorted(
-        (change.delta, f"{c.candidate.target} {change.dimension} {_fall(change)}")
+        (change.delta, f"{c.target} {change.dimension} {_fall(change)}")
         for c, change in rows
         if change.interval is None and not change.counted and change.delta is not None and abs(change.delta) > c.margin
     )
@@ -171,7 +142,7 @@ def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
     notes: dict[str, list[str]] = {}
     for comparison in comparisons:
         for note in _notes(comparison, alone=len(comparisons) == 1):
-            notes.setdefault(note, []).append(comparison.candidate.target)
+            notes.setdefault(note, []).append(comparison.target)
     for note, targets in notes.items():
         who = f"{len(targets)} of {len(comparisons)}" if len(targets) > 3 else ", ".join(targets)
         lines.append(f"{who}: {note}.")
@@ -213,22 +184,16 @@ def detection_table(rows: Sequence[Detection], out: Any) -> None:
     if not rows:
         console.print("Nothing to plan by: no dimension has an interval over messages.\n")
         return
-    table = _table(f"Messages to find a change of {rows[0].change:g} points in 4 of 5 cases")
-    table.add_column("Target")
-    table.add_column("Dim.")
-    _columns(table, "Spread", "Baseline", "Now", "Finds", "Needs each", "Needs now")
-    for row in rows:
-        table.add_row(
-            escape(row.target),
-            heading_of(row.dimension, narrow=True),
-            f"{row.sd:.1f}",
-            f"{row.baseline_n:,}" if row.baseline_n else "exact",
-            f"{row.n:,}",
-            "–" if row.smallest is None else f"{row.smallest:.1f}",
-            "–" if row.needed is None else f"{row.needed:,}",
-            "–" if row.needed_now is None else f"{row.needed_now:,}",
-        )
-    console.print(table)
+    cells: list[list[Cell]] = [
+        [
+            *(row.target, heading_of(row.dimension, narrow=True), f"{row.sd:.1f}", row.baseline_n or "exact"),
+            *(row.n, None if row.smallest is None else f"{row.smallest:.1f}", row.needed, row.needed_now),
+        ]
+        for row in rows
+    ]
+    heads = ["Target", "Dim.", ">Spread", ">Baseline", ">Now", ">Finds", ">Needs each", ">Needs now"]
+    title = f"Messages to find a change of {rows[0].change:g} points in 4 of 5 cases"
+    print_table(console, heads, cells, title=title)
     console.print(
         "Spread: standard deviation between messages. Baseline, Now: how many were judged. Finds: the smallest change these\n"
         "find. Needs each: messages in both. Needs now: with the baseline as it is; – no number suffices.\n"
@@ -238,25 +203,21 @@ def detection_table(rows: Sequence[Detection], out: Any) -> None:
 # -- the drift overview
 def overview_table(overview: Overview, out: Any) -> None:
     """One row per agent: its dimensions in the baseline and now, and the sentence of its card."""
-    cards = overview.cards
+    cards, console = overview.cards, console_on(out)
     judged = next((card.judged for card in cards if card.judged is not None), None)
     tags = {_tags(card) for card in cards if card.compared.candidate}
     of = f" ({tags.pop()})" if len(tags) == 1 and "" not in tags else ""
-    table = _table(f"Drift overview{of}, judged by {judge_label(judged.judge)}" if judged else "Drift overview")
     dimensions = sorted({move.dimension for card in cards for move in card.dimensions})
-    table.add_column("Agent", no_wrap=True)
-    _columns(table, *(dimension.capitalize().replace("_", " ") for dimension in dimensions))
-    table.add_column("What changed")
+    rows: list[list[Cell]] = []
     for card in cards:
         by_name = {move.dimension: move for move in card.dimensions}
-        named = f"{card.agent.slug} ({_tags(card)})" if len(tags) > 1 and _tags(card) else card.agent.slug
-        sentence, style = escape(sentence_of(card)), STYLES.get(card.state, "")
-        colour = style.split()[-1] if card.state not in ("steady", "not enough data") else ""
-        colour = "yellow" if card.state == "not enough data" else colour
-        scores = [_scores(by_name.get(dimension)) for dimension in dimensions]
-        table.add_row(escape(named), *scores, f"[{colour}]{sentence}[/{colour}]" if colour else sentence)
-    console = console_on(out)
-    console.print(table)
+        name = f"{card.agent.slug} ({_tags(card)})" if len(tags) > 1 and _tags(card) else card.agent.slug
+        emphasis: Emphasis = "warning" if card.state == "not enough data" else EMPHASIS.get(card.state, "")
+        sentence = (sentence_of(card), "" if card.state == "steady" else emphasis)
+        rows.append([name, *(_scores(by_name.get(dimension)) for dimension in dimensions), sentence])
+    heads = [f">{dimension.capitalize().replace('_', ' ')}" for dimension in dimensions]
+    title = f"Drift overview{of}, judged by {judge_label(judged.judge)}" if judged else "Drift overview"
+    print_table(console, ["Agent", *heads, "What changed"], rows, title=title, unwrapped=["Agent"])
     console.print(
         "Scores in the baseline → now. In %: the share of judgements scored, of the propositions this judge can score at all."
     )
@@ -267,12 +228,12 @@ def _tags(card: Card) -> str:
     return "; ".join(sorted({tag_words(run) for run in card.compared.candidate.values()} - {""}))
 
 
-def _scores(move: DimensionMove | None) -> str:
+def _scores(move: Change | None) -> str | None:
     if move is None:
-        return "–"
+        return None
     scores = " → ".join("–" if score is None else decimal(score) for score in (move.baseline, move.candidate))
-    shares = " → ".join(percent(share) or "–" for share in (move.baseline_share, move.candidate_share))
-    return f"{scores}\n[dim]{shares.replace(' %', '', 1) if shares.count('%') > 1 else shares}[/dim]"
+    shares = " → ".join(percent(share) or "–" for share in (move.baseline_share, move.share))
+    return f"{scores}\n{shares.replace(' %', '', 1) if shares.count('%') > 1 else shares}"
 
 
 # -- over time
@@ -284,23 +245,23 @@ def drift_table(drawn: Sequence[Series], out: Any) -> None:
         return series.judge, series.procedure
 
     for (judge, procedure), group in groupby(sorted(drawn, key=judged), key=judged):
-        rows = sorted(group, key=lambda s: (s.agent.slug, s.schedule.name, s.dimension))
-        table = _table(f"Scores by {judge_label(judge)}{'' if procedure == 'plumbline' else f', {procedure}'}, 0 to 9")
-        table.add_column("Agent", overflow="fold")
-        table.add_column("Dimension", no_wrap=True)
-        table.add_column("Schedule", overflow="fold")
-        table.add_column(f"Last {SPARKS}", no_wrap=True)
-        _columns(table, "Now", "Falls")
+        of_judge = sorted(group, key=lambda s: (s.agent.slug, s.schedule.name, s.dimension))
+        rows: list[list[Cell]] = [
+            [
+                *(series.agent.slug, series.dimension, series.schedule.name, sparkline(series)),
+                *(number(series.readings[-1].score), len(series.drops)),
+            ]
+            for series in of_judge
+        ]
+        title = f"Scores by {judge_label(judge)}{'' if procedure == 'plumbline' else f', {procedure}'}, 0 to 9"
+        heads = ["Agent", "Dimension", "Schedule", f"Last {SPARKS}", ">Now", ">Falls"]
+        print_table(console, heads, rows, title=title, unwrapped=["Dimension", f"Last {SPARKS}"])
         notes: dict[str, list[str]] = {}
-        for series in rows:
-            score = number(series.evaluations[-1].score)
-            cells = [series.agent.slug, series.dimension, series.schedule.name, sparkline(series), score]
-            table.add_row(*map(escape, cells), str(len(series.drops)))
+        for series in of_judge:
             if series.note:
                 notes.setdefault(series.note, []).append(f"{series.agent.slug} {series.dimension}")
-        console.print(table)
-        sentences = [_drop_text(series, drop) for series in rows for drop in series.drops]
-        sentences += dict.fromkeys(filter(None, (series.newest_restart() for series in rows)))
+        sentences = [_drop_text(series, drop) for series in of_judge for drop in series.drops]
+        sentences += dict.fromkeys(filter(None, (series.newest_restart for series in of_judge)))
         for note, noted in notes.items():
             which = f"all {len(rows)} series" if len(noted) == len(rows) > MOST_NOTED else ", ".join(noted)
             sentences.append(f"{which}: {note}")
@@ -313,7 +274,7 @@ def sparkline(series: Series, most: int = SPARKS) -> str:
     """The newest scores as bars on the fixed scale of 0 to 9; a stroke where the series starts again."""
     return "".join(
         ("|" if point.restarts else "") + BLOCKS[min(len(BLOCKS) - 1, int(point.score / 9 * len(BLOCKS)))]
-        for point in series.evaluations[-most:]
+        for point in series.readings[-most:]
     )
 
 
@@ -325,83 +286,34 @@ def _drop_text(series: Series, drop: Drop) -> str:
     )
 
 
-def without_series(agents: Sequence[Agent], series_there_are: Sequence[Series]) -> dict[str, str]:
-    """Slugs of the agents that have no series, each with how its newest scheduled evaluation ended."""
-    shown = {series.agent.pk for series in series_there_are}
-    reasons: dict[str, str] = {}
-    for agent in agents:
-        if agent.pk in shown:
-            continue
-        scheduled = EvaluationRun.objects.filter(agent=agent, schedule__isnull=False)
-        last = scheduled.order_by("-created_at", "-pk").first()
-        if last is None:
-            reasons[agent.slug] = "measured by no schedule yet"
-        elif last.overall_score is not None:
-            reasons[agent.slug] = f"evaluation {last.pk}: scored, but not in what is asked for here"
-        else:
-            reasons[agent.slug] = last.error or f"evaluation {last.pk}: no score"
-    return reasons
-
-
-def drift_json(drawn: Sequence[Series], agents: Sequence[Agent] = ()) -> dict[str, Any]:
-    """The object ``--json`` prints: per series its points, oldest first, and its falls; and which of `agents` have none, and why."""
-    silent = without_series(agents, drawn)
-    return {
-        "series": [_series_json(series) for series in drawn],
-        "no_series": [{"agent": slug, "reason": why} for slug, why in silent.items()],
-    }
-
-
-def _series_json(series: Series) -> dict[str, Any]:
-    return {
-        "agent": series.agent.slug,
-        "schedule": series.schedule.name,
-        "dimension": series.dimension,
-        "judge": series.judge,
-        "procedure": series.procedure,
-        "points": [
-            {
-                "evaluation_run": point.run,
-                "time": point.time.isoformat(),
-                "score": point.score,
-                "error": None if point.error is None else round(point.error, 4),
-                "tested": point.tested,
-                "restarts": point.restarts,
-            }
-            for point in series.evaluations
-        ],
-        "drops": [
-            {
-                "evaluation_run": drop.run,
-                "noticed": drop.noticed.isoformat(),
-                "since": drop.since.isoformat(),
-                "before": round(drop.before, 4),
-                "after": round(drop.after, 4),
-            }
-            for drop in series.drops
-        ],
-        "restarts": [
-            {"evaluation_run": restart.run, "time": restart.time.isoformat(), "because": restart.because}
-            for restart in series.restarts()
-        ],
-        **({"note": series.note} if series.note else {}),
-    }
-
-
 # -- by position
 def position_table(profile: PositionProfile, out: Any) -> None:
     """One table per dimension that is judged message by message, with what its ends say; at most 80 columns wide."""
     console = console_on(out)
-    for dimension in profile.dimensions:
-        of = f"{dimension.dimension.capitalize()} of {profile.agent} by position"
+    for name, dimension in profile.dimensions.items():
+        of = f"{name.capitalize()} of {profile.agent} by position"
         if not any(row.messages for row in dimension.bins):
             console.print(escape(f"{of}: no message was judged.\n"))
             continue
-        console.print(_bins_table(f"{of}, by {judge_label(profile.judge)}", dimension))
+        rows: list[list[Cell]] = [
+            [
+                *(row.positions, with_share(number(row.score), row.share), interval_text(row.interval, sign=False)),
+                *(number(row.same.score), row.messages, row.conversations, row.scored, row.unscored),
+            ]
+            for row in dimension.bins
+        ]
+        heads = ["Pos.", ">Score", ">95 %", ">Same c.", ">Mess.", ">Conv.", ">Scored", ">Unsc."]
+        title = f"{of}, by {judge_label(profile.judge)}"
+        print_table(console, heads, rows, title=title, unwrapped=["Pos."])
         console.print(_change_sentence("In the same conversations", dimension.within))
         console.print(_change_sentence("Over all messages", dimension.overall))
-        if dimension.trend.value is not None:
-            console.print(f"Correlation of position and score (Spearman): {_value(dimension.trend, digits=2)}")
+        trend = dimension.trend
+        if trend.spearman is not None:
+            value, interval = decimal(trend.spearman, 2), trend.interval
+            reach = f"no interval: {trend.note}"
+            if interval is not None:
+                reach = f"95 %: {decimal(interval.low, 2)} to {decimal(interval.high, 2)}"
+            console.print(f"Correlation of position and score (Spearman): {value} ({reach})")
         console.print()
     if profile.not_by_position:
         console.print(f"Not by position, because judged as a whole: {', '.join(profile.not_by_position)}.")
@@ -410,35 +322,12 @@ def position_table(profile: PositionProfile, out: Any) -> None:
         console.print(f"{lie} in no stretch of these, or deleted since.")
 
 
-def _bins_table(title: str, dimension: PositionDimension) -> Table:
-    table = _table(title)
-    table.add_column("Pos.", no_wrap=True)
-    _columns(table, "Score", "95 %", "Same c.", "Mess.", "Conv.", "Scored", "Unsc.")
-    for row in dimension.bins:
-        interval = row.score.interval
-        table.add_row(
-            row.name,
-            with_share(number(row.score.value), row.share),
-            f"{interval.low:.1f} to {interval.high:.1f}" if interval else "–",
-            number(row.same.value),
-            *(str(n) for n in (row.messages, row.conversations, row.counts["scored"], row.counts["unscored"])),
-        )
-    return table
-
-
 def _change_sentence(where: str, change: PositionChange) -> str:
-    if change.delta.value is None:
-        return f"{where}: {change.delta.reason}."
+    if change.delta is None:
+        return f"{where}: {change.interval_note}."
     basis = f"{counted(change.conversations, 'conversation')}; interval over {change.resampled}"
+    reach = f"95 %: {interval_text(change.interval)}" if change.interval else f"no interval: {change.interval_note}"
     return (
-        f"{where}: positions {change.last} against {change.first}: {_value(change.delta, sign=True)} "
-        f"({basis}): {change.decision.verdict}, {change.decision.reason}."
+        f"{where}: positions {change.last} against {change.first}: {signed(change.delta)} ({reach}) "
+        f"({basis}): {change.verdict}, {change.reason}."
     )
-
-
-def _value(estimate: Estimate, *, sign: bool = False, digits: int = 1) -> str:
-    write = signed if sign else decimal
-    text = write(estimate.value or 0.0, digits)
-    if estimate.interval is None:
-        return f"{text} (no interval: {estimate.reason})"
-    return f"{text} (95 %: {write(estimate.interval.low, digits)} to {write(estimate.interval.high, digits)})"

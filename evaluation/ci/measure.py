@@ -8,14 +8,16 @@ from functools import partial
 from pathlib import Path
 
 from django.db.models import Count
+from pydantic import BaseModel, ConfigDict, Field
 
-from evaluation.change.comparison import Change, Comparison, adjusted, compare, compare_to_baseline
+from evaluation.change.change import Change
+from evaluation.change.comparison import Comparison, adjusted, compare, compare_to_baseline
 from evaluation.change.measurement_files import measurements_of_file
-from evaluation.change.measurements import Measurement, NotComparable, measurement_of
-from evaluation.judge.questions import OUT_OF_REACH
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.change.measurements import NotComparable, measurement_of
+from evaluation.models import OUT_OF_REACH, Baseline, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.capture import Captured, capture
-from evaluation.runs.planning import Estimate, RunSpec
+from evaluation.runs.estimate import Estimate
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, Share
 from evaluation.simulation.conversations import (
     Simulation,
@@ -28,37 +30,41 @@ from evaluation.simulation.situations import load_situations
 
 
 # -- how much was judged
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coverage:
+class Coverage(BaseModel):
     """The judgements of one dimension.
 
     Attributes:
         scored, trivial: Judged.
         failed: Could have been judged and was not: timeout, rate limit, refusal, malformed reply, never asked. `example` says why.
-        beyond_judge: What a heuristic judge cannot see, and leaves to an LLM.
+        needs_llm_judge: What a heuristic judge cannot see, and leaves to an LLM.
         not_evaluable: Nothing to judge: one message, no history, an empty text.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     scored: int = 0
     trivial: int = 0
     failed: int = 0
-    beyond_judge: int = 0
+    needs_llm_judge: int = 0
     not_evaluable: int = 0
-    example: str = ""
+    example: str = Field("", exclude=True)
+
+    @property
+    def could(self) -> int:
+        """What this judge could have judged."""
+        return self.scored + self.trivial + self.failed
 
     @property
     def failed_share(self) -> float:
         """Of what this judge could have judged the share it did not, 0 to 1; 0 when there was nothing."""
-        could = self.scored + self.trivial + self.failed
-        return self.failed / could if could else 0.0
+        return self.failed / self.could if self.could else 0.0
 
     @property
     def unscored(self) -> int:
-        return self.failed + self.beyond_judge + self.not_evaluable
+        return self.failed + self.needs_llm_judge + self.not_evaluable
 
     def __add__(self, other: Coverage) -> Coverage:
-        numbers = ("scored", "trivial", "failed", "beyond_judge", "not_evaluable")
-        summed = {name: getattr(self, name) + getattr(other, name) for name in numbers}
+        summed = {name: n + getattr(other, name) for name, n in self.model_dump().items()}
         return Coverage(**summed, example=self.example or other.example)
 
 
@@ -74,7 +80,7 @@ def coverage_of(run: EvaluationRun) -> dict[str, Coverage]:
         elif status == "pending" or row["cause"] not in ("", OUT_OF_REACH):
             kind = "failed"
         elif row["cause"] or is_heuristic(judge):
-            kind = "beyond_judge"
+            kind = "needs_llm_judge"
         else:
             kind = "failed" if judge else "not_evaluable"
         example = (reason or "not asked") if kind == "failed" else ""
@@ -83,11 +89,52 @@ def coverage_of(run: EvaluationRun) -> dict[str, Coverage]:
 
 
 # -- what it is compared with
-class CurrentBaselines:
-    """Per agent and dimension the current baseline of the same judge and procedure (AC-6.5.4)."""
+class BaselineSource:
+    """What agents are compared with: measurements of a file, their current baselines, or nothing.
+
+    Attributes:
+        path: What `capture_baseline --json` or `evaluate --json` printed; None for the current baselines.
+        nothing: Why nothing is compared; None where something is.
+    """
+
+    def __init__(self, path: Path | None = None, *, specs: Sequence[RunSpec] = (), nothing: str | None = None) -> None:
+        """Read the file and check, before any call, that it can be compared with.
+
+        Raises:
+            NotComparable: It holds none of the agents, or another judge or procedure.
+            UnreadableFile: It is not such a file.
+        """
+        self.path, self.nothing = path, nothing
+        self._measured = measurements_of_file(path) if path else {}
+        if path is None:
+            return
+        pairs = [(self._measured[spec.target.slug], spec) for spec in specs if spec.target.slug in self._measured]
+        if not pairs:
+            wanted = ", ".join([spec.target.slug for spec in specs][:20])
+            names = ", ".join(list(self._measured)[:20]) or "nothing"
+            raise NotComparable(f"--baseline {path}: holds none of {wanted}; it holds {names}")
+        for before, spec in pairs:
+            judges, procedures = (before.judge, spec.judge_model), (before.procedure, spec.procedure)
+            for how, (there, here) in (("by", judges), ("as", procedures)):
+                if there != here:
+                    raise NotComparable(
+                        f"--baseline {path}: {before.target} was judged {how} {there}, this evaluation would be judged {how} {here}; "
+                        "scores compare only with scores of the same judge and procedure"
+                    )
 
     def compare(self, run: EvaluationRun, *, margin: float) -> tuple[Comparison | None, str]:
-        """The comparison, or why there is none."""
+        """Return the comparison (AC-6.5.4), or why there is none.
+
+        Raises:
+            NotComparable: Another judge or procedure, or the run is not completed.
+        """
+        if self.nothing is not None:
+            return None, self.nothing
+        if self.path is not None:
+            before = self._measured.get(run.agent.slug if run.agent else "")
+            if before is None:
+                return None, f"{self.path} does not hold it"
+            return compare(before, measurement_of(run), margin=margin), ""
         comparison = compare_to_baseline(run, margin=margin)
         if comparison is not None:
             return comparison, ""
@@ -97,67 +144,14 @@ class CurrentBaselines:
         return None, f"no baseline by {run.judge} ({run.procedure}){others}"
 
     def was_measured(self, run: EvaluationRun) -> bool:
-        """Whether there is a baseline for the agent, so that it once had a score."""
+        """Return whether the agent of a run once had a score."""
+        if self.nothing is not None:
+            return False
+        if self.path is not None:
+            before = self._measured.get(run.agent.slug if run.agent else "")
+            return before is not None and any(before.scores.get(d) is not None for d in run.dimensions)
         of_agent = Baseline.objects.filter(agent=run.agent, dimension__in=run.dimensions)
         return of_agent.filter(judge=run.judge, procedure=run.procedure).exists()
-
-
-class FileBaseline:
-    """Measurements that `capture_baseline --json` or `evaluate --json` printed."""
-
-    def __init__(self, path: Path, specs: Sequence[RunSpec]) -> None:
-        """Read the file and check, before any call, that it can be compared with.
-
-        Raises:
-            NotComparable: It holds none of the agents, or another judge or procedure.
-            UnreadableFile: It is not such a file.
-        """
-        self.path, self._measured = path, measurements_of_file(path)
-        wanted = {spec.target.slug: spec for spec in specs}
-        known = [slug for slug in wanted if slug in self._measured]
-        if not known:
-            names = ", ".join(list(self._measured)[:20]) or "nothing"
-            raise NotComparable(f"--baseline {path}: holds none of {', '.join(list(wanted)[:20])}; it holds {names}")
-        for slug in known:
-            before, spec = self._measured[slug], wanted[slug]
-            for how, there, here in (
-                ("by", before.judge, spec.judge_model),
-                ("as", before.procedure, spec.procedure),
-            ):
-                if there != here:
-                    raise NotComparable(
-                        f"--baseline {path}: {before.target} was judged {how} {there}, this evaluation would be judged {how} {here}; "
-                        "scores compare only with scores of the same judge and procedure"
-                    )
-
-    def compare(self, run: EvaluationRun, *, margin: float) -> tuple[Comparison | None, str]:
-        before = self._of(run)
-        if before is None:
-            return None, f"{self.path} does not hold it"
-        return compare(before, measurement_of(run), margin=margin), ""
-
-    def _of(self, run: EvaluationRun) -> Measurement | None:
-        return self._measured.get(run.agent.slug if run.agent else "")
-
-    def was_measured(self, run: EvaluationRun) -> bool:
-        before = self._of(run)
-        return before is not None and any(before.scores.get(d) is not None for d in run.dimensions)
-
-
-class NoBaseline:
-    """Nothing is compared."""
-
-    def __init__(self, why: str) -> None:
-        self._why = why
-
-    def compare(self, run: EvaluationRun, *, margin: float) -> tuple[Comparison | None, str]:
-        return None, self._why
-
-    def was_measured(self, run: EvaluationRun) -> bool:
-        return False
-
-
-BaselineSource = CurrentBaselines | FileBaseline | NoBaseline
 
 
 # -- measuring
@@ -309,14 +303,18 @@ def estimate_simulations(
 
 
 def other_situations(comparison: Comparison) -> str:
-    """Why two simulations do not compare: they have no situation in common; empty when they have, or when that is not known."""
-    before, now = (_situations(one) for one in (comparison.baseline, comparison.candidate))
-    if before and now and not before & now:
-        return f"{comparison.baseline.name} was simulated in other situations ({', '.join(sorted(before)[:5])} …)"
-    return ""
-
-
-def _situations(side: Measurement) -> set[str]:
-    clusters = {str(o.cluster) for by in side.observations.values() for rows in by.values() for o in rows}
+    """Return why two simulations do not compare: they share no situation; empty when they do, or when that is not known."""
     prefix = "situation:"  # with one situation alone, each of its repeats has a number
-    return {c.removeprefix(prefix).partition("/")[0] for c in clusters if c.startswith(prefix)}
+    both = [
+        {
+            str(row.cluster).removeprefix(prefix).partition("/")[0]
+            for of_dimension in measurement.observations.values()
+            for rows in of_dimension.values()
+            for row in rows
+            if str(row.cluster).startswith(prefix)
+        }
+        for measurement in (comparison.baseline, comparison.candidate)
+    ]
+    if not all(both) or both[0] & both[1]:
+        return ""
+    return f"{comparison.baseline.name} was simulated in other situations ({', '.join(sorted(both[0])[:5])} …)"

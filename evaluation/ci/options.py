@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from agents.transcripts.readers import READERS
 from evaluation.change.position import BY_POSITION
-from evaluation.models import COUNTED, Method
-from evaluation.propositions.files import default_dimensions
-from evaluation.runs.capture import choose_agents
+from evaluation.commands import add_how, add_what, specs_of, wrong
+from evaluation.models import COUNTED
 from evaluation.runs.planning import RunSpec
 from evaluation.scorers import SCORERS
-from evaluation.scorers.windows import ALLOWED, BEFORE, DEFAULT_BINS, Bin, parse_bins, parse_history, parse_window
+from evaluation.scorers.windows import DEFAULT_BINS, Bin, parse_bins, parse_history, parse_window
 from evaluation.statistics.difference import MARGIN
 
 EVERY = ""  # the threshold of every dimension that is scored 0 to 9
@@ -27,62 +26,32 @@ REGRESSION_DELTA = 0.5
 MAX_UNSCORED = 0.2
 
 
-class WrongUsage(ValueError):
-    """A command line that makes no sense; says which option and what is allowed."""
-
-
 def add_arguments(parser: ArgumentParser) -> None:
     """Add all options, in groups."""
-    add = parser.add_argument_group("what is measured").add_argument
-    add("--agents", default="all", help="slugs separated by commas, or all (default: all active agents)")
-    add(
-        "--dimensions",
-        help=f"separated by commas; allowed: {','.join(SCORERS)} (default: all there are propositions for)",
-    )
-    add("--window", default="all", help=f"which messages: {ALLOWED} (default: all)")
-    tags: dict[str, Any] = {"action": "append", "default": [], "metavar": "TAG=VALUE"}
-    add("--where", **tags, help="only messages with this tag; repeatable")
-    add("--history", default=BEFORE, help=f"what self-consistency compares the window with (default: {BEFORE})")
-    add("--history-where", **tags, help="tags of that history; repeatable")
-    add(
-        "--simulate",
-        type=Path,
-        metavar="FILE",
-        help="simulate these situations with the agents first, and measure what they say in them",
-    )
+    file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
+    points: dict[str, Any] = {"type": float, "metavar": "POINTS"}
+
+    add = add_what(parser)
+    add("--simulate", **file, help="simulate these situations with the agents first, and measure what they say in them")
     add("--actor-model", default="", metavar="MODEL", help="who acts in them (default: ACTOR_MODEL)")
     add(
         "--by",
         choices=["position"],
         help="position: do agents fade within long conversations? Compares with no baseline",
     )
-    add(
-        "--bins",
-        default=DEFAULT_BINS,
-        metavar="POSITIONS",
-        help=f"stretches for --by position (default: {DEFAULT_BINS})",
-    )
+    bins = f"stretches for --by position (default: {DEFAULT_BINS})"
+    add("--bins", default=DEFAULT_BINS, metavar="POSITIONS", help=bins)
 
     add = parser.add_argument_group("what it is held to").add_argument
-    add(
-        "--threshold",
-        default="",
-        metavar="LEAST",
-        help="5 for every dimension that is scored, or adherence=6,fluency=4, or overall=6",
-    )
+    least = "5 for every dimension that is scored, or adherence=6,fluency=4, or overall=6"
+    add("--threshold", default="", metavar="LEAST", help=least)
     add(
         "--baseline",
-        type=Path,
-        metavar="FILE",
+        **file,
         help="what an earlier evaluate --json or capture_baseline --json printed (default: the current baselines)",
     )
-    points: dict[str, Any] = {"type": float, "metavar": "POINTS"}
-    add(
-        "--regression-delta",
-        **points,
-        default=REGRESSION_DELTA,
-        help=f"a sure fall of this much is a regression (default: {REGRESSION_DELTA:g})",
-    )
+    fall = f"a sure fall of this much is a regression (default: {REGRESSION_DELTA:g})"
+    add("--regression-delta", **points, default=REGRESSION_DELTA, help=fall)
     add("--margin", **points, default=MARGIN, help=f"a change within ± this is none (default: {MARGIN:g})")
     add(
         "--max-unscored",
@@ -93,22 +62,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add("--strict", action="store_true", help="exit code 2 also for “cannot tell yet” and for a missing baseline")
 
-    add = parser.add_argument_group("how it is judged").add_argument
-    add(
-        "--repeats",
-        type=int,
-        default=1,
-        help="judgements per item, with --simulate conversations per situation; 1 to 20",
-    )
-    add("--samples", type=int, default=20, help="most messages sampled per agent (default: 20)")
-    add("--seed", type=int, default=0, help="seed of the sampling (default: 0)")
-    add("--per-call", type=int, default=10, help="most propositions in one call, 1 to 10 (default: 10)")
-    add("--hard", action="store_true", help="20 %% off for every flaw the judge finds")
-    add("--double-check", action="store_true", help="ask the judge a second time whether it is sure")
-    add("--method", choices=Method.values, default=Method.PLUMBLINE.value, help="see capture_baseline")
+    add_how(parser, repeats="judgements per item, with --simulate conversations per situation; 1 to 20 (default: 1)")
 
     add = parser.add_argument_group("what comes out").add_argument
-    file: dict[str, Any] = {"type": Path, "metavar": "FILE"}
     add("--json", action="store_true", help="print one JSON object on standard output and nothing else")
     add("--out", **file, help="also write the JSON object to this file")
     add("--markdown", **file, help="write a comment for a pull request")
@@ -118,20 +74,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument_group("files instead of the database, which is then not touched").add_argument
     add("--transcript", **file, action="append", default=[], help="a conversation; repeatable")
     add("--personas", type=Path, metavar="PATH", help="the agents: a file or a folder")
-    add(
-        "--map",
-        action="append",
-        default=[],
-        metavar="SPEAKER=SLUG",
-        help="which agent a speaker of the transcripts is; repeatable",
-    )
+    who = "which agent a speaker of the transcripts is; repeatable"
+    add("--map", action="append", default=[], metavar="SPEAKER=SLUG", help=who)
     add("--format", default="auto", choices=["auto", *READERS], help="of the transcripts")
-    add(
-        "--propositions",
-        type=Path,
-        metavar="DIR",
-        help="propositions, beside those of the settings (also with a database)",
-    )
+    beside = "propositions, beside those of the settings (also with a database)"
+    add("--propositions", type=Path, metavar="DIR", help=beside)
 
 
 # -- what a build is held to
@@ -229,137 +176,100 @@ class Request:
         options: As the command line gave them.
         limits: What the build is held to.
         bins: Stretches of positions; empty unless asked for by position.
+        speakers: Agent slugs by the speakers of the transcripts.
     """
 
     options: Mapping[str, Any]
     limits: Limits
     bins: tuple[Bin, ...]
-
-    @property
-    def from_files(self) -> bool:
-        """Whether the team's files are measured instead of the database."""
-        return self.options["personas"] is not None
+    speakers: Mapping[str, str]
 
     @property
     def files_to_write(self) -> dict[str, Path]:
         return {f"--{name}": self.options[name] for name in ("out", "markdown", "junit") if self.options[name]}
 
-    @property
-    def speakers(self) -> dict[str, str]:
-        """Agent slugs by the speakers of the transcripts."""
-        speakers = {}
-        for text in self.options["map"]:
-            speaker, _, slug = text.rpartition("=")
-            if not speaker.strip():
-                raise WrongUsage(f"--map {text!r}: write SPEAKER=SLUG, e.g. --map assistant=ada")
-            speakers[speaker.strip()] = slug.strip()
-        return speakers
-
-    def specs(self, *, where: Mapping[str, str], history_where: Mapping[str, str]) -> list[RunSpec]:
-        """One spec per agent; `where` and `history_where` are the tags asked for.
+    def specs(self) -> list[RunSpec]:
+        """Return a spec per agent.
 
         Raises:
-            WrongUsage: What is asked for makes no sense.
+            CommandError: What is asked for makes no sense.
             PropositionError: Proposition files cannot be used.
         """
-        options = self.options
+        options = dict(self.options)
+        files = "; or measure files with --personas and --transcript"
+        specs = specs_of(options, empty=files, position_bins=self.bins, simulated=options["simulate"] is not None)
+        dimensions = specs[0].dimensions
+        if self.bins and not set(BY_POSITION) & set(dimensions):
+            needed = ", ".join(BY_POSITION)
+            raise wrong(f"--by position needs one of {needed} among --dimensions: only they are judged by message")
         try:
-            dimensions = _dimensions(options["dimensions"])
-            if self.bins and not set(BY_POSITION) & set(dimensions):
-                raise WrongUsage(
-                    f"--by position needs one of {', '.join(BY_POSITION)} among --dimensions: only they are judged by message"
-                )
             self.limits.check_dimensions(dimensions)
-            agents = choose_agents(options["agents"])
-            if not agents:
-                raise WrongUsage(
-                    "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own; or measure "
-                    "files with --personas and --transcript"
-                )
-            spec = RunSpec(
-                agent=agents[0],
-                dimensions=dimensions,
-                window=parse_window(options["window"]),
-                where=dict(where),
-                history=parse_history(options["history"]),
-                history_where=dict(history_where),
-                position_bins=self.bins,
-                simulated=options["simulate"] is not None,
-                **{n: options[n] for n in ("samples", "seed", "per_call", "repeats", "hard", "double_check", "method")},
-            )
-            return [replace(spec, agent=agent) for agent in agents]
         except ValueError as error:
-            raise WrongUsage(str(error)) from None
+            raise wrong(error) from None
+        return specs
 
     def named(self, specs: Sequence[RunSpec]) -> frozenset[str]:
-        """Slugs of the agents that were asked for by name; none for ``all``."""
-        everyone = self.options["agents"].strip().lower() == "all"
-        return frozenset() if everyone else frozenset(spec.target.slug for spec in specs)
+        """Return the slugs of the agents that were asked for by name; none for ``all``."""
+        if self.options["agents"].strip().lower() == "all":
+            return frozenset()
+        return frozenset(spec.target.slug for spec in specs)
 
 
 def read_request(options: Mapping[str, Any]) -> Request:
     """Check options that need no database.
 
     Raises:
-        WrongUsage: They make no sense.
+        CommandError: They make no sense.
     """
     _check_combinations(options)
+    speakers = {}
+    for text in options["map"]:
+        speaker, _, slug = text.rpartition("=")
+        if not speaker.strip():
+            raise wrong(f"--map {text!r}: write SPEAKER=SLUG, e.g. --map assistant=ada")
+        speakers[speaker.strip()] = slug.strip()
     try:
         limits = Limits(
             thresholds=parse_thresholds(options["threshold"]),
-            regression_delta=options["regression_delta"],
-            margin=options["margin"],
             max_unscored=parse_share(str(options["max_unscored"])),
-            strict=options["strict"],
+            **{name: options[name] for name in ("regression_delta", "margin", "strict")},
         )
         bins = parse_bins(options["bins"]) if options["by"] else ()
         parse_window(options["window"])
         parse_history(options["history"])
     except ValueError as error:
-        raise WrongUsage(str(error)) from None
-    return Request(options=options, limits=limits, bins=bins)
+        raise wrong(error) from None
+    return Request(options=options, limits=limits, bins=bins, speakers=speakers)
 
 
 def _check_combinations(options: Mapping[str, Any]) -> None:
-    personas, transcripts, simulate = options["personas"], options["transcript"], options["simulate"]
-    narrowed = options["where"] or options["window"] != "all"
-    for wrong, why in (
-        (transcripts and personas is None, "--transcript needs --personas PATH: they say which speakers are agents"),
+    given = {name for name, value in options.items() if value}
+    simulate, transcripts, personas = ({name} & given for name in ("simulate", "transcript", "personas"))
+    narrowed = "where" in given or options["window"] != "all"
+    rules = [
+        (transcripts and not personas, "--transcript needs --personas PATH: they say which speakers are agents"),
         (
-            personas is not None and not transcripts and not simulate,
+            personas and not transcripts and not simulate,
             "--personas needs --transcript FILE (what they said) or --simulate FILE (situations to simulate)",
         ),
         (
             transcripts and simulate,
             "--transcript and --simulate: measure what was said, or simulate situations; not both at once",
         ),
-        (options["map"] and not transcripts, "--map is for --transcript"),
-        (options["actor_model"] and not simulate, "--actor-model is for --simulate"),
+        ("map" in given and not transcripts, "--map is for --transcript"),
+        ("actor_model" in given and not simulate, "--actor-model is for --simulate"),
         (
             simulate and narrowed,
             "--simulate measures all that was simulated; --where and --window are for what was said before",
         ),
+        ({"by", "baseline"} <= given, "--by position compares late positions with early ones, not with a --baseline"),
         (
-            options["by"] and options["baseline"],
-            "--by position compares late positions with early ones, not with a --baseline",
-        ),
-        (
-            options["dry_run"] and (options["markdown"] or options["junit"]),
+            "dry_run" in given and {"markdown", "junit"} & given,
             "--dry-run asks nothing, so there is nothing to write to --markdown or --junit",
         ),
-        *(
-            (options[name] is None, f"--{name.replace('_', '-')} needs a value")
-            for name in ("threshold", "regression_delta", "margin")
-        ),
-    ):
-        if wrong:
-            raise WrongUsage(why)
-
-
-def _dimensions(named: str | None) -> tuple[str, ...]:
-    if named is None:
-        return default_dimensions()
-    dimensions = tuple(dict.fromkeys(name.strip() for name in named.split(",") if name.strip()))
-    if unknown := [name for name in dimensions if name not in SCORERS]:
-        raise WrongUsage(f"--dimensions {', '.join(unknown)}: allowed: {', '.join(SCORERS)}")
-    return dimensions
+    ]
+    for name in ("threshold", "regression_delta", "margin"):
+        rules.append((options[name] is None, f"--{name.replace('_', '-')} needs a value"))
+    for holds, why in rules:
+        if holds:
+            raise wrong(why)

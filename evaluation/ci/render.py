@@ -9,21 +9,21 @@ import json
 import re
 import unicodedata
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from agents.commands import console_on
 from agents.llm.endpoints import provider_of
-from evaluation.change.comparison import Comparison, change_json
-from evaluation.change.position import PositionProfile, position_json, position_profile
+from agents.text.tables import Cell, markdown_table, print_table
+from evaluation.change.comparison import Comparison
+from evaluation.change.position import PositionProfile, position_profile
 from evaluation.change.tables import position_table
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import OVERALL, Limits
@@ -79,7 +79,7 @@ class Report:
         judged = self.coverage
         return (
             f"{counted(judged.scored, 'judgement')} scored, {judged.trivial:,} trivial, {judged.failed:,} failed "
-            f"({judged.failed_share:.0%} of what this judge could judge), {counted(judged.beyond_judge, 'needs', 'need')} an LLM judge, "
+            f"({judged.failed_share:.0%} of what this judge could judge), {counted(judged.needs_llm_judge, 'needs', 'need')} an LLM judge, "
             f"{judged.not_evaluable:,} not evaluable."
         )
 
@@ -102,12 +102,11 @@ class Report:
         """What a reader of the comparisons must know beside the numbers."""
         notes: Grouped = {}
         for result in self.results:
-            run = result.run
+            run, comparison = result.run, result.comparison
             if run.simulated and is_heuristic(run.actor_model) and result.score(Dimension.FLUENCY) is not None:
                 notes.setdefault(SCRIPTED_FLUENCY, []).append(result.agent)
-            if result.comparison is not None:
-                for note in (*result.comparison.notes, *_left_out(result, result.comparison)):
-                    notes.setdefault(note, []).append(result.agent)
+            for note in (*comparison.notes, *_left_out(result, comparison)) if comparison else ():
+                notes.setdefault(note, []).append(result.agent)
         return notes
 
     def without_baseline(self) -> Grouped:
@@ -126,13 +125,13 @@ class Report:
             agent, dimensions = result.agent, result.run.dimensions
             if (agent, "") in named:
                 continue
-            if not result.summary.measured:
-                why = result.run.error or "; ".join(dict.fromkeys(why_no_score(result, d) for d in dimensions))
-                grouped.setdefault(why or "nothing to judge", []).append(agent)
-                continue
-            for dimension in dimensions:
-                if result.score(dimension) is None and (agent, dimension) not in named:
-                    grouped.setdefault(f"{dimension}: {why_no_score(result, dimension)}", []).append(agent)
+            reasons = {d: why_no_score(result, d) for d in dimensions if result.score(d) is None}
+            if result.summary.measured:
+                whys = [f"{d}: {why}" for d, why in reasons.items() if (agent, d) not in named]
+            else:
+                whys = [result.run.error or "; ".join(dict.fromkeys(reasons.values())) or "nothing to judge"]
+            for why in whys:
+                grouped.setdefault(why, []).append(agent)
         return grouped
 
 
@@ -227,7 +226,7 @@ def _document(report: Report) -> dict[str, Any]:
             "persona_changes": list(comparison.persona_changes) if comparison else [],
         }
         if result.agent in report.profiles:
-            entry["by_position"] = position_json(report.profiles[result.agent])
+            entry["by_position"] = report.profiles[result.agent].model_dump()
     return {
         **document,
         **simulations_json(report.simulations),
@@ -240,30 +239,25 @@ def _document(report: Report) -> dict[str, Any]:
 def _compared(result: AgentResult, dimension: str) -> dict[str, Any]:
     """What is known of one dimension beyond its score."""
     change = result.change(dimension)
-    coverage = result.coverage.get(dimension, Coverage())
     propositions = result.comparison.propositions.get(dimension, ()) if result.comparison else ()
     compared: dict[str, Any] = dict.fromkeys(("baseline", "delta", "interval", "verdict"))
     if change is not None:
-        compared = change_json(change)
+        compared = change.model_dump()
         del compared["coverage"]  # the dimension has it
         compared["comparable_score"] = compared.pop("candidate")  # not the score where propositions differ
-    return {
-        **compared,
-        "unscored_because": {
-            "failed": coverage.failed,
-            "needs_llm_judge": coverage.beyond_judge,
-            "not_evaluable": coverage.not_evaluable,
-        },
-        **({"changes": {c.proposition: change_json(c) for c in propositions}} if propositions else {}),
-    }
+    why = result.coverage.get(dimension, Coverage()).model_dump(exclude={"scored", "trivial"})
+    changes = {"changes": {c.proposition: c.model_dump() for c in propositions}} if propositions else {}
+    return {**compared, "unscored_because": why, **changes}
 
 
 def _summary(report: Report, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Counts, shares, what was held to, and the verdict."""
     results, findings, limits, judged = report.results, report.findings, report.limits, report.coverage
     changes = [c for result in results if result.comparison for c in result.comparison.dimensions if not c.counted]
+    verdicts: Counter[str] = Counter(c.verdict for c in changes)
     costs = [Decimal(str(part["cost_usd"])) for part in parts if part["cost_usd"] is not None]
     procedures = sorted({result.run.procedure for result in results})
+    counted_verdicts = ("steady", "improved", "drifted", "possibly drifted", "not enough data")
     return {
         "verdict": findings.verdict,
         "exit_code": findings.exit_code,
@@ -271,35 +265,19 @@ def _summary(report: Report, parts: Sequence[Mapping[str, Any]]) -> dict[str, An
         "heuristic": is_heuristic(report.judge),
         "procedure": procedures[0] if len(procedures) == 1 else procedures,
         "agents": len(results),
-        "judgements": {
-            "scored": judged.scored,
-            "trivial": judged.trivial,
-            "unscored": judged.unscored,
-            "failed": judged.failed,
-            "needs_llm_judge": judged.beyond_judge,
-            "not_evaluable": judged.not_evaluable,
-        },
+        "judgements": {**judged.model_dump(), "unscored": judged.unscored},
         "failed_share": round(judged.failed_share, 4),
         "compared": {
             "dimensions": len(changes),
-            "steady": sum(c.verdict == "steady" for c in changes),
-            "improved": sum(c.verdict == "improved" for c in changes),
-            "drifted": sum(c.worse for c in changes),
-            "possibly_drifted": sum(c.verdict == "possibly drifted" for c in changes),
-            "not_enough_data": sum(c.verdict == "not enough data" for c in changes),
+            **{name.replace(" ", "_"): verdicts[name] for name in counted_verdicts},
         },
         "without_baseline": [agent for agent, _ in findings.without_baseline],
         "limits": {
+            **{name: getattr(limits, name) for name in ("regression_delta", "margin", "max_unscored", "strict")},
             "thresholds": {name or "all": value for name, value in limits.thresholds.items()},
-            "regression_delta": limits.regression_delta,
-            "margin": limits.margin,
-            "max_unscored": limits.max_unscored,
-            "strict": limits.strict,
         },
-        "calls": sum(part["calls"] for part in parts),
-        "tokens": sum(part["tokens"] for part in parts),
+        **{name: sum(part[name] for part in parts) for name in ("calls", "tokens", "unpriced_calls")},
         "cost_usd": float(sum(costs)) if costs or not parts else None,
-        "unpriced_calls": sum(part["unpriced_calls"] for part in parts),
     }
 
 
@@ -356,7 +334,7 @@ def print_report(report: Report, out: Any) -> None:
     simulations_table(report.simulations, out)
     if results:
         console.print(f"Judged by {escape(judge_label(report.judge))}, 0 to 9, higher is better")
-        console.print(_score_table(results))
+        _print_scores(console, results)
         console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
     if any(result.comparison for result in results):
         console.print(
@@ -396,15 +374,13 @@ def complaint(report: Report, *, everything: bool) -> str:
         everything: Every finding in a line of its own, for readers who get no table.
     """
     findings = report.findings
+    head = f"{findings.verdict}: {findings.headline}"
     if not everything:
-        return f"{findings.verdict}: {findings.headline}" if findings.exit_code else ""
-    rows = [*findings.rows(), *findings.open_rows()]
-    lines = [f"{row.verdict}: {row.name}: {_line(row)}" for row in rows]
+        return head if findings.exit_code else ""
+    lines = [f"{row.verdict}: {row.name}: {_line(row)}" for row in (*findings.rows(), *findings.open_rows())]
     lines += [f"not compared: {agent}: {why}" for agent, why in findings.without_baseline]
-    if not lines:
-        return ""
     more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
-    return "\n  ".join((f"{findings.verdict}: {findings.headline}", *lines[:MOST_LINES], *more))
+    return "\n  ".join((head, *lines[:MOST_LINES], *more)) if lines else ""
 
 
 def _console(out: Any) -> Console:
@@ -413,17 +389,19 @@ def _console(out: Any) -> Console:
     return console
 
 
-def _score_table(results: Sequence[AgentResult]) -> Table:
-    dimensions = list(dict.fromkeys(d for result in results for d in result.run.dimensions))
+def _print_scores(console: Console, results: Sequence[AgentResult]) -> None:
+    dimensions = _dimensions(results)
     narrow = len(dimensions) > 3
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    table.add_column("Agent", max_width=16, overflow="ellipsis", no_wrap=True)
-    for name in dimensions:
-        table.add_column(escape(heading_of(name, narrow=narrow)), justify="right", no_wrap=True)
-    for result in results:
-        cells = [_cell(result, name, between="\n" if narrow else " ") for name in dimensions]
-        table.add_row(escape(result.agent), *cells)
-    return table
+    rows = [
+        [plain(result.agent, 16), *(_cell(result, name, between="\n" if narrow else " ") for name in dimensions)]
+        for result in results
+    ]
+    heads = ["Agent", *(f">{heading_of(name, narrow=narrow)}" for name in dimensions)]
+    print_table(console, heads, rows, tight=True, unwrapped=("Agent",))
+
+
+def _dimensions(results: Sequence[AgentResult]) -> list[str]:
+    return list(dict.fromkeys(d for result in results for d in result.run.dimensions))
 
 
 def _cell(result: AgentResult, dimension: str, *, between: str) -> str:
@@ -455,20 +433,19 @@ def _print_rows(console: Console, rows: Sequence[Row]) -> None:
 def _print_open(console: Console, report: Report) -> None:
     """The undecided comparisons that fell by enough, one by one; the others together, by dimension and reason."""
     serious: list[Row] = []
-    rest: dict[tuple[str, str, str], list[str]] = {}
+    others: dict[tuple[str, str, str], list[str]] = {}
     for finding in report.findings.cannot_tell_yet:
         change = finding.change
         if finding.suspected or (change.delta is not None and change.delta <= -report.limits.regression_delta):
-            serious += finding.rows()
-        else:
-            more = f" ({change.n_more:,} more {change.unit})" if change.n_more else ""
-            why = change.reason if change.n_more is None else ""
-            rest.setdefault((change.verdict, change.dimension, why), []).append(f"{finding.agent}{more}")
+            serious += finding.rows
+            continue
+        more = f" ({change.n_more:,} more {change.unit})" if change.n_more else ""
+        why = f": {change.reason}" if change.n_more is None and change.reason else ""
+        others.setdefault((change.verdict, change.dimension, why), []).append(f"{finding.agent}{more}")
     _print_rows(console, serious)
-    for (verdict, dimension, why), agents in rest.items():
-        because = f": {escape(why)}" if why else ""
-        console.print(f"[bold yellow]{verdict}:[/] {dimension} of {escape(', '.join(agents))}{because}")
-    if rest:
+    for (verdict, dimension, why), agents in others.items():
+        console.print(f"[bold yellow]{verdict}:[/] {dimension} of {escape(', '.join(agents))}{escape(why)}")
+    if others:
         console.print()
 
 
@@ -499,7 +476,7 @@ def markdown(report: Report) -> str:
         f"{counted(len(results), 'agent')}, judged by {as_code(report.judge)}{heuristic}. {findings.headline}",
         _finding_grid(rows),
         _details("Lowest-scored messages", reversed(worst.values())),
-        _details(f"Cannot tell yet: {len(undecided)}", [_finding_grid(undecided)] if undecided else []),
+        _details(f"Cannot tell yet: {len(undecided)}", [_finding_grid(undecided)]),
         _details(f"Without a baseline: {len(findings.without_baseline)}", _bullets(report.without_baseline())),
         _details("All scores", _all_scores(results)),
         _details("By position", _by_position(list(report.profiles.values()))),
@@ -522,11 +499,8 @@ def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def _finding_grid(rows: Sequence[Row]) -> str:
-    """A table of findings; with a column for the reason where there is one."""
-    if not rows:
-        return ""
     head = ["Agent", "Dimension", "Proposition", "Baseline", "Now", "Change (95 %)", "Verdict"]
-    cells = [
+    cells: list[list[Cell]] = [
         [
             as_code(row.agent) or "all agents",
             row.dimension or "all",
@@ -542,39 +516,32 @@ def _finding_grid(rows: Sequence[Row]) -> str:
 
 
 def _all_scores(results: Sequence[AgentResult]) -> list[str]:
-    dimensions = list(dict.fromkeys(d for result in results for d in result.run.dimensions))
-    rows = [
+    dimensions = _dimensions(results)
+    rows: list[list[Cell]] = [
         [
             as_code(result.agent),
             with_share(number(result.summary.overall_score), result.summary.share),
             *(_cell(result, dimension, between=" ") for dimension in dimensions),
-            str(sum(coverage.unscored for coverage in result.coverage.values())),
+            sum(coverage.unscored for coverage in result.coverage.values()),
         ]
         for result in results
     ]
-    return _grid(["Agent", "Overall", *dimensions, "Unscored"], rows, most=len(rows)) if rows else []
+    return _grid(["Agent", "Overall", *dimensions, "Unscored"], rows, most=len(rows))
 
 
 def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:
-    dimensions = [(profile.agent, dimension) for profile in profiles for dimension in profile.dimensions]
-    if not dimensions:
-        return []
-    head = [
-        "Agent",
-        "Dimension",
-        *(f"Positions {row.name}" for row in dimensions[0][1].bins),
-        "In the same conversations",
-    ]
-    rows = [
+    dimensions = [(profile.agent, dimension) for profile in profiles for dimension in profile.dimensions.values()]
+    bins = [f"Positions {row.positions}" for row in dimensions[0][1].bins] if dimensions else []
+    rows: list[list[Cell]] = [
         [
             as_code(agent),
             dimension.dimension,
-            *(with_share(number(row.score.value), row.share) for row in dimension.bins),
-            dimension.within.decision.verdict,
+            *(with_share(number(row.score), row.share) for row in dimension.bins),
+            dimension.within.verdict,
         ]
         for agent, dimension in dimensions
     ]
-    return _grid(head, rows)
+    return _grid(["Agent", "Dimension", *bins, "In the same conversations"], rows)
 
 
 def _bullets(grouped: Mapping[str, Sequence[str]]) -> list[str]:
@@ -582,10 +549,9 @@ def _bullets(grouped: Mapping[str, Sequence[str]]) -> list[str]:
     return [*lines[:MOST_ROWS], *_more(len(lines))]
 
 
-def _grid(head: Sequence[str], rows: Sequence[Sequence[str]], most: int = MOST_ROWS) -> list[str]:
-    """A table; cells must be clean already."""
-    lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows[:most])]
-    return [*lines, *(_more(len(rows)) if len(rows) > most else [])]
+def _grid(head: Sequence[str], rows: Sequence[Sequence[Cell]], most: int = MOST_ROWS) -> list[str]:
+    """A table of clean cells, cut at `most` rows; nothing without any."""
+    return [*markdown_table(head, rows[:most]), *(_more(len(rows)) if len(rows) > most else [])] if rows else []
 
 
 def _more(n: int) -> list[str]:

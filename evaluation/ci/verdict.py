@@ -1,4 +1,4 @@
-"""The verdict on a build, and the findings it rests on: each is data for `--json` and a row for people."""
+"""The verdict on a build, and the findings it rests on: each is data for `--json` and rows for people."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SkipValidation, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, model_serializer
 
-from evaluation.change.comparison import NONE_IN_COMMON, Change, change_json
+from evaluation.change.change import Change
+from evaluation.change.comparison import NONE_IN_COMMON
 from evaluation.change.position import PositionProfile
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import OVERALL, Limits
 from evaluation.models import COUNTED, EvaluationRun
-from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, with_share, worst_judgement
+from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, ShareShown, with_share, worst_judgement
 from evaluation.simulation.conversations import Simulation
 from evaluation.statistics.difference import ALPHA
 from evaluation.wording import counted, interval_text, number, signed
@@ -33,9 +34,6 @@ EXIT_CODES: dict[Verdict, int] = {
     "not enough data": 2,  # with `Limits.strict`, else 0
     "cannot tell yet": 2,
 }
-AChange = Annotated[Change, SkipValidation, PlainSerializer(change_json)]
-AShare = Annotated[Share | None, SkipValidation, PlainSerializer(lambda share: share and share.rounded)]
-Unserialized = Field(exclude=True)
 
 
 # -- findings
@@ -98,12 +96,13 @@ class Row:
 
 
 class Finding(BaseModel):
-    """What a verdict rests on; its fields are those of `--json`."""
+    """What a verdict rests on; its fields are those of `--json`, `rows` are its lines for people."""
 
     model_config = ConfigDict(frozen=True)
 
-    def rows(self) -> Iterator[Row]:
-        raise NotImplementedError
+    agent: str
+    dimension: str
+    rows: Annotated[tuple[Row, ...], SkipValidation] = Field((), exclude=True)
 
 
 class Regression(Finding):
@@ -117,90 +116,46 @@ class Regression(Finding):
         fell_most: Where no proposition surely fell, those that fell most: of none of them alone it is sure.
     """
 
-    agent: str
-    dimension: str
     proposition: str | None
     scope: Literal["dimension", "proposition"]
     baseline: float | None
     candidate: float | None
     delta: float | None
     interval: list[float] | None
-    fell_most: list[AChange] = Field(exclude_if=lambda rows: not rows)
-    dimension_change: AChange
+    fell_most: list[Change] = Field(exclude_if=lambda changes: not changes)
+    dimension_change: Change
     worst_message: WorstMessage | None
-    change: AChange = Unserialized
+    change: Change = Field(exclude=True)
 
     @property
     def size(self) -> float:
         return (self.dimension_change if self.scope == "dimension" else self.change).delta or 0.0
 
-    def rows(self) -> Iterator[Row]:
-        """The dimension as a whole first (the caller drops repeats), then the proposition, then what fell most."""
-        if self.scope == "dimension":
-            worst = None if self.proposition else self.worst_message
-            yield _change_row(self.agent, self.dimension_change, "fails", "worse", worst=worst)
-        if self.proposition:
-            yield _change_row(self.agent, self.change, "fails", "worse", worst=self.worst_message)
-        for change in self.fell_most:
-            yield _change_row(self.agent, change, "fails", "fell most, not surely")
-
 
 class Fading(Finding):
-    """A fall within long conversations that is sure (drift by turn)."""
+    """A fall within long conversations that is sure (drift by position)."""
 
-    agent: str
-    dimension: str
     first: str
     last: str
     delta: float
     interval: tuple[float, float]
 
-    def rows(self) -> Iterator[Row]:
-        low, high = map(signed, self.interval)
-        yield Row(
-            level="fails",
-            verdict="fades",
-            agent=self.agent,
-            dimension=self.dimension,
-            before=f"positions {self.first}",
-            now=self.last,
-            change=f"{signed(self.delta)} (95 %: {low} to {high})",
-        )
-
 
 class BelowThreshold(Finding):
     """A score below what was asked for, with its lowest proposition and the share of judgements scored."""
 
-    agent: str
-    dimension: str
     score: float
     threshold: float
     proposition: str
-    coverage: AShare
+    coverage: ShareShown
     worst_message: WorstMessage | None
-
-    def rows(self) -> Iterator[Row]:
-        yield Row(
-            level="fails",
-            verdict=f"below {self.threshold:g}",
-            agent=self.agent,
-            dimension=self.dimension,
-            now=with_share(f"{self.score:.1f}", self.coverage),
-            why=f"lowest: {self.proposition}" if self.proposition else "",
-            worst=self.worst_message,
-        )
 
 
 class Unjudged(Finding):
     """What could not be judged enough. `dimension` is empty for the agent (or build) as a whole."""
 
-    agent: str
-    dimension: str
     why: str
     share: float | None = None
-
-    def rows(self) -> Iterator[Row]:
-        yield Row(level="unjudged", verdict="not judged", agent=self.agent, dimension=self.dimension, why=self.why)
 
 
 class Lack(Finding):
@@ -211,24 +166,10 @@ class Lack(Finding):
         coverage, baseline_coverage: Share scored of what the judge can score; null where that is not known.
     """
 
-    agent: str
-    dimension: str
     proposition: str | None
     why: str
-    coverage: AShare
-    baseline_coverage: AShare
-
-    def rows(self) -> Iterator[Row]:
-        yield Row(
-            level="lacks",
-            verdict=TOO_LITTLE,
-            agent=self.agent,
-            dimension=self.dimension,
-            proposition=self.proposition or "",
-            before=with_share("", self.baseline_coverage),
-            now=with_share("", self.coverage) if self.baseline_coverage else "",
-            why=self.why.removeprefix(f"{TOO_LITTLE}: "),
-        )
+    coverage: ShareShown
+    baseline_coverage: ShareShown
 
 
 class Undecided(Finding):
@@ -239,42 +180,21 @@ class Undecided(Finding):
         hint: What would fail a build, where a fall has no interval; empty otherwise.
     """
 
-    agent: str
-    change: AChange
+    change: Change
     suspected: bool = False
     hint: str = ""
 
     @model_serializer
     def _dump(self) -> dict[str, Any]:
-        row = {"agent": self.agent, "dimension": self.change.dimension, "suspected_regression": self.suspected}
-        return {**row, **change_json(self.change), **({"hint": self.hint} if self.hint else {})}
-
-    def rows(self) -> Iterator[Row]:
-        why = "; ".join(filter(None, (self.change.reason, self.hint)))
-        verdict = "suspected regression" if self.suspected else self.change.verdict
-        yield _change_row(self.agent, self.change, "open", verdict, why=why)
-
-
-def _change_row(agent: str, change: Change, level: Any, verdict: str, **more: Any) -> Row:
-    reach = f" (95 %: {interval_text(change.interval)})" if change.interval else ""
-    return Row(
-        level=level,
-        verdict=verdict,
-        agent=agent,
-        dimension=change.dimension,
-        proposition=change.proposition,
-        before=with_share(number(change.baseline), change.baseline_share),
-        now=with_share(number(change.candidate), change.share),
-        change="" if change.delta is None else f"{signed(change.delta)}{reach}",
-        **more,
-    )
+        row = {"agent": self.agent, "dimension": self.dimension, "suspected_regression": self.suspected}
+        return {**row, **self.change.model_dump(), **({"hint": self.hint} if self.hint else {})}
 
 
 class Findings(BaseModel):
     """The verdict and everything it rests on."""
 
-    verdict: Verdict = Unserialized
-    exit_code: int = Unserialized
+    verdict: Verdict = Field(exclude=True)
+    exit_code: int = Field(exclude=True)
     regressions: list[Regression] = []
     fading: list[Fading] = []
     below_threshold: list[BelowThreshold] = []
@@ -284,27 +204,19 @@ class Findings(BaseModel):
     without_baseline: list[tuple[str, str]] = Field([], exclude=True)  # agent, why
 
     @property
-    def fell_unsure(self) -> list[Undecided]:
-        """Falls of `LARGE_FALL` or more of which no interval says how sure they are: they fail nothing by themselves."""
-        return [
-            one
-            for one in self.cannot_tell_yet
-            if one.change.interval is None and one.change.delta is not None and one.change.delta <= -LARGE_FALL
-        ]
+    def fell_unsure(self) -> int:
+        """Falls of `LARGE_FALL` or more of which no interval says how sure they are: they alone fail nothing."""
+        changes = [one.change for one in self.cannot_tell_yet]
+        return sum(c.interval is None and c.delta is not None and c.delta <= -LARGE_FALL for c in changes)
 
     def rows(self) -> list[Row]:
-        """All findings but the undecided, what weighs most first."""
-        findings: list[Finding] = [
-            *self.could_not_judge,
-            *self.regressions,
-            *self.fading,
-            *self.below_threshold,
-            *self.not_enough_data,
-        ]
-        return list({(r.agent, r.dimension, r.proposition, r.verdict): r for f in findings for r in f.rows()}.values())
+        """All findings but the undecided, what weighs most first, each once."""
+        kinds = (self.could_not_judge, self.regressions, self.fading, self.below_threshold, self.not_enough_data)
+        rows = (row for findings in kinds for finding in findings for row in finding.rows)
+        return list({(row.agent, row.dimension, row.proposition, row.verdict): row for row in rows}.values())
 
     def open_rows(self) -> list[Row]:
-        return [row for finding in self.cannot_tell_yet for row in finding.rows()]
+        return [row for finding in self.cannot_tell_yet for row in finding.rows]
 
     @property
     def sign(self) -> str:
@@ -316,42 +228,33 @@ class Findings(BaseModel):
     @property
     def outcome(self) -> str:
         """The verdict, and beside a pass the falls without an interval, which it does not cover."""
-        fell = len(self.fell_unsure)
-        if self.verdict != "pass" or not fell:
+        if self.verdict != "pass" or not self.fell_unsure:
             return self.verdict
-        scores = counted(fell, "score", "scores")
-        return f"pass, but {scores} fell by a point or more without an interval to say how sure that is"
+        fell = counted(self.fell_unsure, "score")
+        return f"pass, but {fell} fell by a point or more without an interval to say how sure that is"
 
     @property
     def headline(self) -> str:
-        """What was found, in a sentence."""
-        whole = {(r.agent, r.dimension) for r in self.regressions if r.scope == "dimension"}
+        """What is wrong, counted in a sentence."""
+        dimensions = {(r.agent, r.dimension) for r in self.regressions if r.scope == "dimension"}
+        propositions = [r for r in self.regressions if r.proposition is not None]
         empty = sum(lack.proposition is None for lack in self.not_enough_data)
+        suspected = sum(one.suspected for one in self.cannot_tell_yet)
         counts = [
-            (len(whole), "dimension surely worse", "dimensions surely worse"),
-            (
-                sum(r.proposition is not None for r in self.regressions),
-                "proposition surely worse",
-                "propositions surely worse",
-            ),
-            (len(self.fading), "score fades within conversations", "scores fade within conversations"),
-            (len(self.below_threshold), "score below its threshold", "scores below their threshold"),
-            (len(self.could_not_judge), "part could not be judged enough", "parts could not be judged enough"),
-            (empty, "score empty for too little data", "scores empty for too little data"),
-            (
-                len(self.not_enough_data) - empty,
-                "proposition scored much less than before",
-                "propositions scored much less than before",
-            ),
-            (len(self.cannot_tell_yet), "comparison is not decided", "comparisons are not decided"),
-            (
-                sum(one.suspected for one in self.cannot_tell_yet),
-                "of them a suspected regression",
-                "of them suspected regressions",
-            ),
-            (len(self.without_baseline), "agent without a baseline", "agents without a baseline"),
+            (len(dimensions), "dimension{s} surely worse"),
+            (len(propositions), "proposition{s} surely worse"),
+            (len(self.fading), "score{s} fade{v} within conversations"),
+            (len(self.below_threshold), "score{s} below {its} threshold"),
+            (len(self.could_not_judge), "part{s} could not be judged enough"),
+            (empty, "score{s} empty for too little data"),
+            (len(self.not_enough_data) - empty, "proposition{s} scored much less than before"),
+            (len(self.cannot_tell_yet), "comparison{s} {is} not decided"),
+            (suspected, "of them {a}suspected regression{s}"),
+            (len(self.without_baseline), "agent{s} without a baseline"),
         ]
-        words = [counted(n, one, many) for n, one, many in counts if n]
+        one = {"s": "", "v": "s", "its": "its", "is": "is", "a": "a "}
+        many = {"s": "s", "v": "", "its": "their", "is": "are", "a": ""}
+        words = [f"{n:,} {text.format(**(one if n == 1 else many))}" for n, text in counts if n]
         return f"{', '.join(words)}." if words else "Nothing got worse."
 
 
@@ -363,44 +266,37 @@ def decide(
     profiles: Sequence[PositionProfile] = (),
     simulations: Sequence[Simulation] = (),
 ) -> Findings:
-    """The verdict on a build.
+    """Return the verdict on a build.
 
     What could not be judged enough comes first: where a part is missing, neither a pass nor a fall says what it seems to say. Then a
     regression, then a threshold. Where too little was scored to say that an agent is still itself, the verdict is "not enough data".
     That and "cannot tell yet" fail nothing unless `Limits.strict` asks for it. Of `simulations` some may be missing among the results.
     """
-    unjudged: list[Unjudged] = []
-    for one in simulations:
-        share = len(one.unfinished) / len(one.conversations) if one.conversations else 1.0
-        if not one.usable or share > limits.max_unscored:
-            unjudged.append(Unjudged(agent=one.agent.slug, dimension="", why=f"simulation: {one.problem}", share=share))
+    unjudged = [*_unsimulated(simulations, limits)]
     if not any(result.summary.measured for result in results):
-        unjudged.append(Unjudged(agent="", dimension="", why="nothing was scored for any agent"))
-    for result in results:
-        unjudged += _unjudged(result, limits)
+        unjudged.append(_unjudged("", "", "nothing was scored for any agent"))
+    unjudged += [one for result in results for one in _not_judged(result, limits)]
     named = {(one.agent, one.dimension) for one in unjudged}
     regressions = sorted((r for result in results for r in _regressions(result, limits)), key=lambda r: r.size)
     fading = [fall for profile in profiles for fall in _fading(profile, limits)]
     below = [one for result in results for one in _below(result, limits)]
     undecided = [one for result in results for one in _undecided(result, limits)]
     lacking = [
-        lack
+        one
         for result in results
-        for lack in _lacking(result)
-        if not {(lack.agent, ""), (lack.agent, lack.dimension)} & named
+        for one in _lacking(result)
+        if not {(one.agent, ""), (one.agent, one.dimension)} & named
     ]
     without = [(r.agent, r.no_baseline) for r in results if r.no_baseline and r.summary.measured]
-    verdict: Verdict = "pass"
-    if unjudged:
-        verdict = "could not judge enough"
-    elif regressions or fading:
-        verdict = "regression"
-    elif below:
-        verdict = "below threshold"
-    elif lacking:
-        verdict = "not enough data"
-    elif limits.strict and (undecided or without):
-        verdict = "cannot tell yet"
+    reached: dict[Verdict, bool] = {
+        "could not judge enough": bool(unjudged),
+        "regression": bool(regressions or fading),
+        "below threshold": bool(below),
+        "not enough data": bool(lacking),
+        "cannot tell yet": limits.strict and bool(undecided or without),
+        "pass": True,
+    }
+    verdict = next(name for name, holds in reached.items() if holds)
     return Findings(
         verdict=verdict,
         exit_code=0 if verdict == "not enough data" and not limits.strict else EXIT_CODES[verdict],
@@ -414,98 +310,134 @@ def decide(
     )
 
 
-def _unjudged(result: AgentResult, limits: Limits) -> Iterator[Unjudged]:
+def _unjudged(agent: str, dimension: str, why: str, share: float | None = None) -> Unjudged:
+    row = Row(level="unjudged", verdict="not judged", agent=agent, dimension=dimension, why=why)
+    return Unjudged(agent=agent, dimension=dimension, why=why, share=share, rows=(row,))
+
+
+def _unsimulated(simulations: Sequence[Simulation], limits: Limits) -> Iterator[Unjudged]:
+    for one in simulations:
+        share = len(one.unfinished) / len(one.conversations) if one.conversations else 1.0
+        if not one.usable or share > limits.max_unscored:
+            yield _unjudged(one.agent.slug, "", f"simulation: {one.problem}", share)
+
+
+def _not_judged(result: AgentResult, limits: Limits) -> Iterator[Unjudged]:
     run, agent, summary = result.run, result.agent, result.summary
     if run.status != EvaluationRun.Status.COMPLETED:
         why = f"the run is {run.status}{f': {run.error}' if run.error else ''}"
         if result.captured.held_elsewhere and run.status == EvaluationRun.Status.RUNNING:
             why = f"run {run.pk} is being judged by another process ({run.lease_owner}); try again when it ended"
-        yield Unjudged(agent=agent, dimension="", why=why)
+        yield _unjudged(agent, "", why)
     elif result.expected and not summary.measured:
-        yield Unjudged(agent=agent, dimension="", why=run.error or "nothing scored")
+        yield _unjudged(agent, "", run.error or "nothing scored")
+    no_score = "there is a threshold, but no score: "
     for dimension, coverage in result.coverage.items():
-        if coverage.failed_share > limits.max_unscored:
-            could = coverage.scored + coverage.trivial + coverage.failed
-            why = f"{coverage.failed} of {could} judgements failed, e.g. {coverage.example}"
-            yield Unjudged(agent=agent, dimension=dimension, share=coverage.failed_share, why=why)
-            continue
         of = summary.dimensions.get(dimension)
         fell_short = of is not None and of.fell_short and limits.threshold(dimension) is not None
-        if (
+        if coverage.failed_share > limits.max_unscored:
+            why = f"{coverage.failed} of {coverage.could} judgements failed, e.g. {coverage.example}"
+            yield _unjudged(agent, dimension, why, coverage.failed_share)
+        elif (
             (dimension in limits.thresholds or fell_short)
             and result.score(dimension) is None
             and (result.expected or summary.measured)
         ):
-            why = f"there is a threshold, but no score: {why_no_score(result, dimension)}"
-            yield Unjudged(agent=agent, dimension=dimension, why=why)
+            yield _unjudged(agent, dimension, no_score + why_no_score(result, dimension))
     if limits.threshold(OVERALL) is not None and summary.overall_score is None and summary.measured:
         why = "; ".join(f"{name}: {d.reason}" for name, d in summary.dimensions.items() if d.fell_short)
-        why = f"there is a threshold, but no score: {why or 'no dimension is scored'}"
-        yield Unjudged(agent=agent, dimension=OVERALL, why=why)
-
-
-def _lacking(result: AgentResult) -> Iterator[Lack]:
-    """Dimensions without a score that had judgements enough, or have one in the baseline, or share no proposition with it; then
-    propositions that are scored much less."""
-    for name, summary in result.summary.dimensions.items():
-        change = result.change(name)
-        before = change is not None and change.baseline is not None
-        nothing_shared = change is not None and change.reason == NONE_IN_COMMON
-        if (summary.reason and (summary.fell_short or before)) or nothing_shared:
-            yield Lack(
-                agent=result.agent,
-                dimension=name,
-                proposition=None,
-                why=summary.reason or NONE_IN_COMMON,
-                coverage=summary.share,
-                baseline_coverage=change.baseline_share if change is not None else None,
-            )
-    for lost in result.comparison.lost if result.comparison else ():
-        yield Lack(
-            agent=result.agent,
-            dimension=lost.dimension,
-            proposition=lost.proposition,
-            why=str(lost).removeprefix(f"{lost.proposition}: "),
-            coverage=lost.now,
-            baseline_coverage=lost.before,
-        )
+        yield _unjudged(agent, OVERALL, no_score + (why or "no dimension is scored"))
 
 
 def why_no_score(result: AgentResult, dimension: str) -> str:
-    """Why a dimension of an agent has no score, for people."""
+    """Return why a dimension of an agent has no score, for people."""
     summary = result.summary.dimensions.get(dimension)
     if summary is not None and summary.reason and summary.scored:
         return summary.reason
     coverage = result.coverage.get(dimension, Coverage())
-    if coverage.beyond_judge:
-        return counted(coverage.beyond_judge, "proposition needs an LLM judge", "propositions need an LLM judge")
+    if coverage.needs_llm_judge:
+        return counted(coverage.needs_llm_judge, "proposition needs an LLM judge", "propositions need an LLM judge")
     if coverage.not_evaluable:
         return f"{counted(coverage.not_evaluable, 'judgement')} not evaluable"
     return result.run.error or "nothing to judge"
 
 
+def _lacking(result: AgentResult) -> Iterator[Lack]:
+    """Dimensions without a score that had judgements enough, or have one in the baseline, or share no proposition with it; then
+    propositions that are scored much less."""
+
+    def lack(dimension: str, proposition: str | None, why: str, now: Share | None, before: Share | None) -> Lack:
+        row = Row(
+            level="lacks",
+            verdict=TOO_LITTLE,
+            agent=result.agent,
+            dimension=dimension,
+            proposition=proposition or "",
+            before=with_share("", before),
+            now=with_share("", now) if before else "",
+            why=why.removeprefix(f"{TOO_LITTLE}: "),
+        )
+        about: dict[str, Any] = {"agent": result.agent, "dimension": dimension, "proposition": proposition}
+        return Lack(**about, why=why, coverage=now, baseline_coverage=before, rows=(row,))
+
+    for name, summary in result.summary.dimensions.items():
+        change = result.change(name)
+        before = change is not None and change.baseline is not None
+        nothing_shared = change is not None and change.reason == NONE_IN_COMMON
+        if (summary.reason and (summary.fell_short or before)) or nothing_shared:
+            was = change.baseline_share if change is not None else None
+            yield lack(name, None, summary.reason or NONE_IN_COMMON, summary.share, was)
+    for lost in result.comparison.lost if result.comparison else ():
+        why = str(lost).removeprefix(f"{lost.proposition}: ")
+        yield lack(lost.dimension, lost.proposition, why, lost.now, lost.before)
+
+
 def _regressions(result: AgentResult, limits: Limits) -> Iterator[Regression]:
     """Dimensions that fell and what surely fell in them, or without that what fell most; then propositions that fell in the others."""
-    for whole in result.comparison.dimensions if result.comparison else ():
-        propositions = result.comparison.propositions.get(whole.dimension, ()) if result.comparison else ()
+    for dimension in result.comparison.dimensions if result.comparison else ():
+        propositions = result.comparison.propositions.get(dimension.dimension, ()) if result.comparison else ()
         lower = sorted((c for c in propositions if c.delta is not None and c.delta < 0), key=lambda c: c.delta or 0.0)
         sure = [c for c in lower if c.worse and _falls(c, limits)]
-        fell = whole.worse and _falls(whole, limits)
+        fell = dimension.worse and _falls(dimension, limits)
         most = lower[:MOST_PROPOSITIONS] if fell and not sure else []
-        for change in sure or ([whole] if fell else []):
-            lowest = change.proposition or (most[0].proposition if most else "")
-            data = change_json(change)
+        for change in sure or ([dimension] if fell else []):
+            proposition = change.proposition
+            lowest = proposition or (most[0].proposition if most else "")
+            worst = _worst(result.summary, dimension.dimension, lowest)
+            rows = []
+            if fell:
+                rows.append(_row(result, dimension, "fails", "worse", worst=None if proposition else worst))
+            if proposition:
+                rows.append(_row(result, change, "fails", "worse", worst=worst))
+            rows += [_row(result, one, "fails", "fell most, not surely") for one in most]
+            data = change.model_dump()
             yield Regression(
                 agent=result.agent,
-                dimension=whole.dimension,
-                proposition=change.proposition or None,
+                dimension=dimension.dimension,
+                proposition=proposition or None,
                 scope="dimension" if fell else "proposition",
                 **{name: data[name] for name in ("baseline", "candidate", "delta", "interval")},
                 fell_most=most,
-                dimension_change=whole,
-                worst_message=_worst(result.summary, whole.dimension, lowest),
+                dimension_change=dimension,
+                worst_message=worst,
                 change=change,
+                rows=tuple(rows),
             )
+
+
+def _row(result: AgentResult, change: Change, level: Any, verdict: str, **more: Any) -> Row:
+    reach = f" (95 %: {interval_text(change.interval)})" if change.interval else ""
+    return Row(
+        level=level,
+        verdict=verdict,
+        agent=result.agent,
+        dimension=change.dimension,
+        proposition=change.proposition,
+        before=with_share(number(change.baseline), change.baseline_share),
+        now=with_share(number(change.candidate), change.share),
+        change="" if change.delta is None else f"{signed(change.delta)}{reach}",
+        **more,
+    )
 
 
 def _falls(change: Change, limits: Limits) -> bool:
@@ -514,49 +446,68 @@ def _falls(change: Change, limits: Limits) -> bool:
 
 def _fading(profile: PositionProfile, limits: Limits) -> Iterator[Fading]:
     """Falls between the first and the last stretch, inside the same conversations, that are sure and large enough to matter."""
-    for dimension in profile.dimensions:
-        within = dimension.within
-        delta, interval = within.delta.value, within.delta.interval
-        if delta is None or interval is None or within.decision.verdict != "drifted":
+    for name, within in ((dimension.dimension, dimension.within) for dimension in profile.dimensions.values()):
+        delta, interval = within.delta, within.interval
+        if delta is None or interval is None or within.verdict != "drifted" or delta > -limits.regression_delta:
             continue
-        if delta <= -limits.regression_delta:
-            yield Fading(
-                agent=profile.agent,
-                dimension=dimension.dimension,
-                first=within.first,
-                last=within.last,
-                delta=round(delta, 4),
-                interval=(round(interval.low, 4), round(interval.high, 4)),
-            )
+        about: dict[str, Any] = {"agent": profile.agent, "dimension": name}
+        change = f"{signed(delta)} (95 %: {signed(interval.low)} to {signed(interval.high)})"
+        before = f"positions {within.first}"
+        yield Fading(
+            **about,
+            first=within.first,
+            last=within.last,
+            delta=round(delta, 4),
+            interval=(round(interval.low, 4), round(interval.high, 4)),
+            rows=(Row(level="fails", verdict="fades", **about, before=before, now=within.last, change=change),),
+        )
 
 
 def _below(result: AgentResult, limits: Limits) -> Iterator[BelowThreshold]:
-    dimensions = result.summary.dimensions
-    scores = [(name, result.score(name), d.share, d.weakest.id if d.weakest else "") for name, d in dimensions.items()]
-    for name, score, share, weakest in (*scores, (OVERALL, result.summary.overall_score, result.summary.share, "")):
+    summary = result.summary
+    scores: list[tuple[str, float | None, Share | None, str]] = [
+        (name, result.score(name), d.share, d.weakest.id if d.weakest else "") for name, d in summary.dimensions.items()
+    ]
+    for name, score, share, weakest in (*scores, (OVERALL, summary.overall_score, summary.share, "")):
         threshold = limits.threshold(name)
-        if score is not None and threshold is not None and score < threshold:
-            yield BelowThreshold(
-                agent=result.agent,
-                dimension=name,
-                score=score,
-                threshold=threshold,
-                proposition=weakest,
-                coverage=share,
-                worst_message=None if name == OVERALL else _worst(result.summary, name, weakest),
-            )
+        if score is None or threshold is None or score >= threshold:
+            continue
+        worst = None if name == OVERALL else _worst(summary, name, weakest)
+        row = Row(
+            level="fails",
+            verdict=f"below {threshold:g}",
+            agent=result.agent,
+            dimension=name,
+            now=with_share(f"{score:.1f}", share),
+            why=f"lowest: {weakest}" if weakest else "",
+            worst=worst,
+        )
+        yield BelowThreshold(
+            agent=result.agent,
+            dimension=name,
+            score=score,
+            threshold=threshold,
+            proposition=weakest,
+            coverage=share,
+            worst_message=worst,
+            rows=(row,),
+        )
 
 
 def _undecided(result: AgentResult, limits: Limits) -> Iterator[Undecided]:
     for change in result.comparison.dimensions if result.comparison else ():
         measured = change.baseline is not None or change.candidate is not None
-        if change.undecided and measured and not change.counted:
-            falls = _falls(change, limits)
-            alone = change.p_value is not None and change.p_value <= ALPHA
-            hint = ""
-            if falls and change.interval is None and limits.threshold(change.dimension) is None:
-                hint = f"a fall without an interval fails no build: --threshold {change.dimension}=N would"
-            yield Undecided(agent=result.agent, change=change, suspected=alone and falls, hint=hint)
+        if not change.undecided or not measured or change.counted:
+            continue
+        falls = _falls(change, limits)
+        suspected = falls and change.p_value is not None and change.p_value <= ALPHA
+        hint = ""
+        if falls and change.interval is None and limits.threshold(change.dimension) is None:
+            hint = f"a fall without an interval fails no build: --threshold {change.dimension}=N would"
+        why = "; ".join(filter(None, (change.reason, hint)))
+        row = _row(result, change, "open", "suspected regression" if suspected else change.verdict, why=why)
+        about: dict[str, Any] = {"agent": result.agent, "dimension": change.dimension}
+        yield Undecided(**about, change=change, suspected=suspected, hint=hint, rows=(row,))
 
 
 def _worst(summary: RunSummary, dimension: str, proposition: str) -> WorstMessage | None:

@@ -262,7 +262,7 @@ def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -
         name=agent.display_name,
         persona=persona,
         existing=existing,
-        taken=[p.id for f in files for p in (*f.propositions, *f.inactive)],
+        in_use=[p.id for f in files for p in (*f.propositions, *f.inactive)],
         most=most,
     )
     reason = "" if usable else "nothing new that can be used" if dropped else "the model suggested nothing"
@@ -296,7 +296,7 @@ def sift(
     name: str,
     persona: str,
     existing: Iterable[Proposition] = (),
-    taken: Iterable[str] = (),
+    in_use: Iterable[str] = (),
     most: int = MOST,
 ) -> tuple[list[Suggestion], list[Dropped]]:
     """Return what can be used of a model's answers, and the others each with the reason against it.
@@ -306,17 +306,17 @@ def sift(
         slug, name: The agent's.
         persona: As it was shown to the model.
         existing: Propositions about the agent: what says the same is dropped.
-        taken: Ids that are in use.
+        in_use: Ids that are in use.
         most: What follows after so many that can be used is dropped.
     """
     usable: list[Suggestion] = []
     dropped: list[Dropped] = []
-    ids, there = set(taken), [_Comparable.of(p) for p in existing]
+    ids: set[str] = set(in_use)
+    there: list[Proposition | PropositionSpec] = list(existing)
     for raw in answers:
         try:
             suggestion = _usable(storable(raw), slug, name, persona, ids)
-            comparable = _Comparable.of(suggestion.spec)
-            if same := next((one.id for one in there if comparable.says_the_same_as(one)), ""):
+            if same := next((one.id for one in there if _says_the_same(suggestion.spec, one)), ""):
                 raise Unusable(f"says the same as {same}")
             if len(usable) == most:
                 raise Unusable(f"there are {most} suggestions already")
@@ -326,7 +326,7 @@ def sift(
             continue
         usable.append(suggestion)
         ids.add(suggestion.spec.id)
-        there.append(comparable)
+        there.append(suggestion.spec)
     return usable, dropped
 
 
@@ -426,39 +426,13 @@ def _bare(quote: str) -> str:
 _NEGATIONS = frozenset("no not never without avoid avoids doesn't don't isn't".split())  # noqa: SIM905 (words)
 
 
-@dataclass(frozen=True, slots=True)
-class _Comparable:
-    """What is compared of a proposition."""
-
-    id: str
-    words: frozenset[str]
-    checks: Mapping[str, Any]
-
-    @classmethod
-    def of(cls, p: Proposition | PropositionSpec) -> _Comparable:
-        words = vocabulary([p.claim.replace(AGENT_NAME, " ")]) - _NEGATIONS
-        return cls(p.id, words, p.rule.checks() if p.rule else {})
-
-    def says_the_same_as(self, other: _Comparable) -> bool:
-        """Whether the other rule cannot hold without this one; of others, whether three quarters of the words are the same."""
-        if self.checks and other.checks:
-            return all(_covered(name, value, other.checks) for name, value in self.checks.items())
-        both = len(self.words | other.words)
-        return bool(both) and len(self.words & other.words) / both >= ALIKE
-
-
-def _covered(name: str, value: Any, others: Mapping[str, Any]) -> bool:
-    """Whether what one check asks for is asked for by the others."""
-    if name not in others:
-        return False
-    other = others[name]
-    if name.startswith("max_"):
-        return bool(other <= value)
-    if name.startswith("min_"):
-        return bool(other >= value)
-    if name in ("contains_none", "contains_all"):
-        return set(map(str.lower, value)) <= set(map(str.lower, other))
-    return bool(other == value)
+def _says_the_same(one: Proposition | PropositionSpec, other: Proposition | PropositionSpec) -> bool:
+    """Return whether both have one and the same rule, or three quarters of their words."""
+    if one.rule and other.rule:
+        return one.rule.checks() == other.rule.checks()
+    words, others = (vocabulary([p.claim.replace(AGENT_NAME, " ")]) - _NEGATIONS for p in (one, other))
+    both = len(words | others)
+    return bool(both) and len(words & others) / both >= ALIKE
 
 
 # -- storing

@@ -5,12 +5,12 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from statistics import mean, stdev
 from typing import Any
 
 from django.conf import settings
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from agents.llm import Label, estimate_tokens, ledger
 from agents.llm.endpoints import provider_of
@@ -34,77 +34,115 @@ FEWEST_TO_TELL = 5  # messages with a score from which "all alike" says somethin
 PURPOSE = "try"
 
 
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """One message: what it scored, once per repeat."""
+class Judgement(BaseModel):
+    """One judgement of a trial: 0 to 9, or why there is no score."""
 
-    message: Message
-    verdicts: tuple[Verdict, ...]
+    model_config = ConfigDict(from_attributes=True)
+
+    status: str
+    score: int | None = Field(validation_alias="value")
+    reasoning: str
+    justification: str
+    reason: str
+
+
+class Tried(BaseModel):
+    """One message: the mean of its judgements that were scored (None without any), one judgement per repeat.
+
+    Attributes:
+        message: Its id. `source`: the message itself.
+    """
+
+    message: int
+    channel: str
+    text: str
+    score: float | None
+    judgements: list[Judgement]
+    source: SkipValidation[Any] = Field(exclude=True)
 
     @property
-    def score(self) -> float | None:
-        """The mean over its repeats that were scored; None when none was."""
-        values = [v.value for v in self.verdicts if v.status == "scored" and v.value is not None]
-        return mean(values) if values else None
-
-    @property
-    def shown(self) -> Verdict:
-        """The first verdict that was scored, else the first one."""
-        return next((v for v in self.verdicts if v.status == "scored"), self.verdicts[0])
+    def shown(self) -> Judgement:
+        """The first judgement that was scored, else the first one."""
+        return next((one for one in self.judgements if one.status == "scored"), self.judgements[0])
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """The outcome: messages in order of time, judged by a model or by ``rule``. `reason`: why nothing was tried."""
+class Trial(BaseModel):
+    """The outcome, as `--json` prints it: messages in order of time, judged by a model or by ``rule``.
 
-    proposition: Proposition
-    agent: Agent
+    Attributes:
+        spread: Standard deviation between messages, in points; None with fewer than two scores.
+        noise: Standard deviation of one judgement around its message's mean, in points; None without repeats.
+        scored, trivial, unscored: Judgements, repeats included.
+        hint: What to think about before accepting it; empty when nothing stands out.
+        reason: Why nothing was tried.
+        about: The proposition. `of`: the agent.
+    """
+
+    proposition: str
+    claim: str
+    active: bool
+    agent: str
     judge: str
-    messages: tuple[Tried, ...]
-    spent: Totals
-    reason: str = ""
+    messages: list[Tried]
+    mean: float | None
+    spread: float | None
+    noise: float | None
+    scored: int
+    trivial: int
+    unscored: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    unpriced_calls: int
+    hint: str
+    reason: str
+    about: SkipValidation[Proposition] = Field(exclude=True)
+    of: SkipValidation[Any] = Field(exclude=True)
+    spent: SkipValidation[Totals] = Field(exclude=True)
 
-    @property
-    def scores(self) -> list[float]:
-        return [score for one in self.messages if (score := one.score) is not None]
 
-    @property
-    def mean(self) -> float | None:
-        return mean(self.scores) if self.scores else None
+def _trial(p: Proposition, agent: Agent, judge: str, messages: list[Tried], work_id: str, reason: str = "") -> Trial:
+    spent = totals(work_id=work_id)
+    scores = [one.score for one in messages if one.score is not None]
+    judgements = [judgement for one in messages for judgement in one.judgements]
+    counts = {name: sum(one.status == name for one in judgements) for name in ("scored", "trivial", "unscored")}
+    repeats = [
+        [float(j.score) for j in one.judgements if j.status == "scored" and j.score is not None] for one in messages
+    ]
+    return Trial(
+        proposition=p.id,
+        claim=p.claim,
+        active=p.active,
+        agent=agent.slug,
+        judge=judge,
+        messages=messages,
+        mean=mean(scores) if scores else None,
+        spread=stdev(scores) if len(scores) > 1 else None,
+        noise=judge_noise(repeats),
+        **counts,
+        **spent_json(spent),
+        hint=_hint(scores, judgements),
+        reason=reason,
+        about=p,
+        of=agent,
+        spent=spent,
+    )
 
-    @property
-    def spread(self) -> float | None:
-        """Standard deviation between messages, in points; None with fewer than two scores."""
-        return stdev(self.scores) if len(self.scores) > 1 else None
 
-    @property
-    def noise(self) -> float | None:
-        """Standard deviation of one judgement around its message's mean, in points; None without repeats."""
-        values = [
-            [float(v.value) for v in one.verdicts if v.status == "scored" and v.value is not None]
-            for one in self.messages
-        ]
-        return judge_noise(values)
-
-    def count(self, status: str) -> int:
-        """Judgements of that status, repeats included."""
-        return sum(v.status == status for one in self.messages for v in one.verdicts)
-
-    @property
-    def hint(self) -> str:
-        """What to think about before accepting it; empty when nothing stands out."""
-        if self.messages and not self.scores:
-            return "Nothing could be scored: " + next((v.reason for one in self.messages for v in one.verdicts), "")
-        if len(self.scores) < FEWEST_TO_TELL:
-            return ""
-        low, high = min(self.scores), max(self.scores)
-        if low == high == MAX_SCORE:
-            return "Every message scores 9: this does not tell good from bad messages. Make the claim sharper, or try it on a bad build."
-        if low == high:
-            return f"Every message scores {low:g}: this does not tell messages apart."
-        if high <= 2:
-            return "Hardly any message satisfies this: either the agent is off its persona, or the claim asks for too much."
+def _hint(scores: Sequence[float], judgements: Sequence[Judgement]) -> str:
+    if judgements and not scores:
+        return f"Nothing could be scored: {judgements[0].reason}"
+    if len(scores) < FEWEST_TO_TELL:
         return ""
+    low, high = min(scores), max(scores)
+    if low == high == MAX_SCORE:
+        return "Every message scores 9: this does not tell good from bad messages. Make the claim sharper, or try it on a bad build."
+    if low == high:
+        return f"Every message scores {low:g}: this does not tell messages apart."
+    if high <= 2:
+        return "Hardly any message satisfies this: either the agent is off its persona, or the claim asks for too much."
+    return ""
 
 
 def try_proposition(
@@ -155,7 +193,7 @@ def try_proposition(
     if messages and not proposition.rule:
         reason = why_over_budget(agent, judge) or ""
     if reason:
-        return Trial(proposition, agent, judge, (), totals(work_id=work_id), reason)
+        return _trial(proposition, agent, judge, [], work_id, reason)
     label = Label(purpose=PURPOSE, dimension=proposition.dimension, agent_id=agent.pk, work_id=work_id)
     verdicts: dict[int, list[Verdict]] = defaultdict(list)
     questions: list[Question] = []
@@ -169,8 +207,20 @@ def try_proposition(
         [message] = answered.question.items
         verdicts[message.pk].extend(answered.verdicts)
         done(1)
-    tried = tuple(Tried(message, tuple(verdicts[message.pk] or [unscored("not judged")])) for message in messages)
-    return Trial(proposition, agent, judge, tried, totals(work_id=work_id))
+    tried = [_tried(message, verdicts[message.pk] or [unscored("not judged")]) for message in messages]
+    return _trial(proposition, agent, judge, tried, work_id)
+
+
+def _tried(message: Message, verdicts: Sequence[Verdict]) -> Tried:
+    values = [verdict.value for verdict in verdicts if verdict.status == "scored" and verdict.value is not None]
+    return Tried(
+        message=message.pk,
+        channel=message.channel.slug,
+        text=message.text,
+        score=mean(values) if values else None,
+        judgements=[Judgement.model_validate(verdict) for verdict in verdicts],
+        source=message,
+    )
 
 
 def _subject(agent: Agent, *, n: int, seed: int, window: MessageWindow | None) -> Subject:
@@ -204,8 +254,7 @@ def _settled_or_asked(
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialEstimate:
+class TrialEstimate(BaseModel):
     """Before a trial. Tokens are characters / 4 of the prompts and an assumption for the answers.
 
     Attributes:
@@ -230,10 +279,8 @@ def estimate_trial(
     judge = "rule" if proposition.rule else str(settings.JUDGE_MODEL)
     subject = _subject(agent, n=n, seed=0, window=window)
     messages = _drawn(subject)
-    looked_at = _settled_or_asked(proposition, messages, subject, judge, Label(purpose=PURPOSE))
-    questions = [
-        verdict_or_question for _, verdict_or_question in looked_at if isinstance(verdict_or_question, Question)
-    ]
+    settled_or_asked = _settled_or_asked(proposition, messages, subject, judge, Label(purpose=PURPOSE))
+    questions = [one for _, one in settled_or_asked if isinstance(one, Question)]
     calls, sent = len(questions), sum(estimate_tokens(build_request(question)) for question in questions)
     billed = calls > 0 and provider_of(judge) == "anthropic"
     answered = calls * OUTPUT_TOKENS_PER_CLAIM
@@ -247,41 +294,3 @@ def estimate_trial(
         judge=judge,
         billed=billed,
     )
-
-
-def trial_json(trial: Trial) -> dict[str, Any]:
-    """Return the outcome as data."""
-    p = trial.proposition
-    return {
-        "proposition": p.id,
-        "claim": p.claim,
-        "active": p.active,
-        "agent": trial.agent.slug,
-        "judge": trial.judge,
-        "messages": [
-            {
-                "message": one.message.pk,
-                "channel": one.message.channel.slug,
-                "text": one.message.text,
-                "score": one.score,
-                "judgements": [
-                    {
-                        "status": v.status,
-                        "score": v.value,
-                        "reasoning": v.reasoning,
-                        "justification": v.justification,
-                        "reason": v.reason,
-                    }
-                    for v in one.verdicts
-                ],
-            }
-            for one in trial.messages
-        ],
-        "mean": trial.mean,
-        "spread": trial.spread,
-        "noise": trial.noise,
-        **{name: trial.count(name) for name in ("scored", "trivial", "unscored")},
-        **spent_json(trial.spent),
-        "hint": trial.hint,
-        "reason": trial.reason,
-    }

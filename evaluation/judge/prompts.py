@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Write the prompts of the judge: rubric, persona, trajectory and propositions, in blocks the prompt cache can hold."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from agents.llm.requests import InvalidAnswer
 from agents.text.fences import new_nonce
 from agents.text.patterns import Undecided, one_message
 from evaluation.judge.prompts import Context, render, system_blocks, user_turn
-from evaluation.models import Method
+from evaluation.models import OUT_OF_REACH, RULE_JUDGE, Method
 from evaluation.propositions.rules import Rule, check_rule
 from evaluation.propositions.schema import Proposition, fill
 
@@ -67,8 +67,7 @@ def example_answer(keyed: Mapping[str, Proposition]) -> dict[str, Any]:
 
 
 MIN_SCORE, MAX_SCORE = 0, 9
-RULE_JUDGE = "rule"
-MALFORMED, OUT_OF_REACH = "malformed", "out_of_reach"
+MALFORMED = "malformed"
 
 VerdictStatus = Literal["scored", "trivial", "unscored"]
 

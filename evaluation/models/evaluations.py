@@ -19,6 +19,9 @@ from agents.models import Agent, Channel, Leasable, LLMBatch, LLMCall, Message
 from agents.models.conversations import validate_tags
 from agents.text.patterns import TIMED_OUT
 
+RULE_JUDGE = "rule"  # the judge of what an exact rule scored
+OUT_OF_REACH = "out_of_reach"  # the cause of a judgement for which an offline judge has no means
+
 
 class Dimension(models.TextChoices):
     """The five dimensions (specification 001); the id is the same everywhere, the label is for people."""
@@ -110,7 +113,7 @@ class EvaluationRun(Leasable):
         null=True,
         blank=True,
         editable=False,
-        help_text="score and standard error per dimension, kept when a scheduled run was looked at for drift; empty = not yet",
+        help_text="score and standard error per dimension, stored when a scheduled run was looked at for drift; empty = not yet",
     )
     figures = models.JSONField(
         default=dict, blank=True, help_text="what was measured beside the judgements, by dimension"
@@ -605,7 +608,7 @@ class EvaluationSchedule(models.Model):
 
 
 class DriftAlert(models.Model):
-    """A lasting fall in a series of scores, found once. Series of other judges or procedures are other series."""
+    """A lasting fall in a series of scores, reported once. Series of other judges or procedures are other series."""
 
     schedule = models.ForeignKey(
         EvaluationSchedule, null=True, blank=True, on_delete=models.SET_NULL, related_name="alerts"

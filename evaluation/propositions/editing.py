@@ -1,4 +1,4 @@
-"""Changing proposition files, which belong to people: only the lines of what changes are written, and never over a newer version."""
+"""Change proposition files, which belong to people: comments and order stay, and a newer version is never written over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -299,10 +298,10 @@ def parse(text: str, path: Path) -> dict[Any, Any]:
 
 
 def with_entry(text: str, fields: Mapping[str, Any], path: Path) -> str:
-    """Return the file's text with other fields in its proposition of that id.
+    """Return the file's text with other fields in its proposition of that id, by ruamel.yaml: order and comments stay.
 
-    Fields that say the same stay as they were written; a changed field keeps the comment behind it, new ones come last. Every
-    line of other fields stays byte for byte. `fields` are all that the proposition shall have, `id` among them.
+    A field that says the same stays as it was written, new ones come last. `fields` are all that the proposition shall have, `id` among
+    them.
 
     Raises:
         CannotSave: There is no such proposition, or the change would reach further than it should.
@@ -313,49 +312,31 @@ def with_entry(text: str, fields: Mapping[str, Any], path: Path) -> str:
     if number is None:
         raise CannotSave(f"{path} has no proposition {fields['id']} any more")
     old, rows[number] = rows[number], dict(fields)
-    newline = "\r\n" if "\r\n" in text else "\n"
-    try:
-        changed = newline.join(_with_fields(text.replace("\r\n", "\n").split("\n"), number, old, fields))
-        is_meant = parse(changed, path) == wanted
-    except (CannotSave, YAMLError):
-        is_meant = False
-    if not is_meant:
-        raise CannotSave(f"{path}: {fields['id']} cannot be changed alone; edit the file by hand")
-    return changed
-
-
-def _with_fields(lines: list[str], number: int, old: Mapping[str, Any], fields: Mapping[str, Any]) -> list[str]:
-    """Return a file's lines with one proposition changed: ruamel.yaml reads and writes the lines of this proposition alone."""
     round_trip = YAML()
     round_trip.preserve_quotes, round_trip.width = True, 1_000_000
     round_trip.version = (1, 1)  # in which the loader reads: `no` is false
-    document = round_trip.load("\n".join([*lines, ""]))
-    places = [document["propositions"].lc.item(n) for n in range(len(document["propositions"]))]
-    first, column = places[number]
-    later = [line for line, _ in (*places, *map(document.lc.key, document)) if line > first]
-    end = min(later, default=len(lines))
-    while not lines[end - 1].strip() or lines[end - 1].lstrip().startswith("#"):
-        end -= 1  # comments above the next entry are not this one's
-    own = [lines[first][column:]] + [
-        line[column:] if not line[:column].strip() else line for line in lines[first + 1 : end]
-    ]
-    entry = round_trip.load("\n".join([*own, ""]))
-    before = _written(round_trip, entry)
-    for name in [name for name in entry if name not in fields]:
-        del entry[name]
-    for name, value in fields.items():
-        if name not in old or old[name] != value or type(old[name]) is not type(value):
-            entry[name] = _writable(value)
-    after = _with_changes(own, before, _written(round_trip, entry))
-    raw = dict(zip(own, lines[first:end], strict=True))
-    rest = [raw.get(line, " " * column + line) for line in after[1:]]
-    return [*lines[:first], lines[first][:column] + after[0], *rest, *lines[end:]]
-
-
-def _written(round_trip: YAML, data: Any) -> list[str]:
     out = io.StringIO()
-    round_trip.dump(data, out)
-    return out.getvalue().removeprefix("%YAML 1.1\n---")[1:].removesuffix("\n").split("\n")
+    try:
+        document = round_trip.load(text.replace("\r\n", "\n"))
+        places = document["propositions"]
+        margin = 0 if places.fa.flow_style() else places.lc.col
+        round_trip.indent(mapping=2, sequence=margin + 2, offset=margin)
+        entry = places[number]
+        for name in [name for name in entry if name not in fields]:
+            del entry[name]
+        for name, value in fields.items():
+            if name not in old or old[name] != value or type(old[name]) is not type(value):
+                entry[name] = _writable(value)
+        round_trip.dump(document, out)
+        changed = out.getvalue().removeprefix("%YAML 1.1\n---\n")
+        is_meant = parse(changed, path) == wanted
+    except (CannotSave, YAMLError, KeyError):
+        is_meant = False
+    if not is_meant:
+        raise CannotSave(f"{path}: {fields['id']} cannot be changed alone; edit the file by hand")
+    if not text.endswith("\n"):
+        changed = changed.removesuffix("\n")
+    return changed.replace("\n", "\r\n") if "\r\n" in text else changed
 
 
 def _writable(value: Any) -> Any:
@@ -365,21 +346,6 @@ def _writable(value: Any) -> Any:
     if isinstance(value, list):
         return [_writable(one) for one in value]
     return DoubleQuotedScalarString(value) if isinstance(value, str) and not value.isprintable() else value
-
-
-def _with_changes(original: list[str], before: list[str], after: list[str]) -> list[str]:
-    """Return the original lines with what differs between two ways ruamel.yaml wrote them, which need not be the original's."""
-    places: dict[int, int] = {}  # line of `before`: line of `original`
-    for _, a, b, c, d in SequenceMatcher(None, before, original, autojunk=False).get_opcodes():
-        places |= {a: c, b: d} | (dict(zip(range(a, b), range(c, d), strict=True)) if b - a == d - c else {})
-    changed, done = [], 0
-    for tag, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
-        if tag != "equal":
-            if a not in places or b not in places:
-                raise CannotSave("the changed lines cannot be separated from the others")
-            changed += original[done : places[a]] + after[c:d]
-            done = places[b]
-    return changed + original[done:]
 
 
 def appended(text: str, entries: Sequence[Mapping[str, Any]], path: Path, comment: str = "") -> str:

@@ -12,14 +12,14 @@ from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, JudgeC
 from evaluation.runs.capture import Captured
 from evaluation.runs.execute import SIMULATED_ALONE
 from evaluation.runs.ideas import distinct_ideas
-from evaluation.runs.summary import ChannelScore, DimensionSummary, RunSummary, channels_of, empty_dimension
+from evaluation.runs.summary import ChannelScore, DimensionSummary, RunSummary, channels_of
 
 
 def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
     """The object ``--json`` prints.
 
     Scores are 0 to 9 or null. `cost_usd` is the sum over the priced calls in US dollars, null when none has a price;
-    `unpriced_calls` says how many it leaves out. `procedure` stands beside runs that were not judged in the usual way, `channels` are
+    `unpriced_calls` says how many it leaves out. `procedure` is given for runs that were not judged in the usual way, `channels` are
     the channels' own runs, whose calls and cost are in none of the agents'.
     """
     channels = [run_json(summary) for summary in channels_of(result.summary for result in results)]
@@ -58,7 +58,7 @@ def numbers_json(summary: RunSummary) -> dict[str, Any]:
         "overall_score": summary.overall_score,
         "coverage": summary.share.rounded,
         "dimensions": {
-            name: dimension_json(summary.dimensions.get(name, empty_dimension(name)), run, agreements)
+            name: dimension_json(summary.dimensions.get(name, DimensionSummary(dimension=name)), run, agreements)
             for name in run.dimensions
         },
         "calls": summary.calls,
@@ -70,39 +70,39 @@ def numbers_json(summary: RunSummary) -> dict[str, Any]:
 
 
 def dimension_json(
-    found: DimensionSummary, run: EvaluationRun, agreements: Mapping[str, JudgeCalibration]
+    summary: DimensionSummary, run: EvaluationRun, agreements: Mapping[str, JudgeCalibration]
 ) -> dict[str, Any]:
     """A dimension; one that is counted has `count` where others have `score`.
 
     `coverage` is the share scored of the judgements this judge can make, 0 to 1, null where there are none; `reason` says why a score is
-    null although there was something to score. `calibration` is how well its judge agrees with people there, null where nobody labelled:
+    null although there was something to score. `calibration` is how well its judge agrees with people there, null where no person labelled:
     see `calibration_json`.
     """
-    counted = found.dimension in COUNTED
+    counted = summary.dimension in COUNTED
     return {
-        **({"count": found.count} if counted else {"score": found.score}),
-        "scored": found.scored,
-        "trivial": found.trivial,
-        "unscored": found.unscored,
-        "coverage": found.share.rounded,
-        "propositions": {p.id: p.count if counted else p.score for p in found.propositions},
-        **({} if counted else {"calibration": calibration_json(agreements.get(found.dimension))}),
-        **({} if found.noise is None else {"noise": found.noise}),
-        **({"figures": run.figures[found.dimension]} if found.dimension in run.figures else {}),
+        **({"count": summary.count} if counted else {"score": summary.score}),
+        "scored": summary.scored,
+        "trivial": summary.trivial,
+        "unscored": summary.unscored,
+        "coverage": summary.share.rounded,
+        "propositions": {p.id: p.count if counted else p.score for p in summary.propositions},
+        **({} if counted else {"calibration": calibration_json(agreements.get(summary.dimension))}),
+        **({} if summary.noise is None else {"noise": summary.noise}),
+        **({"figures": run.figures[summary.dimension]} if summary.dimension in run.figures else {}),
         **({"ideas": ideas_json(run)} if counted and run.channel is not None else {}),
-        **({"channels": [_channel_json(c, counted) for c in found.channels]} if found.channels else {}),
-        **({"reason": found.reason} if found.reason else {}),
-        **({"reason": SIMULATED_ALONE} if run.simulated and found.dimension in CHANNEL_DIMENSIONS else {}),
+        **({"channels": [_channel_json(c, counted) for c in summary.channels]} if summary.channels else {}),
+        **({"reason": summary.reason} if summary.reason else {}),
+        **({"reason": SIMULATED_ALONE} if run.simulated and summary.dimension in CHANNEL_DIMENSIONS else {}),
     }
 
 
-def _channel_json(found: ChannelScore, counted: bool) -> dict[str, Any]:
+def _channel_json(part: ChannelScore, counted: bool) -> dict[str, Any]:
     return {
-        "channel": found.run.channel.slug if found.run.channel else None,
-        "evaluation_run": found.run.pk,
-        "messages": found.messages,
-        **({"count": found.count} if counted else {"score": found.score}),
-        "coverage": found.share.rounded,
+        "channel": part.run.channel.slug if part.run.channel else None,
+        "evaluation_run": part.run.pk,
+        "messages": part.messages,
+        **({"count": part.count} if counted else {"score": part.score}),
+        "coverage": part.share.rounded,
     }
 
 
@@ -110,11 +110,11 @@ def ideas_json(run: EvaluationRun) -> list[dict[str, Any]]:
     """The distinct ideas of a channel's run, with those that say the same, and who said them (of repeats: of the first)."""
     return [
         {
-            "idea": found.idea.idea,
-            "description": found.idea.description,
-            "same": [variant.idea for variant in found.variants],
-            "positions": found.positions,
-            "by": found.speakers,
+            "idea": distinct.idea.idea,
+            "description": distinct.idea.description,
+            "same": [variant.idea for variant in distinct.variants],
+            "positions": distinct.positions,
+            "by": distinct.speakers,
         }
-        for found in distinct_ideas(run)
+        for distinct in distinct_ideas(run)
     ]

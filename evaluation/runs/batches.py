@@ -22,7 +22,7 @@ from evaluation.runs.budget import ASSUMED, answer_lengths, why_over_budget
 
 if TYPE_CHECKING:
     from evaluation.judge.questions import Replies
-    from evaluation.runs.judging import Session
+    from evaluation.runs.judging import Judging
 
 MOST_ROUNDS = 3  # what comes up after three batches is asked at once, at full price
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds, where a person waits for batches
@@ -31,13 +31,13 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds, where a person waits for b
 class BatchAsking:
     """Asks what a run asks by way of batches: `ask` stands in for `complete_many`.
 
-    What an earlier batch answered is yielded; everything else is put aside, and `submit` hands it in. So the answers of batches are read,
+    What an earlier batch answered is yielded; everything else is put aside, and `submit` submits it. So the answers of batches are read,
     checked and stored by the code that does this for live ones. Not safe to use from several threads.
     """
 
-    def __init__(self, session: Session, way: Route) -> None:
-        work_id = session.run.work_id
-        self._session, self._way = session, way
+    def __init__(self, judging: Judging, way: Route) -> None:
+        work_id = judging.run.work_id
+        self._judging, self._way = judging, way
         self._answers, self._round = Answers(work_id), next_round(work_id)
         self._outgoing = Outgoing(work_id, way, self._round)
 
@@ -52,12 +52,12 @@ class BatchAsking:
                 if request is None:  # nothing now, or nothing at all: it gives more only after a reply
                     break
                 index = next(numbers)
-                found = self._answer(request)
-                if isinstance(found, Reply):
+                answer = self._answer(request)
+                if isinstance(answer, Reply):
                     progress = True
-                    yield index, found
-                elif found is not None:
-                    live.append((index, found))
+                    yield index, answer
+                elif answer is not None:
+                    live.append((index, answer))
             for place, reply in complete_many(
                 (request for _, request in live), deadline=settings.LLM_EVALUATION_DEADLINE
             ):
@@ -85,7 +85,7 @@ class BatchAsking:
     def _put_aside(self, request: LLMRequest, digest: str) -> LLMRequest | None:
         if self._round > MOST_ROUNDS:
             return request
-        if not self._session.refused and not self._session.budget.reason:
+        if not self._judging.refused and not self._judging.budget.reason:
             self._outgoing.add(request, digest)
             if self._outgoing.is_full:
                 self.submit()
@@ -93,34 +93,34 @@ class BatchAsking:
 
     def submit(self) -> None:
         """Submit what was put aside, unless the budget has no room for it beside what is spent and what other batches will cost."""
-        session, run = self._session, self._session.run
-        if not self._outgoing.questions or session.refused:
+        judging, run = self._judging, self._judging.run
+        if not self._outgoing.questions or judging.refused:
             return
         planned = _estimated(self._outgoing)
         if reason := why_over_budget(run.agent, run.judge, planned=planned):
-            session.budget.reason = reason
+            judging.budget.reason = reason
             return
         try:
             batch = hand_in(
                 self._outgoing,
-                owner=session.leases.owner,
-                allowed=lambda: session.leases.keep(run, now=True),
+                owner=judging.leases.owner,
+                allowed=lambda: judging.leases.renew(run, now=True),
                 agent_id=run.agent_id,
                 planned=planned,
             )
-            session.waits = batch is not None or session.waits
+            judging.waits = batch is not None or judging.waits
         except NotHandedIn as problem:
-            session.refused = str(problem)
+            judging.refused = str(problem)
 
 
 def _estimated(outgoing: Outgoing) -> Decimal:
     """US dollars at the batch price, as far as there is one."""
     model = outgoing.way.model
-    lengths, whole = answer_lengths(model), Decimal(0)
+    lengths, total = answer_lengths(model), Decimal(0)
     for request, *_ in outgoing.questions:
         answered = lengths.get(request.label.dimension, ASSUMED).tokens * _claims(request)
-        whole += ledger.estimate_cost(model, estimate_tokens(request), answered, batch=True) or 0
-    return whole
+        total += ledger.estimate_cost(model, estimate_tokens(request), answered, batch=True) or 0
+    return total
 
 
 def _claims(request: LLMRequest) -> int:
@@ -138,14 +138,14 @@ def cancel_batches(runs: Iterable[int]) -> int:
 def waiting_words(runs: Sequence[EvaluationRun]) -> dict[int, str]:
     """What each run waits for, by primary key, its channels' batches included; one query for any number of runs. Others are left out."""
     by_work = {run.work_id: run.pk for run in runs}
-    found: dict[int, list[str]] = {}
+    by_run: dict[int, list[str]] = {}
     for batch in LLMBatch.objects.filter(work_id__in=list(by_work), status__in=LLMBatch.OPEN).order_by("pk"):
         name = batch.batch_id or "(being submitted)"
         words = f"waiting for batch {name}: {batch.answered} of {batch.requests} answered"
         if batch.cancel_requested_at is not None:
             words = f"batch {name} is being cancelled"
-        found.setdefault(by_work[batch.work_id], []).append(words + (f" ({batch.error})" if batch.error else ""))
-    return {pk: "; ".join(words) for pk, words in found.items()}
+        by_run.setdefault(by_work[batch.work_id], []).append(words + (f" ({batch.error})" if batch.error else ""))
+    return {pk: "; ".join(words) for pk, words in by_run.items()}
 
 
 def see_through(
@@ -154,14 +154,14 @@ def see_through(
     go_on: Callable[[Sequence[EvaluationRun]], object],
     notice: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """Stay until the batches of these runs are answered and the runs have ended. Workers may do parts of it meanwhile.
+    """Wait until the batches of these runs are answered and the runs have ended. Workers may do parts of it meanwhile.
 
     Args:
         runs: With those of their channels.
         go_on: Called with the runs whose batches are answered.
-        notice: Told what is waited for, whenever that changes.
+        notice: Called with what is waited for, whenever that changes.
     """
-    ids, told, owner = [run.pk for run in runs], "", owner_name()
+    ids, said, owner = [run.pk for run in runs], "", owner_name()
     while True:
         unfinished = list(EvaluationRun.objects.filter(pk__in=ids, batch=True, status__in=LLMBatch.OPEN))
         if not unfinished:
@@ -170,8 +170,8 @@ def see_through(
             go_on(ready)
             continue
         words = "\n".join(waiting_words(unfinished).values())
-        if words != told:
-            told = words
+        if words != said:
+            said = words
             notice(words)
         if not batches.work_one(owner=owner):
             time.sleep(_pause(unfinished))

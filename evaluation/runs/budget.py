@@ -53,8 +53,8 @@ class BudgetWatch:
             if not self.reason:
                 now = time.monotonic()
                 if self._calls_left == 0 or now - self._looked > LOOK_AFTER_SECONDS:
-                    found, self._looked = why_over_budget(self.agent, self.judge), now
-                    self.reason, self._calls_left = found or "", -1 if found is None else LOOK_AFTER_CALLS
+                    reason, self._looked = why_over_budget(self.agent, self.judge), now
+                    self.reason, self._calls_left = reason or "", -1 if reason is None else LOOK_AFTER_CALLS
                 self._calls_left -= 1
             return bool(self.reason)
 
@@ -65,7 +65,7 @@ NEWEST_RUNS, NEWEST_CALLS = 50, 2_000  # whose answers are looked at
 
 
 class AnswerLength(NamedTuple):
-    """Output tokens of an answered claim: the mean of so many calls in the ledger; an assumption where these are 0."""
+    """Output tokens of an answered proposition: the mean of so many calls in the ledger; an assumption where these are 0."""
 
     tokens: int
     calls: int
@@ -75,7 +75,7 @@ ASSUMED = AnswerLength(OUTPUT_TOKENS_PER_CLAIM, 0)
 
 
 def answer_lengths(judge: str) -> dict[str, AnswerLength]:
-    """How long this judge's answers to a claim were in its newest evaluations, for the dimensions with enough calls."""
+    """How long this judge's answers to a proposition were in its newest evaluations, for the dimensions with enough calls."""
     if provider_of(judge) != "anthropic":
         return {}
     runs = EvaluationRun.objects.filter(judge=judge).order_by("-pk").values_list("pk", flat=True)[:NEWEST_RUNS]
@@ -86,13 +86,13 @@ def answer_lengths(judge: str) -> dict[str, AnswerLength]:
         status=LLMCall.Status.OK,
         output_tokens__isnull=False,
     )
-    calls = calls.exclude(dimension=Dimension.IDEAS_QUANTITY)  # a list, not an answer to a claim
+    calls = calls.exclude(dimension=Dimension.IDEAS_QUANTITY)  # a list, not an answer to a proposition
     claims = calls.annotate(claims=Count("evaluation_scores")).filter(claims__gt=0).order_by("-pk")
-    found: dict[str, list[tuple[int, int]]] = {}
+    by_dimension: dict[str, list[tuple[int, int]]] = {}
     for dimension, tokens, number in claims.values_list("dimension", "output_tokens", "claims")[:NEWEST_CALLS]:
-        found.setdefault(dimension, []).append((tokens or 0, number))
+        by_dimension.setdefault(dimension, []).append((tokens or 0, number))
     return {
         dimension: AnswerLength(round(sum(t for t, _ in rows) / sum(n for _, n in rows)), len(rows))
-        for dimension, rows in found.items()
+        for dimension, rows in by_dimension.items()
         if len(rows) >= ENOUGH_CALLS
     }

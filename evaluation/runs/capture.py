@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Capture baselines: plan, judge and sum up what is asked for, now and in this process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from agents.models import Agent, Channel
 from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun
 from evaluation.propositions.files import load_all
 from evaluation.runs.batches import see_through
+from evaluation.runs.estimate import Estimate
 from evaluation.runs.execute import execute, execute_as_made, with_channels
-from evaluation.runs.planning import Estimate, Prepared, RunSpec, make_plan, prepare_plan
+from evaluation.runs.planning import Prepared, RunSpec, make_plan, prepare_plan
 from evaluation.runs.summary import RunSummary, Share, channels_of, shares_of, summarize, summarize_all, total
 
 
@@ -25,7 +26,7 @@ class Captured:
 
     Attributes:
         summary: Its run in numbers.
-        resumed: Whether the run was taken up again.
+        resumed: Whether the run was resumed.
         held_elsewhere: Whether another process holds it.
         before: Overall score of the baseline that was current before, by the same judge; None when there was none.
         before_share: How much was scored of it.
@@ -53,21 +54,21 @@ def choose_agents(names: str) -> list[Agent]:
         raise UnknownAgents("no agent named; write slugs separated by commas, or all")
     if [name.lower() for name in wanted] == ["all"]:
         return list(Agent.objects.filter(is_active=True).order_by("slug"))
-    found: list[Agent] = []
+    chosen: list[Agent] = []
     missing = []
     for name in wanted:
         agent = Agent.objects.filter(Q(slug=name) | Q(slug__iexact=name) | Q(display_name__iexact=name)).first()
         if agent is None:
             missing.append(name)
-        elif agent not in found:
-            found.append(agent)
+        elif agent not in chosen:
+            chosen.append(agent)
     if missing:
         known = (
             ", ".join(Agent.objects.order_by("slug").values_list("slug", flat=True)[:40])
             or "none; import or seed some first"
         )
         raise UnknownAgents(f"no agent {', '.join(map(repr, missing))}; agents: {known}")
-    return found
+    return chosen
 
 
 def capture(
@@ -77,7 +78,7 @@ def capture(
     progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
     notice: Callable[[str], None] = lambda words: None,
 ) -> list[Captured]:
-    """Capture a baseline per spec, taking up what an earlier attempt left unfinished (AC-6.5.7).
+    """Capture a baseline per spec, going on with what an earlier attempt left unfinished (AC-6.5.7).
 
     Channel dimensions of agents are measured in their channels, each once for all of them. Everything is planned before anything is
     asked, so that what cannot be measured costs nothing; the rows of the later runs are made while the judge reads the first questions.
@@ -86,7 +87,7 @@ def capture(
         specs: One per agent (or channel).
         prepared: Called with runs as they are made, each once, before anything of them is asked.
         progress: Called as judgements are made.
-        notice: Told which batches are waited for, where specs ask for batches: those are stayed with until they are answered.
+        notice: Called with the batches that are waited for, where specs ask for batches: this returns when they are answered.
 
     Raises:
         PropositionError: Proposition files cannot be used.
@@ -116,8 +117,8 @@ def capture(
         runs = with_channels([run for run, _ in made])
         if any(run.batch for run in runs):
             see_through(runs, go_on=go_on, notice=notice)
-        found = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
-        summaries = {summary.run.pk: summary for summary in summarize_all(list(found.values()))}
+        stored = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
+        summaries = {summary.run.pk: summary for summary in summarize_all(list(stored.values()))}
         return [
             Captured(summaries[run.pk], resumed, run.pk not in held, *earlier)
             for (run, resumed), earlier in zip(made, before, strict=True)
@@ -171,15 +172,15 @@ def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
 
     A baseline counts while it is the current one.
     """
-    found = []
+    captured = []
     for spec in specs:
         run = EvaluationRun.objects.filter(
             spec_digest=make_plan(spec).spec_digest, status=EvaluationRun.Status.COMPLETED
         ).first()
         if run is None or (spec.is_baseline and not run.baselines.exists()):
             return None
-        found.append(Captured(summarize(run), resumed=False, held_elsewhere=False))
-    return found
+        captured.append(Captured(summarize(run), resumed=False, held_elsewhere=False))
+    return captured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +192,7 @@ class Spending:
         input_tokens: All that was sent, read from the prompt cache or not.
         cache_read_tokens: How many of these the prompt cache held; None in an estimate, which assumes nothing.
         cost_usd: US dollars over the priced calls; None when none has a price.
-        unpriced_calls: Calls whose price nobody knows; None in an estimate.
+        unpriced_calls: Calls whose price is unknown; None in an estimate.
     """
 
     calls: int
@@ -246,17 +247,17 @@ def spending_json(estimate: Spending | None, actual: Spending) -> dict[str, Any]
     return {"estimate": _as_json(estimate) if estimate else None, "actual": _as_json(actual)}
 
 
-def _as_json(found: Spending) -> dict[str, Any]:
+def _as_json(spent: Spending) -> dict[str, Any]:
     measured = {
-        "cache_read_tokens": found.cache_read_tokens,
-        "cache_write_tokens": found.cache_write_tokens,
-        "cache_read_share": found.cache_read_share,
-        "unpriced_calls": found.unpriced_calls,
+        "cache_read_tokens": spent.cache_read_tokens,
+        "cache_write_tokens": spent.cache_write_tokens,
+        "cache_read_share": spent.cache_read_share,
+        "unpriced_calls": spent.unpriced_calls,
     }
     return {
-        "calls": found.calls,
-        "input_tokens": found.input_tokens,
-        "output_tokens": found.output_tokens,
-        "cost_usd": None if found.cost_usd is None else float(found.cost_usd),
-        **(measured if found.cache_read_tokens is not None else {}),
+        "calls": spent.calls,
+        "input_tokens": spent.input_tokens,
+        "output_tokens": spent.output_tokens,
+        "cost_usd": None if spent.cost_usd is None else float(spent.cost_usd),
+        **(measured if spent.cache_read_tokens is not None else {}),
     }

@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Queue evaluations for workers, cancel and resume them, and say how far they are."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
     linked: dict[int, set[int]] = {}
     for agent_run, channel_run in shares:
         linked.setdefault(agent_run, set()).add(channel_run)
-    every = {*own, *(pk for found in linked.values() for pk in found)}
+    every = {*own, *(pk for channels in linked.values() for pk in channels)}
     rows = EvaluationScore.objects.filter(evaluation_run__in=every).order_by().values("evaluation_run")
     rows_by_run: Any = rows.annotate(
         settled=Count("pk", filter=~Q(status="pending")), total=Count("pk"), **share_counts()
@@ -62,7 +62,7 @@ def progress_of(runs: Sequence[EvaluationRun]) -> dict[int, Progress]:
 
 Status = EvaluationRun.Status
 CANCELLABLE = (Status.PENDING, Status.RUNNING, Status.PAUSED_BUDGET)
-STOPPED = (*RESUMABLE, Status.CANCELLED)  # what can go on, with what was judged kept
+STOPPED = (*RESUMABLE, Status.CANCELLED)  # what can resume; stored judgements stay
 
 
 class NotPossible(ValueError):
@@ -84,13 +84,13 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, 
     """
     if simulate and has_little_speech(spec):
         spec = replace(spec, simulated=True)
-    with transaction.atomic():  # no worker sees it before it is whole
-        run, taken_up = prepare_run(spec)
+    with transaction.atomic():  # no worker sees a part of it
+        run, resumed = prepare_run(spec)
         waiting = [run.pk, *run.channel_runs.values_list("pk", flat=True)]
         EvaluationRun.objects.filter(pk__in=waiting, status__in=RESUMABLE).update(status=Status.PENDING)
         transaction.on_commit(wake_workers)
     run.refresh_from_db(fields=["status"])
-    return run, taken_up
+    return run, resumed
 
 
 def queue_baseline(
@@ -114,7 +114,7 @@ def queue_baseline(
 
 
 def cancel_run(run: EvaluationRun) -> EvaluationRun:
-    """Stop an evaluation until somebody resumes it; what was judged stays.
+    """Stop an evaluation until it is resumed; what was judged stays.
 
     A worker that is at it notices within seconds and stores no more.
 
@@ -149,10 +149,12 @@ def resume_run(run: EvaluationRun) -> EvaluationRun:
     """
     with transaction.atomic():
         channels = [_again(channel_run) for channel_run in run.channel_runs.all()]
-        found = _again(run)
-        if not found and any(channels):  # it is complete, its channels were not
-            found = bool(EvaluationRun.objects.filter(pk=run.pk, status=Status.COMPLETED).update(status=Status.PENDING))
-        if not found:
+        resumed = _again(run)
+        if not resumed and any(channels):  # it is complete, its channels were not
+            resumed = bool(
+                EvaluationRun.objects.filter(pk=run.pk, status=Status.COMPLETED).update(status=Status.PENDING)
+            )
+        if not resumed:
             run.refresh_from_db()
             left = " and no call of its judge failed" if run.status == Status.COMPLETED else ""
             raise NotPossible(
@@ -165,7 +167,7 @@ def resume_run(run: EvaluationRun) -> EvaluationRun:
 
 
 def can_resume(run: EvaluationRun) -> bool:
-    """Whether there is something left to do of an evaluation that nobody does."""
+    """Whether there is something left to do of an evaluation that no worker does."""
     if run.status != Status.COMPLETED:
         return run.status in STOPPED
     channel_runs = run.channel_runs.all()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache, partial
+from itertools import islice
 
 import sentry_sdk
 from django.conf import settings
@@ -30,13 +31,13 @@ from evaluation.runs.batches import BatchAsking
 from evaluation.runs.budget import why_over_budget
 from evaluation.runs.ideas import count_ideas
 from evaluation.runs.judging import (
+    Judging,
     Leases,
     Progress,
-    Session,
     Superseded,
+    begin_judging,
     judge_dimension,
     lease,
-    open_session,
     subject_of,
 )
 from evaluation.runs.planning import UNFINISHED
@@ -48,6 +49,7 @@ from evaluation.simulation.conversations import actor_of, awaits_simulation, sim
 from evaluation.wording import counted
 
 Status = Leasable.Status
+CHANNELS_TOGETHER = 4  # evaluations of channels that one piece of work takes
 BATCH_PAUSE = timedelta(minutes=10)  # between two tries to submit a batch for which the budget had no room
 RESUMABLE = (Status.FAILED, Status.ERRORED, Status.PAUSED_BUDGET)
 SIMULATED_ALONE = "speech was simulated with one agent at a time: there is no conversation of agents to measure"
@@ -115,9 +117,9 @@ def execute_as_made(
     leases, health, files = Leases(owner), JudgeHealth(), cache(load_all)
     read: dict[tuple[object, ...], Ends] = {}
     held: list[EvaluationRun] = []
-    opening = partial(open_session, leases=leases, files=files, progress=progress, health=health, read=read)
+    opening = partial(begin_judging, leases=leases, files=files, progress=progress, health=health, read=read)
 
-    def jobs() -> Iterator[Callable[[], Session | None]]:
+    def jobs() -> Iterator[Callable[[], Judging | None]]:
         for runs in made:
             free = [
                 r for r in runs if r.is_leased_by(owner) or r.acquire(owner=owner, lease=lease(), resumable=RESUMABLE)
@@ -130,9 +132,9 @@ def execute_as_made(
         with suppress(PropositionError):  # each run says so itself
             files()
         with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
-            sessions = side_by_side(jobs(), _threads())
+            judged = side_by_side(jobs(), _threads())
             span.set_data("evaluation_runs", [run.pk for run in held])
-            _end_all([session for session in sessions if session is not None])
+            _end_all([judging for judging in judged if judging is not None])
     except BaseException as error:
         for run in held:  # those that did not end
             if is_outage(error):  # no fault of the runs: they go on from what is stored
@@ -149,7 +151,7 @@ def execute_as_made(
     return held
 
 
-def _judge(run: EvaluationRun, opening: Callable[[EvaluationRun], Session]) -> Session | None:
+def _judge(run: EvaluationRun, opening: Callable[[EvaluationRun], Judging]) -> Judging | None:
     """Judge what is pending of a run that is leased; None when it cannot be judged or waits for a batch, which is then stored."""
     finish = partial(run.finish, owner=run.lease_owner)
     if run.batch and is_waiting(run.work_id):  # named by a person: nothing of it is asked again meanwhile
@@ -158,7 +160,7 @@ def _judge(run: EvaluationRun, opening: Callable[[EvaluationRun], Session]) -> S
     if run.attempt > 1:
         reopen_failed(run)
     try:
-        session = opening(run)
+        judging = opening(run)
     except Superseded as error:
         finish(status=Status.CANCELLED, error=str(error))
         return None
@@ -166,17 +168,17 @@ def _judge(run: EvaluationRun, opening: Callable[[EvaluationRun], Session]) -> S
         finish(status=Status.FAILED, error=str(error))
         return None
     way = route_of("judge", run.judge)
-    batch = BatchAsking(session, way) if run.batch and way.is_distant else None
+    batch = BatchAsking(judging, way) if run.batch and way.is_distant else None
     if batch is not None:
-        session.ask = batch.ask
+        judging.ask = batch.ask
     with _being_judged as evaluations:
         at_once = 1 if batch is not None else max(1, _threads() // evaluations)
-        side_by_side([partial(JUDGES[dimension], session) for dimension in run.own_dimensions], at_once)
+        side_by_side([partial(JUDGES[dimension], judging) for dimension in run.own_dimensions], at_once)
     if batch is not None:
         batch.submit()
-    if session.waits:
+    if judging.waits:
         finish(status=Status.PENDING)
-    return None if session.waits else session
+    return None if judging.waits else judging
 
 
 def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
@@ -185,25 +187,25 @@ def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
     return list({run.pk: run for run in (*linked.order_by("pk"), *runs)}.values())
 
 
-def _end_all(sessions: Sequence[Session]) -> None:
+def _end_all(judged: Sequence[Judging]) -> None:
     """End runs that were judged. Channels first: their numbers are part of their agents' numbers."""
     for of_agents in (False, True):
-        ending = [session for session in sessions if (session.run.agent_id is not None) is of_agents]
-        summaries = summarize_all([session.run for session in ending])
-        for session, summary in zip(ending, summaries, strict=True):
-            _end(session, summary)
-    # Once more, now that it is committed: whoever holds the other end of a link sees it from now on, and this sees theirs.
-    follow_links([session.run for session in sessions])
+        ending = [judging for judging in judged if (judging.run.agent_id is not None) is of_agents]
+        summaries = summarize_all([judging.run for judging in ending])
+        for judging, summary in zip(ending, summaries, strict=True):
+            _end(judging, summary)
+    # Once more, now that it is committed: who ends the other run of a link sees this one from now on, and this one sees the other.
+    follow_links([judging.run for judging in judged])
 
 
-def _end(session: Session, summary: RunSummary) -> None:
+def _end(judging: Judging, summary: RunSummary) -> None:
     """Store the numbers and the outcome. A run whose judge answered nothing is failed; one with nothing to measure is completed."""
-    run, failure = session.run, session.refused or session.health.down
+    run, failure = judging.run, judging.refused or judging.health.down
     own = [d for name, d in summary.dimensions.items() if name in run.own_dimensions]
     left = sum(d.pending for d in own)
     error = ""
-    if left and session.budget.reason and not failure:
-        status, error = Status.PAUSED_BUDGET, session.budget.reason
+    if left and judging.budget.reason and not failure:
+        status, error = Status.PAUSED_BUDGET, judging.budget.reason
     elif left:
         status, error = Status.FAILED, failure or f"{counted(left, 'judgement is', 'judgements are')} still pending"
     elif (broken := failed_call(run)) and (not any(d.scored for d in own) or not judge_answered(run)):
@@ -211,8 +213,8 @@ def _end(session: Session, summary: RunSummary) -> None:
     else:
         status = Status.COMPLETED
         if not summary.measured:
-            found = (SCORERS[d].not_evaluable(session.subject) for d in run.own_dimensions)
-            reasons = "; ".join(dict.fromkeys(filter(None, (*found, _why_no_channel(run)))))
+            why_not = (SCORERS[d].not_evaluable(judging.subject) for d in run.own_dimensions)
+            reasons = "; ".join(dict.fromkeys(filter(None, (*why_not, _why_no_channel(run)))))
             unscored = EvaluationScore.objects.filter(evaluation_run=run, status="unscored")
             first = unscored.values_list("reason", flat=True).first()
             error = f"nothing scored: {reasons or first or 'no proposition applies'}"
@@ -221,14 +223,14 @@ def _end(session: Session, summary: RunSummary) -> None:
     score = summary.overall_score if status == Status.COMPLETED else None
     with transaction.atomic():  # a run is not completed without its baselines
         ended = run.finish(
-            owner=session.leases.owner, status=status, error=error, overall_score=score, token_usage=summary.tokens
+            owner=judging.leases.owner, status=status, error=error, overall_score=score, token_usage=summary.tokens
         )
         if ended and status == Status.PAUSED_BUDGET and run.batch:
             # What is spent may leave room that the next batch does not find: looked at again, but not at once.
             EvaluationRun.objects.filter(pk=run.pk).update(lease_expires_at=timezone.now() + BATCH_PAUSE)
         if ended and status == Status.COMPLETED:
-            if isinstance(session.subject, Subject):
-                note_evidence(run, session.subject.spoken())
+            if isinstance(judging.subject, Subject):
+                note_evidence(run, judging.subject.spoken())
             if run.is_baseline and run.agent_id is not None:
                 evidence.promote(run, summary)
             if run.batch:
@@ -268,9 +270,9 @@ def _why_no_channel(run: EvaluationRun) -> str:
     channel_runs = list(run.channel_runs.select_related("channel"))
     if not channel_runs:
         return "no channel in which the agent spoke"
-    for found in channel_runs:
-        if found.status in WITHOUT_SCORE or found.error:
-            return f"{found.channel}: {found.error or found.status}"
+    for each in channel_runs:
+        if each.status in WITHOUT_SCORE or each.error:
+            return f"{each.channel}: {each.error or each.status}"
     return ""
 
 
@@ -289,9 +291,20 @@ def _paused_that_may_go_on() -> EvaluationRun | None:
     return None
 
 
+def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: str) -> list[EvaluationRun]:
+    """Lease further runs of channels to execute with one: each asks only a few questions, which alone would leave most call slots free."""
+    if run.agent_id is not None:
+        return []
+    others = (r for r in waiting if r.agent_id is None and r.pk != run.pk)
+    return list(islice((r for r in others if r.acquire(owner=owner, lease=lease())), CHANNELS_TOGETHER - 1))
+
+
 def work_one(*, owner: str) -> bool:
-    """Lease and execute the pending, lost or no longer paused run whose turn it is; return whether there was one."""
-    for _ in range(LOOKS):  # other workers may have taken all that one look found
+    """Lease and execute the pending, lost or no longer paused run whose turn it is; return whether there was one.
+
+    Runs of channels are executed a few at a time.
+    """
+    for _ in range(LOOKS):  # other workers may have leased all rows of one look
         waiting = EvaluationRun.in_turn()
         if not waiting and (paused := _paused_that_may_go_on()) is not None:
             waiting = [paused]
@@ -307,7 +320,7 @@ def work_one(*, owner: str) -> bool:
                 if awaits_simulation(run):
                     simulate_for(run, owner=owner)
                 else:
-                    execute([run], owner=owner)
+                    execute([run, *_more_channels(run, waiting, owner)], owner=owner)
             return True
         if not waiting:
             break

@@ -18,6 +18,19 @@ COLUMNS = (
     *("persona_digest", "proposition_digest", "window", "where", "seed", "tags", "judged_at"),
     *("procedure", "repeat", "first_score", "count", "compared_with", "compared_text", "history", "history_where"),
 )
+OF_RUN = frozenset(
+    [
+        "is_baseline",
+        "persona_digest",
+        "proposition_digest",
+        "window",
+        "where",
+        "seed",
+        "procedure",
+        "history",
+        "history_where",
+    ]
+)
 TEXTS = frozenset({"text", "compared_text", "flaws", "reason", "reasoning", "justification"})  # what quotes messages
 
 
@@ -31,45 +44,22 @@ def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
     for score in scores.iterator(chunk_size=1000):
         run, message, earlier = score.evaluation_run, score.message, score.compared_with
         channel = message.channel if message else run.channel
-        yield {
+        special = {
             "evaluation_run": run.pk,
             "agent": run.agent.slug if run.agent else None,
-            "dimension": score.dimension,
-            "proposition_id": score.proposition_id,
-            "claim": score.claim,
-            "inverted": score.inverted,
-            "weight": score.weight,
             "channel": channel.slug if channel else None,
             "message": message.external_id if message else None,
             "sent_at": _iso(message.sent_at) if message else None,
             "text": message.text if message else None,
-            "status": score.status,
-            "score": score.score,
-            "raw_score": score.raw_score,
-            "flaws": score.flaws,
-            "evidence": score.evidence,
-            "confidence": score.confidence,
-            "reason": score.reason,
-            "reasoning": score.reasoning,
-            "justification": score.justification,
-            "judge": score.judge or run.judge,
-            "served_model": score.served_model,
-            "is_baseline": run.is_baseline,
-            "persona_digest": run.persona_digest,
-            "proposition_digest": run.proposition_digest,
-            "window": run.window,
-            "where": run.where,
-            "seed": run.seed,
             "tags": message.tags if message else {},
+            "judge": score.judge or run.judge,
             "judged_at": _iso(score.judged_at),
-            "procedure": run.procedure,
-            "repeat": score.repeat,
-            "first_score": score.first_score,
-            "count": score.count,
             "compared_with": earlier.external_id if earlier else None,
             "compared_text": earlier.text if earlier else None,
-            "history": run.history,
-            "history_where": run.history_where,
+        }
+        yield {
+            name: special[name] if name in special else getattr(run if name in OF_RUN else score, name)
+            for name in COLUMNS
         }
 
 

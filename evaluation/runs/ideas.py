@@ -21,7 +21,7 @@ from evaluation.judge.prompts import Event, Window, render, render_trajectory
 from evaluation.judge.questions import Verdict, unscored
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
-from evaluation.runs.judging import Session, dimension_span, label_of
+from evaluation.runs.judging import Judging, dimension_span, label_of
 from evaluation.runs.store import FAILURES
 from evaluation.scorers import ideas_quantity
 from evaluation.scorers.subjects import ChannelSubject, said
@@ -44,12 +44,12 @@ def distinct_ideas(run: EvaluationRun, *, repeat: int = 1) -> list[DistinctIdea]
         run: A run that counted ideas.
         repeat: Which of its repeated judgements.
     """
-    found = Idea.objects.filter(
+    listed = Idea.objects.filter(
         part__evaluation_score__evaluation_run=run,
         part__evaluation_score__repeat=repeat,
         part__evaluation_score__status="scored",
     )
-    ideas = list(found.order_by("part__evaluation_score", "part__number", "number"))
+    ideas = list(listed.order_by("part__evaluation_score", "part__number", "number"))
     variants: dict[int, list[Idea]] = {}
     for idea in ideas:
         if idea.same_as_id is not None:
@@ -227,15 +227,15 @@ def _line(idea: str, description: str) -> str:
 
 def _places(answer: _Pairs, count: int) -> dict[int, int]:
     """Repetition to original; of several originals the first, whichever way round the two were given."""
-    found: dict[int, int] = {}
+    originals: dict[int, int] = {}
     for pair in answer.same:
         if pair.idea == pair.same_as:
             continue  # an idea is the same as itself: true, and no repetition
         first, later = sorted((pair.idea, pair.same_as))
         if first < 1 or later > count:
             raise InvalidAnswer(f"same: {pair.idea} and {pair.same_as}: the list has entries 1 to {count}")
-        found[later - 1] = min(first - 1, found.get(later - 1, count))
-    return found
+        originals[later - 1] = min(first - 1, originals.get(later - 1, count))
+    return originals
 
 
 BATCH = 60  # new ideas compared in one call with all that are known
@@ -244,24 +244,24 @@ AGAIN = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILAB
 NOTHING_MARKED = "needs an LLM judge: no message lists ideas as points or announces one"
 
 
-def count_ideas(session: Session) -> None:
+def count_ideas(judging: Judging) -> None:
     """Make every pending count of a run: list the ideas of each part of the conversation, then collapse the lists into one (S-6.6).
 
     Every conversation, short or long, goes the same way, so that the count does not depend on where it was cut. What a part holds is
     stored as it is read; a run that resumes asks only for the parts that are missing.
     """
-    if not isinstance(session.subject, ChannelSubject):
+    if not isinstance(judging.subject, ChannelSubject):
         return
-    hindrance = ideas_quantity.not_evaluable(session.subject)
-    pending = EvaluationScore.objects.filter(evaluation_run=session.run, dimension=DIMENSION, status="pending")
+    hindrance = ideas_quantity.not_evaluable(judging.subject)
+    pending = EvaluationScore.objects.filter(evaluation_run=judging.run, dimension=DIMENSION, status="pending")
     with dimension_span(DIMENSION) as calls:
         for row in pending.order_by("pk"):
-            if not session.keep():
+            if not judging.renew():
                 return
             if hindrance:
-                session.store([row], [unscored(hindrance)], None)
+                judging.store([row], [unscored(hindrance)], None)
             else:
-                _Count(session, session.subject, row, calls).make()
+                _Count(judging, judging.subject, row, calls).make()
 
 
 class _Unanswered(Exception):
@@ -280,7 +280,7 @@ class _Interrupted(Exception):
 class _Count:
     """One count: a proposition on a conversation. `last` is the reply that came last."""
 
-    session: Session
+    judging: Judging
     subject: ChannelSubject
     row: EvaluationScore
     calls: Counter[str]
@@ -288,7 +288,7 @@ class _Count:
 
     def make(self) -> None:
         """Store the count, or why there is none; nothing when it was interrupted."""
-        run = self.session.run
+        run = self.judging.run
         try:
             parts = self._list_parts()
             listed = list(Idea.objects.filter(part__evaluation_score=self.row).order_by("part__number", "number"))
@@ -296,11 +296,11 @@ class _Count:
         except _Interrupted:
             return
         except _Unanswered as problem:
-            self.session.store([self.row], [unscored(str(problem), cause=problem.cause, **self._who())], None)
+            self.judging.store([self.row], [unscored(str(problem), cause=problem.cause, **self._who())], None)
             return
         distinct = [idea for idea in listed if idea.same_as_id is None]
         if not distinct and is_heuristic(run.judge):
-            self.session.store([self.row], [unscored(NOTHING_MARKED, **self._who())], None)
+            self.judging.store([self.row], [unscored(NOTHING_MARKED, **self._who())], None)
             return
         in_parts = f" in {parts} parts" if parts > 1 else ""
         verdict = Verdict(
@@ -311,12 +311,12 @@ class _Count:
             **self._who(),
         )
         self.row.count = len(distinct)
-        self.session.store([self.row], [verdict], None)
+        self.judging.store([self.row], [verdict], None)
 
     def _who(self) -> dict[str, Any]:
         reply = self.last
         return {
-            "judge": self.session.run.judge,
+            "judge": self.judging.run.judge,
             "served_model": answers.one_line(reply.served_model, 200) if reply else "",
             "call": reply.call_id if reply else None,
         }
@@ -324,11 +324,11 @@ class _Count:
     def _note(self, reply: Reply) -> None:
         self.last, failed = reply, reply.status in FAILURES
         self.calls["failed_calls" if failed else "answered_calls"] += 1
-        self.session.health.note(failed=failed, why=f"{reply.status}: {reply.error}")
+        self.judging.health.note(failed=failed, why=f"{reply.status}: {reply.error}")
 
     def _list_parts(self) -> int:
         """List the ideas of every part that is not listed yet, a call each; returns the number of parts."""
-        row, session = self.row, self.session
+        row, judging = self.row, self.judging
         if not row.idea_parts.exists():
             places = enumerate(ideas_quantity.stretches(self.subject), 1)
             made = [
@@ -340,17 +340,17 @@ class _Count:
         for again in (False, True):  # a failure that may pass is tried once more after everything else
             asked: list[tuple[IdeaPart, list[int]]] = []
             failed: list[IdeaPart] = []
-            with closing(session.ask(self._listings(left, number_of_parts, asked, again=again))) as replies:
+            with closing(judging.ask(self._listings(left, number_of_parts, asked, again=again))) as replies:
                 for number, reply in replies:
                     part, positions = asked[number]
                     self._note(reply)
-                    if reply.ok and session.keep():
+                    if reply.ok and judging.renew():
                         _store_listing(part, positions, reply.value)
                     elif reply.status in AGAIN and not again:
                         failed.append(part)
                     elif not reply.ok:
                         raise _Unanswered(reply, f"part {part.number} of {number_of_parts}")
-                    if session.health.down:
+                    if judging.health.down:
                         raise _Interrupted
             left = failed
         if row.idea_parts.filter(listed=False).exists():
@@ -361,31 +361,31 @@ class _Count:
         self, parts: Sequence[IdeaPart], number_of_parts: int, asked: list[tuple[IdeaPart, list[int]]], *, again: bool
     ) -> Iterator[LLMRequest]:
         """Requests for these parts, made one by one; notes the part and the positions of its messages in `asked`."""
-        session, row, subject = self.session, self.row, self.subject
+        judging, row, subject = self.judging, self.row, self.subject
         for part in parts:
-            if not session.may_ask():
+            if not judging.may_ask():
                 return
             messages = said(subject.said().filter(position__range=(part.first_position, part.last_position)))
             asked.append((part, [message.position for message in messages]))
             yield listing_request(
                 name=subject.name,
-                proposition=session.propositions[DIMENSION, row.proposition_id],
+                proposition=judging.propositions[DIMENSION, row.proposition_id],
                 events=[subject.event(message) for message in messages],
                 part=(part.number, number_of_parts),
-                label=label_of(session.run, DIMENSION, item=str(row.pk)),
-                model=session.run.judge,
-                nonce=session.nonce,
+                label=label_of(judging.run, DIMENSION, item=str(row.pk)),
+                model=judging.run.judge,
+                nonce=judging.nonce,
                 max_tokens=8000 if again else 4000,
-                again=session.run.repeats > 1,
+                again=judging.run.repeats > 1,
             )
 
     def _collapse(self, ideas: Sequence[Idea]) -> None:
         """Find which ideas are the same over all parts, and store it.
 
-        Literal repetitions are found here, the others by the judge: batch after batch is compared within itself and with all distinct
+        Literal repetitions are matched here, the others by the judge: batch after batch is compared within itself and with all distinct
         ideas before it, so that no pair is left out.
         """
-        session, by_key = self.session, {idea.pk: idea for idea in ideas}
+        judging, by_key = self.judging, {idea.pk: idea for idea in ideas}
         same: dict[int, int] = {}
         known: list[int] = []
         rest: list[int] = []
@@ -398,7 +398,7 @@ class _Count:
                 rest.append(idea.pk)
         tries = 1
         while len(known) + len(rest) > 1 and rest:
-            if not session.may_ask():
+            if not judging.may_ask():
                 raise _Interrupted
             batch = rest[:BATCH]
             shown = [*known, *batch]
@@ -406,12 +406,12 @@ class _Count:
                 name=self.subject.name,
                 ideas=[(by_key[pk].idea, by_key[pk].description) for pk in shown],
                 known=max(1, len(known)),
-                label=label_of(session.run, DIMENSION, item=str(self.row.pk)),
-                model=session.run.judge,
-                nonce=session.nonce,
+                label=label_of(judging.run, DIMENSION, item=str(self.row.pk)),
+                model=judging.run.judge,
+                nonce=judging.nonce,
                 max_tokens=(1000 + 40 * len(batch)) * tries,
             )
-            reply = next((reply for _, reply in session.ask([request])), None)
+            reply = next((reply for _, reply in judging.ask([request])), None)
             if reply is None:
                 raise _Interrupted
             self._note(reply)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -14,11 +15,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import sentry_sdk
 from django.conf import settings
+from django.utils import timezone
 
+from agents.bulk import update_rows
 from agents.llm import Label, complete_many
 from agents.models import Message
 from agents.persona import TraitLike, current_digest, render_persona
 from agents.text.fences import new_nonce, one_line
+from agents.work.outages import OUTAGE, outlasting
 from evaluation.judge.prompts import Context
 from evaluation.judge.questions import (
     Asking,
@@ -31,18 +35,20 @@ from evaluation.judge.questions import (
     unscored,
     verdict_by_rule,
 )
-from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, EvaluationScore
+from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, EvaluationScore, PatternTimeout
 from evaluation.propositions.files import LoadedFile, propositions_for
 from evaluation.propositions.rules import PRECONDITIONS, Target
 from evaluation.propositions.schema import Proposition, fill, propositions_digest
 from evaluation.propositions.traits import with_traits
 from evaluation.runs.budget import BudgetWatch
-from evaluation.runs.store import FAILURES, save_verdicts
+from evaluation.runs.store import FAILURES
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ChannelSubject, Ends, Subject, stretch_end
 from evaluation.scorers.windows import parse_history, parse_window
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 
 class Open(NamedTuple, Generic[T]):
@@ -57,8 +63,8 @@ class Open(NamedTuple, Generic[T]):
 
 def context_of(scorer: Any, subject: Subject | ChannelSubject, entry: Open[Any], additional: Any) -> Context:
     """What the judge is shown for an item, with what is given to every judgement of the run."""
-    found: Context = scorer.context(subject, entry.proposition, entry.message, entry.earlier)
-    return replace(found, additional=additional or None)
+    context: Context = scorer.context(subject, entry.proposition, entry.message, entry.earlier)
+    return replace(context, additional=additional or None)
 
 
 class Group(NamedTuple, Generic[T]):
@@ -74,13 +80,13 @@ def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[Group[T]]:
     What begins alike comes as far apart as possible, the messages of one stretch and the repeats of one item: by then the prompt cache
     may hold what they share.
     """
-    found: dict[tuple[object, ...], list[Open[T]]] = {}
+    by_window: dict[tuple[object, ...], list[Open[T]]] = {}
     for entry in entries:
         message = entry.message.pk if entry.message else None
-        found.setdefault((message, entry.repeat, *entry.proposition.context_key), []).append(entry)
+        by_window.setdefault((message, entry.repeat, *entry.proposition.context_key), []).append(entry)
     seen: Counter[tuple[object, ...]] = Counter()
     ordered = []
-    for group in found.values():
+    for group in by_window.values():
         shared = (group[0].repeat, *_shown(group[0]))
         ordered.append((group[0].repeat, seen[shared], shared, group))
         seen[shared] += 1
@@ -119,12 +125,12 @@ def settle(
 
 
 def variables_in(subject: Subject | ChannelSubject, message: Message) -> dict[str, str]:
-    """Values of the variables of a claim about one message."""
+    """Values of the variables of a proposition about one message."""
     name = subject.agent.display_name if isinstance(subject, Subject) else subject.name
     return {"agent_name": one_line(name), "channel_name": one_line(str(message.channel))}
 
 
-def claims_for(
+def propositions_asked(
     *,
     slug: str,
     dimension: str,
@@ -146,15 +152,17 @@ def claims_for(
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    found = propositions_for(agent_slug=slug, dimension=dimension, files=files, seeded=seeded)
+    asked = propositions_for(agent_slug=slug, dimension=dimension, files=files, seeded=seeded)
     if traits is not None and dimension == "adherence":
-        found = with_traits(found, traits, automatic=settings.TRAIT_PROPOSITIONS)
+        asked = with_traits(asked, traits, automatic=settings.TRAIT_PROPOSITIONS)
     if not hard or dimension == "ideas_quantity":
-        return found
-    return [p if p.inverted or p.rule else replace(p, hard=True) for p in found]
+        return asked
+    return [p if p.inverted or p.rule else replace(p, hard=True) for p in asked]
 
 
-def claims_of(run: EvaluationRun, subject: Subject | ChannelSubject, files: Sequence[LoadedFile]) -> list[Proposition]:
+def propositions_of_run(
+    run: EvaluationRun, subject: Subject | ChannelSubject, files: Sequence[LoadedFile]
+) -> list[Proposition]:
     """All that a run asks about its subject, as propositions and traits are now.
 
     Raises:
@@ -165,16 +173,16 @@ def claims_of(run: EvaluationRun, subject: Subject | ChannelSubject, files: Sequ
     else:
         slug, traits, seeded = subject.channel.slug, None, False
     return [
-        claim
+        proposition
         for dimension in run.own_dimensions
-        for claim in claims_for(
+        for proposition in propositions_asked(
             slug=slug, dimension=dimension, hard=run.hard, files=files, traits=traits, seeded=seeded
         )
     ]
 
 
 def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
-    """The agent or channel as this run looks at it; the same when the run is taken up again later.
+    """The agent or channel as this run looks at it; the same when the run resumes later.
 
     Raises:
         ValueError: The run has no target, or its dimensions are not those of a channel.
@@ -202,7 +210,7 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
 
 
 def variables_of(subject: Subject | ChannelSubject) -> dict[str, str]:
-    """What claims about the whole window may name; a channel is both its own name and its channel's."""
+    """What propositions about all of the window may name; a channel is both its own name and its channel's."""
     if isinstance(subject, ChannelSubject):
         return dict.fromkeys(("agent_name", "channel_name"), one_line(subject.name))
     return {"agent_name": subject.agent.display_name}
@@ -246,7 +254,7 @@ class Leases:
             self._held.pop(run.pk, None)
             self._lost.add(run.pk)
 
-    def keep(self, run: EvaluationRun, *, now: bool = False) -> bool:
+    def renew(self, run: EvaluationRun, *, now: bool = False) -> bool:
         """Whether a run is still ours; renews every lease when it is time, or `now`. Call it before a call and before storing a result."""
         with self._lock:
             if run.pk not in self._lost and (now or time.monotonic() - self._renewed > HEARTBEAT):
@@ -257,8 +265,72 @@ class Leases:
             return run.pk not in self._lost
 
 
+SNIPPET_CHARACTERS = 240
+_SAVED = (
+    *("status", "score", "raw_score", "first_score", "count", "recommendations", "flaws", "evidence"),
+    *("reasoning", "justification", "confidence", "reason", "cause"),
+    *("context_snippet", "claim", "judge", "served_model", "call", "judged_at"),
+)
+
+
+def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None) -> bool:
+    """Store verdicts in one short statement, each once: one that another worker stored meanwhile stays as it is.
+
+    Args:
+        rows: The judgements.
+        verdicts: One for each.
+        question: What was asked; None for what needed no judge.
+
+    Returns:
+        Whether all were still to be stored: False when the run was deleted, or another worker has it now.
+    """
+    now = timezone.now()
+    claims = (
+        dict(zip((p.id for p in question.propositions), question.claims().values(), strict=True)) if question else {}
+    )
+    snippet = _snippet(question) if question else ""
+    for row, verdict in zip(rows, verdicts, strict=True):
+        row.status, row.score, row.raw_score = verdict.status, verdict.value, verdict.raw_value
+        row.first_score = verdict.first_value
+        row.recommendations = row.recommendations or verdict.recommendations
+        row.flaws, row.evidence = list(verdict.flaws), verdict.evidence
+        row.reasoning, row.justification, row.confidence = verdict.reasoning, verdict.justification, verdict.confidence
+        row.reason, row.cause = verdict.reason, verdict.cause
+        row.judge, row.served_model = verdict.judge, verdict.served_model
+        row.call_id, row.judged_at = verdict.call, now
+        row.claim = claims.get(row.proposition_id, row.claim)
+        row.context_snippet = snippet if question else _short(row.message.text if row.message is not None else "")
+    tries = 0
+
+    def write() -> int:
+        nonlocal tries
+        tries += 1
+        return update_rows(rows, _SAVED, where="status = 'pending'")
+
+    if outlasting(write) == len(rows):
+        try:
+            PatternTimeout.count((row.dimension, row.proposition_id, row.reason) for row in rows)
+        except OUTAGE as error:  # the verdicts are stored: a count is not worth the evaluation
+            logger.warning("patterns that took too long are not counted: %s", error)
+        return True
+    # What the database did before its connection was lost counts, although its answer never came.
+    mine = EvaluationScore.objects.filter(pk__in=[row.pk for row in rows], judged_at=now)
+    return tries > 1 and mine.count() == len(rows)
+
+
+def _snippet(question: Question) -> str:
+    """The start of what was judged."""
+    texts = question.context.judged_texts()
+    return _short(" / ".join(texts[-3:]) if question.context.message is None else (texts[0] if texts else ""))
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split()).replace("\x00", "\ufffd")
+    return text if len(text) <= SNIPPET_CHARACTERS else text[: SNIPPET_CHARACTERS - 1] + "…"
+
+
 @dataclass(slots=True)
-class Session:
+class Judging:
     """An evaluation while it is being judged; its dimensions share it.
 
     Attributes:
@@ -280,16 +352,16 @@ class Session:
     waits: bool = False
     refused: str = ""
 
-    def keep(self) -> bool:
-        return self.leases.keep(self.run)
+    def renew(self) -> bool:
+        return self.leases.renew(self.run)
 
     def may_ask(self) -> bool:
         """Whether to go on asking: the run is still ours, the judge answers, and the budget is not used up."""
-        return self.keep() and not self.health.down and not self.budget.used_up()
+        return self.renew() and not self.health.down and not self.budget.used_up()
 
     def store(self, rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], question: Question | None) -> bool:
         """Store verdicts, if the run is still ours."""
-        if not self.keep():
+        if not self.renew():
             return False
         if not save_verdicts(rows, verdicts, question):
             self.leases.lose(self.run)  # it was deleted meanwhile
@@ -298,7 +370,7 @@ class Session:
         return True
 
 
-def open_session(
+def begin_judging(
     run: EvaluationRun,
     leases: Leases,
     *,
@@ -306,7 +378,7 @@ def open_session(
     progress: Progress,
     health: JudgeHealth,
     read: dict[tuple[object, ...], Ends],
-) -> Session:
+) -> Judging:
     """Load what judging needs.
 
     Args:
@@ -326,12 +398,12 @@ def open_session(
         subject.read = read
         if current_digest(subject.agent) != run.persona_digest:
             raise Superseded("the persona changed after this run was planned; start a new one")
-    loaded = claims_of(run, subject, files())
+    loaded = propositions_of_run(run, subject, files())
     if propositions_digest(loaded) != run.proposition_digest:
         raise Superseded("the proposition files changed after this run was planned; start a new one")
     propositions = {(p.dimension, p.id): p for p in loaded}
     ask = partial(complete_many, deadline=settings.LLM_EVALUATION_DEADLINE)
-    return Session(run, leases, subject, propositions, BudgetWatch(run.agent, run.judge), health, progress, ask)
+    return Judging(run, leases, subject, propositions, BudgetWatch(run.agent, run.judge), health, progress, ask)
 
 
 @contextmanager
@@ -346,70 +418,71 @@ def dimension_span(dimension: str) -> Iterator[Counter[str]]:
                 span.set_data(name, number)
 
 
-def judge_dimension(session: Session, dimension: str) -> None:
+def judge_dimension(judging: Judging, dimension: str) -> None:
     """Judge what is pending of one dimension, then store what its scorer measures beside the judgements (AC-6.4.8)."""
     with (
         dimension_span(dimension) as calls,
-        closing(ask_all(_questions(session, dimension), ask=session.ask)) as answers,
+        closing(ask_all(_questions(judging, dimension), ask=judging.ask)) as answers,
     ):
         for answer in answers:
             rows = [answer.question.items[position] for position in answer.positions]
-            if not session.store(rows, answer.verdicts, answer.question):
+            if not judging.store(rows, answer.verdicts, answer.question):
                 return
             failed = all(verdict.cause in FAILURES for verdict in answer.verdicts)
             calls["failed_calls" if failed else "answered_calls"] += 1
-            session.health.note(failed=failed, why=answer.verdicts[0].reason)
-            if session.health.down:
+            judging.health.note(failed=failed, why=answer.verdicts[0].reason)
+            if judging.health.down:
                 return
-    scorer, claims = SCORERS[dimension], [p for (name, _), p in session.propositions.items() if name == dimension]
+    scorer = SCORERS[dimension]
+    asked = [p for (name, _), p in judging.propositions.items() if name == dimension]
     measure = getattr(scorer, "figures", None)
-    if measure and claims and session.keep() and not scorer.not_evaluable(session.subject):
-        session.run.figures = {**session.run.figures, dimension: measure(session.subject, claims[0])}
-        EvaluationRun.objects.filter(pk=session.run.pk).update(figures=session.run.figures)
+    if measure and asked and judging.renew() and not scorer.not_evaluable(judging.subject):
+        judging.run.figures = {**judging.run.figures, dimension: measure(judging.subject, asked[0])}
+        EvaluationRun.objects.filter(pk=judging.run.pk).update(figures=judging.run.figures)
 
 
-def _questions(session: Session, dimension: str) -> Iterator[Question]:
+def _questions(judging: Judging, dimension: str) -> Iterator[Question]:
     """The questions still to ask, made one by one while earlier ones are being answered; settles what needs no judge on the way."""
-    scorer, run = SCORERS[dimension], session.run
+    scorer, run = SCORERS[dimension], judging.run
     again = run.repeats > 1 or run.double_check
-    hindrance, read_ahead = scorer.not_evaluable(session.subject), getattr(scorer, "read_ahead", None)
+    hindrance, read_ahead = scorer.not_evaluable(judging.subject), getattr(scorer, "read_ahead", None)
     for rows, messages in _pending(run, dimension):
-        if not session.keep():
+        if not judging.renew():
             return
         if read_ahead and not hindrance:
-            read_ahead(session.subject, messages.values())
+            read_ahead(judging.subject, messages.values())
         needed: list[Open[EvaluationScore]] = []
         settled: list[EvaluationScore] = []
         verdicts: list[Verdict] = []
         for row in rows:
-            proposition = session.propositions[dimension, row.proposition_id]
+            proposition = judging.propositions[dimension, row.proposition_id]
             row.message = message = messages.get(row.message_id or 0)
             row.compared_with = earlier = messages.get(row.compared_with_id or 0)
             if hindrance:
                 verdict: Verdict | None = unscored(hindrance)
             else:
-                verdict = settle(proposition, message, session.subject, earlier, run.additional_context)
+                verdict = settle(proposition, message, judging.subject, earlier, run.additional_context)
             if verdict is None:
                 needed.append(Open(row, proposition, message, earlier, row.repeat))
                 continue
             if message is not None:
-                row.claim = fill(proposition.claim, variables_in(session.subject, message))
+                row.claim = fill(proposition.claim, variables_in(judging.subject, message))
             settled.append(row)
             verdicts.append(by_method(verdict, run.method))
-        if settled and not session.store(settled, verdicts, None):
+        if settled and not judging.store(settled, verdicts, None):
             return
         for chunk, alone in groups(needed, run.per_call):
-            context = context_of(scorer, session.subject, chunk[0], run.additional_context)
+            context = context_of(scorer, judging.subject, chunk[0], run.additional_context)
             chunk_rows = [entry.item for entry in chunk]
             if not any(text.strip() for text in context.judged_texts()):
-                session.store(chunk_rows, [unscored("there is no text to judge")] * len(chunk), None)
-            elif session.may_ask():  # else what is free is still settled
+                judging.store(chunk_rows, [unscored("there is no text to judge")] * len(chunk), None)
+            elif judging.may_ask():  # else what is free is still settled
                 yield Question(
                     propositions=tuple(entry.proposition for entry in chunk),
                     context=context,
                     label=label_of(run, dimension, item=str(chunk_rows[0].pk)),
                     model=run.judge,
-                    nonce=session.nonce,
+                    nonce=judging.nonce,
                     double_check=run.double_check,
                     advise=True,
                     method=run.method,

@@ -5,24 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from decimal import Decimal
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from agents.llm import Label, estimate_tokens, ledger
+from agents.bulk import insert_values
 from agents.llm.batches import is_waiting
-from agents.llm.endpoints import provider_of
-from agents.models import Agent, Channel, Message
+from agents.models import Agent, Channel
 from agents.persona import current_digest
-from agents.text.fences import new_nonce
-from evaluation.judge.questions import Question, build_request
 from evaluation.models import (
     CHANNEL_DIMENSIONS,
     ChannelShare,
@@ -35,12 +31,10 @@ from evaluation.models import (
 )
 from evaluation.propositions.files import LoadedFile, load_all
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest
-from evaluation.runs.budget import ASSUMED, AnswerLength, answer_lengths
-from evaluation.runs.ideas import BATCH, listing_request
-from evaluation.runs.judging import Open, claims_for, context_of, groups, settle, subject_of, variables_of
-from evaluation.runs.store import insert_values, reopen_failed
-from evaluation.scorers import SCORERS, ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, Item, Subject, said
+from evaluation.runs.judging import propositions_asked, subject_of, variables_of
+from evaluation.runs.store import reopen_failed
+from evaluation.scorers import SCORERS
+from evaluation.scorers.subjects import Item
 from evaluation.scorers.windows import BEFORE, MessageWindow, check_bins, spoken_by
 
 MOST_SAMPLES = 100_000
@@ -66,9 +60,9 @@ class RunSpec:
         history: What self-consistency compares the window with, as `parse_history` reads it.
         history_where: Tags the messages of the history must have.
         repeats: Judgements per item, 1 to 20; rules are exact and judged once.
-        hard: Judge every claim that is no anti-pattern in hard mode (AC-6.0.16, AC-6.1.7).
+        hard: Judge every proposition that is no anti-pattern in hard mode (AC-6.0.16, AC-6.1.7).
         double_check: Ask the judge whether it is sure (AC-6.0.11).
-        method: ``plumbline``, or ``tinytroupe`` for comparison with its paper; that one asks one claim per call.
+        method: ``plumbline``, or ``tinytroupe`` for comparison with its paper; that one asks one proposition per call.
         additional_context: Given to preconditions and shown to the judge as data.
         simulated: Measure speech that was simulated for it (synthetic messages, chosen by `where`) instead of real speech.
         actor_model: The model that spoke, where speech was simulated; for the record.
@@ -135,9 +129,9 @@ class RunSpec:
 
     @property
     def target(self) -> Agent | Channel:
-        found = self.agent or self.channel
-        assert found is not None  # noqa: S101 (checked when it was made)
-        return found
+        target = self.agent or self.channel
+        assert target is not None  # noqa: S101 (checked when it was made)
+        return target
 
     @property
     def own_dimensions(self) -> tuple[str, ...]:
@@ -177,31 +171,29 @@ def channel_specs(spec: RunSpec) -> list[tuple[RunSpec, int]]:
     counted = spoken.order_by().values_list("channel").annotate(n=Count("pk")).order_by("-n", "channel")
     shares = dict(counted[:MOST_CHANNELS])
     channels = Channel.objects.in_bulk(list(shares))
-    return [(_of(spec, channels[pk], dimensions), n) for pk, n in shares.items()]
+    return [
+        (RunSpec(**_same_for_channels(spec), channel=channels[pk], dimensions=dimensions), n)
+        for pk, n in shares.items()
+    ]
 
 
-def _of(spec: RunSpec, channel: Channel, dimensions: tuple[str, ...]) -> RunSpec:
-    return RunSpec(
-        channel=channel,
-        dimensions=dimensions,
-        window=spec.window,
-        where=spec.where,
-        seed=spec.seed,
-        per_call=spec.per_call,
-        judge=spec.judge,
-        is_baseline=spec.is_baseline,
-        repeats=spec.repeats,
-        hard=spec.hard,
-        double_check=spec.double_check,
-        method=spec.method,
-        additional_context=spec.additional_context,
-        schedule=spec.schedule,
-        batch=spec.batch,
-    )
+def _same_for_channels(spec: RunSpec) -> dict[str, Any]:
+    of_agents_only = {
+        "agent",
+        "dimensions",
+        "samples",
+        "simulated",
+        "actor_model",
+        "history",
+        "history_where",
+        "position_bins",
+        "channel",
+    }
+    return {f.name: getattr(spec, f.name) for f in fields(spec) if f.name not in of_agents_only}
 
 
 RESUMABLE_FOR = timedelta(hours=24)
-PAUSED_FOR = timedelta(days=7)  # a run that waits for its agent's budget is taken up on a later day
+PAUSED_FOR = timedelta(days=7)  # a run that waits for its agent's budget resumes on a later day
 UNFINISHED = ("pending", "running", "failed", "errored", "paused_budget")
 _PLANNING = 0x504C414E  # the lock's number among those of the database
 
@@ -225,8 +217,8 @@ def insert_items(run: EvaluationRun, propositions: Mapping[str, Sequence[Proposi
     for dimension in run.own_dimensions:
         items: Iterable[Item] = SCORERS[dimension].plan(subject, propositions[dimension])
         shared = {p.id: _columns(p, variables) for p in propositions[dimension]}
-        found = repeated(items, run.repeats)
-        while batch := list(islice(found, 500)):
+        every = repeated(items, run.repeats)
+        while batch := list(islice(every, 500)):
             rows = ((i.message_id, i.compared_with_id, i.repeat, *shared[i.proposition.id]) for i in batch)
             insert_values(EvaluationScore(evaluation_run=run), _OF_AN_ITEM, rows)
             sampled.update(item.message_id for item in batch if item.message_id is not None)
@@ -292,7 +284,9 @@ class Plan:
             ),
             s.additional_context,
             *(s.simulated, s.actor_model, s.position_bins),
-            *((s.schedule.pk, s.schedule.last_fired_at) if s.schedule else (None,)),  # each firing is measured anew
+            *(
+                (s.schedule.pk, s.schedule.last_fired_at) if s.schedule else (None,)
+            ),  # each firing is a measurement of its own
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
 
@@ -311,7 +305,7 @@ def make_plan(spec: RunSpec, *, files: Sequence[LoadedFile] | None = None) -> Pl
     traits = list(spec.agent.traits.all()) if spec.agent is not None else None
     seeded = spec.agent is not None and spec.agent.seeded
     propositions = {
-        d: claims_for(slug=slug, dimension=d, hard=spec.hard, files=files, traits=traits, seeded=seeded)
+        d: propositions_asked(slug=slug, dimension=d, hard=spec.hard, files=files, traits=traits, seeded=seeded)
         for d in spec.own_dimensions
     }
     flat = [p for group in propositions.values() for p in group]
@@ -330,7 +324,7 @@ def prepare_run(spec: RunSpec, *, channels: Prepared | None = None) -> tuple[Eva
         channels: The runs of channels prepared so far; agents that are prepared together share them.
 
     Returns:
-        The run, and whether it is taken up again.
+        The run, and whether it is resumed.
     """
     return prepare_plan(make_plan(spec), channels=channels)
 
@@ -342,10 +336,10 @@ def prepare_plan(plan: Plan, *, channels: Prepared | None = None) -> tuple[Evalu
         unfinished = EvaluationRun.objects.filter(spec_digest=plan.spec_digest, status__in=UNFINISHED).order_by("-pk")
         since = timezone.now() - RESUMABLE_FOR
         waits = Q(status="paused_budget", created_at__gte=timezone.now() - PAUSED_FOR)
-        found = unfinished.filter(Q(created_at__gte=since) | waits).first() or _with_failed_calls(
+        earlier = unfinished.filter(Q(created_at__gte=since) | waits).first() or _with_failed_calls(
             plan.spec_digest, since
         )
-        run, resumed = (found, True) if found is not None else (create_run(plan), False)
+        run, resumed = (earlier, True) if earlier is not None else (create_run(plan), False)
         if run.batch != plan.spec.batch and not is_waiting(
             run.work_id
         ):  # the same questions, asked in another way from now on
@@ -362,7 +356,7 @@ def link_channels(run: EvaluationRun, plan: Plan, prepared: Prepared) -> None:
         return
     shares = []
     for channel_spec, messages in wanted:
-        channel_run = next((found for asked, found in prepared if asked == channel_spec), None)
+        channel_run = next((made for asked, made in prepared if asked == channel_spec), None)
         if channel_run is None:
             channel_run, _ = prepare_plan(make_plan(channel_spec, files=plan.files))
             prepared.append((channel_spec, channel_run))
@@ -392,33 +386,20 @@ def _await(run: EvaluationRun) -> EvaluationRun:
 def new_run(plan: Plan) -> EvaluationRun:
     """A run as it would be stored; nothing is written."""
     spec = plan.spec
+    asked = {f.name: getattr(spec, f.name) for f in fields(spec)} | {
+        "dimensions": list(spec.dimensions),
+        "judge": spec.judge_model,
+        "window": spec.window.spec,
+        "history": spec.history.spec,
+        "additional_context": dict(spec.additional_context),
+        "position_bins": [list(pair) for pair in spec.position_bins],
+    }
     return EvaluationRun(
-        agent=spec.agent,
-        channel=spec.channel,
-        dimensions=list(spec.dimensions),
-        is_baseline=spec.is_baseline,
-        judge=spec.judge_model,
-        window=spec.window.spec,
+        **asked,
         window_start=spec.window.start,
         window_end=spec.window.end,
-        where=dict(spec.where),
-        samples=spec.samples,
-        seed=spec.seed,
-        per_call=spec.per_call,
-        history=spec.history.spec,
         history_start=spec.history.start,
         history_end=spec.history.end,
-        history_where=dict(spec.history_where),
-        repeats=spec.repeats,
-        hard=spec.hard,
-        double_check=spec.double_check,
-        method=spec.method,
-        additional_context=dict(spec.additional_context),
-        simulated=spec.simulated,
-        actor_model=spec.actor_model,
-        position_bins=[list(pair) for pair in spec.position_bins],
-        schedule=spec.schedule,
-        batch=spec.batch,
         persona_digest=plan.persona_digest,
         proposition_digest=plan.proposition_digest,
         proposition_digests=digest_of_each(plan.propositions),
@@ -444,7 +425,7 @@ _PLANNED_LATER = (
 
 
 def plan_later(run: EvaluationRun, spec: RunSpec, *, owner: str) -> bool:
-    """Plan a run that waited for a simulation, now that it is known what to judge, and hand it back to be judged.
+    """Plan a run that waited for a simulation, now that it is known what to judge, and leave it to be judged.
 
     Returns:
         Whether `owner` still held it; if not, nothing was changed.
@@ -462,156 +443,3 @@ def plan_later(run: EvaluationRun, spec: RunSpec, *, owner: str) -> bool:
         insert_items(run, plan.propositions)
         link_channels(run, plan, [])
     return True
-
-
-IDEAS_PER_PART, TOKENS_PER_IDEA = 12, 40  # of a conversation; an assumption, too: how many there are is what is asked
-COLLAPSE_TOKENS = 300  # of the instructions for collapsing a list
-
-
-class Call(NamedTuple):
-    """A call that would be made: how many judgements it settles, and its tokens."""
-
-    settles: int
-    input_tokens: int
-    output_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """Before a run; of an agent, or of a channel (the other name is empty).
-
-    Tokens are characters / 4 for the prompt, and `answers` (per dimension with grouped claims that a judge would be asked about) for an
-    answered claim; cost is None when unpriced."""
-
-    agent: str
-    channel: str
-    judge: str
-    judgements: int
-    free: int
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: Decimal | None
-    answers: Mapping[str, AnswerLength]
-
-
-def estimate(spec: RunSpec) -> Estimate:
-    """What capturing this would need. Prompt caching is not assumed.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
-    plan = make_plan(spec)
-    judgements = free = calls = tokens = output = 0
-    cost: Decimal | None = Decimal(0)
-    measured, answers = answer_lengths(spec.judge_model), dict[str, AnswerLength]()
-    for dimension, items, planned in _calls(plan, measured):
-        judgements += items
-        free += items
-        for call in planned:
-            price = ledger.estimate_cost(spec.judge_model, call.input_tokens, call.output_tokens, batch=spec.batch)
-            calls, free = calls + 1, free - call.settles
-            tokens, output = tokens + call.input_tokens, output + call.output_tokens
-            cost = None if cost is None or price is None else cost + price
-        if planned and dimension != ideas_quantity.DIMENSION:
-            answers[dimension] = measured.get(dimension, ASSUMED)
-    return Estimate(
-        agent=spec.agent.slug if spec.agent else "",
-        channel=spec.channel.slug if spec.channel else "",
-        judge=spec.judge_model,
-        judgements=judgements,
-        free=max(0, free),
-        calls=calls,
-        input_tokens=tokens,
-        output_tokens=output,
-        cost_usd=cost,
-        answers=answers,
-    )
-
-
-def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
-    """What capturing these would need, agents first; None where the judge needs no network: its calls cost nothing.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
-    if not any(provider_of(spec.judge_model) == "anthropic" for spec in specs):
-        return None
-    return [*(estimate(spec) for spec in specs), *estimate_channels(specs)]
-
-
-def estimate_channels(specs: Sequence[RunSpec]) -> list[Estimate]:
-    """The channels that are measured with these agents, each once."""
-    found = {channel_spec.target.pk: channel_spec for spec in specs for channel_spec, _ in channel_specs(spec)}
-    return [estimate(spec) for spec in found.values()]
-
-
-def _calls(plan: Plan, lengths: Mapping[str, AnswerLength]) -> Iterator[tuple[str, int, list[Call]]]:
-    """Per dimension: its id, how many judgements, and the calls for those that need a judge."""
-    run = new_run(plan)
-    subject, label = subject_of(run), Label(purpose="estimate")
-    for dimension in plan.spec.own_dimensions:
-        scorer = SCORERS[dimension]
-        items = list(repeated(scorer.plan(subject, plan.propositions[dimension]), run.repeats))
-        if scorer.not_evaluable(subject):
-            yield dimension, len(items), []
-        elif isinstance(subject, ChannelSubject) and dimension == ideas_quantity.DIMENSION:
-            yield dimension, len(items), [call for item in items for call in _ideas(item.proposition, subject, run)]
-        else:
-            questions = _questions(scorer, items, subject, run, label)
-            tokens = lengths.get(dimension, ASSUMED).tokens
-            yield dimension, len(items), [call for question in questions for call in _asked(question, tokens)]
-
-
-def _asked(question: Question, per_claim: int) -> Iterator[Call]:
-    claims = len(question.propositions)
-    sent, answered = estimate_tokens(build_request(question)), claims * per_claim
-    yield Call(claims, sent, answered)
-    if question.double_check:  # goes on from the question and its answer
-        yield Call(0, sent + answered, answered)
-
-
-def _questions(
-    scorer: Any, items: Sequence[Item], subject: Subject | ChannelSubject, run: EvaluationRun, label: Label
-) -> Iterator[Question]:
-    ids = {pk for item in items for pk in (item.message_id, item.compared_with_id) if pk is not None}
-    messages = Message.objects.select_related("channel").in_bulk(list(ids))
-    if read_ahead := getattr(scorer, "read_ahead", None):
-        read_ahead(subject, messages.values())
-    entries: list[Open[Item]] = []
-    for item in items:
-        message, earlier = messages.get(item.message_id or 0), messages.get(item.compared_with_id or 0)
-        if settle(item.proposition, message, subject, earlier, run.additional_context) is None:
-            entries.append(Open(item, item.proposition, message, earlier, item.repeat))
-    for chunk, _ in groups(entries, run.per_call):
-        context = context_of(scorer, subject, chunk[0], run.additional_context)
-        if not any(text.strip() for text in context.judged_texts()):
-            continue
-        yield Question(
-            propositions=tuple(entry.proposition for entry in chunk),
-            context=context,
-            label=label,
-            double_check=run.double_check,
-            advise=True,
-            method=run.method,
-        )
-
-
-def _ideas(proposition: Proposition, subject: ChannelSubject, run: EvaluationRun) -> Iterator[Call]:
-    """One call per part, then those that collapse what they list: how long that list is nobody knows yet."""
-    places = list(ideas_quantity.stretches(subject))
-    label = Label(purpose="estimate")
-    for number, (first, last) in enumerate(places, 1):
-        messages = said(subject.said().filter(position__range=(first, last)))
-        request = listing_request(
-            name=subject.name,
-            proposition=proposition,
-            events=[subject.event(message) for message in messages],
-            part=(number, len(places)),
-            label=label,
-            model=run.judge,
-            nonce=new_nonce(),
-        )
-        yield Call(int(number == 1), estimate_tokens(request), IDEAS_PER_PART * TOKENS_PER_IDEA)
-    for shown in range(IDEAS_PER_PART * len(places), 0, -BATCH):
-        yield Call(0, COLLAPSE_TOKENS + shown * TOKENS_PER_IDEA, min(shown, BATCH) * TOKENS_PER_IDEA // 2)

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import sqrt
 from statistics import median_low
-from typing import Any
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.db.models import Count, F, Max, Q, Sum
 from django.db.models.functions import Coalesce
+from pydantic import PlainSerializer
 
 from agents.llm import ledger
-from evaluation.judge.questions import OUT_OF_REACH, RULE_JUDGE
-from evaluation.models import BY_MESSAGE, COUNTED, ChannelShare, EvaluationRun, EvaluationScore
+from evaluation.models import (
+    BY_MESSAGE,
+    COUNTED,
+    OUT_OF_REACH,
+    RULE_JUDGE,
+    ChannelShare,
+    EvaluationRun,
+    EvaluationScore,
+)
 from evaluation.runs.store import unanswered
 
 # Settled, and not out of reach. A trivial judgement is left out: it could not be false there, so nothing is missing.
@@ -59,6 +68,7 @@ class Share:
 
 
 NOTHING = Share()
+ShareShown = Annotated[Share | None, PlainSerializer(lambda share: share and share.rounded)]
 
 
 def total(shares: Iterable[Share]) -> Share:
@@ -98,44 +108,45 @@ def why_too_little(share: Share) -> str:
 
 def shares_of(runs: Collection[int]) -> dict[int, dict[str, Share]]:
     """The share scored per evaluation and dimension, an agent's channel dimensions from its channels' evaluations; in two queries."""
-    parts: dict[int, set[int]] = {pk: {pk} for pk in runs}
-    links = ChannelShare.objects.filter(agent_run__in=parts).order_by().values_list("agent_run", "channel_run")
+    agent_runs: dict[int, list[int]] = {pk: [pk] for pk in runs}  # by the evaluation that has the judgements
+    links = ChannelShare.objects.filter(agent_run__in=runs).order_by().values_list("agent_run", "channel_run")
     for run, channel_run in links:
-        parts[run].add(channel_run)
-    rows = EvaluationScore.objects.filter(evaluation_run__in=set().union(*parts.values()), repeat=1).order_by()
-    counts = rows.values_list("evaluation_run", "dimension").annotate(**share_counts())
-    of_part: dict[int, dict[str, Share]] = {}
-    for run, dimension, scored, asked in counts:
-        of_part.setdefault(run, {})[dimension] = Share(scored, asked)
-    found: dict[int, dict[str, Share]] = {run: {} for run in parts}
-    for run, of_run in parts.items():
-        for part in of_run:
-            for dimension, share in of_part.get(part, {}).items():
-                found[run][dimension] = found[run].get(dimension, NOTHING) + share
-    return found
+        agent_runs.setdefault(channel_run, []).append(run)
+    rows = EvaluationScore.objects.filter(evaluation_run__in=list(agent_runs), repeat=1).order_by()
+    shares: dict[int, dict[str, Share]] = {pk: {} for pk in runs}
+    for part, dimension, scored, asked in rows.values_list("evaluation_run", "dimension").annotate(**share_counts()):
+        for run in agent_runs[part]:
+            shares[run][dimension] = shares[run].get(dimension, NOTHING) + Share(scored, asked)
+    return shares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PropositionSummary:
-    """One proposition over a run.
+class Numbers:
+    """What was judged of a proposition or a dimension.
 
     Attributes:
         score: Mean over its items of their scored judgements, 0 to 9; None when none was scored.
-        count: Distinct ideas, where the proposition is counted instead of scored.
+        count: Distinct ideas, where they are counted instead of scored.
         scored, trivial, unscored, pending: Judgements in that status.
         share: How much of it the judge scored, of what it can score; repeats count once.
     """
 
+    score: float | None = None
+    count: int | None = None
+    scored: int = 0
+    trivial: int = 0
+    unscored: int = 0
+    pending: int = 0
+    share: Share = NOTHING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PropositionSummary(Numbers):
+    """One proposition over a run."""
+
     id: str
-    score: float | None
     weight: float
     inverted: bool
-    scored: int
-    trivial: int
-    unscored: int
-    pending: int
-    count: int | None = None
-    share: Share = NOTHING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,30 +164,19 @@ class ChannelScore:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DimensionSummary:
-    """One dimension over a run.
+class DimensionSummary(Numbers):
+    """One dimension over a run. Its score is weighted by proposition; an agent's in a channel's dimension is that of its channels.
 
     Attributes:
-        score: Mean weighted by proposition over all scored items; over its channels where the run is an agent's and the dimension a
-            channel's. None when there are none.
-        count: Distinct ideas; None for dimensions that are scored.
         noise: Standard deviation of a judgement around the mean of its item's repeats, in points; None without repeats.
         channels: The channels it was measured in, for an agent's run.
-        share: How much of it the judge scored, of what it can score; repeats count once.
         reason: Why there is no score although there was something to score: too little of it was scored.
     """
 
     dimension: str
-    score: float | None
-    scored: int
-    trivial: int
-    unscored: int
-    pending: int
-    propositions: tuple[PropositionSummary, ...]
-    count: int | None = None
+    propositions: tuple[PropositionSummary, ...] = ()
     noise: float | None = None
     channels: tuple[ChannelScore, ...] = ()
-    share: Share = NOTHING
     reason: str = ""
 
     @property
@@ -237,131 +237,7 @@ def rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
 
 
-def linked_dimension(dimension: str, parts: list[tuple[ChannelShare, DimensionSummary]]) -> DimensionSummary:
-    """One dimension of an agent from its channels: the mean of their scores weighted by its messages there, the sum of their counts."""
-    scored = [(share.messages, part.score) for share, part in parts if part.score is not None]
-    counts = [part.count for _, part in parts if part.count is not None]
-    noises = [part.noise for _, part in parts if part.noise is not None]
-    return DimensionSummary(
-        dimension=dimension,
-        score=rounded(sum(n * score for n, score in scored) / sum(n for n, _ in scored)) if scored else None,
-        **{
-            name: sum(getattr(part, name) for _, part in parts) for name in ("scored", "trivial", "unscored", "pending")
-        },
-        propositions=_linked_propositions(parts),
-        count=sum(counts) if counts else None,
-        noise=rounded(sqrt(sum(noise**2 for noise in noises) / len(noises))) if noises else None,
-        channels=tuple(
-            ChannelScore(
-                run=share.channel_run, messages=share.messages, score=part.score, count=part.count, share=part.share
-            )
-            for share, part in parts
-        ),
-        share=total(part.share for _, part in parts),
-    )
-
-
-def _linked_propositions(parts: list[tuple[ChannelShare, DimensionSummary]]) -> tuple[PropositionSummary, ...]:
-    by_id: dict[str, list[tuple[int, PropositionSummary]]] = {}
-    for share, part in parts:
-        for proposition in part.propositions:
-            by_id.setdefault(proposition.id, []).append((share.messages, proposition))
-    found = []
-    for name, group in sorted(by_id.items()):
-        scored = [(n, p.score) for n, p in group if p.score is not None]
-        counts = [p.count for _, p in group if p.count is not None]
-        found.append(
-            PropositionSummary(
-                id=name,
-                score=rounded(sum(n * score for n, score in scored) / sum(n for n, _ in scored)) if scored else None,
-                weight=group[0][1].weight,
-                inverted=group[0][1].inverted,
-                count=sum(counts) if counts else None,
-                share=total(p.share for _, p in group),
-                **{k: sum(getattr(p, k) for _, p in group) for k in ("scored", "trivial", "unscored", "pending")},
-            )
-        )
-    return tuple(found)
-
-
 _STATUSES = ("scored", "trivial", "unscored", "pending")
-
-
-def repeated_rows(run: EvaluationRun) -> list[dict[str, Any]]:
-    """One row per dimension and proposition, from the repeats of each item (a message, a pair, or the whole window).
-
-    `total` sums the items' means, `items` says how many have one. `squares` is the sum of squared deviations from them and `freedom`
-    its degrees of freedom: their quotient is the variance of one judgement.
-    """
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    scored = Q(status="scored", score__isnull=False)
-    items = (
-        EvaluationScore.objects.filter(evaluation_run=run)
-        .order_by()
-        .values("dimension", "proposition_id", "message")
-        .annotate(
-            heaviest=Max("weight"),
-            flipped=Count("pk", filter=Q(inverted=True)),
-            points=Coalesce(Sum("score", filter=scored), 0),
-            squared=Coalesce(Sum(F("score") * F("score"), filter=scored), 0),
-            with_score=Count("pk", filter=scored),
-            **share_counts(),
-            single=Count("pk", filter=MESSAGES),
-            **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in _STATUSES},
-        )
-    )
-    for item in items.iterator(chunk_size=2000):
-        key = (item["dimension"], item["proposition_id"])
-        _add(found.setdefault(key, _empty(*key)), item)
-    counts = counts_of(run)
-    return [{**row, "count": counts.get(key)} for key, row in found.items()]
-
-
-def _empty(dimension: str, proposition_id: str) -> dict[str, Any]:
-    numbers = dict.fromkeys((*_STATUSES, "weight", "inverted", "items", "freedom", "hits", "asked", "of_messages"), 0)
-    return {"dimension": dimension, "proposition_id": proposition_id, **numbers, "total": 0.0, "squares": 0.0}
-
-
-def _add(row: dict[str, Any], item: Mapping[str, Any]) -> None:
-    row["weight"] = max(row["weight"], item["heaviest"])
-    row["inverted"] += item["flipped"]
-    for status in _STATUSES:
-        row[status] += item[f"n_{status}"]
-    row["hits"] += item["hits"]
-    row["asked"] += item["asked"]
-    row["of_messages"] += bool(item["single"])
-    n = item["with_score"]
-    if n:
-        mean = item["points"] / n
-        row["total"] += mean
-        row["items"] += 1
-        row["freedom"] += n - 1
-        row["squares"] += max(0.0, item["squared"] - n * mean**2)
-
-
-def counts_of(run: EvaluationRun) -> dict[tuple[str, str], int]:
-    """What was counted, by dimension and proposition: of several repeats the median, of two middle ones the smaller."""
-    found: dict[tuple[str, str], list[int]] = {}
-    rows = EvaluationScore.objects.filter(evaluation_run=run, status="scored", count__isnull=False)
-    for dimension, proposition_id, count in rows.values_list("dimension", "proposition_id", "count"):
-        found.setdefault((dimension, proposition_id), []).append(count or 0)
-    return {key: median_low(counts) for key, counts in found.items()}
-
-
-__all__ = [
-    "ChannelScore",
-    "DimensionSummary",
-    "PropositionSummary",
-    "RunSummary",
-    "by_tag",
-    "dimension_summaries",
-    "empty_dimension",
-    "overall",
-    "shares_by_tag",
-    "summarize",
-    "worst_judgement",
-]
-
 WITHOUT_SCORE = (
     EvaluationRun.Status.FAILED,
     EvaluationRun.Status.ERRORED,
@@ -369,12 +245,13 @@ WITHOUT_SCORE = (
 )  # what they have is partial
 
 
+# -- sums of judgements
 def dimension_summaries(scores: Iterable[Mapping[str, Any]]) -> dict[str, DimensionSummary]:
-    """Dimensions from rows of (dimension, proposition_id, weight, inverted, total, scored, trivial, unscored, pending, asked, of_messages).
+    """Dimensions from a row per dimension and proposition.
 
-    `asked` judgements could be scored by this judge, `of_messages` were made message by message. With repeats a row also has `items`
-    (scored items, `total` being the sum of their means), `hits` (items scored or counted), `squares` and `freedom` (for the noise); a
-    counted one has `count`.
+    A row has `dimension`, `proposition_id`, `weight`, `inverted`, the judgements by status, `total` (the sum of the means of its
+    `items`; without repeats each scored judgement is one), `hits` and `asked` (see `share_counts`), `of_messages` (whether it is judged
+    message by message); with repeats also `squares` and `freedom` for the noise, and where it is counted `count`.
     """
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in scores:
@@ -384,14 +261,10 @@ def dimension_summaries(scores: Iterable[Mapping[str, Any]]) -> dict[str, Dimens
 
 def _dimension(dimension: str, rows: list[Mapping[str, Any]]) -> DimensionSummary:
     propositions = []
-    by_message: list[Share] = []
     weighted = weights = 0.0
     for row in sorted(rows, key=lambda r: str(r["proposition_id"])):
         items, points, weight = row.get("items", row["scored"]), float(row["total"]), float(row["weight"])
         count = row.get("count")
-        share = Share(row["hits"], row["asked"])
-        if row["of_messages"]:
-            by_message.append(share)
         if count is None:
             weighted += weight * points
             weights += weight * items
@@ -401,39 +274,103 @@ def _dimension(dimension: str, rows: list[Mapping[str, Any]]) -> DimensionSummar
                 score=rounded(points / items) if items and count is None else None,
                 weight=weight,
                 inverted=bool(row["inverted"]),
-                scored=row["scored"],
-                trivial=row["trivial"],
-                unscored=row["unscored"],
-                pending=row["pending"],
                 count=count,
-                share=share,
+                share=Share(row["hits"], row["asked"]),
+                **{status: row[status] for status in _STATUSES},
             )
         )
-    reason = why_too_little(total(by_message))
-    counts = [p.count for p in propositions if p.count is not None]
+    reason = why_too_little(total(Share(row["hits"], row["asked"]) for row in rows if row["of_messages"]))
     freedom = sum(row.get("freedom", 0) for row in rows)
     return DimensionSummary(
         dimension=dimension,
-        score=rounded(weighted / weights) if weights and not reason else None,
-        scored=sum(p.scored for p in propositions),
-        trivial=sum(p.trivial for p in propositions),
-        unscored=sum(p.unscored for p in propositions),
-        pending=sum(p.pending for p in propositions),
         propositions=tuple(propositions),
-        count=sum(counts) if counts else None,
         noise=rounded(sqrt(sum(row.get("squares", 0.0) for row in rows) / freedom)) if freedom else None,
-        share=total(p.share for p in propositions),
         reason=reason,
+        **{
+            **_together([(1, p) for p in propositions]),
+            "score": rounded(weighted / weights) if weights and not reason else None,
+        },
     )
 
 
-def empty_dimension(dimension: str) -> DimensionSummary:
-    """A dimension for which nothing was judged."""
+def _together(parts: Sequence[tuple[int, Numbers]]) -> dict[str, Any]:
+    """The numbers of several parts: the mean of their scores, weighted; the sums of their counts and judgements."""
+    scored = [(n, part.score) for n, part in parts if part.score is not None]
+    counts = [part.count for _, part in parts if part.count is not None]
+    return {
+        "score": rounded(sum(n * score for n, score in scored) / sum(n for n, _ in scored)) if scored else None,
+        "count": sum(counts) if counts else None,
+        "share": total(part.share for _, part in parts),
+        **{status: sum(getattr(part, status) for _, part in parts) for status in _STATUSES},
+    }
+
+
+def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, DimensionSummary]]) -> DimensionSummary:
+    """One dimension of an agent from its channels: the mean of their scores weighted by its messages there, the sum of their counts."""
+    noises = [part.noise for _, part in parts if part.noise is not None]
+    by_id: dict[str, list[tuple[int, PropositionSummary]]] = {}
+    for share, part in parts:
+        for proposition in part.propositions:
+            by_id.setdefault(proposition.id, []).append((share.messages, proposition))
     return DimensionSummary(
-        dimension=dimension, score=None, scored=0, trivial=0, unscored=0, pending=0, propositions=()
+        dimension=dimension,
+        propositions=tuple(replace(group[0][1], **_together(group)) for _, group in sorted(by_id.items())),
+        noise=rounded(sqrt(sum(noise**2 for noise in noises) / len(noises))) if noises else None,
+        channels=tuple(
+            ChannelScore(
+                run=share.channel_run, messages=share.messages, score=part.score, count=part.count, share=part.share
+            )
+            for share, part in parts
+        ),
+        **_together([(share.messages, part) for share, part in parts]),
     )
 
 
+def _repeated_rows(run: EvaluationRun) -> Iterable[dict[str, Any]]:
+    """Rows for `dimension_summaries` from the repeats of each item (a message, a pair, or the window judged at once).
+
+    `squares` is the sum of squared deviations from the items' means and `freedom` its degrees of freedom: their quotient is the
+    variance of one judgement.
+    """
+    scored = Q(status="scored", score__isnull=False)
+    judgements = EvaluationScore.objects.filter(evaluation_run=run).order_by()
+    items: Any = judgements.values("dimension", "proposition_id", "message").annotate(
+        heaviest=Max("weight"),
+        flipped=Count("pk", filter=Q(inverted=True)),
+        points=Coalesce(Sum("score", filter=scored), 0),
+        squared=Coalesce(Sum(F("score") * F("score"), filter=scored), 0),
+        with_score=Count("pk", filter=scored),
+        single=Count("pk", filter=MESSAGES),
+        **share_counts(),
+        **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in _STATUSES},
+    )
+    sums: dict[tuple[str, str], Counter[str]] = {}
+    for item in items.iterator(chunk_size=2000):
+        row = sums.setdefault((item["dimension"], item["proposition_id"]), Counter(dict.fromkeys(_SUMS, 0)))
+        row.update({status: item[f"n_{status}"] for status in _STATUSES})
+        row.update(
+            {"hits": item["hits"], "asked": item["asked"], "inverted": item["flipped"], "of_messages": item["single"]}
+        )
+        row["weight"] = max(row["weight"], item["heaviest"])
+        if n := item["with_score"]:
+            mean = item["points"] / n
+            row.update({"items": 1, "freedom": n - 1})
+            row["total"] += mean
+            row["squares"] += max(0.0, item["squared"] - n * mean**2)
+    counts: dict[tuple[str, str], list[int]] = {}
+    counted = judgements.filter(status="scored", count__isnull=False)
+    for dimension, proposition, count in counted.values_list("dimension", "proposition_id", "count"):
+        counts.setdefault((dimension, proposition), []).append(count or 0)
+    for (dimension, proposition), row in sums.items():
+        several = counts.get((dimension, proposition))  # the median; of two middle ones the smaller
+        count = None if several is None else median_low(several)
+        yield {"dimension": dimension, "proposition_id": proposition, "count": count, **row}
+
+
+_SUMS = (*_STATUSES, "hits", "asked", "inverted", "of_messages", "weight", "items", "freedom", "total", "squares")
+
+
+# -- evaluations
 def overall(dimensions: Iterable[DimensionSummary]) -> float | None:
     """Mean of the dimensions that have a score of 0 to 9; None when none has, or one fell short of what a score needs."""
     dimensions = list(dimensions)
@@ -464,10 +401,10 @@ def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
 
 
 def _answered(
-    run: EvaluationRun, found: dict[str, DimensionSummary], silent: set[tuple[int, str]]
+    run: EvaluationRun, dimensions: dict[str, DimensionSummary], silent: set[tuple[int, str]]
 ) -> dict[str, DimensionSummary]:
     """The dimensions, without a score where the judge answered nothing: the rest is of exact rules, and not the judge's."""
-    return {name: replace(d, score=None) if (run.pk, name) in silent else d for name, d in found.items()}
+    return {name: replace(d, score=None) if (run.pk, name) in silent else d for name, d in dimensions.items()}
 
 
 def _summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], used: ledger.Totals) -> RunSummary:
@@ -488,7 +425,7 @@ def _summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], used: 
 
 def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
     """Rows for `dimension_summaries`, by run; of all runs without repeats in one query."""
-    found: dict[int, list[dict[str, Any]]] = {run.pk: repeated_rows(run) if run.repeats > 1 else [] for run in runs}
+    by_run = {run.pk: list(_repeated_rows(run)) if run.repeats > 1 else [] for run in runs}
     rows = (
         EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs if run.repeats == 1])
         .order_by()
@@ -507,8 +444,17 @@ def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
         )
     )
     for row in rows:
-        found[row["evaluation_run"]].append({**row, "count": row["counted"]})
-    return found
+        by_run[row["evaluation_run"]].append({**row, "count": row["counted"]})
+    return by_run
+
+
+def scores_of(runs: Sequence[EvaluationRun], dimension: str) -> dict[int, float | None]:
+    """The score of one dimension by run, of what was judged in the runs themselves."""
+    by_run = {
+        pk: dimension_summaries(row for row in rows if row["dimension"] == dimension)
+        for pk, rows in _rows(runs).items()
+    }
+    return {pk: by[dimension].score if dimension in by else None for pk, by in by_run.items()}
 
 
 def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, DimensionSummary]]:
@@ -523,11 +469,11 @@ def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, Dime
     there = ChannelShare.objects.filter(agent_run__in=runs).exclude(channel_run__status__in=WITHOUT_SCORE)
     for share in there.select_related("channel_run__channel"):
         shares[share.agent_run_id].append(share)
-    channel_runs = {share.channel_run_id: share.channel_run for found in shares.values() for share in found}
+    channel_runs = {share.channel_run_id: share.channel_run for group in shares.values() for share in group}
     parts = {pk: dimension_summaries(rows) for pk, rows in _rows(list(channel_runs.values())).items()}
     return {
         run.pk: {
-            name: linked_dimension(
+            name: _linked_dimension(
                 name,
                 [(s, parts[s.channel_run_id][name]) for s in shares[run.pk] if name in parts[s.channel_run_id]],
             )
@@ -538,35 +484,36 @@ def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, Dime
     }
 
 
-def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
-    """Mean of the run's adherence scores per value of a tag, weighted by proposition: the same judgements, told apart.
+def tag_scores(run: EvaluationRun, key: str) -> dict[str, tuple[float | None, Share]]:
+    """The run's adherence per value of a tag, sorted by value: the same judgements, told apart.
 
     Returns:
-        Score 0 to 9 by tag value, sorted by value; messages without the tag are left out.
+        By value the mean score weighted by proposition, 0 to 9, and how much was scored; messages without the tag are left out.
     """
     sums: dict[str, list[float]] = {}
-    rows = EvaluationScore.objects.filter(
-        evaluation_run=run, dimension="adherence", status="scored", message__isnull=False
-    )
-    for tags, weight, score, judge in rows.values_list("message__tags", "weight", "score", "judge").iterator():
-        if isinstance(tags, dict) and key in tags:
-            if judge != RULE_JUDGE:
-                weight /= run.repeats  # a rule is judged once
-            entry = sums.setdefault(str(tags[key]), [0.0, 0.0])
-            entry[0] += weight * (score or 0)
-            entry[1] += weight
-    return {value: round(total / weight, 4) for value, (total, weight) in sorted(sums.items())}
+    shares: dict[str, Share] = {}
+    rows = EvaluationScore.objects.filter(COVERABLE, evaluation_run=run, dimension="adherence", message__isnull=False)
+    fields = ("message__tags", "status", "weight", "score", "judge", "repeat")
+    for tags, status, weight, score, judge, repeat in rows.values_list(*fields).iterator():
+        if not (isinstance(tags, dict) and key in tags):
+            continue
+        value = str(tags[key])
+        entry = sums.setdefault(value, [0.0, 0.0])
+        if status == "scored":
+            share = weight if judge == RULE_JUDGE else weight / run.repeats  # a rule is judged once
+            entry[0] += share * (score or 0)
+            entry[1] += share
+        if repeat == 1:
+            shares[value] = shares.get(value, NOTHING) + Share(int(status == "scored"), 1)
+    return {
+        value: (rounded(points / weight) if weight else None, shares.get(value, NOTHING))
+        for value, (points, weight) in sorted(sums.items())
+    }
 
 
-def shares_by_tag(run: EvaluationRun, key: str) -> dict[str, Share]:
-    """How much of the run's adherence was scored, per value of a tag; repeats count once."""
-    rows = EvaluationScore.objects.filter(COVERABLE, evaluation_run=run, dimension="adherence", repeat=1)
-    found: dict[str, Share] = {}
-    for tags, status in rows.filter(message__isnull=False).values_list("message__tags", "status").iterator():
-        if isinstance(tags, dict) and key in tags:
-            value = str(tags[key])
-            found[value] = found.get(value, NOTHING) + Share(int(status == "scored"), 1)
-    return found
+def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
+    """The scores of `tag_scores` alone, where there is one."""
+    return {value: score for value, (score, _) in tag_scores(run, key).items() if score is not None}
 
 
 def worst_judgement(run: EvaluationRun, dimension: str, proposition_id: str) -> EvaluationScore | None:
@@ -587,5 +534,5 @@ def pending_count(run: EvaluationRun) -> int:
 
 def channels_of(summaries: Iterable[RunSummary]) -> list[RunSummary]:
     """The evaluations of channels that stand behind these of agents, each once, by channel."""
-    found = {c.run.pk: c.run for summary in summaries for d in summary.dimensions.values() for c in d.channels}
-    return summarize_all(sorted(found.values(), key=lambda run: str(run.channel)))
+    runs = {c.run.pk: c.run for summary in summaries for d in summary.dimensions.values() for c in d.channels}
+    return summarize_all(sorted(runs.values(), key=lambda run: str(run.channel)))

@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Evaluations in a terminal: the bar while judgements are made, scores with what they cost, and estimates. Nothing is computed here."""
 
 from __future__ import annotations
 
@@ -6,41 +6,32 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich import box
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from agents.commands import console_for_bars, console_on
+from agents.text.tables import Cell, print_table
 from evaluation.calibration.agreement import agreements_text, calibration_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
 from evaluation.runs.summary import (
     DimensionSummary,
     RunSummary,
-    Share,
     channels_of,
     pending_count,
+    tag_scores,
     with_share,
     worst_judgement,
 )
-from evaluation.runs.summary import by_tag as tag_means
-from evaluation.runs.summary import shares_by_tag as tag_shares
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.wording import counted, heading_of, judge_label, money, number
-
-
-def number_of(found: DimensionSummary | None) -> str:
-    """A dimension's score, or its count where it is counted, with the share scored."""
-    if found is None:
-        return number(None)
-    return with_share(number(found.score) if found.count is None else str(found.count), found.share)
-
 
 if TYPE_CHECKING:
     from evaluation.runs.budget import AnswerLength
     from evaluation.runs.capture import Captured, Spending
-    from evaluation.runs.planning import Estimate
+    from evaluation.runs.estimate import Estimate
     from evaluation.simulation.conversations import SimulationEstimate
+
+IN_A_CELL = 90  # characters of a text
 
 
 class ProgressBar(Progress):
@@ -65,35 +56,48 @@ class ProgressBar(Progress):
             self.update(self._bar, advance=done, description=f"{self._title} {target}")
 
 
+# -- scores
 def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: str = "") -> None:
     """The table at the end of a capture: per agent the scores, what could not be scored, cost; then each agent's weakest proposition."""
-    dimensions = list(dict.fromkeys(d for r in results for d in r.summary.run.dimensions))
-    values = [tag_means(result.summary.run, by_tag) if by_tag else {} for result in results]
-    shares = [tag_shares(result.summary.run, by_tag) if by_tag else {} for result in results]
-    columns = sorted({value for means in values for value in means})
     console = console_on(out)
-    narrow = console.width < 110
-    before = any(result.before is not None for result in results)
-    table = Table(title=f"Baseline by {escape(judge_label(judge))}, 0 to 9, higher is better", box=box.SIMPLE_HEAD)
-    table.title_justify, table.padding = "left", (0, 0 if narrow else 1)
-    table.add_column("Agent", no_wrap=True)
-    headings = [
-        "Overall",
-        *(["Before"] if before else []),
-        *(heading_of(name, narrow=narrow or len(dimensions) > 3) for name in dimensions),
+    summaries = [result.summary for result in results]
+    dimensions = list(dict.fromkeys(d for summary in summaries for d in summary.run.dimensions))
+    tagged = [tag_scores(summary.run, by_tag) if by_tag else {} for summary in summaries]
+    columns = sorted({value for scores in tagged for value in scores})
+    narrow, before = console.width < 110, any(result.before is not None for result in results)
+    heads = [
+        *("Agent", ">Overall", *([">Before"] if before else [])),
+        *(f">{heading_of(name, narrow=narrow or len(dimensions) > 3)}" for name in dimensions),
+        *(f">{by_tag} {value}" for value in columns),
+        *([">Scored", ">Unsc."] if narrow else [">Scored", ">Trivial", ">Unscored", ">Calls"]),
+        ">Cost",
     ]
-    counted = ["Scored", "Unsc."] if narrow else ["Scored", "Trivial", "Unscored", "Calls"]
-    for heading in (*headings, *(f"{by_tag} {value}" for value in columns), *counted, "Cost"):
-        table.add_column(escape(heading), justify="right", overflow="fold")
-    for result, means, of_tags in zip(results, values, shares, strict=True):
-        table.add_row(*_outcome_row(result, dimensions, means, of_tags, columns, before=before, narrow=narrow))
-    console.print(table)
+    rows: list[list[Cell]] = []
+    for result, scores in zip(results, tagged, strict=True):
+        summary = result.summary
+        counts = [
+            sum(getattr(d, kind) for d in summary.dimensions.values()) for kind in ("scored", "trivial", "unscored")
+        ]
+        cells: list[Cell] = [
+            *(_target(summary.run), _overall(summary)),
+            *([with_share(number(result.before), result.before_share)] if before else []),
+            *(_score(summary.dimensions.get(name)) for name in dimensions),
+            *(
+                with_share(*(number(scores[value][0]), scores[value][1]) if value in scores else ("–", None))
+                for value in columns
+            ),
+            *([counts[0], counts[2]] if narrow else [*counts, summary.calls]),
+            money(summary.cost_usd, summary.unpriced_calls),
+        ]
+        rows.append([cell.replace(" · ", "\n") if narrow and isinstance(cell, str) else cell for cell in cells])
+    title = f"Baseline by {judge_label(judge)}, 0 to 9, higher is better"
+    print_table(console, heads, rows, title=title, tight=narrow, unwrapped=["Agent"], wrapped=True)
     console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
     short: dict[str, list[str]] = {}
-    for summary in (result.summary for result in results):
-        for name, found in summary.dimensions.items():
-            if found.reason and summary.run.agent:
-                short.setdefault(f"{name}: {found.reason}", []).append(summary.run.agent.slug)
+    for summary in summaries:
+        for name, dimension in summary.dimensions.items():
+            if dimension.reason and summary.run.agent:
+                short.setdefault(f"{name}: {dimension.reason}", []).append(summary.run.agent.slug)
     for why, agents in short.items():
         console.print(f"no score: {escape(', '.join(agents))}: {escape(why)}")
     console.print()
@@ -107,9 +111,27 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
         )
     elif by_tag:
         console.print(f"No judged message has the tag {escape(by_tag)}.\n")
-    console.print(_weakest_table(results))
-    if channels := channels_of(result.summary for result in results):
-        console.print(_channel_table(channels))
+    print_table(
+        console,
+        ["Agent", "Proposition", ">Score", "For example"],
+        map(_weakest, summaries),
+        title="Weakest proposition of each agent",
+        unwrapped=["Agent", "Proposition"],
+    )
+    if channels := channels_of(summaries):
+        names = [name for name in CHANNEL_DIMENSIONS if any(name in summary.run.dimensions for summary in channels)]
+        print_table(
+            console,
+            ["Channel", *(f">{heading_of(name, narrow=False)}" for name in names), ">Calls", ">Cost", ""],
+            [
+                [
+                    *(_target(summary.run), *(_score(summary.dimensions.get(name)) for name in names)),
+                    *(summary.calls, money(summary.cost_usd, summary.unpriced_calls), _short(summary.run.error)),
+                ]
+                for summary in channels
+            ],
+            title="Channels these agents spoke in",
+        )
     for sentence in _agreement_notes(results):
         console.print(escape(sentence))
     if is_heuristic(judge):
@@ -117,6 +139,40 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
             "heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.\n"
             "Set ANTHROPIC_API_KEY (or JUDGE_BASE_URL) to have an LLM judge everything."
         )
+
+
+def _target(run: EvaluationRun) -> str:
+    name = run.agent.slug if run.agent else str(run.channel)
+    return f"{name} (simulated)" if run.simulated else name
+
+
+def _overall(summary: RunSummary) -> str:
+    """The overall score; without one the status, where that says why."""
+    if summary.overall_score is None and summary.run.status != EvaluationRun.Status.COMPLETED:
+        return summary.run.status
+    return with_share(number(summary.overall_score), summary.share)
+
+
+def _score(dimension: DimensionSummary | None) -> str | None:
+    """A dimension's score, or its count where it is counted, with the share scored."""
+    if dimension is None:
+        return None
+    score = number(dimension.score) if dimension.count is None else str(dimension.count)
+    return with_share(score, dimension.share)
+
+
+def _weakest(summary: RunSummary) -> list[Cell]:
+    """The proposition with the lowest mean, and the start of the message that scored lowest."""
+    run = summary.run
+    name = run.agent.slug if run.agent else str(run.channel)
+    weakest = [(d.weakest, d.dimension) for d in summary.dimensions.values() if d.weakest is not None]
+    own = [pair for pair in weakest if pair[1] in run.own_dimensions] or weakest  # a channel is not the agent's alone
+    if not own:
+        return [name, None, None, run.error]
+    proposition, dimension = min(own, key=lambda pair: (pair[0].score or 0.0, pair[0].id))
+    row = worst_judgement(run, dimension, proposition.id)
+    score = with_share(number(proposition.score), proposition.share)
+    return [name, proposition.id, score, _short(row.context_snippet) if row else ""]
 
 
 def _agreement_notes(results: Sequence[Captured]) -> list[str]:
@@ -127,14 +183,14 @@ def _agreement_notes(results: Sequence[Captured]) -> list[str]:
         of_judge.update(dict.fromkeys(name for name in run.dimensions if name not in COUNTED))
     notes = []
     for (judge, procedure), names in measured.items():
-        found = calibration_of(judge, procedure)
+        agreements = calibration_of(judge, procedure)
         how = "" if procedure == "plumbline" else f", {procedure}"
-        if any(row.labels for row in found.values()):
+        if any(row.labels for row in agreements.values()):
             notes.append(
-                f"Agreement of {judge}{how} with people: {agreements_text([(n, found.get(n)) for n in names])}."
+                f"Agreement of {judge}{how} with people: {agreements_text([(n, agreements.get(n)) for n in names])}."
             )
         elif names:
-            notes.append(f"{judge}{how} is not calibrated: nobody labelled its scores (manage.py calibrate_judge).")
+            notes.append(f"{judge}{how} is not calibrated: no person labelled its scores (manage.py calibrate_judge).")
     return notes
 
 
@@ -147,87 +203,11 @@ def _procedure_note(results: Sequence[Captured]) -> str:
     return ", ".join((*notes, *([f"mean of {repeats} judgements"] if repeats > 1 else [])))
 
 
-def _channel_table(channels: Sequence[RunSummary]) -> Table:
-    """Per channel what was measured of the conversation, once for all the agents in it."""
-    table = Table(title="Channels these agents spoke in", box=box.SIMPLE_HEAD, title_justify="left")
-    names = [name for name in CHANNEL_DIMENSIONS if any(name in summary.run.dimensions for summary in channels)]
-    for heading in ("Channel", *(heading_of(name, narrow=False) for name in names), "Calls", "Cost", ""):
-        table.add_column(heading, justify="left" if heading in ("Channel", "") else "right")
-    for summary in channels:
-        cells = [number_of(summary.dimensions.get(name)) for name in names]
-        cost = money(summary.cost_usd, summary.unpriced_calls)
-        table.add_row(
-            escape(str(summary.run.channel)), *cells, str(summary.calls), cost, escape(_short(summary.run.error))
-        )
-    return table
+def _short(text: str) -> str:
+    return text if len(text) <= IN_A_CELL else text[: IN_A_CELL - 1].rstrip() + "…"
 
 
-def _outcome_row(
-    result: Captured,
-    dimensions: Sequence[str],
-    means: dict[str, float],
-    shares: dict[str, Share],
-    columns: Sequence[str],
-    *,
-    before: bool,
-    narrow: bool,
-) -> list[str]:
-    summary = result.summary
-    found = summary.dimensions
-    counts = {name: str(sum(getattr(d, name) for d in found.values())) for name in ("scored", "trivial", "unscored")}
-    counted = [counts["scored"], counts["unscored"]] if narrow else [*counts.values(), str(summary.calls)]
-    row = [
-        escape(summary.run.agent.slug if summary.run.agent else str(summary.run.channel))
-        + (" (simulated)" if summary.run.simulated else ""),
-        _overall(summary),
-        *([with_share(number(result.before), result.before_share)] if before else []),
-        *(number_of(found.get(name)) for name in dimensions),
-        *(with_share(number(means.get(value)), shares.get(value)) for value in columns),
-        *counted,
-        money(summary.cost_usd, summary.unpriced_calls),
-    ]
-    return [cell.replace(" · ", "\n") for cell in row] if narrow else row
-
-
-def _overall(summary: RunSummary) -> str:
-    """The overall score; without one the status, where that says why."""
-    completed = summary.run.status == EvaluationRun.Status.COMPLETED
-    if summary.overall_score is None and not completed:
-        return summary.run.status
-    return with_share(number(summary.overall_score), summary.share)
-
-
-def _weakest_table(results: Sequence[Captured]) -> Table:
-    """Per agent the proposition with the lowest mean, and the start of the message that scored lowest."""
-    table = Table(title="Weakest proposition of each agent", box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("Agent", no_wrap=True)
-    table.add_column("Proposition", no_wrap=True)
-    table.add_column("Score", justify="right")
-    table.add_column("For example", ratio=1)
-    for result in results:
-        run = result.summary.run
-        name = escape(run.agent.slug if run.agent else str(run.channel))
-        found = [d for d in result.summary.dimensions.values() if d.weakest is not None]
-        own = [d for d in found if d.dimension in run.own_dimensions] or found  # a channel is not the agent's alone
-        pairs = [(d.weakest, d.dimension) for d in own if d.weakest is not None]
-        if not pairs:
-            table.add_row(name, "–", "–", escape(run.error))
-            continue
-        weakest, dimension = min(pairs, key=lambda pair: (pair[0].score or 0.0, pair[0].id))
-        row = worst_judgement(run, dimension, weakest.id)
-        table.add_row(
-            name,
-            escape(weakest.id),
-            with_share(number(weakest.score), weakest.share),
-            escape(_short(row.context_snippet)) if row else "",
-        )
-    return table
-
-
-def _short(text: str, limit: int = 90) -> str:
-    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
-
-
+# -- estimates
 def estimate_json(estimates: Sequence[Estimate], simulations: Sequence[SimulationEstimate] = ()) -> dict[str, Any]:
     """A dry run as data; `simulations` is what simulating the agents would need besides."""
     channels = [{"channel": e.channel, **_estimated(e)} for e in estimates if e.channel]
@@ -276,19 +256,18 @@ def spending_table(estimate: Spending | None, actual: Spending, out: Any) -> Non
     """What was estimated before and what was really used, one under the other; nothing when the judge was not asked."""
     if not actual.calls or (estimate is None and not actual.input_tokens):
         return
-    table = Table(title="Estimate before, actual after", box=box.SIMPLE_HEAD, title_justify="left")
-    for heading in ("", "Calls", "Tokens in", "of them cached", "Tokens out", "Cost"):
-        table.add_column(heading, justify="right" if heading else "left")
-    for name, found in (("estimate", estimate), ("actual", actual)):
-        if found is not None:
-            share = found.cache_read_share
-            table.add_row(
-                name,
-                *(f"{found.calls:,}", f"{found.input_tokens:,}", "–" if share is None else f"{share:.0%}"),
-                *(f"{found.output_tokens:,}", money(found.cost_usd, found.unpriced_calls or 0)),
-            )
+    rows: list[list[Cell]] = [
+        [
+            *(name, spent.calls, spent.input_tokens),
+            *(None if spent.cache_read_share is None else f"{spent.cache_read_share:.0%}", spent.output_tokens),
+            money(spent.cost_usd, spent.unpriced_calls or 0),
+        ]
+        for name, spent in (("estimate", estimate), ("actual", actual))
+        if spent is not None
+    ]
     console = console_on(out)
-    console.print(table)
+    heads = ["", ">Calls", ">Tokens in", ">of them cached", ">Tokens out", ">Cost"]
+    print_table(console, heads, rows, title="Estimate before, actual after")
     if actual.unpriced_calls:
         calls = counted(actual.unpriced_calls, "call has", "calls have")
         console.print(f"{calls} no price and {'is' if actual.unpriced_calls == 1 else 'are'} not in the cost.")
@@ -296,49 +275,32 @@ def spending_table(estimate: Spending | None, actual: Spending, out: Any) -> Non
 
 def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = ()) -> None:
     """A dry run for people; first what simulating the agents would need, where they would be simulated."""
-    if simulations:
-        _simulations_table(simulations, out)
-    judge = estimates[0].judge
-    table = Table(
-        title=f"Dry run, judge {escape(judge_label(judge))}: nothing was asked",
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-    )
-    for heading in ("Agent", "Judgements", "free (rules)", "Calls", "Input tokens", "Output tokens", "Cost"):
-        table.add_column(heading, justify="left" if heading == "Agent" else "right")
-    for e in estimates:
-        cells = [f"{n:,}" for n in (e.judgements, e.free, e.calls, e.input_tokens, e.output_tokens)]
-        table.add_row(escape(e.agent or f"#{e.channel}"), *cells, money(e.cost_usd))
-    total = [
-        sum(getattr(e, name) for e in estimates)
-        for name in ("judgements", "free", "calls", "input_tokens", "output_tokens")
-    ]
-    costs = [e.cost_usd for e in estimates]
-    table.add_section()
-    table.add_row(
-        "total", *(f"{n:,}" for n in total), money(None if None in costs else sum(c for c in costs if c is not None))
-    )
     console = console_on(out)
-    console.print(table)
+    if simulations:
+        cells: list[list[Cell]] = [
+            [
+                *(one.agent, one.actor_model, one.lines, one.calls, one.input_tokens, one.output_tokens),
+                money(one.cost_usd),
+            ]
+            for one in simulations
+        ]
+        heads = ["Agent", "Actor model", ">Lines", ">Calls", ">Input tokens", ">Output tokens", ">Cost"]
+        print_table(console, heads, cells, title="Dry run: simulating the agents first")
+        console.print(
+            f"Simulating: {CALLS_PER_LINE} calls for each line said to an agent (it answers, and ends its turn), {REPLY_TOKENS} tokens "
+            "an answer: assumptions.\n"
+        )
+    amounts = [[e.judgements, e.free, e.calls, e.input_tokens, e.output_tokens] for e in estimates]
+    totals, costs = [sum(column) for column in zip(*amounts, strict=True)], [e.cost_usd for e in estimates]
+    print_table(
+        console,
+        ["Agent", ">Judgements", ">free (rules)", ">Calls", ">Input tokens", ">Output tokens", ">Cost"],
+        [[e.agent or f"#{e.channel}", *n, money(e.cost_usd)] for e, n in zip(estimates, amounts, strict=True)],
+        title=f"Dry run, judge {judge_label(estimates[0].judge)}: nothing was asked",
+        total=["total", *totals, money(None if None in costs else sum(cost for cost in costs if cost is not None))],
+    )
     words = answer_words(estimates)
     console.print(
         f"Tokens are estimated: prompt characters / 4{', and ' if words else ''}{words}. Prompt caching is not assumed.\n"
         "Ideas: 12 of 40 tokens in each part of a conversation, and a call for every 60 of them to find repetitions."
-    )
-
-
-def _simulations_table(simulations: Sequence[SimulationEstimate], out: Any) -> None:
-    table = Table(title="Dry run: simulating the agents first", box=box.SIMPLE_HEAD, title_justify="left")
-    for heading in ("Agent", "Actor model", "Lines", "Calls", "Input tokens", "Output tokens", "Cost"):
-        table.add_column(heading, justify="left" if heading in ("Agent", "Actor model") else "right", overflow="fold")
-    for simulation in simulations:
-        cells = [
-            f"{n:,}" for n in (simulation.lines, simulation.calls, simulation.input_tokens, simulation.output_tokens)
-        ]
-        table.add_row(escape(simulation.agent), escape(simulation.actor_model), *cells, money(simulation.cost_usd))
-    console = console_on(out)
-    console.print(table)
-    console.print(
-        f"Simulating: {CALLS_PER_LINE} calls for each line said to an agent (it answers, and ends its turn), {REPLY_TOKENS} tokens an "
-        "answer: assumptions.\n"
     )

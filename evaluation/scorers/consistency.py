@@ -82,11 +82,9 @@ def not_evaluable(subject: Subject) -> str:
     if not found.current:
         return NO_MESSAGE
     if not found.history and subject.simulated:
-        return "not evaluable: what was simulated has no past but another simulation, and none was named to compare it with"
+        return "not evaluable: what was simulated has no past"
     if not found.history:
         return "not evaluable: the agent said nothing before this window that it could be compared with"
     if not can_pair(found):
-        if subject.simulated:
-            return "not evaluable: the two simulations have no line of a situation in common that the agent answered in both"
         return "not evaluable: no channel has messages of the agent both in the window and in its history"
     return ""

@@ -1,10 +1,10 @@
-"""TODO: what this module is for."""
+"""Read what a measurement is about: an agent in its conversations, or a channel, and the events around what is judged."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log
 from typing import TYPE_CHECKING, NamedTuple
@@ -57,13 +57,13 @@ def halves(
     agent said is cut in the middle, the newer half is compared with the older one. The history has tags of its own
     (`history_where`, default none), so that one build can be compared with what was said before it.
 
-    Simulated speech has no past but another simulation, named by `history_where`: never real speech.
+    Simulated speech has no past: it is never compared with real speech.
     """
     spoken = spoken_by(agent=agent, window=window, where=where, simulated=simulated)
     current = tuple(spoken.values_list("pk", flat=True))
     if not current:
         return Halves((), ())
-    if simulated and (history.spec == BEFORE or not history_where):
+    if simulated:
         return Halves(current, ())
     if history.spec == BEFORE and window.spec == "all" and not where:
         current = current[len(current) // 2 :]
@@ -71,28 +71,26 @@ def halves(
     elif history.spec == BEFORE:
         past = said_before(Message.objects.get(pk=current[0]), agent=agent, where=history_where)
     else:
-        past = spoken_by(agent=agent, window=history, where=history_where, simulated=simulated)
+        past = spoken_by(agent=agent, window=history, where=history_where)
     now = set(current)
     return Halves(current, tuple(pk for pk in past.values_list("pk", flat=True) if pk not in now))
 
 
 def can_pair(found: Halves) -> bool:
     """Whether any message of now has something of the history to stand beside; reads no texts."""
-    context_of = dict(_contexts([*found.current, *found.history]))
-    past = {context_of[pk] for pk in found.history}
-    return any(context_of[pk] in past for pk in found.current)
+    channel_of = _channels([*found.current, *found.history])
+    past = {channel_of[pk] for pk in found.history}
+    return any(channel_of[pk] in past for pk in found.current)
 
 
 def find_pairs(found: Halves, *, seed: int) -> list[Pair]:
     """Up to ten pairs: messages of now drawn with the seed, each with the nearest message of its channel's history, none used twice.
 
-    Of simulated speech, the same line of the same situation stands for the channel.
-
     Nearness is the share of words two messages have in common, rare words counting more (weighted Jaccard, weights
     ``log((1 + n) / df)`` over the channel's pool). Of equally near messages the latest is taken.
     """
-    channel_of = dict(_contexts([*found.current, *found.history]))
-    pools: dict[str, list[int]] = defaultdict(list)
+    channel_of = _channels([*found.current, *found.history])
+    pools: dict[int, list[int]] = defaultdict(list)
     for pk in found.history:
         pools[channel_of[pk]].append(pk)
     comparable = [pk for pk in found.current if channel_of[pk] in pools]
@@ -111,15 +109,11 @@ def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
     return [ids[i] for i in sorted(rng.sample(range(len(ids)), most))]
 
 
-def _contexts(ids: list[int]) -> Iterable[tuple[int, str]]:
+def _channels(ids: Sequence[int]) -> dict[int, int]:
+    found: dict[int, int] = {}
     for start in range(0, len(ids), 5000):
-        rows = Message.objects.filter(pk__in=ids[start : start + 5000])
-        for pk, channel, simulated in rows.values_list("pk", "channel_id", "synthetic"):
-            if not simulated:
-                yield pk, str(channel)
-        for pk, channel, tags in rows.filter(synthetic=True).values_list("pk", "channel_id", "tags"):
-            situation = tags.get("situation")
-            yield pk, f"{situation}:{tags.get('turn')}" if situation else str(channel)
+        found.update(Message.objects.filter(pk__in=ids[start : start + 5000]).values_list("pk", "channel_id"))
+    return found
 
 
 def _match(current: list[int], pool: list[int]) -> list[Pair]:

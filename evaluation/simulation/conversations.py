@@ -6,13 +6,12 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 import sentry_sdk
 from django.conf import settings
@@ -34,7 +33,8 @@ from agents.work.outages import is_outage
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.budget import why_over_budget
-from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, Estimate, RunSpec, estimate, plan_later
+from evaluation.runs.estimate import Estimate, estimate
+from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, RunSpec, plan_later
 from evaluation.scorers.windows import BEFORE, MessageWindow, parse_history, parse_window, spoken_by
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation, load_situations, situations_digest
 
@@ -171,8 +171,7 @@ def simulate(
     situations: Sequence[Situation],
     actor_model: str = "",
     repeats: int = 1,
-    name: str = "",
-    progress: Progress | None = None,
+    progress: Progress = lambda done, total: None,
     reuse: bool = False,
 ) -> Simulation:
     """Say the lines of all situations to an agent, and wait for its answers.
@@ -187,7 +186,6 @@ def simulate(
         situations: What happens to it, see `load_situations`.
         actor_model: The model that acts; default the agent's own, else `ACTOR_MODEL`.
         repeats: How often each situation is simulated, 1 to 20.
-        name: Distinguishes simulations that are otherwise the same.
         progress: Called with the number of lines done (or given up) and of all lines.
         reuse: Use the newest simulation of the same, whatever its age and even if it was measured, and only add what it lacks.
 
@@ -201,9 +199,9 @@ def simulate(
     model = actor_of(agent, actor_model)
     with sentry_sdk.start_span(op="evaluation.simulation", name="simulate conversations") as span:
         span.set_data("agent", agent.pk)
-        ident, scenes, resumed = _prepare(agent, situations, model, repeats, name, reuse)
+        ident, scenes, resumed = _prepare(agent, situations, model, repeats, reuse=reuse)
         span.set_data("simulation", ident)
-        conversations = tuple(_converse(scenes, progress or (lambda done, total: None)))
+        conversations = _converse(scenes, progress)
     spoken = Message.objects.filter(channel__in=[s.channel.pk for s in scenes], agent=agent, synthetic=True)
     return Simulation(
         id=ident,
@@ -218,14 +216,14 @@ def simulate(
 
 # -- the channels
 def _prepare(
-    agent: Agent, situations: Sequence[Situation], model: str, repeats: int, name: str, reuse: bool
+    agent: Agent, situations: Sequence[Situation], model: str, repeats: int, *, reuse: bool
 ) -> tuple[str, list[_Scene], bool]:
     """Id and scenes of the newest simulation of the same if it is to be continued, else of a new one; and whether it is continued.
 
     It is not continued once a completed evaluation measured it, or when it is 24 hours old; with `reuse` it always is.
     """
     persona = current_digest(agent)
-    parts = [agent.pk, persona, situations_digest(situations), model, repeats, name]
+    parts = [agent.pk, persona, situations_digest(situations), model, repeats]
     if is_heuristic(model):  # the scripted actor says its sample lines, which are no part of the persona
         parts.append(agent.sample_lines)
     same = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
@@ -269,21 +267,19 @@ def _is_open(ident: str, prefix: str) -> bool:
 
 
 # -- the conversations
-def _converse(scenes: Sequence[_Scene], progress: Progress) -> Iterator[Conversation]:
+def _converse(scenes: Sequence[_Scene], progress: Progress) -> tuple[Conversation, ...]:
     total, failed = sum(len(scene.situation.lines) for scene in scenes), 0
+    conversations = []
     for scene in scenes:
-        if failed >= GIVE_UP_AFTER:
-            left = scene.conversation(scene.silences(), f"not tried after {failed} in a row had failed")
-            yield left if left.complete else left.model_copy(update={"tried": False})
-        else:
-
-            def line_done(line: int, first: int = scene.first) -> None:
-                progress(first + line, total)
-
-            conversation = scene.simulate(line_done)
+        if failed < GIVE_UP_AFTER:
+            conversation = scene.simulate(lambda line, first=scene.first: progress(first + line, total))  # type: ignore[misc]
             failed = 0 if conversation.complete else failed + 1
-            yield conversation
+        else:
+            conversation = scene.conversation(scene.silences(), f"not tried after {failed} in a row had failed")
+            conversation = conversation.model_copy(update={"tried": conversation.complete})
+        conversations.append(conversation)
         progress(scene.first + len(scene.situation.lines), total)
+    return tuple(conversations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,31 +411,24 @@ def _silence(run: Run) -> str | None:
 
 
 # -- measuring them
-def simulation_spec(spec: RunSpec, simulation: Simulation, *, against: Simulation | None = None) -> RunSpec:
-    """The same measurement of a simulation instead of real speech (AC-6.5.2): of everything the agent said in it.
+def simulation_spec(spec: RunSpec, simulation: Simulation) -> RunSpec:
+    """Return the same measurement of a simulation instead of real speech (AC-6.5.2): of everything the agent said in it.
 
-    Window and tags of `spec` are about real speech and do not apply. Channel dimensions are skipped: a simulation has one agent.
-
-    Args:
-        spec: What is asked for, of the simulation's agent.
-        simulation: What is measured.
-        against: An earlier simulation that self-consistency compares it with, line by line; without one self-consistency is not evaluable.
+    Window, tags and history of `spec` are about real speech and do not apply. Channel dimensions are skipped: a simulation has one agent.
 
     Raises:
-        ValueError: `spec` or `against` is of another agent.
+        ValueError: `spec` is of another agent.
     """
-    for agent in (spec.agent, against.agent if against else simulation.agent):
-        if agent is None or agent.pk != simulation.agent.pk:
-            name = agent.slug if agent else spec.target.slug
-            raise ValueError(f"{name!r} is not in this simulation; allowed: {simulation.agent.slug!r}")
+    if spec.agent is None or spec.agent.pk != simulation.agent.pk:
+        raise ValueError(f"{spec.target.slug!r} is not in this simulation; allowed: {simulation.agent.slug!r}")
     return replace(
         spec,
         simulated=True,
         actor_model=simulation.actor_model,
         window=MessageWindow(),
         where={SIMULATION: simulation.id},
-        history=MessageWindow() if against else MessageWindow(BEFORE),
-        history_where={SIMULATION: against.id} if against else {},
+        history=MessageWindow(BEFORE),
+        history_where={},
         samples=min(max(spec.samples, simulation.messages), MOST_SAMPLES),
     )
 
@@ -550,6 +539,7 @@ def _spec_of(run: EvaluationRun) -> RunSpec:
     )
 
 
+# -- what it would need
 STAND_IN = ("word " * REPLY_TOKENS)[: REPLY_TOKENS * 4].strip()
 
 
@@ -605,22 +595,21 @@ def estimate_simulation(
 
 
 def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats: int) -> tuple[Simulation, list[int]]:
-    """A simulation with a stand-in for each answer, and the tokens of the prompt for each line of its first repeat."""
-    ident = f"estimate-{uuid4().hex[:12]}"
+    """Store a simulation with a stand-in for each answer; return it, and the tokens of the prompt for each line of its first repeat."""
+    ident, scenes, _ = _prepare(agent, situations, model, repeats, reuse=False)
     prompts: list[int] = []
-    for repeat in range(1, repeats + 1):
-        for number, situation in enumerate(situations, 1):
-            tags = {SIMULATION: ident, SITUATION: situation.id, REPEAT: str(repeat)}
-            slug = f"{ident}-{number:02}-{repeat}"
-            channel = Channel.objects.create(slug=slug, name=slug, kind="private", synthetic=True, tags=tags)
-            ChannelMember.objects.create(channel=channel, agent=agent)
-            for turn, text in enumerate(situation.lines, 1):
-                common = {"channel": channel, "synthetic": True, "tags": {**tags, TURN: str(turn)}}
-                line = Message.objects.create(position=2 * turn - 1, outsider=situation.speaker, text=text, **common)
-                if repeat == 1:
-                    prompts.append(_prompt_tokens(agent, line))
-                Message.objects.create(position=2 * turn, agent=agent, text=STAND_IN, **common)
-    messages = repeats * sum(len(situation.lines) for situation in situations)
+    for scene in scenes:
+        for turn, text in enumerate(scene.situation.lines, 1):
+            common: dict[str, Any] = {
+                "channel": scene.channel,
+                "synthetic": True,
+                "tags": {**scene.channel.tags, TURN: str(turn)},
+            }
+            line = Message.objects.create(position=2 * turn - 1, outsider=scene.situation.speaker, text=text, **common)
+            if scene.repeat == 1:
+                prompts.append(_prompt_tokens(agent, line))
+            Message.objects.create(position=2 * turn, agent=agent, text=STAND_IN, **common)
+    messages = sum(len(scene.situation.lines) for scene in scenes)
     simulation = Simulation(
         id=ident, agent=agent, actor_model=model, persona_digest="", conversations=(), messages=messages
     )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from rich import box
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from agents.commands import console_for_bars, console_on
+from agents.text.tables import print_table
 from evaluation.models import is_heuristic
 from evaluation.simulation.conversations import ENOUGH, Simulation
 
@@ -40,16 +39,18 @@ def simulations_table(simulations: Sequence[Simulation], out: Any, *, why: str =
     if not simulations:
         return
     console = console_on(out)
-    table = Table(title="Simulated conversations", box=box.SIMPLE_HEAD, title_justify="left", padding=0)
-    table.add_column("Agent", no_wrap=True)
-    table.add_column("Actor model", overflow="fold")
-    table.add_column("Situations", justify="right")
-    table.add_column("Messages", justify="right")
-    table.add_column("Simulation", no_wrap=True)
-    for one in simulations:
-        complete = f"{len(one.conversations) - len(one.unfinished)} of {len(one.conversations)}"
-        table.add_row(escape(one.agent.slug), escape(one.actor_model), complete, str(one.messages), one.id)
-    console.print(table)
+    rows = [
+        (
+            one.agent.slug,
+            one.actor_model,
+            f"{len(one.conversations) - len(one.unfinished)} of {len(one.conversations)}",
+            one.messages,
+            one.id,
+        )
+        for one in simulations
+    ]
+    heads = ("Agent", "Actor model", ">Situations", ">Messages", "Simulation")
+    print_table(console, heads, rows, title="Simulated conversations", tight=True, unwrapped=("Agent", "Simulation"))
     for one in simulations:
         if one.problem:
             console.print(f"{escape(one.agent.slug)}: {escape(one.problem)}")

@@ -135,12 +135,7 @@ def difference_interval(baseline: Scores, candidate: Scores, *, paired: bool = F
         paired: As in `difference_p`.
         level: Confidence level.
     """
-    from scipy.special import stdtrit
-
-    delta, variances = _linearised(baseline, candidate, paired=paired)
-    total, freedom = _welch(variances)
-    reach = -float(stdtrit(freedom, (1 - level) / 2)) * math.sqrt(total)
-    return Interval(delta - reach, delta + reach, level)
+    return welch_interval(*_linearised(baseline, candidate, paired=paired), level)
 
 
 def from_fixed_p(fixed: float, observations: Scores) -> float | None:
@@ -157,6 +152,15 @@ def welch_p(delta: float, variances: Sequence[tuple[float, int]]) -> float | Non
         return None
     total, freedom = _welch(variances)
     return float(2 * stdtr(freedom, -abs(delta) / math.sqrt(total)))
+
+
+def welch_interval(delta: float, variances: Sequence[tuple[float, int]], level: float = 0.95) -> Interval:
+    """The interval that goes with `welch_p`; each variance has a degree of freedom at least."""
+    from scipy.special import stdtrit
+
+    total, freedom = _welch(variances)
+    reach = -float(stdtrit(freedom, (1 - level) / 2)) * math.sqrt(total)
+    return Interval(delta - reach, delta + reach, level)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import PlainSerializer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +30,11 @@ class Interval:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
             raise ValueError(f"an interval from {self.low} to {self.high}: low must not exceed high, both finite")
+
+
+IntervalShown = Annotated[
+    Interval | None, PlainSerializer(lambda one: None if one is None else [round(one.low, 4), round(one.high, 4)])
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,12 +307,6 @@ def test_list_and_page_cost_the_same_however_much_there_is(console: Client, olga
     assert len(queries(console, page_of(other))) == len(few_page)
 
 
-def test_an_empty_list_says_what_to_do(console: Client) -> None:
-    html = read(console, list_of(Import))
-    assert "Transcripts and personas that are handed in here" in plain(html)
-    assert ADD in html
-
-
 def test_the_choice_of_personas_for_a_transcript_is_possible_and_back(console: Client) -> None:
     job = upload(console, file("You are a ghost.\n", "ghost.txt"))
     assert job.kind == "personas"

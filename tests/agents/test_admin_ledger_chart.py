@@ -44,7 +44,7 @@ def test_calls_are_counted_by_day_with_the_failed_ones_apart_and_lead_to_that_da
     assert "Calls by day" in chart(html)
     link = "?created_at_from=2026-11-05&created_at_to=2026-11-05"
     assert link in unescape(chart(html))
-    assert len(re.findall('class="field-state', read(root, list_of(LLMCall, link)))) == 2
+    assert len(re.findall('class="field-status', read(root, list_of(LLMCall, link)))) == 2
 
 
 def test_what_was_called_within_two_days_is_counted_by_hour_and_the_filters_hold(root: Client) -> None:

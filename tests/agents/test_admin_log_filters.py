@@ -32,7 +32,7 @@ def test_messages_are_found_by_their_tags(root: Client) -> None:
         say(channel, "X", text, tags=tags)
 
     def found(tag: str) -> list[str]:
-        return sorted(cells(read(root, list_of(Message, f"?tag={tag}")), "said"))
+        return sorted(cells(read(root, list_of(Message, f"?tag={tag}")), "text"))
 
     assert found("build%3D41") == ["a"]
     assert found("build") == ["a", "b"]
@@ -51,7 +51,7 @@ def test_turns_are_found_by_the_tags_of_their_channel_and_of_what_they_answer(ro
     Run.objects.create(agent=ada, channel=plain_one, trigger=question)
     Run.objects.create(agent=ada, channel=plain_one, prompt="third")
 
-    assert sorted(cells(read(root, list_of(Run, "?tag=build%3D41")), "answered")) == ["?", "first"]
+    assert sorted(cells(read(root, list_of(Run, "?tag=build%3D41")), "answers")) == ["?", "first"]
 
 
 def test_rows_with_an_error_are_found(root: Client) -> None:
@@ -59,8 +59,8 @@ def test_rows_with_an_error_are_found(root: Client) -> None:
     Run.objects.create(agent=ada, status="errored", error="ValueError: x", prompt="broken")
     Run.objects.create(agent=ada, status="completed", prompt="whole")
 
-    assert cells(read(root, list_of(Run, "?error=yes")), "answered") == ["broken"]
-    assert cells(read(root, list_of(Run, "?error=no")), "answered") == ["whole"]
+    assert cells(read(root, list_of(Run, "?error=yes")), "answers") == ["broken"]
+    assert cells(read(root, list_of(Run, "?error=no")), "answers") == ["whole"]
 
 
 def test_calls_are_found_by_range_of_days(root: Client) -> None:
@@ -99,10 +99,10 @@ def test_where_there_are_many_agents_one_is_typed(root: Client, monkeypatch: pyt
     assert "agent__id__exact" not in html
 
     html = read(root, list_of(Run, "?agent_slug=agent-3&error=no"))
-    assert cells(html, "answered") == ["agent-3"]
+    assert cells(html, "answers") == ["agent-3"]
     assert "agent agent-3" in chips(html)
     chosen = read(root, list_of(Run, f"?agent__id__exact={agents[1].pk}"))
-    assert cells(chosen, "answered") == ["agent-1"]
+    assert cells(chosen, "answers") == ["agent-1"]
     assert 'value="agent-1"' in chosen
     few = len(queries(root, list_of(Run)))
     for number in range(5, 15):

@@ -153,8 +153,8 @@ def test_turns_are_listed_with_what_they_answer(root: Client) -> None:
     Run.objects.create(agent=make_agent("bob"), prompt="Say good night.")
     html = read(root, list_of(Run))
 
-    assert cells(html, "answered") == ["Say good night.", "A question? Hooray!"]
-    assert cells(html, "state") == ["pending", "completed"]
+    assert cells(html, "answers") == ["Say good night.", "A question? Hooray!"]
+    assert cells(html, "status") == ["pending", "completed"]
 
 
 def test_hostile_text_is_shown_and_never_run(root: Client) -> None:

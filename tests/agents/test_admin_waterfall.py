@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from agents.console.waterfall import WIDTH, seconds_of
+from agents.console.panels import seconds_of
 from agents.models import LLMCall, Run, RunStep
 from tests.console import HOSTILE, page_of, plain, read
 from tests.factories import MONDAY, make_agent, make_channel
@@ -57,9 +57,9 @@ def rows(html: str) -> list[tuple[str, float, float, str]]:
     found = []
     table = html.partition("pl-waterfall")[2].partition("</table>")[0]
     for row in re.findall(r"<tr.*?</tr>", table, flags=re.S)[1:]:
-        x, width, kind = re.findall(r'<rect x="([\d.]+)" y="2" width="([\d.]+)".*?class="pl-took-(\w+)"', row)[0]
-        start = round(float(x) / WIDTH, 2)
-        found.append((plain(row), start, round(start + float(width) / WIDTH, 2), kind))
+        (_, before), (kind, width) = re.findall(r'pl-took-(\w+)"[^>]*style="width: ([\d.]+)%', row)
+        start = round(float(before) / 100, 2)
+        found.append((plain(row), start, round(start + float(width) / 100, 2), kind))
     return found
 
 
@@ -67,12 +67,12 @@ def test_each_step_stands_where_it_began_with_what_happened_in_it(root: Client) 
     html = read(root, page_of(timed()))
 
     assert rows(html) == [
-        ("interventions prepare from 0, took 1.00 s 0 1.00 s", 0.0, 0.1, "stage"),
-        ("1 model call from 1.00 s, took 4.00 s 1.00 s 4.00 s", 0.1, 0.5, "model"),
-        ("2 send_message sent back from 5.00 s, took 3.00 s 5.00 s 3.00 s", 0.5, 0.8, "failed"),
-        ("gate review from 5.00 s, took 2.00 s 5.00 s 2.00 s", 0.5, 0.7, "stage"),
-        ("gate adherence timeout from 5.00 s, took 2.00 s 5.00 s 2.00 s", 0.5, 0.7, "failed"),
-        ("gate finish failed from 9.50 s, took 0.50 s 9.50 s 0.50 s", 0.95, 1.0, "failed"),
+        ("interventions prepare 0 1.00 s", 0.0, 0.1, "stage"),
+        ("1 model call 1.00 s 4.00 s", 0.1, 0.5, "model"),
+        ("2 send_message sent back 5.00 s 3.00 s", 0.5, 0.8, "failed"),
+        ("gate review 5.00 s 2.00 s", 0.5, 0.7, "stage"),
+        ("gate adherence timeout 5.00 s 2.00 s", 0.5, 0.7, "failed"),
+        ("gate finish failed 9.50 s 0.50 s", 0.95, 1.0, "failed"),
     ]
     assert 'href="#step-2"' in html
     assert 'id="step-2"' in html

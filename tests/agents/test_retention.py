@@ -33,6 +33,7 @@ from agents.models import (
     RunStep,
 )
 from agents.ops import retention
+from agents.registry import prunings
 from correction.costs import get_cost_summary
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import mark_result, precision
@@ -195,7 +196,7 @@ def test_costs_statistics_and_precision_are_the_same_before_and_after() -> None:
     mark_result(result=failed, mark="false_alarm", user=None)
     before = figures()
     assert before[0].calls == 31
-    [ledger] = [one for one in retention.logs() if one.table == "llm_calls"]
+    [ledger] = [one for one in prunings() if one.tables[0] == "llm_calls"]
     next(retention.prune(ledger, OLD + timedelta(days=5), batch=7))  # stopped after a batch
     assert LLMCall.objects.count() == 25
     assert figures() == before
@@ -267,7 +268,7 @@ def test_a_batch_counts_what_hangs_on_its_rows_and_a_stopped_pruning_can_be_begu
     ada, office = make_agent(), make_channel()
     for _ in range(7):
         attempt(ada, office, OLD)
-    [log] = [one for one in retention.logs() if one.table == "correction_logs"]
+    [log] = [one for one in prunings() if one.tables[0] == "correction_logs"]
     cutoff = timezone.now() - timedelta(days=90)
 
     begun = retention.prune(log, cutoff, batch=4, rest=lambda _: None)

@@ -21,6 +21,7 @@ from django.utils import timezone
 from agents.models import LLMCall
 from agents.ops import retention
 from agents.ops.sums import sum_up
+from agents.registry import prunings
 from tests.machinery import wait_until
 
 OLD = timezone.now() - timedelta(days=100)
@@ -93,7 +94,7 @@ def test_on_postgresql_others_write_on_while_batches_are_deleted(
     thread, written, errors = writer
     LLMCall.objects.bulk_create(LLMCall(**CALL) for _ in range(600))
     LLMCall.objects.update(created_at=OLD)
-    [log] = [one for one in retention.logs() if one.table == "llm_calls"]
+    [log] = [one for one in prunings() if one.tables[0] == "llm_calls"]
     sum_up()
     thread.start()
     sizes, turns = [], []

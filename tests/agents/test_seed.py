@@ -183,7 +183,7 @@ def test_an_edited_persona_is_kept_unless_reset() -> None:
     out = io.StringIO()
     call_command("seed", stdout=out)
     assert Agent.objects.get(slug="jim").system_prompt == "Somebody's own Jim."
-    assert "Edited personas were kept: jim. --reset overwrites them." in out.getvalue()
+    assert "Edited personas stay as they are: jim. --reset overwrites them." in out.getvalue()
 
     call_command("seed", "--reset", stdout=out)
     assert Agent.objects.get(slug="jim").system_prompt != "Somebody's own Jim."

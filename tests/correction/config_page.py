@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.models import Agent
-from correction.config.settings import FIELDS
+from correction.config.fields import SETTINGS
 from correction.models import AgentEvaluationConfig
 
 
@@ -35,4 +35,4 @@ def filled_in(html: str) -> dict[str, str]:
 
 def own(agent: Agent) -> dict[str, Any]:
     row = AgentEvaluationConfig.objects.get(agent=agent)
-    return {name: getattr(row, name) for name in FIELDS if getattr(row, name) is not None}
+    return {name: getattr(row, name) for name in SETTINGS if getattr(row, name) is not None}

@@ -80,16 +80,6 @@ def test_a_page_that_was_opened_before_somebody_else_s_change_does_not_undo_it(r
     }
 
 
-def test_what_the_page_showed_is_kept_while_it_is_tried(root: Client) -> None:
-    ada = make_agent()
-    opened = filled_in(read(root, url_of(ada)))
-    configure(agent=ada, changes={"gate_fluency_enabled": "on"})
-    tried = root.post(url_of(ada), {**opened, "gate_adherence_threshold": "4", "_try": ""}).content.decode()
-    save(root, ada, **filled_in(tried))
-
-    assert own(ada).keys() == {"gate_fluency_enabled", "gate_adherence_threshold"}
-
-
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -160,7 +150,6 @@ def test_a_viewer_reads_everything_and_changes_nothing() -> None:
         html = read(looking, url_of(ada, view))
         assert 'name="_save"' not in html
         assert 'name="history_id"' not in html
-    read(looking, url_of(ada, "try", "?dimension=fluency"))
 
     first = config_history(ada)[-1].history_id
     assert looking.post(url_of(ada), {"gate_fluency_enabled": "on"}).status_code == 403
@@ -169,9 +158,9 @@ def test_a_viewer_reads_everything_and_changes_nothing() -> None:
     assert own(ada) == {"gate_mode": "off"}
 
 
-@pytest.mark.parametrize("view", ["target", "target_history", "try"])
+@pytest.mark.parametrize("view", ["target", "target_history"])
 def test_others_see_nothing(view: str) -> None:
-    url = url_of(make_agent(), view, "?dimension=fluency")
+    url = url_of(make_agent(), view)
 
     assert signed_in(staff("agents.view_agent")).get(url).status_code == 403
     assert Browser().get(url)["Location"].startswith(reverse("admin:login"))
@@ -179,9 +168,8 @@ def test_others_see_nothing(view: str) -> None:
 
 @pytest.mark.parametrize("target", ["77", "nonsense", "99999999999999999999"])
 def test_an_agent_that_is_not_there_is_not_found(root: Client, target: str) -> None:
-    for view in ("target", "target_history", "try"):
-        url = reverse(f"admin:correction_agentevaluationconfig_{view}", args=[target])
-        assert root.get(f"{url}?dimension=fluency").status_code == 404
+    for view in ("target", "target_history"):
+        assert root.get(reverse(f"admin:correction_agentevaluationconfig_{view}", args=[target])).status_code == 404
 
 
 def test_the_number_of_queries_does_not_grow_with_drafts_marks_or_changes(root: Client) -> None:
@@ -194,7 +182,7 @@ def test_the_number_of_queries_does_not_grow_with_drafts_marks_or_changes(root: 
             configure(agent=ada, changes={"gate_adherence_threshold": f"{n % 9}.5"}, user=person)
 
     live(2)
-    urls = [url_of(ada), url_of(ada, "target_history"), url_of(ada, "try", "?dimension=fluency")]
+    urls = [url_of(ada), url_of(ada, "target_history")]
     few = [len(queries(root, url)) for url in urls]
     live(20)
 
@@ -202,27 +190,25 @@ def test_the_number_of_queries_does_not_grow_with_drafts_marks_or_changes(root: 
 
 
 # -- what would change
-def test_the_threshold_in_effect_and_the_typed_one_are_tried_on_the_logged_drafts(
+def test_what_the_threshold_in_effect_and_a_refused_one_would_have_done_stands_below_it(
     root: Client, settings: Settings
 ) -> None:
     settings.JUDGE_MODEL = "claude-haiku-5-5"
-    ada = make_agent()
-    for score in (2.0, 4.0, 6.0, 8.0):
-        make_log(ada, {"adherence": score})
+    ada, person = make_agent(), User.objects.create_user("grace")
+    for score, mark in ((2.0, "right"), (4.0, "false_alarm"), (6.0, ""), (8.0, "")):
+        log = make_log(ada, {"adherence": score})
+        if mark:
+            mark_result(result=verdict(log), mark=mark, user=person)
     make_log(ada, {"adherence": 0.0}, judge=OFFLINE)
-    assert "With a threshold of 5, 2 of 4 (50 %) judged drafts would have failed." in plain(read(root, url_of(ada)))
+    text = plain(read(root, url_of(ada)))
+    assert "2 of 4 (50 %) judged drafts would have failed." in text
+    assert "1 of 2 marked alarms below it were right, 50 %" in text
+    assert "No first draft was judged for fluency yet. Observing collects some" in text
 
-    answer = root.post(url_of(ada), {"_try": "", "gate_adherence_threshold": "7", "reason": "just looking"})
+    answer = root.post(url_of(ada), {"gate_adherence_threshold": "7", "gate_fluency_threshold": "12"})
     text = plain(answer.content.decode())
-    assert "With a threshold of 5, 2 of 4 (50 %)" in text
-    assert "With a threshold of 7, 3 of 4 (75 %)" in text
+    assert "3 of 4 (75 %) judged drafts would have failed. With the 5 in effect: 2 of 4 (50 %)." in text
     assert not AgentEvaluationConfig.objects.exists()
-
-    piece = read(root, url_of(ada, "try", "?dimension=adherence&gate_adherence_threshold=8.5"))
-    assert "With a threshold of 8.5, 4 of 4 (100 %)" in plain(piece)
-    everybody = read(root, url_of(None, "try", "?dimension=adherence&gate_adherence_threshold="))
-    assert "With a threshold of 5, 2 of 4 (50 %)" in plain(everybody)
-    assert "of all agents" in plain(everybody)
 
 
 def test_drafts_judged_offline_are_marked_heuristic(root: Client, settings: Settings) -> None:
@@ -230,34 +216,10 @@ def test_drafts_judged_offline_are_marked_heuristic(root: Client, settings: Sett
     ada = make_agent()
     make_log(ada, {"adherence": 4.0}, judge=OFFLINE)
     make_log(ada, {"adherence": 4.0})
-    piece = plain(read(root, url_of(ada, "try", "?dimension=adherence")))
-
-    assert "1 of 1 (100 %) judged drafts would have failed. heuristic" in piece
-
-
-def test_without_drafts_it_says_how_to_get_some(root: Client) -> None:
-    assert "the observe mode collects some" in read(root, url_of(make_agent(), "try", "?dimension=fluency"))
-
-
-def test_a_threshold_that_is_not_allowed_is_explained_and_not_tried(root: Client) -> None:
-    query = "?dimension=fluency&gate_fluency_threshold=%3Cscript%3Ealert(1)%3C/script%3E"
-    html = read(root, url_of(make_agent(), "try", query))
-
-    assert "allowed: 0 to 9" in html
-    assert "<script" not in html
-    assert root.get(url_of(None, "try", "?dimension=nonsense")).status_code == 404
-
-
-# -- precision
-def test_the_precision_of_marked_alarms_stands_beside_the_threshold(root: Client) -> None:
-    ada, person = make_agent(), User.objects.create_user("grace")
-    for mark in ("right", "right", "right", "false_alarm"):
-        mark_result(result=verdict(make_log(ada, {"adherence": 2.0})), mark=mark, user=person)
-    mark_result(result=verdict(make_log(make_agent("bob"), {"adherence": 2.0})), mark="right", user=person)
     text = plain(read(root, url_of(ada)))
 
-    assert "Below 5: 3 of 4 marked alarms were right, 75 % (95 % interval 30 to 95 %) claude-haiku-5-5" in text
-    assert "4 of 5 marked alarms were right" in plain(read(root, url_of(None)))
+    assert "1 of 1 (100 %) judged drafts would have failed." in text
+    assert "heuristic See the scores" in text
 
 
 # -- history

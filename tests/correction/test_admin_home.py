@@ -165,7 +165,7 @@ def test_changes_of_corrections_are_marked_in_the_chart() -> None:
     assert "Bob" not in text
     assert f"/admin/correction/agentevaluationconfig/target/{ada.pk}/history/" in html
     assert "/admin/correction/agentevaluationconfig/target/defaults/history/" in html
-    assert "pl-marker-config" not in drift(home(staff("evaluation.view_evaluationrun", "agents.view_run")))
+    assert "--pl-warning" not in drift(home(staff("evaluation.view_evaluationrun", "agents.view_run")))
 
 
 def test_every_link_of_the_correcting_parts_opens() -> None:

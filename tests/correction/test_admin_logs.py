@@ -89,7 +89,7 @@ def test_a_session_reads_as_a_timeline(root: Client) -> None:
     assert "As the agent wrote it Hooray, dear friends! As it was judged Hooray!" in text
     assert "✗ failed: adherence 2 < 5" in text
     assert "– consistency too late" in text
-    assert "What the agent was told Drier." in text
+    assert "Feedback to the agent Drier." in text
     assert "short 0 scored rule" in text
     assert "<del>Hooray!</del><ins>Noted.</ins>" in re.sub(r"</del><del>|</ins><ins>", "", html)
     assert transcript_url(message).replace("&", "&amp;") in html

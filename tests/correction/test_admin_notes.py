@@ -46,7 +46,7 @@ def test_a_note_opens_to_the_drafts_what_was_found_and_what_changed(root: Client
     assert "– consistency too late" in text
     assert "✓ passed: fluency 7 ≥ 5" in text
     assert "Recommended:" in text
-    assert "What the agent was told Drier, please." in text
+    assert "Feedback to the agent Drier, please." in text
     assert "Attempt 2 forced through said" in text
     assert text.count("It is done.") == 0  # what was said stands above the note
     assert page_of(CorrectionLog.objects.get(message=message, attempt=2)) in note

@@ -12,7 +12,8 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent
 from correction.config.configure import config_history, configure
-from correction.config.settings import FIELDS, resolve_config
+from correction.config.fields import SETTINGS
+from correction.config.settings import resolve_config
 from tests.api_client import Program, program
 from tests.console import superuser
 from tests.factories import make_agent
@@ -49,7 +50,7 @@ def test_the_list_shows_every_agent_s_values_in_effect_and_where_they_come_from(
     assert (listed["count"], dwight["agent"], shown["agent"], shown["display_name"]) == (
         2, "dwight", "michael", "Michael Scott",
     )  # fmt: skip
-    assert list(shown["config"]) == list(shown["provenance"]) == list(FIELDS)
+    assert list(shown["config"]) == list(shown["provenance"]) == list(SETTINGS)
     assert shown["config"]["gate_adherence_enabled"] is True
     assert shown["config"]["gate_mode"] == "enforce"
     assert dwight["config"]["gate_mode"] == "off"
@@ -85,7 +86,7 @@ def test_one_agent_is_shown_with_every_field_s_meaning_and_range(client: Program
     shown = client.get(MICHAEL).json()
 
     assert shown["fields"]["gate_fluency_threshold"]["allowed"] == "0 to 9 with at most 1 decimal place"
-    assert set(shown["fields"]) == set(FIELDS)
+    assert set(shown["fields"]) == set(SETTINGS)
     assert shown["config"]["daily_budget_usd"] is None
 
 
@@ -138,7 +139,7 @@ def test_an_unknown_field_is_a_400_that_lists_the_allowed_ones(client: Program) 
     assert answer.status_code == 400
     (told,) = answer.json()["errors"]["gate_adherance_enabled"]
     assert "did you mean gate_adherence_enabled" in told
-    assert all(name in told for name in FIELDS)
+    assert all(name in told for name in SETTINGS)
     assert config_history(michael()) == []
 
 

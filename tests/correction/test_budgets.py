@@ -285,7 +285,7 @@ def test_a_capture_at_the_terminal_ends_with_the_reason_and_how_to_go_on(paid: L
         call_command("capture_baseline", "--agents", "chatty", "--dimensions", "adherence", stdout=io.StringIO())
 
     assert "paused_budget" in str(error.value)
-    assert "Run the same command again to take up what is left." in str(error.value)
+    assert "Run the same command again to judge what is left." in str(error.value)
     assert error.value.returncode == 2
 
 

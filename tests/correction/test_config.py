@@ -23,20 +23,9 @@ from pytest_django import DjangoAssertNumQueries, Settings
 from agents.models import Agent
 from agents.turn.pipeline import Turn
 from correction.config.configure import config_history, configure, copy_config, revert
-from correction.config.settings import (
-    BUILT_IN,
-    CONFIG_FIELDS,
-    FIELDS,
-    ConfigError,
-    config_of,
-    read_names,
-    resolve_all,
-    resolve_config,
-    resolve_defaults,
-    show_names,
-)
+from correction.config.fields import SETTINGS, ConfigError, read_names, show_names, validate_names
+from correction.config.settings import config_of, resolve_all, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
-from correction.models.config import validate_names
 from tests.api_client import program
 from tests.console import plain, read, superuser
 from tests.correction.config_page import own, save, url_of
@@ -234,10 +223,12 @@ def save_alone(row: AgentEvaluationConfig) -> None:
 
 
 def test_every_column_is_a_field_with_a_meaning_a_range_and_a_built_in_value_ac_7_3_1() -> None:
-    assert set(CONFIG_FIELDS) == set(FIELDS) == set(BUILT_IN)
-    assert all(field.allowed and field.description for field in CONFIG_FIELDS.values())
-    for name, value in BUILT_IN.items():
-        assert CONFIG_FIELDS[name].read(value) == value
+    columns = {field.name for field in AgentEvaluationConfig._meta.get_fields()}
+    assert columns - {"id", "agent", "is_defaults", "updated_at"} == set(SETTINGS)
+    for setting in SETTINGS.values():
+        assert setting.allowed
+        assert setting.help
+        assert setting.read(setting.built_in) == setting.built_in
 
 
 def test_a_similarity_stored_as_threshold_of_agreement_becomes_the_default() -> None:
@@ -256,7 +247,7 @@ def test_a_similarity_stored_as_threshold_of_agreement_becomes_the_default() -> 
 
 
 PROTECTED, NAMED = "behavior_protected_traits", "behavior_named_requesters"
-FIELD = CONFIG_FIELDS[PROTECTED]
+FIELD = SETTINGS[PROTECTED]
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@ from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
 from correction.config.configure import config_history, configure, copy_config, ensure_rows, notes_on, revert
-from correction.config.settings import FIELDS, ConfigError, resolve_config
+from correction.config.fields import SETTINGS, ConfigError
+from correction.config.settings import resolve_config
 from correction.models import AgentEvaluationConfig
 from tests.factories import make_agent
 
@@ -261,7 +262,7 @@ def test_without_changes_it_shows_every_field_with_value_origin_range_and_meanin
 
     out = run("Michael Scott")
 
-    assert all(name in out for name in FIELDS)
+    assert all(name in out for name in SETTINGS)
     line = next(line for line in out.splitlines() if "gate_consistency_threshold" in line)
     assert line.split()[:3] == ["gate_consistency_threshold", "6.5", "defaults"]
     assert "0 to 9" in line
@@ -280,7 +281,7 @@ def test_json_is_one_object_with_values_and_where_they_come_from() -> None:
     assert shown["agent"] == "michael"
     assert shown["config"]["gate_adherence_threshold"] == 6.5
     assert shown["provenance"]["gate_adherence_threshold"] == "agent"
-    assert list(shown["config"]) == list(FIELDS)
+    assert list(shown["config"]) == list(SETTINGS)
 
 
 def test_a_mistyped_agent_is_told_the_nearest() -> None:
@@ -334,7 +335,7 @@ def test_a_history_nobody_made_says_so() -> None:
 def test_every_field_is_listed_with_what_is_allowed() -> None:
     out = run("--fields")
 
-    assert all(name in out for name in FIELDS)
+    assert all(name in out for name in SETTINGS)
     assert "a whole number, 0 to 10" in out
 
 

@@ -55,9 +55,13 @@ def check(action: Action = ACTION, *dimensions: str, **fields: object) -> GateRe
 def test_a_draft_is_judged_on_each_dimension_without_any_row_of_an_agent(llm_server: LLMServer) -> None:
     llm_server.respond = judge({"adherence": 8, "consistency": 4, "fluency": 5})
     result = check()
-    assert result.scores == {"adherence": 8, "consistency": 4, "fluency": 5}
+    log = result.log(attempt=1)
+    assert (log.scores, log.score_sum, log.outcome) == (
+        {"adherence": 8, "consistency": 4, "fluency": 5},
+        17,
+        "corrected",
+    )
     assert [c.dimension for c in result.failures] == ["consistency"]
-    assert result.score_sum == 17
     assert {c.reasoning for c in result.dimensions} == {f"{d} was looked at" for d in DIMENSIONS}
     assert sorted(map(dimension_of, llm_server.bodies)) == sorted(DIMENSIONS)
 
@@ -86,7 +90,7 @@ def test_hard_adherence_takes_off_for_flaws(llm_server: LLMServer) -> None:
     flawed = {"evidence": "present", "reasoning": "r", "justification": "j", "flaws": ["a", "b"], "value": 9}
     llm_server.respond = lambda body: {"json": {**flawed, "confidence": 0.5}}
     hard = load_propositions(agent_slug="", dimensions=["adherence"], hard_adherence=True)
-    assert check(ACTION, "adherence", propositions=hard).scores == {"adherence": 5}
+    assert check(ACTION, "adherence", propositions=hard).log(attempt=1).scores == {"adherence": 5}
 
 
 @pytest.mark.django_db

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from agents.models import Message, Run
 from agents.turn.pipeline import pipeline
-from correction.gate.sessions import Attempt, best_attempt, check_session
+from correction.gate.sessions import best_attempt, check_session
+from correction.models import CorrectionLog, GateDimensionResult
 from tests.correction.gating import DIMENSIONS, by_text, configure, gated, join, judge, logs, outcomes, send, turn_of
 from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer
@@ -271,21 +272,24 @@ def test_a_gate_that_breaks_after_a_rejection_does_not_log_the_rejected_draft_as
     assert Message.objects.get() == message
 
 
-def attempts(*scores: Mapping[str, float]) -> list[Attempt]:
-    return [Attempt(number=n, text=str(n), scores=s) for n, s in enumerate(scores, 1)]
+def attempts(*scores: Mapping[str, float]) -> list[CorrectionLog]:
+    logs = [CorrectionLog(attempt=number) for number in range(1, len(scores) + 1)]
+    for log, of_log in zip(logs, scores, strict=True):
+        log.results = tuple(GateDimensionResult(dimension=d, score=s, status="scored") for d, s in of_log.items())
+    return logs
 
 
 def test_the_best_attempt_has_the_highest_sum_and_of_equal_ones_the_latest() -> None:
-    assert best_attempt(attempts({"a": 4, "b": 4}, {"a": 9, "b": 1}, {"a": 1, "b": 6})).number == 2
-    assert best_attempt(attempts({"a": 4, "b": 4}, {"a": 3, "b": 5}, {"a": 1, "b": 1})).number == 2
-    assert best_attempt(attempts({"a": 0.1 + 0.2}, {"a": 0.3})).number == 2
+    assert best_attempt(attempts({"a": 4, "b": 4}, {"a": 9, "b": 1}, {"a": 1, "b": 6})).attempt == 2
+    assert best_attempt(attempts({"a": 4, "b": 4}, {"a": 3, "b": 5}, {"a": 1, "b": 1})).attempt == 2
+    assert best_attempt(attempts({"a": 0.1 + 0.2}, {"a": 0.3})).attempt == 2
 
 
 def test_a_dimension_that_was_not_judged_everywhere_does_not_decide() -> None:
-    assert best_attempt(attempts({"a": 4}, {"a": 3, "b": 4, "c": 4})).number == 1
-    assert best_attempt(attempts({"a": 6}, {"b": 2, "c": 3})).number == 1
-    assert best_attempt(attempts({}, {"a": 0})).number == 2
-    assert best_attempt(attempts({}, {})).number == 2
+    assert best_attempt(attempts({"a": 4}, {"a": 3, "b": 4, "c": 4})).attempt == 1
+    assert best_attempt(attempts({"a": 6}, {"b": 2, "c": 3})).attempt == 1
+    assert best_attempt(attempts({}, {"a": 0})).attempt == 2
+    assert best_attempt(attempts({}, {})).attempt == 2
     with pytest.raises(ValueError, match="no attempt"):
         best_attempt([])
 
@@ -301,20 +305,20 @@ def test_no_attempt_beats_the_best_on_what_all_have(given_scores: list[dict[str,
     shared = set.intersection(*(set(a.scores) for a in judged)) if judged else set()
     if shared:
 
-        def worth(attempt: Attempt) -> float:
+        def worth(attempt: CorrectionLog) -> float:
             return sum(attempt.scores[name] for name in shared)
 
         assert best in judged
         assert worth(best) == max(map(worth, judged))
-        assert best.number == max(a.number for a in judged if worth(a) == worth(best))
+        assert best.attempt == max(a.attempt for a in judged if worth(a) == worth(best))
     elif judged:
         assert best in judged
     else:
-        assert best.number == len(candidates)
+        assert best.attempt == len(candidates)
 
 
 @given(st.lists(st.fixed_dictionaries({"a": st.integers(0, 9), "b": st.integers(0, 9)}), min_size=1, max_size=6))
 def test_where_all_are_scored_alike_the_sum_decides(given_scores: list[dict[str, int]]) -> None:
     best = best_attempt(attempts(*given_scores))
     sums = [sum(s.values()) for s in given_scores]
-    assert best.number == len(sums) - sums[::-1].index(max(sums))
+    assert best.attempt == len(sums) - sums[::-1].index(max(sums))

@@ -308,7 +308,7 @@ def test_two_attempts_of_one_session_at_once_are_both_kept(client: Program, llm_
         ({"thresholds": {"fluency": True}}, "thresholds", "numbers"),
         ({"thresholds": {"charm": 5}}, "thresholds", "adherence, consistency, fluency"),
         ({"deadline_seconds": 0}, "deadline_seconds", "from 0.1 to 60"),
-        ({"session": "7"}, "session", "not known"),
+        ({"session": "7"}, "session", "not a session id"),
         ({"session": str(uuid.uuid4())}, "session", "not known"),
         ({"session": str(uuid.uuid4()), "attempt": 2}, "attempt", "which counts the attempts"),
         ({"attempt": 21}, "attempt", "1 to 20"),

@@ -37,11 +37,11 @@ def test_an_operator_follows_an_alert_to_the_agent(
 
     visitor.open(list_of(DriftAlert))
     page.locator("#result_list").get_by_role("link", name=re.compile(r"^alert \d")).click()
-    expect(page.locator(".pl-drift svg").first).to_be_visible()
+    expect(page.locator(".pl-drift canvas").first).to_be_visible()
     assert fits(visitor)
     visitor.open(page_of(agent))
     chart = page.locator(".pl-drift").first
-    expect(chart.locator("svg").first).to_be_visible()
+    expect(chart.locator("canvas").first).to_be_visible()
     expect(chart).to_contain_text("alert: fell from")
     assert fits(visitor)
 

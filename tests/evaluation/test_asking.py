@@ -13,11 +13,11 @@ import pytest
 from django.db import IntegrityError, connection
 from django.test.utils import CaptureQueriesContext
 
+from agents.bulk import insert_values, update_rows
 from agents.models import Agent
 from evaluation.judge.questions import GIVE_UP_AFTER, JudgeHealth
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import Prepared, RunSpec, prepare_run
-from evaluation.runs.store import insert_values, update_rows
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import make_run, make_score
 from tests.evaluation.judging import prompt_of

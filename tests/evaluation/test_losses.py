@@ -11,7 +11,7 @@ from evaluation.change import evidence
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.capture import capture
 from evaluation.runs.execute import execute
-from evaluation.runs.judging import open_session
+from evaluation.runs.judging import begin_judging
 from evaluation.runs.planning import prepare_run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
@@ -77,9 +77,9 @@ def test_an_unforeseen_error_at_the_start_leaves_no_run_leased(
     def second_fails(run: EvaluationRun, **given: Any) -> Any:
         if run.agent == bob:
             raise RuntimeError("disk full")
-        return open_session(run, **given)
+        return begin_judging(run, **given)
 
-    monkeypatch.setattr("evaluation.runs.execute.open_session", second_fails)
+    monkeypatch.setattr("evaluation.runs.execute.begin_judging", second_fails)
     with pytest.raises(RuntimeError, match="disk full"):
         execute(planned)
 

@@ -52,7 +52,7 @@ class Command(BaseCommand):
                 for piece in pieces:
                     self.stdout.write(piece, ending="")
                 self.stdout.flush()
-            except BrokenPipeError:  # whoever reads, e.g. `head`, has enough
+            except BrokenPipeError:  # the reader, e.g. `head`, has enough
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return
         part = out.with_name(out.name + ".part")

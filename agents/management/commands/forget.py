@@ -13,6 +13,7 @@ from rich.progress import Progress
 
 from agents.commands import console_for_bars, empty_tables
 from agents.ops import erasure
+from agents.registry import Person, erasures
 
 NO_SUCH = 3  # exit code for a value that is not allowed
 OUT_OF_REACH = (
@@ -68,13 +69,13 @@ class Command(BaseCommand):
         console = console_for_bars(sys.stderr, quiet=options["json"])
         results: list[erasure.Erased] = []
         with Progress(console=console, transient=True) as progress:
-            bars = [progress.add_task(place.table, total=1.0) for place in erasure.known_places()]
+            bars = [progress.add_task(rule.table, total=1.0) for rule in erasures()]
             for result in erasure.forget(
                 person,
                 dry_run=options["dry_run"],
                 shortest_quote=options["shortest_quote"],
                 name_everywhere=options["name_everywhere"],
-                progress=lambda _place, done: progress.update(bars[len(results)], completed=done),
+                progress=lambda done: progress.update(bars[len(results)], completed=done),
             ):
                 progress.update(bars[len(results)], completed=1.0)
                 results.append(result)
@@ -83,7 +84,7 @@ class Command(BaseCommand):
         else:
             self._show(results, dry_run=options["dry_run"])
 
-    def _person(self, options: dict[str, Any]) -> erasure.Person:
+    def _person(self, options: dict[str, Any]) -> Person:
         for given, needed in (("channel", "outsider"), ("deactivate", "user")):
             if options[given] and options[needed] is None:
                 raise CommandError(f"--{given}: allowed with --{needed} only", returncode=NO_SUCH)
@@ -117,11 +118,11 @@ class Command(BaseCommand):
 
 
 def _per_table(results: Iterable[erasure.Erased], *, report_only: bool = False) -> dict[str, int]:
-    """Rows per table; one that several places have is one row."""
+    """Rows per table; one that several rules name is one row."""
     keys: dict[str, set[int]] = {}
     for one in results:
-        if one.place.report_only == report_only:
-            keys.setdefault(one.place.table, set()).update(one.keys)
+        if one.rule.report_only == report_only:
+            keys.setdefault(one.rule.table, set()).update(one.keys)
     return {table: len(rows) for table, rows in keys.items()}
 
 

@@ -12,10 +12,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
+from rich.filesize import decimal
 from rich.progress import Progress
 
 from agents.commands import console_for_bars, empty_tables
 from agents.ops import retention
+from agents.registry import prunings
 
 NO_SUCH = 3  # exit code for a value that is not allowed
 
@@ -64,17 +66,17 @@ class Command(BaseCommand):
             self._prune(cutoff, options)
 
     def _show(self, cutoff: datetime, *, as_json: bool) -> None:
-        prunable = [(log, one) for log in retention.logs() for one in retention.prunable(log, cutoff)]
+        prunable = [(rule, one) for rule in prunings() for one in retention.prunable(rule, cutoff)]
         if as_json:
             tables = [{"table": one.table, "rows": one.rows, "bytes": one.size} for _, one in prunable]
             self._json(cutoff, tables, dry_run=True)
             return
-        for log, one in prunable:
+        for rule, one in prunable:
             if not one.rows:
                 continue
-            self.stdout.write(f"{one.table:<30} {one.rows:>12,} rows, about {_size(one.size)}")
-            if one.table == log.table and log.rolled is not None:
-                self.stdout.write(f"  {_reach(log.rolled.closed_before(), cutoff)}")
+            self.stdout.write(f"{one.table:<30} {one.rows:>12,} rows, about {decimal(one.size)}")
+            if one.table == rule.tables[0] and rule.rolled is not None:
+                self.stdout.write(f"  {_reach(rule.rolled.closed_before(), cutoff)}")
         rows = {one.table: one.rows for _, one in prunable}
         if nothing := empty_tables(rows, what="found that old"):
             self.stdout.write(nothing)
@@ -87,10 +89,10 @@ class Command(BaseCommand):
         gone: Counter[str] = Counter()
         console = console_for_bars(sys.stderr, quiet=options["json"])
         with Progress(console=console, transient=True) as progress:
-            for log in retention.logs():
-                gone.update(dict.fromkeys(log.tables(), 0))
-                bar = progress.add_task(log.table, total=1.0)
-                for batch in retention.prune(log, cutoff, batch=options["batch"], rest=rest):
+            for rule in prunings():
+                gone.update(dict.fromkeys(rule.tables, 0))
+                bar = progress.add_task(rule.tables[0], total=1.0)
+                for batch in retention.prune(rule, cutoff, batch=options["batch"], rest=rest):
                     gone.update(batch.rows)
                     progress.update(bar, completed=batch.done)
                 progress.update(bar, completed=1.0)
@@ -117,12 +119,3 @@ def _reach(closed: datetime | None, cutoff: datetime) -> str:
     if closed < cutoff:
         return f"summed up to {closed:%Y-%m-%d %H:%M} UTC: the rest is summed up before it is deleted"
     return "whole hours only, all summed up"
-
-
-def _size(number: int) -> str:
-    size = float(number)
-    for unit in ("B", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"

@@ -17,7 +17,7 @@ SHOWN = 20
 
 class Command(BaseCommand):
     help = (
-        "Sum the whole hours of the ledger and of the gate's logs that are over. Workers do it by themselves; this is for the first "
+        "Sum the whole hours of the ledger and of the gate's logs that are over. Workers do it every hour; this is for the first "
         "time, for checking the sums (--verify) and for summing again (--since). Hours whose raw rows were pruned keep their sums."
     )
 

@@ -46,19 +46,21 @@ class Command(CodedCommand):
             self.stdout.write(note)
         if report.kept:
             self.stdout.write(
-                self.style.WARNING(f"Edited personas were kept: {', '.join(report.kept)}. --reset overwrites them.")
+                self.style.WARNING(
+                    f"Edited personas stay as they are: {', '.join(report.kept)}. --reset overwrites them."
+                )
             )
 
     def _remove(self, options: dict[str, Any]) -> None:
         if options["reset"]:
             raise CommandError("--remove or --reset, one of the two", returncode=WRONG_USAGE)
         sure = options["yes"] and not options["dry_run"]
-        found = remove_examples(dry_run=not sure)
-        if found.objections:
-            raise CommandError("Nothing was removed:\n  " + "\n  ".join(found.objections), returncode=WRONG_USAGE)
-        rows = ", ".join(f"{number:,} {name}" for name, number in found.removed.items() if number)
+        removal = remove_examples(dry_run=not sure)
+        if removal.objections:
+            raise CommandError("Nothing was removed:\n  " + "\n  ".join(removal.objections), returncode=WRONG_USAGE)
+        rows = ", ".join(f"{number:,} {name}" for name, number in removal.removed.items() if number)
         self.stdout.write(f"{'Removed' if sure else 'Would be removed'}: {rows or 'nothing'}.")
-        for sentence in found.kept:
+        for sentence in removal.kept:
             self.stdout.write(f"{sentence[:1].upper()}{sentence[1:]}.")
         if not (sure or options["dry_run"]):
             raise CommandError(

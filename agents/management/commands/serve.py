@@ -56,10 +56,10 @@ class Command(BaseCommand):
                 child.terminate()
             codes = [child.wait(timeout=20) for child in children]
         if any(code > 0 for code in codes):
-            raise CommandError("web or worker ended by itself; see its message above")
+            raise CommandError("web or worker ended; see its message above")
 
     def _check_port(self, port: int) -> None:
-        """Say that the port is taken before anything is printed that is shown only once."""
+        """Say that the port is in use before anything is printed that is shown only once."""
         if not 1 <= port <= 65535:
             raise CommandError(f"--port {port}: allowed 1 to 65535")
         with socket.socket() as probe:

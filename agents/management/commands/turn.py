@@ -71,15 +71,15 @@ class Command(BaseCommand):
 
     def _take(self, run: Run, *, quiet: bool) -> Run:
         """Take the turn here, or wait for the worker that was faster, or until the agent's present turn has ended."""
-        owner, told = owner_name(), False
+        owner, waiting_said = owner_name(), False
         while True:
             with sentry_sdk.start_transaction(op="agents.command", name="turn"):
                 run = run_turn(run, owner=owner)
             if run.status in Run.FINAL:
                 return run
-            if not told and not quiet:
+            if not waiting_said and not quiet:
                 self.stderr.write(self._waiting_for(run))
-                told = True
+                waiting_said = True
             time.sleep(POLL)
 
     def _stopped(self, run: Run) -> str:
@@ -90,6 +90,6 @@ class Command(BaseCommand):
 
     def _waiting_for(self, run: Run) -> str:
         if run.status == Run.Status.RUNNING:
-            return f"Waiting: turn {run.pk} is being taken by {run.lease_owner}."
+            return f"Waiting: turn {run.pk} is held by {run.lease_owner}."
         other = Run.objects.filter(agent=run.agent, status=Run.Status.RUNNING).first()
         return f"Waiting: {run.agent.slug} is taking another turn{f' ({other.pk})' if other else ''}."

@@ -2,55 +2,51 @@
 const Z2 = 1.959963984540054 ** 2; // two-sided 95 % of the normal distribution
 
 const sum = (rows, below, column = 1) => rows.reduce((total, row) => total + (row[0] < below ? row[column] : 0), 0);
-const whole = (number) => number.toLocaleString("en");
-const share = (part, all) => `${whole(part)} of ${whole(all)}${all ? ` (${Math.round((100 * part) / all)} %)` : ""}`;
+const grouped = (number) => number.toLocaleString("en");
+const share = (part, all) => `${grouped(part)} of ${grouped(all)}${all ? ` (${Math.round((100 * part) / all)} %)` : ""}`;
 
 function precision(right, wrong) {
   const marked = right + wrong;
   if (!marked) return "no alarm below it was marked right or false alarm yet";
-  const p = right / marked; // Wilson's interval, as in correction/marks.py
+  const p = right / marked; // Wilson's interval, as in correction/gate/thresholds.py
   const centre = (p + Z2 / (2 * marked)) / (1 + Z2 / marked);
   const half = (Math.sqrt(Z2) / (1 + Z2 / marked)) * Math.sqrt((p * (1 - p)) / marked + Z2 / (4 * marked ** 2));
   const [low, high] = [Math.max(0, centre - half), Math.min(1, centre + half)].map((x) => Math.round(100 * x));
   const found = `${Math.round(100 * p)} % (95 % interval ${low} to ${high} %)`;
-  return `${whole(right)} of ${whole(marked)} marked alarms below it were right, ${found}`;
+  return `${grouped(right)} of ${grouped(marked)} marked alarms below it were right, ${found}`;
 }
 
-for (const box of document.querySelectorAll("[data-threshold]")) {
+// On the document: the form of one cell is put into the matrix later.
+document.addEventListener("input", ({ target: typed }) => {
+  const box = typed.matches("[data-typed]") && typed.closest("[data-threshold]");
+  if (!box) return;
   const counts = JSON.parse(box.querySelector("[data-counts]").textContent);
-  const typed = box.querySelector("[data-typed]");
   const put = (name, text) => {
     const place = box.querySelector(`[data-${name}]`);
     if (place) place.textContent = text;
   };
-  const draw = (value) => {
-    const chart = box.querySelector(".pl-plot svg");
-    const line = chart?.querySelector(".pl-threshold");
-    if (!line) return;
-    const { low, high } = chart.dataset;
-    const x = (chart.viewBox.baseVal.width * (value - low)) / (high - low);
-    for (const end of ["x1", "x2"]) line.setAttribute(end, x);
-    line.querySelector("title").textContent = `threshold ${value}`;
-  };
-  typed.addEventListener("input", () => {
-    const value = Math.round(typed.valueAsNumber * 10) / 10;
-    const allowed = value >= 0 && value <= 9;
-    put("error", allowed || !typed.value ? "" : "0 to 9, with one decimal place");
-    if (!allowed) return;
-    const below = Math.round(value * 10);
-    put("failed", share(sum(counts.drafts, below), sum(counts.drafts, Infinity)));
-    put("precision", precision(sum(counts.marks, below), sum(counts.marks, below, 2)));
-    put("number", value);
-    for (const cell of box.querySelectorAll("[data-agent]")) {
-      const rows = counts.agents[cell.dataset.agent];
-      cell.textContent = share(sum(rows, below), sum(rows, Infinity));
-    }
-    const use = box.querySelector("[data-use]");
-    if (use) {
-      const url = new URL(use.href);
-      url.searchParams.set(`gate_${typed.name}_threshold`, value);
-      use.href = url;
-    }
-    draw(value);
-  });
-}
+  const value = Math.round(typed.valueAsNumber * 10) / 10;
+  const allowed = value >= 0 && value <= 9;
+  put("error", allowed || !typed.value ? "" : "0 to 9, with one decimal place");
+  if (!allowed) return;
+  const below = Math.round(value * 10);
+  put("failed", share(sum(counts.drafts, below), sum(counts.drafts, Infinity)));
+  put("precision", precision(sum(counts.marks, below), sum(counts.marks, below, 2)));
+  put("number", value);
+  box.querySelector("[data-now]")?.removeAttribute("hidden");
+  for (const cell of box.querySelectorAll("[data-agent]")) {
+    const rows = counts.agents[cell.dataset.agent];
+    cell.textContent = share(sum(rows, below), sum(rows, Infinity));
+  }
+  const use = box.querySelector("[data-use]");
+  if (use) {
+    const url = new URL(use.href);
+    url.searchParams.set(`gate_${typed.name}_threshold`, value);
+    use.href = url;
+  }
+  const canvas = box.querySelector("canvas");
+  const chart = canvas && Chart.getChart(canvas);
+  if (!chart) return;
+  chart.data.markers[0].at = value;
+  chart.draw();
+});

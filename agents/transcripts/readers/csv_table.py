@@ -31,7 +31,7 @@ csv.field_size_limit(MAX_LINE)
 
 def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read CSV. Columns that the map does not name are found by their usual names."""
-    rows = _rows(source)
+    rows = csv_rows(source)
     line, header = next(rows, (1, []))
     names = [name.strip() for name in header]
     if tuple(names) == MESSAGE_KEYS and not columns:
@@ -74,7 +74,7 @@ def _plain(name: str) -> str:
     return name.strip().casefold().replace(" ", "_").replace("-", "_")
 
 
-def _rows(source: Source) -> Iterator[tuple[int, list[str]]]:
+def csv_rows(source: Source) -> Iterator[tuple[int, list[str]]]:
     """Yield (line it begins on, cells), all as long as the header."""
     width = 0
     reader = csv.reader((text for _, text in source.raw_lines()), delimiter=delimiter(source.head(8192)), strict=True)

@@ -16,8 +16,8 @@ from agents.commands import console_on, printable
 from agents.finding import UnknownAgent, find_agent
 from agents.models import Agent
 from agents.turn.send_message import fault_of
-from correction.behavior.rules import Requester, applied_today, trait_json
-from correction.behavior.tiers import TIERS, Trial, try_text, warnings_about
+from correction.behavior.rules import Change, Requester, applied_today
+from correction.behavior.tiers import TIERS, Trial, try_text
 from correction.config.settings import resolve_config
 
 NO_ANSWER, BAD_INPUT = 1, 2
@@ -70,7 +70,7 @@ class Command(BaseCommand):
 
 _QUESTIONS = {"gate": "Is a change asked for?", "extract": "Of which behaviour?", "map": "As which trait?"}
 _VERDICTS = {
-    "apply": "It would be applied by itself.",
+    "apply": "It would be applied automatically.",
     "review": "It would wait for a person:",
     "drop": "Nothing would come of it:",
 }
@@ -79,18 +79,18 @@ _VERDICTS = {
 def trial_json(agent: Agent, trial: Trial) -> dict[str, Any]:
     """The trial as data. Tiers that were not asked are null, and so are change and decision where it did not come to them."""
     detection, change, decision = trial.detection, trial.change, trial.decision
-    cost = detection.cost_usd()
+    cost, columns = detection.cost_usd(), (change or Change(operation="none")).columns()
     return {
         "agent": agent.slug,
         "judge": detection.judge,
         "has_request": detection.has_request,
         "confidence": detection.confidence or None,
-        **{tier: detection.found.get(tier) for tier in TIERS},
-        "operation": change.operation if change is not None else "none",
-        "trait_before": trait_json(change.before) if change is not None and change.before is not None else None,
-        "trait_after": trait_json(change.after) if change is not None and change.after is not None else None,
+        **{tier: detection.answers.get(tier) for tier in TIERS},
+        "operation": columns["operation"],
+        "trait_before": columns["trait_before"],
+        "trait_after": columns["trait_after"],
         "decision": {"verdict": decision.verdict, "reasons": list(decision.reasons)} if decision is not None else None,
-        "warnings": warnings_of(trial),
+        "warnings": trial.warnings,
         "persona_diff": list(trial.diff),
         "characters_quoted": detection.words.quoted,
         "characters_cut": detection.words.cut,
@@ -107,10 +107,10 @@ def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
     for heading in ("Tier", "Question", "Answer"):
         table.add_column(heading, overflow="fold")
     for tier in TIERS:
-        answer = detection.found.get(tier)
+        answer = detection.answers.get(tier)
         table.add_row(tier, _QUESTIONS[tier], _text("not asked" if answer is None else _answer(tier, answer)))
     console.print(table)
-    for warning in warnings_of(trial):
+    for warning in trial.warnings:
         console.print(_text(f"Note: {warning}."), style="yellow")
     if detection.failure:
         console.print(_text(f"No answer. {detection.failure}"), style="red")
@@ -130,12 +130,6 @@ def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
     console.print(
         _text(f"\nJudge: {_judge(detection.judge)}; {calls} call{'s' * (calls != 1)}, {spent}. Nothing was changed.")
     )
-
-
-def warnings_of(trial: Trial) -> list[str]:
-    """What was odd about message and answers."""
-    found = warnings_about(trial.detection.words, trial.detection.found)
-    return [*found, *(trial.change.warnings if trial.change is not None else ())]
 
 
 def _text(text: str) -> str:

@@ -14,12 +14,13 @@ from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand, cons
 from agents.work.stopping import stopping_on_sigterm
 from correction.behavior.applying import BehaviorError
 from correction.behavior.effects import (
+    EffectResult,
     RequestedChange,
     check_measurable,
     effect_json,
     measure_now,
-    plan_as_json,
     plan_request,
+    result_of,
     show_effect,
     show_plan,
 )
@@ -33,8 +34,8 @@ LARGEST = 2**63 - 1
 class Command(CodedCommand):
     help = (
         "Judge the trait of an applied behaviour request on the agent's last messages before it and on the next ones after it, and say "
-        "whether the behaviour changed as requested. The result is kept with the request. "
-        "Exit code: 0 as requested, 1 not as requested, 2 it cannot be told (too few messages, or scores), 3 wrong usage."
+        "whether the behaviour changed as requested. The result is stored with the request. "
+        "Exit code: 0 as requested, 1 not as requested, 2 it is not known (too few messages, or scores), 3 wrong usage."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -54,7 +55,7 @@ class Command(CodedCommand):
         except ValueError as error:
             raise CommandError(printable(str(error)), returncode=WRONG_USAGE) from None
         if options["dry_run"] and as_json:
-            self.stdout.write(json.dumps(plan_as_json(change), ensure_ascii=False, indent=2))
+            self.stdout.write(change.shown().model_dump_json(indent=2))
             return
         if not as_json:
             show_plan(change, self.stdout)
@@ -64,7 +65,7 @@ class Command(CodedCommand):
             check_measurable(change)
         except BehaviorError as error:
             if as_json:
-                self.stdout.write(json.dumps(plan_as_json(change), ensure_ascii=False, indent=2))
+                self.stdout.write(change.shown().model_dump_json(indent=2))
             raise CommandError(printable(str(error)), returncode=NOT_ENOUGH) from None
         effect = self._measure(change, options)
         if as_json:
@@ -74,8 +75,8 @@ class Command(CodedCommand):
         self._end(effect)
 
     def _request(self, pk: int) -> BehaviorRequest:
-        found = BehaviorRequest.objects.select_related("agent").filter(pk=pk) if 0 < pk <= LARGEST else None
-        request: BehaviorRequest | None = found.first() if found is not None else None
+        known = pk if 0 < pk <= LARGEST else None
+        request: BehaviorRequest | None = BehaviorRequest.objects.select_related("agent").filter(pk=known).first()
         if request is None:
             raise CommandError(
                 f"there is no behaviour request {pk}; allowed: the number of one that was applied",
@@ -95,7 +96,9 @@ class Command(CodedCommand):
                     done=lambda judged: bar.advance(task, judged),
                 )
         except KeyboardInterrupt:
-            raise CommandError("Stopped: nothing came out, what was asked is paid for.", returncode=STOPPED) from None
+            raise CommandError(
+                "Stopped: there is no result, and the calls made are paid for.", returncode=STOPPED
+            ) from None
         except ValueError as error:
             raise CommandError(printable(str(error)), returncode=WRONG_USAGE) from None
 
@@ -103,17 +106,18 @@ class Command(CodedCommand):
         """With the exit code that says what came out."""
         if effect.status != BehaviorEffect.Status.COMPLETED:
             raise CommandError(printable(effect.error) or f"it ended as {effect.status}", returncode=NOT_ENOUGH)
-        result: dict[str, Any] = effect.result  # type: ignore[assignment]  # completed: there is one
-        if result["as_requested"] is None:
+        result = result_of(effect)
+        assert result is not None  # noqa: S101 (a completed effect has one)
+        if result.as_requested is None:
             raise CommandError(printable(_why_unclear(result)), returncode=NOT_ENOUGH)
-        if not result["as_requested"]:
+        if not result.as_requested:
             raise CommandError(
-                f"{printable(result['trait'])}: {result['expected']} of it was asked for; found: {result['verdict']}",
+                f"{printable(result.trait)}: {result.expected} of it was asked for; the verdict is {result.verdict}",
                 returncode=NOT_AS_REQUESTED,
             )
 
 
-def _why_unclear(result: dict[str, Any]) -> str:
-    if result["expected"] == "otherwise":
-        return "the request only reworded its trait: whether that was followed cannot be told from how much it shows"
-    return f"it cannot be told: {result['reason'] or 'too few messages were scored'}"
+def _why_unclear(result: EffectResult) -> str:
+    if result.expected == "otherwise":
+        return "the request only reworded its trait: how much it shows does not say whether that was followed"
+    return f"it is not known: {result.reason or 'too few messages were scored'}"

@@ -18,7 +18,6 @@ from agents.models import Agent, Channel
 from agents.work.stopping import stopping_on_sigterm
 from evaluation.change import choosing
 from evaluation.change.choosing import Compared, detections
-from evaluation.change.comparison import comparison_json
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
 from evaluation.change.tables import comparisons_table, detection_table
@@ -156,9 +155,9 @@ class Command(CodedCommand):
     def _show(self, compared: Compared, options: dict[str, Any]) -> None:
         if options["json"]:
             document = {
-                "comparisons": [comparison_json(c) for c in compared.comparisons],
+                "comparisons": [c.model_dump() for c in compared.comparisons],
                 "not_compared": compared.undecidable,
-                **({} if options["detect"] is None else {"detect": [row.as_json() for row in compared.detections]}),
+                **({} if options["detect"] is None else {"detect": [row.model_dump() for row in compared.detections]}),
                 **({"samples": compared.topped_up} if compared.topped_up else {}),
             }
             self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))

@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from agents.commands import WRONG_USAGE, CodedCommand
-from evaluation.change.over_time import series_of
-from evaluation.change.tables import drift_json, drift_table, without_series
+from evaluation.change.over_time import series_of, without_series
+from evaluation.change.tables import drift_table
 from evaluation.runs.capture import choose_agents
 from evaluation.schedules import find_schedule
 from evaluation.scorers import SCORERS
@@ -43,14 +43,17 @@ class Command(CodedCommand):
         drawn = [
             series for agent in agents for series in series_of(agent, schedule=schedule, dimension=options["dimension"])
         ]
+        reasons = without_series(agents, drawn)
         if options["json"]:
-            self.stdout.write(json.dumps(drift_json(drawn, agents), ensure_ascii=False, indent=2))
+            document = {
+                "series": [series.model_dump(by_alias=True) for series in drawn],
+                "no_series": [{"agent": slug, "reason": why} for slug, why in reasons.items()],
+            }
+            self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
         elif drawn:
             drift_table(drawn, self.stdout)
-            reasons: dict[str, list[str]] = {}
-            for slug, why in without_series(agents, drawn).items():
-                reasons.setdefault(why, []).append(slug)
-            for why, slugs in reasons.items():
+            for why in dict.fromkeys(reasons.values()):
+                slugs = [slug for slug, reason in reasons.items() if reason == why]
                 self.stdout.write(f"no series: {', '.join(slugs)}: {why}")
         else:
             self.stdout.write(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from argparse import ArgumentParser
@@ -15,21 +14,13 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import DatabaseError
 
-from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand
+from agents.commands import NOT_ENOUGH, STOPPED, CodedCommand
 from agents.work.stopping import stopping_on_sigterm
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
-from evaluation.ci.measure import (
-    BaselineSource,
-    CurrentBaselines,
-    FileBaseline,
-    NoBaseline,
-    estimate_simulations,
-    measure,
-    simulate_agents,
-)
-from evaluation.ci.options import Request, WrongUsage, add_arguments, read_request
+from evaluation.ci.measure import BaselineSource, estimate_simulations, measure, simulate_agents
+from evaluation.ci.options import Request, add_arguments, read_request
 from evaluation.ci.render import (
     Report,
     complaint,
@@ -41,18 +32,17 @@ from evaluation.ci.render import (
     print_report,
     simulations_line,
 )
-from evaluation.management.commands.capture_baseline import tag_pairs
+from evaluation.commands import as_text, check_writable, write_text, wrong
 from evaluation.propositions.files import PropositionError, YamlProblems
 from evaluation.runs.capture import estimated
-from evaluation.runs.planning import RunSpec, estimate, estimate_before, estimate_channels
+from evaluation.runs.estimate import estimate, estimate_before, estimate_channels
+from evaluation.runs.planning import RunSpec
 from evaluation.runs.store import refusal
 from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table
 from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.output import SimulationBar
 
 logger = logging.getLogger(__name__)
-
-USAGE = (WrongUsage, UnusableFiles, NotComparable, UnreadableFile)
 
 
 class Verdict(CommandError):
@@ -73,7 +63,8 @@ class Command(CodedCommand):
         private = options["personas"] is not None
         try:
             request = read_request(options)
-            self._check_writable(request)
+            for option, path in request.files_to_write.items():
+                check_writable(option, path)
             with ExitStack() as stack:
                 stack.enter_context(stopping_on_sigterm())
                 stack.enter_context(with_propositions(options["propositions"]))
@@ -90,11 +81,11 @@ class Command(CodedCommand):
             )
             raise CommandError(message, returncode=STOPPED) from None
         except PropositionError as error:
-            raise CommandError(f"proposition files cannot be used:\n{error}", returncode=WRONG_USAGE) from None
+            raise wrong(f"proposition files cannot be used:\n{error}") from None
         except YamlProblems as error:
-            raise CommandError(f"--simulate: {error}", returncode=WRONG_USAGE) from None
-        except USAGE as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise wrong(f"--simulate: {error}") from None
+        except (UnusableFiles, NotComparable, UnreadableFile) as error:
+            raise wrong(error) from None
         except CommandError:
             raise
         except DatabaseError as error:
@@ -106,39 +97,27 @@ class Command(CodedCommand):
             logger.exception("evaluate broke off")
             raise CommandError(f"broke off: {type(error).__name__}: {error}", returncode=NOT_ENOUGH) from error
 
-    def _check_writable(self, request: Request) -> None:
-        """Refuse files that cannot be written before anything is judged."""
-        for option, path in request.files_to_write.items():
-            try:
-                path.open("a", encoding="utf-8").close()
-            except OSError as error:
-                raise WrongUsage(f"{option} {path}: {error.strerror}") from None
-
     def _evaluate(self, request: Request) -> Report | None:
         options = request.options
-        if request.from_files:
-            load_files(
-                personas=options["personas"],
-                transcripts=options["transcript"],
-                speakers=request.speakers,
-                format=options["format"],
-            )
-        specs = request.specs(where=tag_pairs(options["where"]), history_where=tag_pairs(options["history_where"]))
+        if options["personas"] is not None:
+            paths: dict[str, Any] = {"personas": options["personas"], "transcripts": options["transcript"]}
+            load_files(**paths, speakers=request.speakers, format=options["format"])
+        specs = request.specs()
+        chosen = {"situations": options["simulate"], "actor_model": options["actor_model"]}
         if options["dry_run"]:
-            self._dry_run(specs, options)
+            self._dry_run(specs, chosen, as_json=options["json"])
             return None
         baseline, named = self._baseline(request, specs), request.named(specs)
         quiet = options["json"] and not sys.stderr.isatty()
         simulations: list[Simulation] = []
         if options["simulate"]:
-            chosen = {"situations": options["simulate"], "actor_model": options["actor_model"]}
             self._print(simulations_line(estimate_simulations(specs, **chosen)[0]), options)
             with SimulationBar(sys.stderr, quiet=quiet) as simulating:
                 specs, simulations = simulate_agents(specs, **chosen, progress=simulating.progress)
         estimates = estimate_before(specs)  # None where the judge costs nothing
-        estimate = estimated(estimates) if estimates is not None else None
-        if estimate is not None:
-            self._print(estimate_line(estimate), options)
+        spending = estimated(estimates) if estimates is not None else None
+        if spending is not None:
+            self._print(estimate_line(spending), options)
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
             results = measure(
                 specs,
@@ -148,12 +127,10 @@ class Command(CodedCommand):
                 prepared=bar.prepared,
                 progress=bar.progress,
             )
-        if wrong := refusal(result.run for result in results):
-            raise WrongUsage(wrong)
-        judge = str(settings.JUDGE_MODEL)
-        return make_report(
-            judge, results, request.limits, bins=request.bins, simulations=simulations, estimate=estimate
-        )
+        if why := refusal(result.run for result in results):
+            raise wrong(why)
+        more: dict[str, Any] = {"bins": request.bins, "simulations": simulations, "estimate": spending}
+        return make_report(str(settings.JUDGE_MODEL), results, request.limits, **more)
 
     def _print(self, line: str, options: Mapping[str, Any]) -> None:
         if line and not options["json"]:
@@ -161,22 +138,20 @@ class Command(CodedCommand):
 
     def _baseline(self, request: Request, specs: Sequence[RunSpec]) -> BaselineSource:
         if request.options["baseline"]:
-            return FileBaseline(request.options["baseline"], specs)
+            return BaselineSource(request.options["baseline"], specs=specs)
         if request.bins:
-            return NoBaseline("")  # late turns are compared with early ones
-        if request.from_files:
-            return NoBaseline("no --baseline FILE was given")
-        return CurrentBaselines()
+            return BaselineSource(nothing="")  # late turns are compared with early ones
+        if request.options["personas"] is not None:
+            return BaselineSource(nothing="no --baseline FILE was given")
+        return BaselineSource()
 
-    def _dry_run(self, specs: Sequence[RunSpec], options: Mapping[str, Any]) -> None:
-        if options["simulate"]:
-            simulations, estimates = estimate_simulations(
-                specs, situations=options["simulate"], actor_model=options["actor_model"]
-            )
+    def _dry_run(self, specs: Sequence[RunSpec], chosen: dict[str, Any], *, as_json: bool) -> None:
+        if chosen["situations"]:
+            simulations, estimates = estimate_simulations(specs, **chosen)
         else:
-            simulations, estimates = [], [*(estimate(spec) for spec in specs), *estimate_channels(specs)]
-        if options["json"]:
-            self.stdout.write(json.dumps(estimate_json(estimates, simulations), ensure_ascii=False, indent=2))
+            simulations, estimates = [], [*map(estimate, specs), *estimate_channels(specs)]
+        if as_json:
+            self.stdout.write(as_text(estimate_json(estimates, simulations)))
         else:
             estimate_table(estimates, self.stdout, simulations)
 
@@ -185,10 +160,7 @@ class Command(CodedCommand):
         as_json, code = request.options["json"], report.findings.exit_code
         for option, path in request.files_to_write.items():
             text = report.json if option == "--out" else (markdown if option == "--markdown" else junit)(report)
-            try:
-                path.write_text(text, encoding="utf-8")
-            except OSError as error:
-                raise WrongUsage(f"{option} {path}: {error}") from None
+            write_text(option, path, text)
         if as_json:
             self.stdout.write(report.json, ending="")
         else:

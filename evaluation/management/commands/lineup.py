@@ -7,15 +7,14 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from typing import Any
 
 from django.core.management.base import CommandError
-from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_on
 from agents.models import Channel
+from agents.text.tables import print_table
+from evaluation.commands import tag_pairs
 from evaluation.lineup import MIN_LINES, PERMUTATIONS, LineUp, line_up
-from evaluation.management.commands.capture_baseline import tag_pairs
 from evaluation.scorers.windows import ALLOWED, parse_window
 
 MOST_CONFUSIONS = 10
@@ -99,7 +98,8 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
         if not result.reason:
             _figures(result, console)
         if result.left_out:
-            console.print(_left_out(result))
+            rows = [(row.speaker, row.lines, row.reason) for row in result.left_out]
+            print_table(console, ["Speaker", ">Lines", "Why"], rows, title="Left out")
         for note in result.notes:
             console.print(escape(note))
 
@@ -120,37 +120,18 @@ def _figures(result: LineUp, console: Console) -> None:
         f"95 % of {result.permutations:,} shuffles up to {percent(result.chance_high)}; p = {result.p_value:.3g}. "
         f"{result.compared:,} of {result.lines:,} lines compared, names masked, {result.blocks} stretches of time."
     )
-    table = Table(box=box.SIMPLE_HEAD, title="Whose lines are recognised", title_justify="left")
-    table.add_column("Speaker")
-    for heading in ("Lines", "Compared", "Recognised", "By chance"):
-        table.add_column(heading, justify="right")
-    table.add_column("Most often taken for")
-    for voice in sorted(result.voices, key=lambda v: -v.recall):
-        worst = result.most_taken_for().get(voice.speaker)
-        table.add_row(
-            escape(voice.speaker),
-            f"{voice.lines:,}",
-            f"{voice.compared:,}",
-            percent(voice.recall),
-            percent(voice.chance),
-            f"{escape(worst.taken_for)} ({worst.lines} of {voice.compared})" if worst else "nobody",
+    worst = result.most_taken_for()
+    rows = [
+        (
+            *(voice.speaker, voice.lines, voice.compared, percent(voice.recall), percent(voice.chance)),
+            f"{other.taken_for} ({other.lines} of {voice.compared})" if (other := worst.get(voice.speaker)) else None,
         )
-    console.print(table)
+        for voice in sorted(result.voices, key=lambda v: -v.recall)
+    ]
+    heads = ["Speaker", ">Lines", ">Compared", ">Recognised", ">By chance", "Most often taken for"]
+    print_table(console, heads, rows, title="Whose lines are recognised")
     if result.confusions:
-        pairs = Table(box=box.SIMPLE_HEAD, title="Who is taken for whom", title_justify="left")
-        for heading in ("Speaker", "Taken for", "Lines", "Share"):
-            pairs.add_column(heading, justify="right" if heading in ("Lines", "Share") else "left")
-        for c in result.confusions[:MOST_CONFUSIONS]:
-            pairs.add_row(escape(c.speaker), escape(c.taken_for), str(c.lines), percent(c.share))
-        console.print(pairs)
+        pairs = [(c.speaker, c.taken_for, c.lines, percent(c.share)) for c in result.confusions[:MOST_CONFUSIONS]]
+        print_table(console, ["Speaker", "Taken for", ">Lines", ">Share"], pairs, title="Who is taken for whom")
         if len(result.confusions) > MOST_CONFUSIONS:
             console.print(f"… and {len(result.confusions) - MOST_CONFUSIONS} smaller ones (--json has all).")
-
-
-def _left_out(result: LineUp) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title="Left out", title_justify="left")
-    for heading in ("Speaker", "Lines", "Why"):
-        table.add_column(heading, justify="right" if heading == "Lines" else "left")
-    for speaker in result.left_out:
-        table.add_row(escape(speaker.speaker), f"{speaker.lines:,}", escape(speaker.reason))
-    return table

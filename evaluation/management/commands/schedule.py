@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, BooleanOptionalAction, Namespace, RawDescriptionHelpFormatter
 from typing import Any
 
-from django.core.management.base import CommandError
 from django.utils import timezone
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
-from agents.commands import WRONG_USAGE, CodedCommand, console_on, exit_3_on_wrong_usage
-from evaluation.management.commands.capture_baseline import tag_pairs
+from agents.commands import CodedCommand, console_on, exit_3_on_wrong_usage
+from agents.text.tables import print_table
+from evaluation.commands import as_text, tag_pairs, wrong
 from evaluation.models import EvaluationSchedule
 from evaluation.runs.capture import choose_agents
 from evaluation.schedules import (
@@ -110,7 +107,7 @@ class Command(CodedCommand):
             if asked.action == "fire":
                 return self._fired(fire_now(schedule), as_json=asked.json)
         except ValueError as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise wrong(error) from None
         if asked.action == "remove":
             document = schedule_json(schedule)
             schedule.delete()
@@ -147,10 +144,9 @@ class Command(CodedCommand):
         note = overlap_note(schedule)
         if asked.json:
             return self._emit({"schedule": schedule_json(schedule), **({"note": note} if note else {})})
-        console = console_on(self.stdout)
-        console.print(_table([schedule]))
+        self._show([schedule])
         if note:
-            console.print(escape(note))
+            console_on(self.stdout).print(escape(note))
 
     def _list(self, *, as_json: bool) -> None:
         schedules = list(EvaluationSchedule.objects.prefetch_related("agents"))
@@ -158,7 +154,7 @@ class Command(CodedCommand):
             return self._emit({"schedules": [schedule_json(schedule) for schedule in schedules]})
         if not schedules:
             return self.stdout.write("No schedules yet. Make one: manage.py schedule add nightly --every 1d --at 03:00")
-        console_on(self.stdout).print(_table(schedules))
+        self._show(schedules)
 
     def _fired(self, fired: Fired, *, as_json: bool) -> None:
         if as_json:
@@ -167,23 +163,25 @@ class Command(CodedCommand):
         self.stdout.write(f"{fired.outcome}. `manage.py work` makes the measurements.")
 
     def _emit(self, document: dict[str, Any]) -> None:
-        self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
+        self.stdout.write(as_text(document))
 
-
-def _table(schedules: list[EvaluationSchedule]) -> Table:
-    """One line per schedule, and what came of it last."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for heading in ("Schedule", "Agents", "Dimensions", "Window", "Every", "Limit", "Next"):
-        table.add_column(heading, overflow="fold", justify="right" if heading == "Limit" else "left")
-    for schedule in schedules:
-        due = f"{timezone.localtime(schedule.next_at):%Y-%m-%d %H:%M}" if schedule.is_active else "paused"
-        agents = ", ".join(agent.slug for agent in schedule.agents.all()) or "all"
-        cells = [schedule.name, agents, ", ".join(schedule.dimensions) or "all", schedule.window]
-        table.add_row(*map(escape, (*cells, every_name(schedule.every_minutes), f"{schedule.drift_limit:g}", due)))
-        if schedule.last_fired_at:
-            fired = f"{timezone.localtime(schedule.last_fired_at):%Y-%m-%d %H:%M}"
-            table.caption = "\n".join(
-                filter(None, (str(table.caption or ""), escape(f"{schedule.name}, {fired}: {schedule.last_outcome}")))
+    def _show(self, schedules: list[EvaluationSchedule]) -> None:
+        """Print a line per schedule, then what it did last."""
+        rows = [
+            (
+                schedule.name,
+                ", ".join(agent.slug for agent in schedule.agents.all()) or "all",
+                ", ".join(schedule.dimensions) or "all",
+                schedule.window,
+                every_name(schedule.every_minutes),
+                f"{schedule.drift_limit:g}",
+                f"{timezone.localtime(schedule.next_at):%Y-%m-%d %H:%M}" if schedule.is_active else "paused",
             )
-            table.caption_justify = "left"
-    return table
+            for schedule in schedules
+        ]
+        console = console_on(self.stdout)
+        print_table(console, ("Schedule", "Agents", "Dimensions", "Window", "Every", ">Limit", "Next"), rows)
+        for schedule in schedules:
+            if schedule.last_fired_at:
+                fired = f"{timezone.localtime(schedule.last_fired_at):%Y-%m-%d %H:%M}"
+                console.print(escape(f"{schedule.name}, {fired}: {schedule.last_outcome}"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import ArgumentParser
 from collections.abc import Sequence
@@ -10,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
-from rich import box
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
-from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars, console_on, snippet
+from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, in_line, snippet
 from agents.models import Agent
-from evaluation.drafting.trying import Trial, trial_json, try_proposition
+from agents.text.tables import print_table
+from evaluation.commands import as_text, wrong
+from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.capture import UnknownAgents, choose_agents
@@ -53,9 +52,7 @@ class Command(CodedCommand):
             return
         known = {p.id: p for p in (*file.propositions, *file.inactive)}
         if wanted not in known:
-            raise CommandError(
-                f"{path} has no proposition {wanted!r}; it has: {', '.join(known)}", returncode=WRONG_USAGE
-            )
+            raise wrong(f"{path} has no proposition {wanted!r}; it has: {', '.join(known)}")
         agent = self._agent(file, options["agent"])
         try:
             with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
@@ -70,9 +67,9 @@ class Command(CodedCommand):
                     done=lambda judged: bar.advance(task, judged),
                 )
         except ValueError as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise wrong(error) from None
         if options["json"]:
-            self.stdout.write(json.dumps(trial_json(trial), ensure_ascii=False, indent=2))
+            self.stdout.write(as_text(trial.model_dump()))
         else:
             show_trial(trial, self.stdout)
         if trial.mean is None:
@@ -86,17 +83,17 @@ class Command(CodedCommand):
         try:
             return load_file(path)
         except PropositionError as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise wrong(error) from None
 
     def _agent(self, file: LoadedFile, named: str) -> Agent:
         if not named and file.agent_id == DEFAULT:
-            raise CommandError(f"{file.path} speaks of every agent: name one with --agent", returncode=WRONG_USAGE)
+            raise wrong(f"{file.path} speaks of every agent: name one with --agent")
         try:
             agents = choose_agents(named or file.agent_id)
         except UnknownAgents as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise wrong(error) from None
         if len(agents) != 1:
-            raise CommandError(f"--agent {named}: name exactly one agent", returncode=WRONG_USAGE)
+            raise wrong(f"--agent {named}: name exactly one agent")
         return agents[0]
 
     def _list(self, file: LoadedFile, as_json: bool) -> None:
@@ -106,7 +103,7 @@ class Command(CodedCommand):
             return
         rows = [{"id": p.id, "claim": p.claim, "active": p.active, "rejected": p.rejected} for p in entries]
         document = {"file": str(file.path), "agent": file.agent_id, "dimension": file.dimension, "propositions": rows}
-        self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
+        self.stdout.write(as_text(document))
 
 
 def split(argument: str) -> tuple[Path, str]:
@@ -120,34 +117,34 @@ def split(argument: str) -> tuple[Path, str]:
 def show_trial(trial: Trial, out: Any) -> None:
     """Print what each message scored, and the sums."""
     console = console_on(out)
-    p = trial.proposition
+    p = trial.about
     marks = [
         word for word, on in (("not active", not p.active), ("anti-pattern: scores are flipped", p.inverted)) if on
     ]
     what = f"[bold]{snippet(p.id)}[/bold]" + (f" ({', '.join(marks)})" if marks else "")
-    whose = f"{counted(len(trial.messages), 'message')} of {snippet(trial.agent.slug)}"
+    whose = f"{counted(len(trial.messages), 'message')} of {snippet(trial.agent)}"
     console.print(f"{what} on {whose}, judged by {snippet(judge_label(trial.judge))}")
     console.print(f"“{snippet(p.claim, 600)}”")
     if trial.reason:
         console.print(snippet(trial.reason, 600))
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("Score", justify="right")
-    table.add_column("Message", ratio=1, overflow="fold")
-    table.add_column("Why", ratio=1, overflow="fold")
+    rows = []
     for one in trial.messages:
         verdict = one.shown
-        score = number(one.score) if verdict.status == "scored" else verdict.status
-        why = verdict.reasoning if verdict.status == "scored" else verdict.reason
-        table.add_row(score, f"“{snippet(one.message.text)}”", snippet(why))
-    console.print(table)
+        scored = verdict.status == "scored"
+        why = verdict.reasoning if scored else verdict.reason
+        score = number(one.score) if scored else verdict.status
+        rows.append((score, f"“{in_line(one.text)}”", in_line(why)))
+    print_table(console, (">Score", "Message", "Why"), rows)
     _summary(trial, console)
 
 
 def _summary(trial: Trial, console: Console) -> None:
     spread = f", spread between messages {trial.spread:.1f}" if trial.spread is not None else ""
     noise = f", noise of one judgement {trial.noise:.1f}" if trial.noise is not None else ""
-    counts = ", ".join(f"{trial.count(name)} {name}" for name in ("scored", "trivial", "unscored") if trial.count(name))
+    counts = ", ".join(
+        f"{getattr(trial, name)} {name}" for name in ("scored", "trivial", "unscored") if getattr(trial, name)
+    )
     console.print(f"Mean {number(trial.mean)} of 9{spread}{noise}; {counts}.")
     console.print(f"{cost_line(trial.spent, exact=trial.judge == 'rule').capitalize()}. No evaluation was stored.")
     if trial.hint:
@@ -155,11 +152,9 @@ def _summary(trial: Trial, console: Console) -> None:
 
 
 def ids_table(path: Path, entries: Sequence[Any], out: Any) -> None:
-    """The propositions of a file, so that one can be named."""
-    table = Table(title=snippet(str(path), 400), box=box.SIMPLE_HEAD, title_justify="left")
-    for heading in ("Id", "State", "Claim"):
-        table.add_column(heading, overflow="fold")
+    """Print the propositions of a file, so that one can be named."""
+    rows = []
     for p in entries:
         state = "active" if p.active else "rejected" if p.rejected else "retired" if p.retired else "suggested"
-        table.add_row(snippet(p.id), state, snippet(p.claim))
-    console_on(out).print(table)
+        rows.append((p.id, state, in_line(p.claim)))
+    print_table(console_on(out), ("Id", "State", "Claim"), rows, title=in_line(str(path), 400))

@@ -15,7 +15,7 @@ from agents.imports.jobs import NotNow, preview
 from agents.imports.reading import Choices
 from agents.models import Import, ImportChunk, ImportFile
 from agents.ops.erasure import find_outsider, forget
-from agents.ops.retention import LOGS
+from agents.registry import prunings
 from tests.agents.imports.uploading import file, lines, somebody, submit, uploaded, work
 from tests.factories import make_channel, say
 
@@ -68,10 +68,10 @@ def test_what_nobody_imports_is_dropped_after_days(settings: Settings) -> None:
 def test_old_imports_are_pruned_with_their_files() -> None:
     uploaded(file(TALK))
     later = timezone.now() + timedelta(days=1)
-    log = next(log for log in LOGS if log.table == "imports")
+    rule = next(rule for rule in prunings() if rule.tables[0] == "imports")
 
-    assert log.tables() == ["imports", "import_files", "import_chunks"]
-    assert log.rows(later).count() == 1
+    assert rule.tables == ["imports", "import_files", "import_chunks"]
+    assert rule.rows(later).count() == 1
 
 
 def test_a_person_who_is_forgotten_is_in_no_upload_either() -> None:

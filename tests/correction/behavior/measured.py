@@ -13,7 +13,7 @@ from pytest_django import Settings
 from agents.models import Agent, Channel, Message
 from agents.persona import TraitValue
 from agents.turn.receive import receive_message
-from correction.behavior import work_one
+from correction.behavior.work import work_one
 from correction.models import BehaviorRequest
 from evaluation.change.comparison import Comparison, compare_to_baseline
 from evaluation.models import EvaluationRun

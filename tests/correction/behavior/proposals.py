@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from agents.models import Agent, Channel
-from correction.behavior.rules import find_trait, trait_json
+from correction.behavior.rules import as_value, find_trait
 from correction.models import BehaviorRequest
 from tests.factories import make_channel, say
 
@@ -35,7 +36,7 @@ def proposed(
     after = CONCISE if after is None else after
     if before is None and after:
         known = find_trait((fields.get("map_result") or {}).get("replaces_trait") or after["name"], agent.traits.all())
-        before = trait_json(known) if known is not None else None
+        before = asdict(as_value(known)) if known is not None else None
     values = {
         "message": say(channel, "Zoe", text),
         "gate_result": {"has_request": True, "confidence": "medium", "reason": "asks for it"},

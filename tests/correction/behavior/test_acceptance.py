@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel
 from agents.persona import TraitValue, render_persona
-from correction.behavior import work_one
+from correction.behavior.work import work_one
 from correction.models import BehaviorRequest
 from tests.correction.behavior.asking import (
     CONCISE,

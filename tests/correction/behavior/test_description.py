@@ -11,7 +11,8 @@ from pytest_django import Settings
 from agents.models import Agent, DescriptionUpdate, LLMCall
 from agents.persona import AgentValues, TraitValue, upsert_agent
 from correction.behavior.applying import apply_request
-from correction.behavior.description import LONGEST, describe_request, queue_description, resume_paused, work_one
+from correction.behavior.description import LONGEST, describe_request, queue_description, work_one
+from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
 from tests.correction.behavior.proposals import proposed
 from tests.evaluation.judging import prompt_of
@@ -150,7 +151,7 @@ def test_it_waits_for_a_budget(llm_server: LLMServer) -> None:
     assert llm_server.bodies == []
     assert resume_paused() is None, "not before midnight"
     DescriptionUpdate.objects.update(lease_expires_at="2026-01-01T00:00:00Z")
-    assert resume_paused() == "1 taken up again"
+    assert resume_paused() == "1 queued again"
 
 
 def test_a_persona_cannot_close_its_fence() -> None:

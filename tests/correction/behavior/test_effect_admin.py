@@ -46,7 +46,7 @@ def test_an_applied_request_says_how_many_messages_there_are_and_what_judging_th
     page = plain(read(signed_in(superuser()), page_of(row)))
     assert QUESTION in page
     assert "3 before, 3 of 10 messages since not yet: 3 of 10 messages since" in page
-    assert "Costs 6 calls, unpriced for 10 of each side" in page
+    assert "Costs 6 calls, unpriced for 10 messages before and after" in page
     assert "Ada does this in the message: “emoji use: Puts an emoji at the end.”" in page
     assert f"manage.py measure_behavior {row.pk}" in page
     assert llm_server.calls == 0
@@ -59,7 +59,7 @@ def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequ
     assert f"Evaluation {effect.pk} is queued" in page
     assert (effect.messages, effect.requested_by is not None) == (3, True)
     assert measure_url(row) not in read(client, page_of(row)), "one at a time"
-    assert "Nothing was asked" in press(client, row)
+    assert "Nothing was changed" in press(client, row)
     work_one(owner="w")
     html = read(client, page_of(row))
     page = plain(html)

@@ -28,13 +28,11 @@ from correction.behavior.applying import BehaviorError, apply_request, revert_re
 from correction.behavior.effects import (
     judge_request,
     measure_now,
-    outcome_as_json,
-    plan_as_json,
     plan_request,
     queue_effect,
-    resume_paused,
     work_one,
 )
+from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
 from correction.models import BehaviorEffect, BehaviorRequest
 from evaluation.change.before_after import judge_before_after
@@ -87,7 +85,7 @@ def test_it_is_work_like_any_other_before_evaluations(settings: Settings) -> Non
     assert BehaviorEffect in work_models()
     names = list(work_queues(["bulk"]))
     assert names.index("behavior effects") < names.index("evaluations")
-    assert "correction.behavior.effects.resume_paused" in settings.CHORES
+    assert "correction.behavior.postponing.resume_paused" in settings.CHORES
 
 
 def test_what_cannot_be_judged_yet_is_refused_with_what_is_missing(
@@ -350,7 +348,7 @@ def test_a_budget_that_is_used_up_pauses_it_until_midnight(
             queue_effect(request=request)
 
         clock.shift(timedelta(hours=12, minutes=1))
-        assert resume_paused() == "1 taken up again"
+        assert resume_paused() == "1 queued again"
         assert work_one(owner="w")
         effect.refresh_from_db()
         assert (effect.status, llm_server.calls) == ("completed", 12)
@@ -425,11 +423,11 @@ def test_a_request_that_was_followed_shows_more_of_its_trait(
     llm_server.respond = reads
     asked = len(llm_server.bodies)
 
-    plan = plan_as_json(plan_request(request=request))
+    plan = plan_request(request=request).shown().model_dump()
     assert len(llm_server.bodies) == asked, "an estimate asks nobody"
     outcome = judge_request(request=request)
 
-    shown = outcome_as_json(outcome)
+    shown = outcome.model_dump(mode="json")
     assert (plan["waits"], plan["before"], plan["after"], plan["estimate"]["calls"]) == ("", 10, 10, 20)
     assert (shown["expected"], shown["verdict"], shown["as_requested"]) == ("more", "more", True)
     assert (shown["mean_before"], shown["mean_after"], shown["difference"]) == (0.0, 9.0, 9.0)
@@ -454,7 +452,7 @@ def test_a_request_that_was_not_followed_shows_no_change(
 
     outcome = judge_request(request=request, n=5)
 
-    assert (outcome.change.expected, outcome.found.verdict, outcome.as_requested) == ("less", "no change shown", False)
+    assert (outcome.expected, outcome.verdict, outcome.as_requested) == ("less", "no change shown", False)
 
 
 def test_too_few_messages_since_say_so_and_can_be_judged_all_the_same(
@@ -464,14 +462,14 @@ def test_too_few_messages_since_say_so_and_can_be_judged_all_the_same(
     speak(agent, channel, "1", emoji=False)
     request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
     assert plan_request(request=request).plan.waits == "not yet: 0 of 10 messages since"
-    assert judge_request(request=request).found.reason == "not yet: 0 of 10 messages since"
+    assert judge_request(request=request).reason == "not yet: 0 of 10 messages since"
     speak(agent, channel, "2", emoji=True, n=3)
     llm_server.respond = reads
 
     outcome = judge_request(request=request)
 
-    assert outcome.change.plan.waits == "not yet: 3 of 10 messages since"
-    assert (len(outcome.found.before), len(outcome.found.after), outcome.found.verdict) == (10, 3, "more")
+    assert outcome.waits == "not yet: 3 of 10 messages since"
+    assert (outcome.before_scored, outcome.after_scored, outcome.verdict) == (10, 3, "more")
 
 
 def test_what_cannot_be_scored_is_seen_and_in_no_mean(
@@ -484,7 +482,7 @@ def test_what_cannot_be_scored_is_seen_and_in_no_mean(
     plan = plan_request(request=request, n=4).plan
     llm_server.respond = lambda body: {"status": 400}
 
-    shown = outcome_as_json(judge_request(request=request, n=4))
+    shown = judge_request(request=request, n=4).model_dump(mode="json")
 
     assert (shown["verdict"], shown["mean_before"], shown["mean_after"], shown["as_requested"]) == (
         "not enough data",
@@ -504,7 +502,7 @@ def test_offline_nothing_is_invented(llm_server: LLMServer, settings: Settings, 
     speak(agent, channel, "2", emoji=True, n=3)
     settings.JUDGE_MODEL = "offline:lexical-1"
 
-    shown = outcome_as_json(judge_request(request=request, n=3))
+    shown = judge_request(request=request, n=3).model_dump(mode="json")
 
     assert (shown["estimate"]["calls"], shown["before_unscored"], shown["after_unscored"]) == (0, 3, 3)
     assert "needs an LLM judge" in shown["messages"][0]["reason"]

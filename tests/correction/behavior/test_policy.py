@@ -19,20 +19,17 @@ from correction.behavior import patterns, work
 from correction.behavior.rules import (
     Change,
     Decision,
+    MapAnswer,
     Requester,
-    caution_signs,
     decide,
-    hostile_signs,
     made_by_requests,
     may_ask,
-    name_key,
     protected,
-    read_answer,
     read_map,
     requester_of,
-    skeleton,
 )
-from correction.behavior.tiers import own_words, tier_request
+from correction.behavior.tiers import tier_request
+from correction.behavior.words import caution_signs, hostile_signs, name_key, own_words, skeleton
 from correction.config.settings import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior.asking import CONCISE, dm_with, subject, write
@@ -79,7 +76,7 @@ def test_a_confidence_below_the_least_waits_for_a_person(least: str, applied: se
 def test_the_limit_of_a_day_holds_back_and_says_so() -> None:
     assert decided(applied_today=9).verdict == "apply"
     assert decided(applied_today=10) == Decision(
-        "review", ("10 were applied by themselves today, and 10 may be (behavior_daily_limit)",)
+        "review", ("10 were applied automatically today, and 10 may be (behavior_daily_limit)",)
     )
     assert decided(config=config(behavior_daily_limit=0)).verdict == "review"
 
@@ -467,7 +464,7 @@ def test_what_a_person_wrote_before_is_not_held_against_a_change() -> None:
 def test_the_forty_first_new_trait_is_for_a_person_and_a_change_of_one_is_not() -> None:
     assert decided_taking_over(made=39).verdict == "apply"
     assert decided_taking_over(made=40).reasons == (
-        "requests made 40 of the agent's traits, and 40 may be made by themselves",
+        "requests made 40 of the agent's traits, and 40 may be made automatically",
     )
     assert decided_taking_over({"strength": 0.9}, traits=(TraitValue("concise answers"),), made=40).verdict == "apply"
 
@@ -518,7 +515,7 @@ def test_where_traits_are_protected_an_answer_that_leaves_open_what_it_touches_w
 
 def test_what_is_not_seen_is_neither_kept_in_a_name_nor_makes_another() -> None:
     assert name_key("polite\u200dness") == name_key("politeness")
-    assert read_answer({"name": "polite\u200bness\ufeff"}).name == "politeness"
+    assert MapAnswer.model_validate({"name": "polite\u200bness\ufeff"}).name == "politeness"
 
 
 # -- without a model
@@ -527,7 +524,7 @@ def test_what_is_not_seen_is_neither_kept_in_a_name_nor_makes_another() -> None:
     ["Please stop using emoji in your messages.", "Stop using emoji.", "Be more concise, please.", "No more emoji."],
 )
 def test_the_offline_detector_is_never_so_sure_of_a_request_that_it_is_applied_with_the_defaults(text: str) -> None:
-    request: LLMRequest = tier_request("gate", words=own_words(text), subject=subject(), found={})
+    request: LLMRequest = tier_request("gate", words=own_words(text), subject=subject(), answers={})
 
     answer = patterns.gate(request)
 

@@ -142,7 +142,7 @@ def test_what_a_model_said_of_an_erased_person_s_words_goes_too_and_the_trait_ma
     other = proposed(ada, "Somebody else's.", gate_result=paraphrase)
     Message.objects.filter(behavior_requests=other).update(outsider="Bob")
 
-    found = {(one.place.model, one.place.columns): one.keys for one in forget(find_outsider("Zoe"))}
+    found = {(one.rule.of, one.rule.columns): one.keys for one in forget(find_outsider("Zoe"))}
 
     request.refresh_from_db()
     kept = repr([request.gate_result, request.extract_result, request.map_result, request.why])
@@ -150,6 +150,6 @@ def test_what_a_model_said_of_an_erased_person_s_words_goes_too_and_the_trait_ma
     assert request.gate_result["has_request"] is True  # type: ignore[index]
     other.refresh_from_db()
     assert other.gate_result == paraphrase
-    assert found[BehaviorRequest, ("trait_name", "trait_before", "trait_after")] == {request.pk}
-    assert found[Trait, ("name",)] == {Trait.objects.get(name="concise replies").pk}
+    assert found[BehaviorRequest, "trait_name trait_before trait_after"] == {request.pk}
+    assert found[Trait, "name"] == {Trait.objects.get(name="concise replies").pk}
     assert request.trait_after == CONCISE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -16,12 +17,11 @@ from correction.behavior.rules import (
     Change,
     change_to,
     find_trait,
-    name_key,
     read_map,
+    stored_trait,
     strength_of,
-    trait_from_json,
-    trait_json,
 )
+from correction.behavior.words import name_key
 
 DRY = TraitValue("dry wit", "Jokes with a straight face.", 0.4, 0.7)
 SLANG = TraitValue("local slang", "Says arvo and reckon.", 0.8, 0.6)
@@ -140,8 +140,6 @@ def test_a_trait_never_gets_the_name_of_another_one() -> None:
     [
         ("strength", 1.4, 1.0),
         ("strength", -0.2, 0.0),
-        ("strength", 10**400, 1.0),
-        ("strength", math.inf, 1.0),
         ("sentiment", -7, -1.0),
     ],
 )
@@ -158,21 +156,22 @@ def test_numbers_out_of_range_are_clamped_and_said(field: str, given: float, tak
     [
         None, [], "brevity", 7, True,
         {"strength": 0.5}, answer(name=""), answer(name=" \u200b"), answer(name=None), answer(name=["brevity"]),
-        answer(name="n" * (LONGEST_NAME + 1)), answer(strength="0.5"), answer(strength=True), answer(strength=math.nan),
+        answer(name="n" * (LONGEST_NAME + 1)), answer(strength="a lot"), answer(strength=math.inf),
+        answer(strength=True), answer(strength=math.nan),
         answer(sentiment=[]), answer(description=5), answer(description="d" * 4001), answer(replaces_trait=4),
     ],
 )  # fmt: skip
 def test_an_invalid_answer_changes_nothing(wrong: object) -> None:
     change = read_map(wrong, traits=TRAITS)
 
-    assert (change.operation, change.after, change.invalid) == ("none", None, True)
+    assert (change.operation, change.after) == ("none", None)
     assert change.why.startswith("the answer cannot be used: ")
 
 
 def test_an_empty_answer_changes_nothing_and_is_not_invalid() -> None:
     change = read_map({}, traits=TRAITS)
 
-    assert (change.operation, change.after, change.invalid) == ("none", None, False)
+    assert (change.operation, change.after) == ("none", None)
 
 
 def test_a_name_of_120_characters_is_taken_whole() -> None:
@@ -245,7 +244,7 @@ def test_more_and_less_go_their_way_and_never_stop(amount: Any, current: float) 
 
 @given(traits)
 def test_a_trait_comes_back_from_json_exactly(trait: TraitValue) -> None:
-    assert trait_from_json(json.loads(json.dumps(trait_json(trait)))) == trait
+    assert stored_trait(json.loads(json.dumps(asdict(trait)))) == trait
 
 
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(FIELDS, anything)) | anything, st.lists(traits, max_size=4))

@@ -15,34 +15,33 @@ from agents.models import LLMCall
 from agents.persona import TraitValue
 from correction.behavior.tiers import (
     EXAMPLES,
-    LONGEST_WORDS,
     MAX_TOKENS,
     READERS,
     SCHEMAS,
     TIERS,
-    Found,
+    Answers,
     Subject,
     Tier,
+    answers_without_model,
     ask,
-    found_without_model,
     next_tier,
-    own_words,
     read_extract,
     read_gate,
     read_map_answer,
     tier_request,
 )
+from correction.behavior.words import LONGEST_WORDS, own_words
 from tests.correction.behavior.asking import CONCISE, NO, SHORTER, YES, judge, subject, tier_of
 from tests.evaluation.test_judge_prompts import laid_out, texts
 from tests.llm_server import LLMServer
 from tests.tracing import Caught, tree
 
 pytestmark = pytest.mark.django_db
-FOUND: Found = {"gate": YES, "extract": SHORTER}
+FOUND: Answers = {"gate": YES, "extract": SHORTER}
 
 
 def asked(tier: Tier = "gate", text: str = "Be more concise") -> Reply:
-    return ask(tier, words=own_words(text), subject=subject(), found=FOUND, work_id="behavior_request:7")
+    return ask(tier, words=own_words(text), subject=subject(), answers=FOUND, work_id="behavior_request:7")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +63,7 @@ def test_the_answers_so_far_say_what_is_to_be_asked_next(found: dict[str, Any], 
 
 @pytest.mark.parametrize("text", ["🎉🎉", "?!", "> Be more concise"])
 def test_what_has_no_words_of_its_own_needs_no_model(text: str) -> None:
-    found = found_without_model(own_words(text))
+    found = answers_without_model(own_words(text))
 
     assert found["gate"]["has_request"] is False
     assert next_tier(found) is None
@@ -186,7 +185,7 @@ def request(
         "gate": YES | ({"reason": reason} if reason else {}),
         "extract": SHORTER | ({"requested_change": change} if change else {}),
     }
-    return tier_request(tier, words=own_words(message), subject=whom or subject(*TRAITS), found=found, nonce=NONCE)
+    return tier_request(tier, words=own_words(message), subject=whom or subject(*TRAITS), answers=found, nonce=NONCE)
 
 
 @pytest.mark.parametrize("tier", TIERS)
@@ -249,7 +248,7 @@ def test_a_judge_that_nobody_waits_for_is_asked_again_and_tried_again(tier: Tier
 def test_no_two_prompts_share_their_marker() -> None:
     words, whom = own_words("Hello."), subject()
 
-    nonces = {tier_request("gate", words=words, subject=whom, found={}).nonce for _ in range(5)}
+    nonces = {tier_request("gate", words=words, subject=whom, answers={}).nonce for _ in range(5)}
 
     assert len(nonces) == 5
 
@@ -426,7 +425,7 @@ def test_a_strength_that_is_not_given_is_not_made_up() -> None:
     ],
 )  # fmt: skip
 def test_a_field_of_another_type_is_no_answer(field: str, bad: Any) -> None:
-    with pytest.raises(InvalidAnswer, match=field):
+    with pytest.raises(ValueError, match=field):  # a ValidationError is one, too
         read_map_answer({**CONCISE, field: bad})
 
 

@@ -11,7 +11,8 @@ import pytest
 from django.db import connection
 
 from agents.models import owner_name
-from correction.behavior import work, work_one
+from correction.behavior import work
+from correction.behavior.work import work_one
 from correction.models import BehaviorRequest
 from tests.correction.behavior.asking import CONCISE, SHORTER, YES, dm_with, judge, tier_of, traits_of, write
 from tests.evaluation.judging import prompt_of

@@ -56,7 +56,7 @@ def test_kappa_is_that_of_published_examples(judge: list[int], people: list[int]
 
     assert found.kappa.value == pytest.approx(published, abs=5e-4)
     assert found.kappa.interval is not None
-    assert found.kappa.interval.low < published < found.kappa.interval.high
+    assert found.kappa.interval[0] < published < found.kappa.interval[1]
     assert (found.labels, found.items, found.annotators) == (len(judge), len(judge), 1)
 
 
@@ -66,7 +66,7 @@ def test_spearman_is_that_of_a_published_example() -> None:
 
     label_all(judgements(ranks(IQ)), ranks(HOURS))
 
-    assert figures(resamples=200).spearman.value == pytest.approx(-29 / 165)
+    assert figures(resamples=200).spearman.value == pytest.approx(-29 / 165, abs=1e-4)
 
 
 def test_alpha_among_people_is_krippendorffs_own_example() -> None:
@@ -89,7 +89,7 @@ def test_alpha_of_judge_and_people_is_that_of_two_raters() -> None:
     values = [float(v or 0) for pair in pairs for v in pair]
     within = sum(2 * (float(a or 0) - float(b or 0)) ** 2 for a, b in pairs)
     between = sum((a - b) ** 2 for a in values for b in values)
-    assert figures(resamples=200).alpha.value == pytest.approx(1 - (len(values) - 1) * within / between)
+    assert figures(resamples=200).alpha.value == pytest.approx(1 - (len(values) - 1) * within / between, abs=1e-4)
 
 
 # -- what is compared
@@ -100,7 +100,7 @@ def test_labels_are_about_the_claim_as_written_and_bias_about_what_is_better() -
 
     # as written the judge gives anti-patterns 2 more than people; that makes its scores 2 lower there, 1 on average
     assert found.bias.value == pytest.approx(-1)
-    assert found.kappa.value == pytest.approx(quadratic_weighted_kappa([8, 8, 2, 2], [6, 6, 2, 2]).value)
+    assert found.kappa.value == pytest.approx(quadratic_weighted_kappa([8, 8, 2, 2], [6, 6, 2, 2]).value, abs=1e-4)
 
 
 def test_several_annotators_stand_as_their_mean() -> None:
@@ -109,7 +109,7 @@ def test_several_annotators_stand_as_their_mean() -> None:
     label_all(scores, [0, 4, 7, 9], "ben")
 
     expected = quadratic_weighted_kappa([0, 3, 6, 9], [0.5, 3.5, 6, 9])
-    assert figures().kappa.value == pytest.approx(expected.value)
+    assert figures().kappa.value == pytest.approx(expected.value, abs=1e-4)
     assert (figures().labels, figures().items, figures().annotators) == (8, 4, 2)
 
 
@@ -121,7 +121,7 @@ def test_what_cannot_be_told_and_what_was_not_blind_is_in_no_figure() -> None:
     found = figures()
 
     assert (found.labels, found.cannot_tell, found.not_blind) == (2, 1, 1)
-    assert found.kappa.value == pytest.approx(quadratic_weighted_kappa([3, 6], [3, 5]).value)
+    assert found.kappa.value == pytest.approx(quadratic_weighted_kappa([3, 6], [3, 5]).value, abs=1e-4)
 
 
 def test_a_label_taken_back_and_given_again_is_not_blind() -> None:
@@ -200,9 +200,9 @@ def test_a_biased_judge_is_corrected_and_the_interval_covers_the_truth(inverted:
     assert result.mean.value == pytest.approx(true_mean, abs=0.4)
     assert result.mean.interval is not None
     assert result.labels_only.interval is not None
-    assert result.mean.interval.low <= true_mean <= result.mean.interval.high
-    powered = result.mean.interval.high - result.mean.interval.low
-    assert powered < 0.75 * (result.labels_only.interval.high - result.labels_only.interval.low)
+    assert result.mean.interval[0] <= true_mean <= result.mean.interval[1]
+    powered = result.mean.interval[1] - result.mean.interval[0]
+    assert powered < 0.75 * (result.labels_only.interval[1] - result.labels_only.interval[0])
 
 
 def test_intervals_of_many_draws_cover_the_truth_as_often_as_they_say() -> None:
@@ -215,7 +215,7 @@ def test_intervals_of_many_draws_cover_the_truth_as_often_as_they_say() -> None:
         (mean,) = figures(label_set=label_set, resamples=100).prediction_powered
         interval = mean.mean.interval
         assert interval is not None
-        covered += interval.low <= float(np.mean(truth)) <= interval.high
+        covered += interval[0] <= float(np.mean(truth)) <= interval[1]
 
     assert covered >= 26  # 28.5 of 30 expected; fewer than 26 has probability 0.02
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evaluation.change.comparison import Change, Comparison
+from evaluation.change.change import Change, mean_of
+from evaluation.change.comparison import Comparison
 from evaluation.change.measurement_files import observations_json
-from evaluation.change.measurements import Measurement, mean_of
+from evaluation.change.measurements import Measurement
 from evaluation.statistics.bootstrap import Observation
 
 LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"

@@ -6,7 +6,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Message
-from evaluation.change.before_after import AT_ONCE, just_before
+from evaluation.change.before_after import MOST_MESSAGES, just_before
 from evaluation.judge.prompts import Event
 from tests.factories import make_agent, make_channel, say
 
@@ -43,12 +43,12 @@ def test_what_was_played_is_passed_over_however_much_of_it_there_is() -> None:
     assert [text for _, _, text in shown(just_before(ada, [last])[last.pk])] == ["One", "Two"]
 
 
-def test_many_messages_are_read_in_one_query_per_hundred(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+def test_many_messages_are_read_in_two_queries(django_assert_num_queries: DjangoAssertNumQueries) -> None:
     ada, desk = make_agent("ada"), make_channel("desk")
-    for number in range(AT_ONCE + 20):
+    for number in range(2 * MOST_MESSAGES):
         say(desk, ada, f"Line {number}")
     messages = list(Message.objects.order_by("position"))
     with django_assert_num_queries(2):
         found = just_before(ada, messages)
     assert [len(found[message.pk]) for message in messages[:3]] == [0, 1, 2]
-    assert shown(found[messages[-1].pk])[-1][2] == f"Line {AT_ONCE + 18}"
+    assert shown(found[messages[-1].pk])[-1][2] == f"Line {2 * MOST_MESSAGES - 2}"

@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Comparisons do not accuse builds that differ by chance alone."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from evaluation.change.change import mean_of
 from evaluation.change.choosing import detections
 from evaluation.change.comparison import adjusted, compare
-from evaluation.change.measurements import Measurement, mean_of
+from evaluation.change.measurements import Measurement
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
 from evaluation.statistics.difference import difference_p, from_fixed_p, holm, n_to_detect
 from tests.evaluation.change.samples import adherence, measurement, of, only

@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""The command `compare`: output, JSON, exit codes and bad input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Comparison of two samples of judgements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from evaluation.change.comparison import Change, compare
+from evaluation.change.change import Change
+from evaluation.change.comparison import compare
 from evaluation.change.measurements import Measurement, NotComparable
 from evaluation.statistics.bootstrap import bootstrap_difference
 from tests.evaluation.change.samples import LLM, OFFLINE, adherence, measurement, of, only

@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""The drift overview: who drifted, how surely, and what to do next."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_unscored_and_trivial_judgements_are_in_no_mean(ada: Agent) -> None:
             run.scores.create(dimension="adherence", proposition_id="dry", claim="dry", status=status, score=score)
     (move,) = card_of(ada).moves
 
-    assert (move.candidate.mean, move.candidate.scored, move.candidate.unscored) == (8.0, 4, 5)
+    assert (move.candidate, move.scored, move.unscored) == (8.0, 4, 5)
 
 
 def test_what_could_only_be_scored_on_one_side_is_not_compared(ada: Agent) -> None:

@@ -1,4 +1,4 @@
-"""TODO: what this module is for."""
+"""Drift by position: what an agent scores early and late in its conversations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Message
-from evaluation.change.position import PositionProfile, position_json, position_profile
+from evaluation.change.position import PositionProfile, position_profile
 from evaluation.change.tables import position_table
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RunSpec, prepare_run
@@ -215,19 +215,19 @@ def test_a_conversation_that_fades_is_seen_to_fade(llm_server: LLMServer, propos
 
     profile = by_position(ada)
 
-    (found,) = profile.dimensions
-    means = [row.score.value for row in found.bins]
+    (found,) = profile.dimensions.values()
+    means = [row.score for row in found.bins]
     assert means == [pytest.approx(mean, abs=0.3) for mean in (7.5, 7.5, 5, 2.5)]
     assert [row.messages for row in found.bins] == [5, 10, 13, 12]
-    assert [row.counts["scored"] for row in found.bins] == [10, 20, 26, 24]
-    assert found.within.delta.value == pytest.approx(-5, abs=0.7)
-    assert found.within.delta.interval is not None
-    assert found.within.delta.interval.high < -4
-    assert found.within.decision.verdict == "drifted"
+    assert [row.scored for row in found.bins] == [10, 20, 26, 24]
+    assert found.within.delta == pytest.approx(-5, abs=0.7)
+    assert found.within.interval is not None
+    assert found.within.interval.high < -4
+    assert found.within.verdict == "drifted"
     assert (found.within.first, found.within.last, found.within.conversations) == ("1-5", "31+", 1)
     assert found.within.resampled == "messages"
-    assert found.trend.value is not None
-    assert found.trend.value < -0.7
+    assert found.trend.spearman is not None
+    assert found.trend.spearman < -0.7
 
 
 def test_a_conversation_that_holds_is_steady(llm_server: LLMServer, propositions: PropositionFolder) -> None:
@@ -236,10 +236,10 @@ def test_a_conversation_that_holds_is_steady(llm_server: LLMServer, propositions
     chat(ada, "long", 60)
     llm_server.respond = answers(lambda claim: 7)
 
-    (found,) = by_position(ada).dimensions
+    (found,) = by_position(ada).dimensions.values()
 
-    assert found.within.decision.verdict == "steady"
-    assert found.within.delta.value == pytest.approx(0)
+    assert found.within.verdict == "steady"
+    assert found.within.delta == pytest.approx(0)
 
 
 def test_cues_find_fading_offline(settings: Settings, propositions: PropositionFolder) -> None:
@@ -260,9 +260,9 @@ def test_cues_find_fading_offline(settings: Settings, propositions: PropositionF
 
     profile = by_position(ada)
 
-    (found,) = profile.dimensions
-    assert (profile.judge, found.within.decision.verdict) == ("offline:lexical-1", "drifted")
-    assert found.within.delta.value == pytest.approx(-7)
+    (found,) = profile.dimensions.values()
+    assert (profile.judge, found.within.verdict) == ("offline:lexical-1", "drifted")
+    assert found.within.delta == pytest.approx(-7)
 
 
 def test_long_conversations_that_were_worse_from_the_start_are_no_fading(
@@ -278,13 +278,13 @@ def test_long_conversations_that_were_worse_from_the_start_are_no_fading(
     said = {"weary": 3, "fresh": 8}
     llm_server.respond = lambda body: answers(lambda claim: said[tail_of(body).split("Ada acts: ")[1].split()[0]])(body)
 
-    (found,) = by_position(ada, samples=240).dimensions
+    (found,) = by_position(ada, samples=240).dimensions.values()
 
-    assert found.overall.delta.value is not None
-    assert found.overall.delta.value < -2
-    assert (found.overall.decision.verdict, found.within.decision.verdict) == ("drifted", "steady")
+    assert found.overall.delta is not None
+    assert found.overall.delta < -2
+    assert (found.overall.verdict, found.within.verdict) == ("drifted", "steady")
     assert (found.within.conversations, found.within.resampled) == (7, "conversations")
-    assert found.bins[0].same.value == 3
+    assert found.bins[0].same.score == 3
 
 
 def test_a_channel_with_one_message_says_that_nothing_can_be_compared(
@@ -295,11 +295,11 @@ def test_a_channel_with_one_message_says_that_nothing_can_be_compared(
     chat(ada, "short", 1)
     llm_server.respond = answers(lambda claim: 7)
 
-    (found,) = by_position(ada).dimensions
+    (found,) = by_position(ada).dimensions.values()
 
-    assert [(row.messages, row.score.value) for row in found.bins] == [(1, 7), (0, None), (0, None), (0, None)]
-    assert found.within.delta.reason == "fewer than two stretches have scores"
-    assert found.within.decision.verdict == "not enough data"
+    assert [(row.messages, row.score) for row in found.bins] == [(1, 7), (0, None), (0, None), (0, None)]
+    assert found.within.interval_note == "fewer than two stretches have scores"
+    assert found.within.verdict == "not enough data"
 
 
 def test_stretches_that_no_conversation_joins_are_not_compared_within(
@@ -314,11 +314,11 @@ def test_stretches_that_no_conversation_joins_are_not_compared_within(
     Message.objects.filter(channel__slug="short").update(tags={"when": "now"})
     llm_server.respond = answers(lambda claim: 7)
 
-    (found,) = by_position(ada, where={"when": "now"}).dimensions
+    (found,) = by_position(ada, where={"when": "now"}).dimensions.values()
 
     assert [row.messages for row in found.bins] == [3, 2, 0, 0]
-    assert found.within.delta.reason == "no conversation has scores in both stretches"
-    assert found.overall.delta.value == 0
+    assert found.within.interval_note == "no conversation has scores in both stretches"
+    assert found.overall.delta == 0
 
 
 def test_an_agent_that_said_nothing_has_an_empty_profile(
@@ -329,7 +329,7 @@ def test_an_agent_that_said_nothing_has_an_empty_profile(
 
     profile = by_position(ada)
 
-    assert [row.messages for row in profile.dimensions[0].bins] == [0, 0, 0, 0]
+    assert [row.messages for row in profile.dimensions["adherence"].bins] == [0, 0, 0, 0]
     assert llm_server.calls == 0
 
 
@@ -342,9 +342,9 @@ def test_judgements_that_could_not_be_made_are_counted_not_guessed(
     run = measured(ada, position_bins=BINS).summary.run
     EvaluationScore.objects.filter(evaluation_run=run).update(status="unscored", score=None)
 
-    (found,) = position_profile(run).dimensions
+    (found,) = position_profile(run).dimensions.values()
 
-    assert [(row.counts["scored"], row.counts["unscored"], row.score.value) for row in found.bins[:2]] == [
+    assert [(row.scored, row.unscored, row.score) for row in found.bins[:2]] == [
         (0, 5, None),
         (0, 3, None),
     ]
@@ -362,7 +362,7 @@ def test_deleted_messages_and_positions_outside_are_said(
     profile = position_profile(run, parse_bins("1-2,6+"))
 
     assert profile.left_out == 2
-    assert [row.messages for row in profile.dimensions[0].bins] == [2, 3]
+    assert [row.messages for row in profile.dimensions["adherence"].bins] == [2, 3]
 
 
 def test_a_run_that_was_not_sampled_by_position_asks_for_bins(llm_server: LLMServer, ada: Agent) -> None:
@@ -370,7 +370,7 @@ def test_a_run_that_was_not_sampled_by_position_asks_for_bins(llm_server: LLMSer
 
     with pytest.raises(ValueError, match="was not sampled by position; name the bins"):
         position_profile(run)
-    assert [row.messages for row in position_profile(run, parse_bins("1,2+")).dimensions[0].bins] == [1, 2]
+    assert [row.messages for row in position_profile(run, parse_bins("1,2+")).dimensions["adherence"].bins] == [1, 2]
 
 
 def test_runs_by_position_are_runs_of_their_own(ada: Agent, llm_server: LLMServer) -> None:
@@ -408,7 +408,7 @@ def test_the_table_fits_eighty_columns_and_names_judge_and_verdict(shown: Positi
 
 
 def test_the_json_object_has_what_the_table_has(shown: PositionProfile) -> None:
-    document = json.loads(json.dumps(position_json(shown)))
+    document = json.loads(json.dumps(shown.model_dump()))
 
     found = document["dimensions"]["adherence"]
     assert [row["positions"] for row in found["bins"]] == ["1-5", "6-15", "16-30", "31+"]
@@ -436,12 +436,12 @@ def test_no_interval_leaves_the_scale(llm_server: LLMServer, propositions: Propo
         lambda claim: 9 if int(re.findall(r"line (\d+)", tail_of(body))[-1]) % 2 else 0
     )(body)
 
-    (found,) = position_profile(measured(ada, samples=40, position_bins=BINS).summary.run).dimensions
+    (found,) = position_profile(measured(ada, samples=40, position_bins=BINS).summary.run).dimensions.values()
 
     for row in found.bins[:2]:
-        assert row.score.interval is not None
-        assert 0 <= row.score.interval.low < row.score.interval.high <= 9
-    assert found.bins[1].score.interval is not None
-    assert (found.bins[1].score.interval.low, found.bins[1].score.interval.high) == (0, 9)
-    assert found.within.delta.interval is not None
-    assert -9 <= found.within.delta.interval.low < found.within.delta.interval.high <= 9
+        assert row.interval is not None
+        assert 0 <= row.interval.low < row.interval.high <= 9
+    assert found.bins[1].interval is not None
+    assert (found.bins[1].interval.low, found.bins[1].interval.high) == (0, 9)
+    assert found.within.interval is not None
+    assert -9 <= found.within.interval.low < found.within.interval.high <= 9

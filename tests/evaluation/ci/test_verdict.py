@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import replace as replace_fields
+from typing import Any, TypeVar
 
 import pytest
+from pydantic import BaseModel
 
 from agents.models import Agent
-from evaluation.change.comparison import Change, Comparison
+from evaluation.change.change import Change
+from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import Measurement
 from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.options import Limits
@@ -18,6 +20,14 @@ from evaluation.models import EvaluationRun
 from evaluation.runs.capture import Captured
 from evaluation.runs.summary import DimensionSummary, RunSummary
 from evaluation.statistics.estimates import Interval
+
+T = TypeVar("T")
+
+
+def replace(value: T, **fields: Any) -> T:
+    """The same with other fields: of a model, or of a dataclass."""
+    return value.model_copy(update=fields) if isinstance(value, BaseModel) else replace_fields(value, **fields)  # type: ignore[type-var]
+
 
 STEADY = Change(
     dimension="convergence",
@@ -129,7 +139,7 @@ def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
     (found,) = (_undecided_of(fell, Limits()),)
     undecided = _undecided_of(fell, Limits(thresholds={"fluency": 5.0}))
 
-    assert next(found.rows()).why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
+    assert found.rows[0].why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
     assert undecided.hint == "", "there is one already"
 
 

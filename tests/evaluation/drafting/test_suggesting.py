@@ -161,7 +161,7 @@ def test_what_is_there_already_is_told_and_not_proposed_again(
     llm_server.reply(
         **reply(
             proposal("{{agent_name}} uses sales talk", inverted=True),
-            proposal("{{agent_name}} answers shortly", rule={"max_sentences": 3}),
+            proposal("{{agent_name}} answers shortly", rule={"max_sentences": 2, "no_emoji": True}),
             proposal("{{agent_name}} answers in one sentence", rule={"max_sentences": 1}),
             proposal("{{agent_name}} is exact in all figures"),
             proposal("Ada Lund likes rain"),

@@ -216,7 +216,7 @@ def test_an_inverted_proposition_shows_the_score_that_counts(llm_server: LLMServ
     llm_server.always(json=entry(2))
     trial = try_proposition(proposition=claim(inverted=True), agent=speaker, n=2)
 
-    assert trial.scores == [7.0, 7.0]
+    assert [one.score for one in trial.messages] == [7.0, 7.0]
 
 
 def test_hostile_messages_and_markup_are_shown_as_they_are(llm_server: LLMServer, file: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_change_that_was_asked_for_starts_the_series_anew(
 
     (series,) = series_of(ada)
     assert not DriftAlert.objects.exists()
-    assert [point.restarts for point in series.evaluations] == [day == 14 for day in range(26)]
+    assert [point.restarts for point in series.readings] == [day == 14 for day in range(26)]
 
 
 def test_propositions_of_another_dimension_do_not_start_it_anew(ada: Agent, nightly: EvaluationSchedule) -> None:
@@ -150,7 +150,7 @@ def test_judges_schedules_and_agents_have_series_of_their_own(ada: Agent, nightl
 
     found = series_of(ada)
 
-    assert [(s.schedule.name, s.judge == OFFLINE, len(s.evaluations)) for s in found] == [
+    assert [(s.schedule.name, s.judge == OFFLINE, len(s.readings)) for s in found] == [
         ("nightly", False, 7),
         ("nightly", True, 7),
         ("other", False, 7),
@@ -194,7 +194,7 @@ def test_evaluations_that_share_messages_are_tested_once_per_window(ada: Agent, 
 
     (series,) = series_of(ada)
 
-    assert [n for n, point in enumerate(series.evaluations) if point.tested] == [0, 7, 14]
+    assert [n for n, point in enumerate(series.readings) if point.tested] == [0, 7, 14]
 
 
 def test_a_window_that_is_no_duration_is_shown_but_not_tested(ada: Agent, nightly: EvaluationSchedule) -> None:
@@ -204,7 +204,7 @@ def test_a_window_that_is_no_duration_is_shown_but_not_tested(ada: Agent, nightl
 
     (series,) = series_of(ada)
 
-    assert len(series.evaluations) == 14
+    assert len(series.readings) == 14
     assert (series.drops, "not tested for drift" in series.note) == ((), True)
 
 

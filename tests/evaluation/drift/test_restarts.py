@@ -8,7 +8,7 @@ import pytest
 
 from agents.models import Agent
 from agents.persona import TraitValue, current_digest, save_persona
-from evaluation.change.over_time import Evaluation, Series
+from evaluation.change.over_time import Reading, Series
 from evaluation.models import EvaluationSchedule
 from tests.factories import MONDAY, make_agent
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.django_db
 
 def series(agent: Agent, *digests: str) -> Series:
     """One evaluation a day, by the digest of the persona it was made under."""
-    evaluations = tuple(
-        Evaluation(
+    readings = tuple(
+        Reading(
             run=n + 1,
             time=MONDAY + timedelta(days=n),
             score=7.0,
@@ -31,7 +31,7 @@ def series(agent: Agent, *digests: str) -> Series:
     )
     schedule = EvaluationSchedule(name="nightly")
     return Series(
-        agent=agent, schedule=schedule, dimension="adherence", judge="m", procedure="plumbline", evaluations=evaluations, drops=()
+        agent=agent, schedule=schedule, dimension="adherence", judge="m", procedure="plumbline", readings=readings, drops=()
     )  # fmt: skip
 
 
@@ -41,16 +41,16 @@ def test_a_restart_names_the_version_and_what_it_changed() -> None:
     save_persona(agent=agent, traits=[TraitValue("concise replies", strength=0.9)], note="behaviour request 12")
     found = series(agent, before, before, current_digest(agent))
 
-    (restart,) = found.restarts()
+    (restart,) = found.restarts
 
     assert (restart.run, restart.because) == (3, "version 2, behaviour request 12: concise replies 0.5 → 0.9")
-    assert found.newest_restart().startswith("ada adherence: starts again on 2026-11-04: version 2, ")
+    assert found.newest_restart.startswith("ada adherence: starts again on 2026-11-04: version 2, ")
 
 
 def test_a_restart_without_versions_says_so() -> None:
     agent = make_agent()
 
-    assert [r.because for r in series(agent, "a" * 64, current_digest(agent)).restarts()] == [
+    assert [r.because for r in series(agent, "a" * 64, current_digest(agent)).restarts] == [
         "the persona changed; no version says what changed"
     ]
 
@@ -58,4 +58,4 @@ def test_a_restart_without_versions_says_so() -> None:
 def test_a_series_that_never_started_again_says_nothing() -> None:
     agent = make_agent()
 
-    assert series(agent, "a", "a").newest_restart() == ""
+    assert series(agent, "a", "a").newest_restart == ""

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.judge.questions import RULE_JUDGE, rule_verdict, verdict_by_rule
+from evaluation.judge.questions import rule_verdict, verdict_by_rule
+from evaluation.models import RULE_JUDGE
 from evaluation.propositions.rules import Rule, check_rule
 
 

@@ -1,0 +1,250 @@
+"""One registration per table: what console, help, export, erasure, retention and sidebar need to know of a model.
+
+Each app has a module ``tables`` with its registrations, `TABLES`, in the order of the sidebar. Rows that hang on others are registered
+after them: what is erased or pruned goes from the last registration to the first, upper apps before lower ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from django.apps import apps
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db.models import Model, Prefetch, Q, QuerySet
+from django.utils.module_loading import module_has_submodule
+
+from agents.models import Message
+
+NO_ROWS = Q(pk__in=[])
+PORTION = 1_000  # rows of an export in memory at a time
+AGENT_TEXTS = ("system_prompt", "sample_lines", "description")  # long, and in no file of a log
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """A person whose words are to be erased.
+
+    Attributes:
+        names: What they are called in texts.
+        label: Replaces the name; the same whenever they are erased, and not to be guessed back.
+        said: Which messages are theirs.
+        channels, agents: Where they spoke or are members, and whose agents spoke there.
+        user: Their account, where they have one.
+        deactivate: Whether the account is closed, too.
+    """
+
+    names: tuple[str, ...]
+    label: str
+    said: Q
+    channels: frozenset[int]
+    agents: frozenset[int]
+    user: AbstractBaseUser | None = None
+    deactivate: bool = False
+
+    def own(self) -> QuerySet[Message]:
+        return Message.objects.filter(self.said)
+
+    def own_keys(self) -> QuerySet[Message, Any]:
+        return self.own().order_by().values("pk")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Erase:
+    """Columns with texts, JSON or a name that are searched for a person's words and written without them.
+
+    Attributes:
+        columns: Their names, separated by spaces.
+        model: The table; that of the registration unless another is named.
+        channel, agent: Lookups of a row's channel and agent, separated by spaces: rows in a channel where the person was, or of an agent
+            that spoke there, are near, and lose the name and short messages as well as quotes.
+        near: Every row is near.
+        blank: Rows of which the columns are blanked, or which are deleted where the rule says so, even without a quote.
+        name_only: Rows of which the columns hold nothing but the person's name.
+        rows: Leaves rows out.
+        emptied: JSON columns that become empty where a row is blanked, separated by spaces.
+        delete: A row with the person's words is deleted.
+        report_only: Nothing is changed: people wrote this as configuration; they are shown that it looks like a quote.
+        last: After all others: by these messages quotes are recognised.
+    """
+
+    columns: str
+    model: type[Model] | None = None
+    channel: str = ""
+    agent: str = ""
+    near: bool = False
+    blank: Callable[[Person], Q] | None = None
+    name_only: Callable[[Person], Q] | None = None
+    rows: Callable[[Person], QuerySet[Any]] | None = None
+    emptied: str = ""
+    delete: bool = False
+    report_only: bool = False
+    last: bool = False
+
+    @property
+    def of(self) -> type[Model]:
+        assert self.model is not None  # noqa: S101 (set where the rules are collected)
+        return self.model
+
+    @property
+    def table(self) -> str:
+        return self.of._meta.db_table
+
+    @property
+    def names(self) -> list[str]:
+        return self.columns.split()
+
+    def rows_of(self, person: Person) -> QuerySet[Any]:
+        return self.of._default_manager.all() if self.rows is None else self.rows(person)
+
+    def is_near(self, person: Person) -> Q:
+        if self.near:
+            return Q(pk__isnull=False)
+        near = NO_ROWS
+        for lookups, keys in ((self.channel, person.channels), (self.agent, person.agents)):
+            for lookup in lookups.split():
+                near |= Q(**{f"{lookup}__in": keys})
+        return near
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prune:
+    """Rows that may be deleted when they are old.
+
+    Attributes:
+        rows: Those that may go, made before a moment.
+        model: The table of the registration; set where the rules are collected.
+        children: Models and their foreign keys whose rows go with one of these; they count as rows of the batch.
+        rolled: The `agents.ops.sums.Rolled` of which the sums must be made before, if there are any.
+    """
+
+    rows: Callable[[datetime], QuerySet[Any]]
+    model: type[Model] | None = None
+    children: tuple[tuple[type[Model], str], ...] = ()
+    rolled: Any = None
+
+    @property
+    def tables(self) -> list[str]:
+        """The table, and those of its children."""
+        models = [self.model, *(child for child, _ in self.children)]
+        return [model._meta.db_table for model in models if model is not None]
+
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
+    """A log as a file.
+
+    Attributes:
+        columns: Their names, in order.
+        rows: From the chosen rows of the table to rows of the file, in portions.
+        texts: The columns that quote messages: they are left out for users who may not view those.
+    """
+
+    columns: Sequence[str]
+    rows: Callable[[QuerySet[Any]], Iterable[Row]]
+    texts: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        if unknown := self.texts.difference(self.columns):
+            raise ValueError(f"texts {', '.join(sorted(unknown))}: allowed: the columns {', '.join(self.columns)}")
+
+
+def export_of(
+    columns: Mapping[str, str | Callable[[Any], Any]],
+    *,
+    select: Sequence[str] = (),
+    prefetch: Sequence[str | Prefetch[Any]] = (),
+    texts: Iterable[str] = (),
+) -> Export:
+    """An export whose cells are read off the rows, newest first.
+
+    Args:
+        columns: Name to where the value is: a path such as ``agent.slug`` (null where a part of it is), or a function of the row.
+        select, prefetch: What these read, so that the number of queries does not grow with the rows.
+        texts: As for `Export`.
+    """
+
+    def rows(chosen: QuerySet[Any]) -> Iterator[Row]:
+        unread = [f"{path}__{text}" for path in select if path.endswith("agent") for text in AGENT_TEXTS]
+        newest = chosen.select_related(*select).defer(*unread).prefetch_related(*prefetch).order_by("-pk")
+        for row in newest.iterator(chunk_size=PORTION):
+            yield {name: where(row) if callable(where) else _at(row, where) for name, where in columns.items()}
+
+    return Export(columns=tuple(columns), rows=rows, texts=frozenset(texts))
+
+
+def same(names: str) -> dict[str, str]:
+    """Columns named as the fields they hold; names separated by spaces."""
+    return {name: name for name in names.split()}
+
+
+def _at(row: Any, where: str) -> Any:
+    for part in where.split("."):
+        row = getattr(row, part, None)
+    return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What is to be known of a model. Its help page is ``help/<model>.md`` of the app, its permissions are Django's.
+
+    Attributes:
+        menu, icon: Group of the sidebar (of the setting CONSOLE_MENU) and icon of Material Symbols; empty = reached by links only.
+        empty: What an empty list says: what fills it, and what to do next.
+        deleting: What the page that asks before a row is deleted says of it.
+        columns, filters: Of the list, names separated by spaces; see `agents.console.columns`. Empty where an admin class says it.
+        search: Columns that a search finds exactly, separated by spaces.
+        fields: Of a row's page: groups of a title and names separated by spaces.
+        export: The list as a file.
+        erase: Where a person's words may be, also in tables of lower apps; see `agents.ops.erasure`.
+        no_speech: Columns of text, separated by spaces, that never hold what a person said; all others are erased.
+        prune: What goes when it is old; see `agents.ops.retention`.
+    """
+
+    model: type[Model]
+    menu: str = ""
+    icon: str = ""
+    empty: str = ""
+    deleting: str = ""
+    columns: str = ""
+    filters: str = ""
+    search: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+    export: Export | None = None
+    erase: tuple[Erase, ...] = ()
+    no_speech: str = ""
+    prune: Prune | None = None
+
+
+@cache
+def tables() -> dict[type[Model], Table]:
+    """The registrations of all apps by model, lower apps first."""
+    modules = [c.name + ".tables" for c in apps.get_app_configs() if module_has_submodule(c.module, "tables")]
+    return {table.model: table for name in modules for table in getattr(import_module(name), "TABLES", ())}
+
+
+def table_of(model: type[Model]) -> Table:
+    """The registration of a model; one that says nothing where there is none."""
+    return tables().get(model) or Table(model=model)
+
+
+def erasures() -> list[Erase]:
+    """Every rule of erasure in the order in which they are followed."""
+    rules = [
+        rule if rule.model else replace(rule, model=table.model)
+        for table in reversed(tables().values())
+        for rule in table.erase
+    ]
+    return sorted(rules, key=lambda rule: rule.last)
+
+
+def prunings() -> list[Prune]:
+    """Every rule of retention in the order in which they are followed."""
+    return [replace(t.prune, model=t.model) for t in reversed(tables().values()) if t.prune is not None]

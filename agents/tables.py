@@ -1,0 +1,357 @@
+"""The tables of agents and conversations as console, help, export, erasure and retention know them; see `agents.registry`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.models import Group, User
+from django.db.models import Model, Q, QuerySet
+from django.utils import timezone
+from rest_framework.authtoken.models import TokenProxy
+
+from agents.models import (
+    Agent,
+    Channel,
+    ChannelMember,
+    Chore,
+    DescriptionUpdate,
+    IdempotentRequest,
+    Import,
+    ImportChunk,
+    ImportFile,
+    LastServed,
+    LedgerHour,
+    LLMBatch,
+    LLMBatchRequest,
+    LLMCall,
+    LLMPayload,
+    MemoryBlock,
+    MemoryPassage,
+    Message,
+    ModelPrice,
+    PersonaVersion,
+    Reaction,
+    Rollup,
+    Run,
+    RunMessage,
+    RunStep,
+    Trait,
+    WorkerHeartbeat,
+)
+from agents.ops.sums import LEDGER, TOKENS
+from agents.registry import NO_ROWS, Erase, Person, Prune, Table, export_of, same
+
+
+def _all(_person: Person) -> Q:
+    return Q(pk__isnull=False)
+
+
+def _prompts_of_ended_runs(person: Person) -> Q:
+    """They have the conversation in them. Those of a run that goes on are what it goes on from: only quotes and name go."""
+    roles = (RunMessage.Role.SYSTEM, RunMessage.Role.USER)
+    return Q(run__channel__in=person.channels, run__status__in=Run.FINAL, role__in=roles)
+
+
+def _entries(person: Person) -> Q:
+    """Entries of the console's log about their messages, which it calls by author and text, and about their account."""
+    theirs = NO_ROWS
+    for name in (*person.names, person.label):
+        theirs |= Q(
+            content_type__app_label="agents", content_type__model="message", object_repr__startswith=f"{name}: "
+        )
+    if person.user is not None and person.deactivate:
+        model = person.user._meta
+        theirs |= Q(
+            content_type__app_label=model.app_label,
+            content_type__model=model.model_name,
+            object_id=str(person.user.pk),
+        )
+    return theirs
+
+
+def _their_requests(person: Person) -> Q:
+    return NO_ROWS if person.user is None else Q(user=person.user.pk, status__isnull=False)
+
+
+def _of_ended_runs(model: type[Model]) -> Callable[[datetime], QuerySet[Any]]:
+    return lambda before: model._default_manager.filter(run__status__in=Run.FINAL, run__finished_at__lt=before)
+
+
+def _ended_batches(before: datetime) -> QuerySet[LLMBatch]:
+    """Answered or not: what the work they served has not read by then, it never does."""
+    return LLMBatch.objects.filter(status__in=LLMBatch.FINAL, finished_at__lt=before)
+
+
+def _ended_imports(before: datetime) -> QuerySet[Import]:
+    return Import.objects.filter(
+        Q(status__in=Import.FINAL, finished_at__lt=before) | Q(status=Import.WAITING, created_at__lt=before)
+    )
+
+
+def _took(run: Run) -> float | None:
+    if run.started_at is None or run.finished_at is None:
+        return None
+    return round((run.finished_at - run.started_at).total_seconds(), 3)
+
+
+TABLES = (
+    Table(
+        model=Agent,
+        menu="Agents",
+        icon="groups",
+        empty="Import personas (Imports in the sidebar, or manage.py import_agents FILE), load the examples with manage.py seed, or write "
+        "one here.",
+        deleting="The agent goes with its persona versions, traits, memory and configuration. To keep them, set it inactive instead. An "
+        "agent that has said something cannot be deleted.",
+        erase=(Erase(columns="title description system_prompt sample_lines", report_only=True),),
+        no_speech="slug display_name avatar_color model_id",
+    ),
+    Table(
+        model=Channel,
+        menu="Agents",
+        icon="forum",
+        empty="Importing a transcript makes its channels (Imports in the sidebar, or manage.py import_transcript FILE); agents speak in "
+        "those you make here.",
+        deleting="The channel goes with its members and what was measured of it. A channel in which something was said cannot be deleted; "
+        "a person's words are erased with manage.py forget.",
+        erase=(Erase(columns="name topic tags", channel="pk"),),
+        no_speech="slug",
+    ),
+    Table(
+        model=Message,
+        menu="Agents",
+        icon="chat_bubble",
+        empty="Import a transcript (Imports in the sidebar, or manage.py import_transcript FILE), or let an agent speak: manage.py turn "
+        "AGENT --channel CHANNEL.",
+        columns="where author text=text sent_at tag_chips",
+        fields=(
+            ("", "where author sent_at said payload parent=answers tag_chips"),
+            ("Origin", "run persona_version synthetic external_id created_at=stored"),
+        ),
+        export=export_of(
+            {
+                "id": "pk",
+                "channel": "channel.slug",
+                **same("position external_id"),
+                "author": "author_name",
+                "agent": "agent.slug",
+                "user": "user.username",
+                "outsider": "outsider",
+                "parent": "parent_id",
+                **same("text payload sent_at"),
+                "run": "run_id",
+                "persona_version": "persona_version.number",
+                **same("synthetic tags"),
+            },
+            select=("channel", "agent", "user", "persona_version"),
+        ),
+        erase=(
+            Erase(
+                columns="text payload tags",
+                channel="channel",
+                rows=lambda person: Message.objects.exclude(pk__in=person.own_keys()),
+                last=True,
+            ),
+            Erase(columns="tags", channel="channel", rows=Person.own, last=True),
+            Erase(columns="text payload", emptied="payload", blank=_all, rows=Person.own, last=True),
+            Erase(columns="outsider", name_only=lambda person: ~Q(outsider=""), rows=Person.own, last=True),
+        ),
+        no_speech="external_id idempotency_key",
+    ),
+    Table(
+        model=Import,
+        menu="Agents",
+        icon="upload_file",
+        empty="Transcripts and personas that are uploaded here, with the + above, are checked, shown, and then imported.",
+        erase=(Erase(columns="choices found result error", near=True),),
+        no_speech="doing",
+        prune=Prune(rows=_ended_imports, children=((ImportFile, "of"), (ImportChunk, "file__of"))),
+    ),
+    Table(
+        model=Run,
+        menu="Logs",
+        icon="play_circle",
+        empty="Ask an agent for a turn: Run a turn on its page, manage.py turn AGENT, or write to it. manage.py work carries it out.",
+        columns="pk agent channel status stop_reason answers started_at took",
+        filters="status stop_reason error agent channel__tags,trigger__tags created_at",
+        fields=(
+            ("As it is stored", "created_at started_at finished_at attempt lease_owner idempotency_key overrides"),
+        ),
+        export=export_of(
+            {
+                **same("id created_at started_at finished_at"),
+                "seconds": _took,
+                "agent": "agent.slug",
+                "channel": "channel.slug",
+                "trigger": "trigger_id",
+                **same("prompt depth status stop_reason error attempt overrides trace"),
+            },
+            select=("agent", "channel"),
+            texts=("trace",),
+        ),
+        erase=(Erase(columns="prompt error overrides trace", channel="channel"),),
+        no_speech="idempotency_key",
+    ),
+    Table(
+        model=LLMCall,
+        menu="Logs",
+        icon="receipt_long",
+        empty="Every call of a model leaves one. Without a key (ANTHROPIC_API_KEY) everything runs offline, at no cost.",
+        columns="created_at=time what status agent model_name tokens cost latency_ms=milliseconds",
+        filters="status purpose role model dimension error work_id agent created_at",
+        search="work_id request_digest request_id",
+        fields=(
+            ("", "created_at=time status error stop_reason"),
+            ("What it was for", "role purpose mechanism dimension agent run work_id=work"),
+            ("Model", "provider endpoint model served_model request_id request_digest"),
+            ("What it used", "cost " + " ".join(TOKENS) + " latency_ms=milliseconds attempts batch"),
+        ),
+        export=export_of(
+            {
+                **same("id created_at role purpose mechanism dimension"),
+                "agent": "agent.slug",
+                "run": "run_id",
+                **same(
+                    "work_id provider endpoint model served_model status error stop_reason input_tokens output_tokens"
+                ),
+                **same(
+                    "cache_read_tokens cache_write_tokens cost_usd latency_ms attempts batch request_id request_digest"
+                ),
+            },
+            select=("agent",),
+        ),
+        erase=(Erase(columns="error", channel="run__channel", agent="agent"),),
+        no_speech="role purpose mechanism work_id provider endpoint model served_model stop_reason request_id",
+        prune=Prune(
+            rows=lambda before: LLMCall.objects.filter(created_at__lt=before),
+            children=((LLMPayload, "call"),),
+            rolled=LEDGER,
+        ),
+    ),
+    Table(
+        model=LLMBatch,
+        menu="Logs",
+        icon="stacks",
+        empty="Evaluations at half the price make them: manage.py capture_baseline --batch, or a schedule that asks in batches.",
+        columns="pk batch_id status work_id=work model answers next_look_at=next_look expires_at created_at=queued",
+        filters="status model error created_at",
+        search="batch_id work_id",
+        fields=(
+            ("", "status error work_id=work round answers results"),
+            ("At the server", "batch_id provider_status role model base_url expires_at"),
+            ("Times", "created_at=queued looks next_look_at=next_look finished_at cancel_requested_at=asked_to_cancel"),
+        ),
+        export=export_of(
+            same(
+                "id created_at batch_id status provider_status work_id round model requests answered expires_at finished_at error"
+            )
+        ),
+        no_speech="error work_id role model base_url batch_id not_ours provider_status",
+        prune=Prune(rows=_ended_batches),
+    ),
+    Table(
+        model=ModelPrice,
+        menu="Logs",
+        icon="sell",
+        empty="manage.py migrate adds the shipped prices. Add one for each model the ledger calls unpriced.",
+        deleting="Calls that are in the ledger keep what they cost. New calls are priced by the model's price of an earlier day, or are "
+        "unpriced where there is none.",
+        columns="model effective_from=since usd long_prompts source",
+        search="model",
+        no_speech="model source",
+    ),
+    Table(
+        model=WorkerHeartbeat,
+        menu="Logs",
+        icon="memory",
+        empty="No worker has run: manage.py work starts one.",
+        columns="name kind state doing=in_hand done calls seen_at started_at",
+        filters="kind host",
+        search="name",
+        fields=(("", "name kind state queues doing=in_hand done calls seen_at started_at"),),
+        no_speech="name host queues doing",
+    ),
+    Table(
+        model=User,
+        menu="Access",
+        icon="person",
+        empty="manage.py createsuperuser makes the first account.",
+        deleting="The account cannot sign in any more and its token is refused. To keep its name beside what it did, clear Active "
+        "instead. A user who has written messages cannot be deleted.",
+    ),
+    Table(
+        model=Group,
+        menu="Access",
+        icon="group",
+        empty="manage.py migrate makes Viewer, Operator and Editor.",
+        deleting="Its users stay and lose what only this group allowed them, at once. Viewer, Operator and Editor are made again by the "
+        "next manage.py migrate.",
+    ),
+    Table(
+        model=TokenProxy,
+        menu="Access",
+        icon="key",
+        empty="A program needs one to use the API: add it here, or run manage.py drf_create_token USER.",
+        deleting="Programs that use this token are refused from now on. A new one has another key.",
+    ),
+    # Without a page of their own.
+    Table(model=PersonaVersion, erase=(Erase(columns="system_prompt traits note", report_only=True),)),
+    Table(model=Trait, erase=(Erase(columns="name description source", report_only=True),)),
+    Table(model=DescriptionUpdate, erase=(Erase(columns="error", agent="agent"),), no_speech="judge"),
+    Table(model=MemoryBlock, erase=(Erase(columns="value", agent="agent"),), no_speech="label"),
+    Table(model=MemoryPassage, erase=(Erase(columns="text", agent="agent"),)),
+    Table(model=ChannelMember),
+    Table(model=Reaction, no_speech="emoji"),
+    Table(model=ImportFile, erase=(Erase(columns="name", near=True),)),
+    # Bytes of files in any format cannot be searched, and importing one again would bring the words back: all of them go.
+    Table(model=ImportChunk, erase=(Erase(columns="number", blank=_all, delete=True),)),
+    Table(
+        model=RunMessage,
+        erase=(Erase(columns="content", channel="run__channel", blank=_prompts_of_ended_runs),),
+        no_speech="tool_name",
+        prune=Prune(rows=_of_ended_runs(RunMessage)),
+    ),
+    Table(
+        model=RunStep,
+        erase=(Erase(columns="detail", channel="run__channel"),),
+        no_speech="kind",
+        prune=Prune(rows=_of_ended_runs(RunStep)),
+    ),
+    Table(
+        model=LLMPayload,
+        erase=(
+            Erase(
+                columns="request reply tool_calls",
+                channel="call__run__channel",
+                agent="call__agent",
+                blank=lambda person: Q(call__run__channel__in=person.channels),
+                delete=True,
+            ),
+        ),
+    ),
+    Table(
+        model=LLMBatchRequest,
+        erase=(Erase(columns="text error", near=True),),  # answers about channels are of no agent
+        no_speech="custom_id work_id request_key label stop_reason served_model",
+        prune=Prune(rows=lambda before: LLMBatchRequest.objects.filter(batch__in=_ended_batches(before))),
+    ),
+    Table(
+        model=IdempotentRequest,
+        erase=(Erase(columns="path answer headers", near=True, blank=_their_requests, delete=True),),
+        no_speech="key method",
+        # Their answers are not sent any more, however long the other logs are kept.
+        prune=Prune(
+            rows=lambda _before: IdempotentRequest.objects.filter(
+                created_at__lt=timezone.now() - IdempotentRequest.KEPT
+            )
+        ),
+    ),
+    Table(model=LedgerHour, no_speech="purpose mechanism model role provider status"),
+    Table(model=Rollup, no_speech="name"),
+    Table(model=LastServed, no_speech="kind"),
+    Table(model=Chore, no_speech="path last_outcome"),
+    Table(model=LogEntry, erase=(Erase(columns="object_repr change_message", blank=_entries),), no_speech="object_id"),
+)

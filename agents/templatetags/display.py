@@ -1,0 +1,19 @@
+"""The console's ways to show values as template filters, so that a template reads rows: ``{{ log.created_at|moment }}``."""
+
+from django.template import Library
+
+from agents.console import display
+
+register = Library()
+for show in (
+    display.agent_chip,
+    display.block,
+    display.folded,
+    display.isolated,
+    display.json_block,
+    display.moment,
+    display.page_of,
+    display.tags,
+    display.visible,
+):
+    register.filter(show.__name__, show)

@@ -1,0 +1,310 @@
+"""Did a number change? Two samples of verdicts in, one `Change` out. Everything that compares measurements goes through here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SkipValidation, computed_field
+
+from evaluation.runs.summary import ShareShown, rounded
+from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
+from evaluation.statistics.difference import (
+    ALPHA,
+    Scores,
+    Verdict,
+    decide,
+    difference_interval,
+    difference_p,
+    from_fixed_p,
+    holm,
+    smallest_detectable_change,
+    spread,
+    undecided,
+)
+from evaluation.statistics.estimates import Interval, IntervalShown
+
+DELETED = "message:deleted"  # the cluster of what was judged of messages that are gone
+HIGHEST = 9.0
+MOST_RESAMPLED = 200  # messages; four thousand resamples of more take seconds and change nothing
+NOISE_ALONE = "of the judge's noise alone: other messages might have scored otherwise"
+UNITS = {"message": "messages", "situation": "situations", "channel": "channels", "repeat": "repeats"}
+WHERE = ("in the baseline", "now")
+
+AnyChange = TypeVar("AnyChange", bound="Change")
+
+
+def to(digits: int) -> Any:
+    """Dump a number with so many decimals."""
+    return PlainSerializer(lambda value: value if value is None else round(value, digits))
+
+
+class Change(BaseModel):
+    """The change of one number: of a dimension, or of one proposition in it. Dumped it is what commands and the API show.
+
+    Attributes:
+        proposition: Empty for the dimension as a whole.
+        baseline, candidate: Scores, 0 to 9, or counts; None when nothing was scored there.
+        interval: 95 %, of the delta; None with `interval_note` saying why.
+        verdict: As in `Decision`; a count that surely changed is ``drifted`` in either direction.
+        p_adjusted: Chance of a difference this large where there is none, among all that were compared at once (Holm); the verdict
+            goes by it. `p_value` is of this one alone. None without an interval.
+        n, baseline_n: Messages (pairs, situations) the two rest on; `unit` says what they count.
+        n_more: Messages that would decide, where that can be said.
+        share, baseline_share: How much was scored, of what the judge can score; None where that is not known.
+        sd: Standard deviation between messages, pooled (paired: of the differences), in points.
+        smallest_detectable: Change this comparison would detect with power 0.8, in points; None when it cannot be said.
+        paired: Whether the same situations (channels, messages) are in both and were compared one by one.
+        counted: Whether it is a count of ideas, which is in no comparison of scores.
+        too_little_scored: Whether there is no verdict because too little of what the judge can score was scored.
+    """
+
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+
+    dimension: str = Field("", exclude=True)
+    proposition: str = Field("", exclude=True)
+    baseline: float | None
+    candidate: float | None
+    interval: IntervalShown = None
+    interval_note: str = ""
+    verdict: Verdict
+    reason: str = ""
+    p_value: float | None = Field(None, exclude=True)
+    p_adjusted: Annotated[float | None, to(6)] = Field(None, serialization_alias="p")
+    n: int = 0
+    baseline_n: int = 0
+    unit: str = "messages"
+    n_more: int | None = None
+    share: ShareShown = Field(None, serialization_alias="coverage")
+    baseline_share: ShareShown = Field(None, serialization_alias="baseline_coverage")
+    sd: Annotated[float | None, to(2)] = None
+    smallest_detectable: Annotated[float | None, to(2)] = None
+    paired: bool = False
+    counted: bool = Field(False, exclude_if=lambda counted: not counted)
+    too_little_scored: bool = Field(False, exclude=True)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def delta(self) -> float | None:
+        """Candidate minus baseline; None when one is missing."""
+        return None if self.baseline is None or self.candidate is None else rounded(self.candidate - self.baseline)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def worse(self) -> bool:
+        """Whether it surely got worse. Fewer ideas are not worse: a count goes with how much was said."""
+        return self.verdict == "drifted" and not self.counted
+
+    @property
+    def name(self) -> str:
+        """``dimension`` or ``dimension/proposition``."""
+        return f"{self.dimension}/{self.proposition}" if self.proposition else self.dimension
+
+    @property
+    def undecided(self) -> bool:
+        """Whether the judgements there are do not decide."""
+        return self.verdict in ("possibly drifted", "not enough data") and not self.too_little_scored
+
+
+class Sample(BaseModel):
+    """One number of one measurement: the score (or count), and the judgements behind it where they are known."""
+
+    model_config = ConfigDict(frozen=True)
+
+    score: float | None
+    observations: SkipValidation[Scores] = ()
+
+
+def change_of(
+    before: Sample,
+    now: Sample,
+    *,
+    dimension: str,
+    proposition: str = "",
+    margin: float,
+    counted: bool = False,
+    heuristic: bool = False,
+) -> Change:
+    """Delta, interval and verdict of one number.
+
+    Messages are drawn independently from the two. Where the same situations, channels or messages are in both they are compared one by
+    one. A window judged as a whole has only its repeats to draw from: the interval is then of the judge's noise alone. Scores without
+    judgements are taken as exact.
+
+    Args:
+        before, now: Of the baseline and the candidate.
+        dimension, proposition: Whose.
+        margin: Half-width of "no change", in points.
+        counted: A count, not a score.
+        heuristic: Judged offline: repeats are all the same and tell nothing.
+    """
+    first, second, note = _comparable(before.observations, now.observations)
+    units = {_unit_of(first), _unit_of(second)} - {""}
+    why = _why_no_interval(before, now, (first, second), units, counted=counted, heuristic=heuristic)
+    change = Change(
+        dimension=dimension,
+        proposition=proposition,
+        counted=counted,
+        baseline=before.score,
+        candidate=now.score,
+        interval_note=why,
+        verdict="not enough data",
+        reason=why,
+        n=len(_clusters(second)),
+        baseline_n=len(_clusters(first)),
+        unit=next(iter(units)) if len(units) == 1 else "messages",
+    )
+    change = change.model_copy(update={"verdict": undecided(change.delta, margin)})
+    if why:
+        return change
+    at_once, known = "repeats" in units, bool(first and second)
+    paired = known and not at_once and _clusters(first) == _clusters(second)
+    if known:
+        sizes = change.n, change.baseline_n
+        many = min(sizes) > MOST_RESAMPLED or max(sizes) > 10 * MOST_RESAMPLED
+        by = difference_interval if many else _resampled
+        interval, p = by(first, second, paired=paired), difference_p(first, second, paired=paired)
+        if not counted:
+            change = change.model_copy(update={"baseline": mean_of(first), "candidate": mean_of(second)})
+        note = NOISE_ALONE if at_once else note
+    else:
+        fixed, observations = (before.score or 0.0, second) if second else (now.score or 0.0, first)
+        interval, p = bootstrap_mean(observations).interval, from_fixed_p(fixed, observations)
+        if interval is not None:
+            low, high = interval.low - fixed, interval.high - fixed
+            interval = Interval(low, high) if second else Interval(-high, -low)
+        note = f"the {'baseline' if second else 'candidate'} holds no single judgements: its score is taken as exact"
+        note += f"; the interval is {NOISE_ALONE}" if at_once else ""
+    if interval is None:
+        why = "too few scores for an interval"
+        return change.model_copy(update={"interval_note": why, "reason": why})
+    change = decided(
+        change,
+        interval,
+        margin,
+        n=None if at_once else max(change.n, 0 if known else change.baseline_n),
+        baseline_n=None if at_once or paired or not known else change.baseline_n,
+    )
+    verdict, reason = change.verdict, change.reason
+    if at_once and verdict in ("drifted", "improved") and interval.low < margin and interval.high > -margin:
+        # Two texts always differ a little: what only the judge's noise speaks for must be more than the margin.
+        verdict = undecided(change.delta, margin)
+        reason = f"beyond the judge's noise, but not surely by more than {margin:g}"
+    sd = None if at_once else spread(first, second, paired=paired)
+    detected = detectable(sd, n=change.n, baseline_n=change.baseline_n, paired=paired)
+    update = {"interval_note": note, "reason": reason, "sd": sd, "smallest_detectable": detected, "paired": paired}
+    update["verdict"] = "drifted" if counted and verdict == "improved" else verdict
+    return change.model_copy(update={**update, "p_value": p})
+
+
+def decided(
+    change: AnyChange, interval: Interval | None, margin: float, *, n: int | None, baseline_n: int | None = None
+) -> AnyChange:
+    """The change with its interval and what that decides: see `decide`. Means of 0 to 9 cannot differ by more than 9."""
+    decision = decide(change.delta, interval, margin, n=n, baseline_n=baseline_n, unit=change.unit)
+    if interval is not None and not change.counted:
+        interval = Interval(max(interval.low, -HIGHEST), min(interval.high, HIGHEST), interval.level)
+    update = {"verdict": decision.verdict, "reason": decision.reason, "n_more": decision.n_more}
+    return change.model_copy(update={**update, "interval": interval})
+
+
+def mean_of(observations: Iterable[Observation]) -> float | None:
+    """Σ weight · value ÷ Σ weight, as scores are stored; None without any."""
+    rows = [(o.weight * o.value, o.weight) for o in observations]
+    weight = sum(w for _, w in rows)
+    return rounded(sum(points for points, _ in rows) / weight) if weight else None
+
+
+def detectable(sd: float | None, *, n: int, baseline_n: int, paired: bool, alpha: float = ALPHA) -> float | None:
+    """The smallest change such a comparison detects with power 0.8; scores without judgements (0) are taken as exact."""
+    if sd is None:
+        return None
+    if not n or not baseline_n:
+        return smallest_detectable_change(max(n, baseline_n), sd, alpha=alpha, paired=True)
+    return smallest_detectable_change(n, sd, alpha=alpha, baseline_n=baseline_n, paired=paired)
+
+
+def corrected(changes: Sequence[AnyChange], margin: float, what: str) -> list[AnyChange]:
+    """Changes looked at together: a difference that chance would give somewhere among so many is not sure (Holm).
+
+    It only ever takes verdicts back, so it may be applied again to more of them.
+
+    Args:
+        changes: Of any measurements, in any order; those without a p value stay as they are.
+        margin: Half-width of "no change", in points.
+        what: What they are, for the sentence: ``dimensions``.
+    """
+    tested = [change.p_value for change in changes if change.p_value is not None]
+    adjusted = iter(holm(tested))
+    rows = []
+    for change in changes:
+        if change.p_value is not None:
+            p = next(adjusted)
+            change = change.model_copy(update={"p_adjusted": p})
+            if change.verdict in ("drifted", "improved") and p > ALPHA:
+                reason = (
+                    f"alone it would be sure, but among {len(tested)} {what} chance gives such a difference (p {p:.2g}, Holm)"
+                    if len(tested) > 1
+                    else f"the interval just leaves zero out, a test of the difference does not (p {p:.3g})"
+                )
+                update = {"verdict": undecided(change.delta, margin), "n_more": None, "reason": reason}
+                change = change.model_copy(update=update)
+        rows.append(change)
+    return rows
+
+
+def _resampled(first: Scores, second: Scores, *, paired: bool) -> Interval | None:
+    return bootstrap_difference(first, second, paired=paired).interval
+
+
+def _why_no_interval(
+    before: Sample,
+    now: Sample,
+    compared: tuple[Scores, Scores],
+    units: Collection[str],
+    *,
+    counted: bool,
+    heuristic: bool,
+) -> str:
+    """Why nothing can be said about how sure the change is; empty when something can."""
+    empty = [where for where, sample in zip(WHERE, (before, now), strict=True) if sample.score is None]
+    if empty:
+        return f"nothing was {'counted' if counted else 'scored'} {' and '.join(empty)}"
+    if not units:
+        return "neither holds single judgements: there is no interval without them"
+    if len(units) > 1:
+        return f"one is judged over {' and the other over '.join(sorted(units))}: there is no interval"
+    few = min(len(_clusters(rows)) for rows in compared if rows) < 2
+    (unit,) = units
+    if unit != "repeats":
+        return f"fewer than 2 {unit} in one of the two: there is no interval" if few else ""
+    what = "a count" if counted else "the whole window is judged at once"
+    if heuristic:
+        return f"{what}, by a judge that always says the same: an interval takes an LLM judge and --repeats 3 for both"
+    return f"{what}: an interval takes repeats (--repeats 3) for both" if few else ""
+
+
+def _comparable(first: Scores, second: Scores) -> tuple[Scores, Scores, str]:
+    """Leave out situations and channels that are in one of the two only, where at least two are in both; with a note."""
+    units, one, two = {_unit_of(first), _unit_of(second)}, _clusters(first), _clusters(second)
+    both = one & two
+    if units == {"messages"}:
+        note = ""
+        if one - {DELETED} and one - {DELETED} == two - {DELETED}:
+            note = "both judge the same messages: nothing new was said, what differs is how they were judged"
+        elif n := len(both - {DELETED}):
+            note = f"messages that are in both: {n}, which makes the interval wider than it need be"
+        return first, second, note
+    if units not in ({"situations"}, {"channels"}) or len(both) < 2 or one == two:
+        return first, second, ""
+    first, second = ([o for o in rows if o.cluster in both] for rows in (first, second))
+    return first, second, f"{units.pop()} in one of the two only, left out: {len(one ^ two)}"
+
+
+def _unit_of(observations: Scores) -> str:
+    """What their clusters are; empty without any."""
+    return next((UNITS.get(str(o.cluster).partition(":")[0], "messages") for o in observations), "")
+
+
+def _clusters(observations: Scores) -> set[object]:
+    return {o.cluster for o in observations if o.weight}

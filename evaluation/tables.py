@@ -1,0 +1,188 @@
+"""The tables of evaluation as console, help, export, erasure and retention know them; see `agents.registry`."""
+
+from __future__ import annotations
+
+from django.db.models import Q
+
+from agents.models import LLMPayload
+from agents.registry import NO_ROWS, Erase, Export, Person, Table, export_of, same
+from evaluation.models import (
+    Baseline,
+    ChannelShare,
+    DrawnScore,
+    DriftAlert,
+    EvaluationRun,
+    EvaluationSchedule,
+    EvaluationScore,
+    Evidence,
+    Idea,
+    IdeaPart,
+    JudgeCalibration,
+    LabelSet,
+    LineUpRun,
+    PatternTimeout,
+    Proposition,
+    ScoreLabel,
+)
+from evaluation.runs.export import COLUMNS, TEXTS, score_rows
+
+
+def _on_their_messages(person: Person) -> Q:
+    return Q(message__in=person.own_keys()) | Q(compared_with__in=person.own_keys())
+
+
+def _of_evaluations_there(person: Person) -> Q:
+    there = EvaluationScore.objects.filter(
+        Q(evaluation_run__channel__in=person.channels) | Q(message__channel__in=person.channels), call__isnull=False
+    )
+    return Q(call__in=there.order_by().values("call"))
+
+
+def _their_labels(person: Person) -> Q:
+    return NO_ROWS if person.user is None else Q(user=person.user.pk)
+
+
+def _labels_by_name(person: Person) -> Q:
+    """A username stays what it is, and with it the annotator's, unless the account is closed."""
+    return _their_labels(person) if person.deactivate else NO_ROWS
+
+
+TABLES = (
+    Table(
+        model=EvaluationRun,
+        menu="Measuring",
+        icon="straighten",
+        empty="Choose Evaluate now or Capture baseline on an agent's page, or run manage.py capture_baseline --agents all.",
+        export=export_of(
+            {
+                "id": "pk",
+                "agent": "agent.slug",
+                "channel": "channel.slug",
+                **same("status dimensions overall_score judge is_heuristic procedure repeats is_baseline window"),
+                **same("window_start window_end where history history_where samples sample_size seed simulated"),
+                **same("actor_model batch token_usage error persona_digest proposition_digest"),
+                **same("created_at started_at finished_at"),
+            },
+            select=("agent", "channel"),
+        ),
+        erase=(
+            Erase(columns="error additional_context figures where history_where", channel="channel", agent="agent"),
+        ),
+        no_speech="dimensions judge window history position_bins series_points proposition_digests actor_model",
+    ),
+    Table(
+        model=EvaluationScore,
+        menu="Measuring",
+        icon="fact_check",
+        empty="Evaluations make them: choose Evaluate now on an agent's page, or run manage.py evaluate.",
+        export=Export(columns=COLUMNS, rows=score_rows, texts=TEXTS),
+        erase=(
+            Erase(
+                columns="claim flaws reasoning justification recommendations reason context_snippet",
+                channel="evaluation_run__channel message__channel",
+                agent="evaluation_run__agent",
+                blank=_on_their_messages,
+            ),
+            Erase(
+                model=LLMPayload,
+                columns="request reply tool_calls",
+                agent="call__agent",
+                blank=_of_evaluations_there,
+                delete=True,
+            ),
+        ),
+        no_speech="proposition_id judge served_model evidence cause",
+    ),
+    Table(
+        model=Baseline,
+        menu="Measuring",
+        icon="flag",
+        empty="Choose Capture baseline on an agent's page, or run manage.py capture_baseline --agents all; --dry-run shows the cost first.",
+        no_speech="judge",
+    ),
+    Table(
+        model=EvaluationSchedule,
+        menu="Measuring",
+        icon="schedule",
+        empty="Add one to measure every day and be told of drift, or run manage.py schedule add nightly --every 1d.",
+        deleting="Nothing is measured by it any more. Its evaluations and alerts stay, without its name; its series is not continued by "
+        "another schedule. To keep it, pause it instead.",
+        erase=(Erase(columns="name where last_outcome", report_only=True),),
+        no_speech="dimensions window judge",
+    ),
+    Table(
+        model=DriftAlert,
+        menu="Measuring",
+        icon="trending_down",
+        empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
+        "schedules run.",
+        columns="pk created_at=raised agent dimension change since=low_since schedule judge_mark state",
+        fields=(
+            (
+                "",
+                "agent dimension change since=low_since evaluation_run=noticed_in schedule judge_mark created_at=raised state",
+            ),
+        ),
+        no_speech="judge",
+    ),
+    Table(
+        model=LabelSet,
+        menu="Measuring",
+        icon="rate_review",
+        empty="Draw judgements for people to score here, or with manage.py calibrate_judge --draw 80 --name first --dimension adherence. "
+        "It takes evaluations by a model.",
+        deleting="The draw is gone and cannot be drawn again the same way. The labels people gave stay with the judgements and in the "
+        "judge's calibration.",
+        no_speech="name judge population",
+    ),
+    Table(
+        model=Proposition,
+        menu="Measuring",
+        icon="edit_note",
+        empty="Write what to measure of an agent here. With a model, manage.py draft_propositions --agents all suggests it from the "
+        "personas.",
+    ),
+    Table(
+        model=LineUpRun,
+        empty="Choose Measure voices on a channel's page, or run manage.py lineup --channel CHANNEL.",
+        columns="pk channel status accuracy finished_at=measured",
+        filters="status created_at",
+        fields=(("", "channel status window where=tags_asked_for error finished_at=measured"),),
+        erase=(Erase(columns="result error where", channel="channel"),),
+        no_speech="window",
+    ),
+    # Without a page of their own.
+    Table(model=ChannelShare),
+    Table(model=IdeaPart),
+    Table(
+        model=Idea,
+        erase=(
+            Erase(
+                columns="idea description",
+                channel="part__evaluation_score__evaluation_run__channel",
+                agent="part__evaluation_score__evaluation_run__agent",
+            ),
+        ),
+        no_speech="positions",
+    ),
+    Table(model=Evidence, no_speech="judge"),
+    Table(model=PatternTimeout, no_speech="proposition_id pattern"),
+    Table(model=DrawnScore),
+    Table(
+        model=ScoreLabel,
+        erase=(
+            Erase(
+                columns="note",
+                channel="evaluation_score__evaluation_run__channel evaluation_score__message__channel",
+                agent="evaluation_score__evaluation_run__agent",
+                blank=_their_labels,
+            ),
+            Erase(
+                columns="annotator",
+                name_only=_labels_by_name,
+                rows=lambda person: ScoreLabel.objects.filter(_labels_by_name(person)),
+            ),
+        ),
+    ),
+    Table(model=JudgeCalibration, no_speech="judge figures"),
+)
