@@ -224,7 +224,7 @@ class EffectResult(EffectPlan):
     def of(cls, change: RequestedChange, judged: BeforeAfter) -> EffectResult:
         samples: dict[Literal["before", "after"], Sequence[Judged]] = {"before": judged.before, "after": judged.after}
         sure = judged.verdict != "not enough data" and change.expected != "otherwise"
-        difference, interval, spent = judged.difference.value, judged.difference.interval, judged.spent
+        measured, interval, spent = judged.change, judged.change.interval, judged.spent
         counts = {
             f"{sample}_{status}": sum(row.verdict.status == status for row in rows)
             for sample, rows in samples.items()
@@ -236,9 +236,10 @@ class EffectResult(EffectPlan):
                 **counts,
                 "as_requested": judged.verdict == change.expected if sure else None,
                 "verdict": judged.verdict,
-                "reason": judged.reason or judged.difference.reason,
-                **{f"mean_{sample}": _mean(rows) for sample, rows in samples.items()},
-                "difference": None if difference is None else round(difference, 2),
+                "reason": judged.reason,
+                "mean_before": None if measured.baseline is None else round(measured.baseline, 2),
+                "mean_after": None if measured.candidate is None else round(measured.candidate, 2),
+                "difference": None if measured.delta is None else round(measured.delta, 2),
                 "interval": (round(interval.low, 2), round(interval.high, 2)) if interval else None,
                 "messages": [_judged(sample, row) for sample, rows in samples.items() for row in rows],
                 "actual_calls": spent.calls,
@@ -285,11 +286,6 @@ _CAME_OUT = {
     "no change shown": "no change shows: the interval of the difference holds zero",
     "not enough data": "there are not enough data to say whether anything changed",
 }
-
-
-def _mean(rows: Sequence[Judged]) -> float | None:
-    values = [row.verdict.value for row in rows if row.verdict.status == "scored" and row.verdict.value is not None]
-    return round(sum(values) / len(values), 2) if values else None
 
 
 def _judged(sample: Literal["before", "after"], row: Judged) -> JudgedMessage:

@@ -492,7 +492,7 @@ def test_what_cannot_be_scored_is_seen_and_in_no_mean(
     )
     assert (shown["before_unscored"], shown["after_unscored"], shown["after_scored"]) == (4, 4, 0)
     assert all("rejected" in row["reason"] for row in shown["messages"])
-    assert judge_before_after(plan).difference.reason
+    assert judge_before_after(plan).reason
 
 
 def test_offline_nothing_is_invented(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
