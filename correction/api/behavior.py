@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, ClassVar, Literal, TypeVar
 
 from django.db.models import QuerySet, Value
 from django.db.models.functions import Lower
-from django.urls import path
-from drf_spectacular.utils import OpenApiExample, extend_schema_view
+from drf_spectacular.utils import OpenApiExample
 from pydantic import BaseModel, Field
 from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
-from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
+from rest_framework.routers import SimpleRouter
+from rest_framework.views import APIView
+from rest_framework.viewsets import ReadOnlyModelViewSet
 
 from agents.api import parameters
 from agents.api.bodies import Flag, NoBody, StrictBody, Text, Whole
@@ -29,7 +32,6 @@ from correction.behavior.applying import BehaviorError, apply_request, reject_re
 from correction.behavior.effects import (
     EffectPlan,
     EffectResult,
-    RequestedChange,
     check_measurable,
     plan_request,
     queue_effect,
@@ -47,6 +49,9 @@ _ROW = (
 _TIERS = ("gate_result", "extract_result", "map_result")
 _QUOTING = ("why", "warnings", "error", *_TIERS)  # what was made of the words may hold them
 _UNREAD = "null = you may not read messages (agents.view_message)"
+MEASURING = "evaluation.add_evaluationrun"  # it costs what an evaluation costs, and changes nothing
+MOST_SHOWN = 20
+_MEASURE = {**ModelPermissions.perms_map, "POST": [*ModelPermissions.perms_map["GET"], MEASURING]}
 
 
 class RequestedTrait(serializers.Serializer[Any]):
@@ -61,7 +66,7 @@ class RequestedTrait(serializers.Serializer[Any]):
 class BehaviorRequestRow(serializers.ModelSerializer[BehaviorRequest]):
     """One look at one message for one agent: whether it asked for a change, for which, and what became of it."""
 
-    url = serializers.HyperlinkedIdentityField(view_name="behavior:request")
+    url = serializers.HyperlinkedIdentityField(view_name="behavior:request-detail")
     agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True, allow_null=True)
     channel = serializers.SerializerMethodField(help_text="the slug of where it was said; null = it was deleted since")
     message = serializers.IntegerField(source="message_id", read_only=True, allow_null=True)
@@ -175,10 +180,6 @@ class RevertBody(StrictBody):
     anyway = Flag(required=False, help_text="also where the same trait was changed since")
 
 
-class RetryBody(NoBody):
-    pass
-
-
 def shown_requests(rows: QuerySet[BehaviorRequest]) -> QuerySet[BehaviorRequest]:
     """With what their rows show, in one query, without the long texts of those who are named."""
     found = rows.select_related("agent", "message__channel", "message__user", "message__agent", "reviewed_by")
@@ -254,6 +255,22 @@ class EffectBody(StrictBody):
     )
 
 
+class MayDecide(ActionPermissions):
+    """Decisions change a persona, so that they also need the right to change agents."""
+
+    message = "deciding on behaviour requests needs agents.change_agent"
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        may_change = request.method != "POST" or request.user.has_perm("agents.change_agent")
+        return super().has_permission(request, view) and may_change
+
+
+class MayMeasure(ModelPermissions):
+    """Reading needs the right to view requests; asking for an evaluation also the right to ask for evaluations."""
+
+    perms_map = _MEASURE
+
+
 Status, Operation, Confidence = BehaviorRequest.Status, BehaviorRequest.Operation, BehaviorRequest.Confidence
 _FILTERS = (
     *(AGENT, CHANNEL, query("status", enum=Status.values), query("operation", enum=Operation.values)),
@@ -261,227 +278,165 @@ _FILTERS = (
     *(query("automatic", "applied automatically", enum=parameters.YES_NO), query("message", "its id", type=int)),
     *(SINCE, UNTIL),
 )
-
-
-@extend_schema_view(get=documented({200: BehaviorRequestRow(many=True)}, parameters=_FILTERS))
-class BehaviorRequests(ListAPIView[BehaviorRequest]):
-    """What people asked agents to do differently, newest first; also messages that were looked at and asked for nothing.
-
-    Filters: `agent`, `channel` (slugs), `status` (`pending_review` waits for a person), `operation`, `confidence`, `trait`, `automatic`,
-    `message` (id), `since`, `until`. `ordering=created_at` for the oldest first.
-    """
-
-    queryset = BehaviorRequest.objects.all()
-    serializer_class = BehaviorRequestRow
-    pagination_class = LogByTime
-
-    def filter_queryset(self, queryset: QuerySet[BehaviorRequest, Any]) -> QuerySet[BehaviorRequest, Any]:
-        request, found = self.request, shown_requests(queryset).defer(*_TIERS)
-        parameters.only(request, *(parameter.name for parameter in _FILTERS), "ordering")
-        if agent := parameters.agent(request):
-            found = found.filter(agent=agent)
-        if channel := parameters.channel(request):
-            found = found.filter(message__channel=channel)
-        for name, allowed in (("status", Status), ("operation", Operation), ("confidence", Confidence)):
-            if value := parameters.choice(request, name, allowed.values):
-                found = found.filter(**{name: value})
-        if trait := parameters.text(request, "trait"):
-            found = found.alias(called=Lower("trait_name")).exclude(trait_name="").filter(called=Lower(Value(trait)))
-        if (automatic := parameters.flag(request, "automatic")) is not None:
-            found = found.filter(automatic=automatic)
-        if message := parameters.number(request, "message", allowed="the id of a message"):
-            found = found.filter(message__pk=message)
-        return parameters.in_time(request, found)
-
-
-class BehaviorRequestDetail(GenericAPIView[BehaviorRequest]):
-    """One behaviour request with what each tier said."""
-
-    queryset = BehaviorRequest.objects.all()
-    serializer_class = WholeBehaviorRequest
-
-    @documented(WholeBehaviorRequest, problems=(404,))
-    def get(self, request: Request, pk: int) -> Response:
-        parameters.only(request)
-        return Response(self.get_serializer(_the_request(pk)).data)
-
-
-class _Decision(IdempotentPosts, GenericAPIView[BehaviorRequest]):
-    """Base of the routes that decide: they change a persona, so that they also need the right to change agents."""
-
-    queryset = BehaviorRequest.objects.all()
-    permission_classes = (ActionPermissions,)
-    example: ClassVar[dict[str, Any]] = {}
-
-    def check_permissions(self, request: Request) -> None:
-        super().check_permissions(request)
-        if request.method == "POST" and not request.user.has_perm("agents.change_agent"):
-            self.permission_denied(request, message="deciding on behaviour requests needs agents.change_agent")
-
-    def decide(self, request: Request, row: BehaviorRequest, body: Any) -> BehaviorRequest:
-        raise NotImplementedError
-
-    def post(self, request: Request, pk: int) -> Response:
-        parameters.only(request)
-        row = _the_request(pk)
-        body = self.get_serializer(data=request.data)
-        body.is_valid(raise_exception=True)
-        try:
-            self.decide(request, row, body)
-        except BehaviorError as error:
-            raise Conflict(str(error)) from None
-        return Response(WholeBehaviorRequest(_the_request(pk), context={"request": request}).data)
-
-
-@extend_schema_view(post=documented(WholeBehaviorRequest, body=ApplyBody, problems=(404, 409)))
-class ApplyRequest(_Decision):
-    """Make the proposed change, or the one in `trait` instead. What was applied, rejected or reverted already: 409."""
-
-    serializer_class = ApplyBody
-    throttle_classes = (PaidRequests,)  # a description is generated
-    example: ClassVar = {"trait": {"name": "concise replies", "strength": 0.7}}
-
-    def decide(self, request: Request, row: BehaviorRequest, body: Any) -> BehaviorRequest:
-        given, proposal = body.validated_data.get("trait"), row.trait_after if isinstance(row.trait_after, dict) else {}
-        kept = {name: proposal[name] for name in ("description", "sentiment") if name in proposal}
-        return apply_request(request=row, user=request.user, trait=TraitValue(**{**kept, **given}) if given else None)
-
-
-@extend_schema_view(post=documented(WholeBehaviorRequest, body=RejectBody, problems=(404, 409)))
-class RejectRequest(_Decision):
-    """Say that nothing is to come of it; `why` is kept."""
-
-    serializer_class = RejectBody
-    example: ClassVar = {"why": "out of character"}
-
-    def decide(self, request: Request, row: BehaviorRequest, body: Any) -> BehaviorRequest:
-        return reject_request(request=row, user=request.user, why=body.validated_data.get("why", ""))
-
-
-@extend_schema_view(post=documented(WholeBehaviorRequest, body=RevertBody, problems=(404, 409)))
-class RevertRequest(_Decision):
-    """Take an applied change back: the trait becomes exactly what it was before, whatever else was changed since.
-
-    Where the same trait was changed since, it is a 409; `{"anyway": true}` does it all the same.
-    """
-
-    serializer_class = RevertBody
-    example: ClassVar = {"anyway": False}
-
-    def decide(self, request: Request, row: BehaviorRequest, body: Any) -> BehaviorRequest:
-        return revert_request(request=row, user=request.user, anyway=body.validated_data.get("anyway", False))
-
-
-@extend_schema_view(post=documented(WholeBehaviorRequest, body=RetryBody, problems=(404, 409)))
-class RetryRequest(_Decision):
-    """Queue one again that failed or was cancelled: it goes on at the tier at which it stopped."""
-
-    serializer_class = RetryBody
-    throttle_classes = (PaidRequests,)
-
-    def decide(self, request: Request, row: BehaviorRequest, body: Any) -> BehaviorRequest:
-        return retry_request(request=row)
-
-
-def _the_request(pk: int) -> BehaviorRequest:
-    versions = ("persona_version_before", "persona_version")
-    rows = shown_requests(BehaviorRequest.objects.select_related(*versions))
-    found: BehaviorRequest = the_row(rows, pk, "behaviour request")
-    return found
-
-
-MEASURING = "evaluation.add_evaluationrun"  # it costs what an evaluation costs, and changes nothing
-MOST_SHOWN = 20
-_PERMS = {**ModelPermissions.perms_map, "POST": [*ModelPermissions.perms_map["GET"], MEASURING]}
 _MESSAGES = query(
     "messages",
     "messages before and after, of the plan",
     type={"type": "integer", "minimum": 1, "maximum": MOST_MESSAGES},
 )
-_EXAMPLE = OpenApiExample("ten messages before and after", request_only=True, value={"messages": MESSAGES})
+_DECIDES: dict[str, Any] = {"detail": True, "methods": ["post"], "permission_classes": (MayDecide,)}
+_TRAIT = {"trait": {"name": "concise replies", "strength": 0.7}}
 
 
-class MayMeasure(ModelPermissions):
-    """Reading needs the right to view requests; asking for an evaluation also the right to ask for evaluations."""
-
-    perms_map = _PERMS
-
-
-class RequestEffect(IdempotentPosts, GenericAPIView[BehaviorRequest]):
-    """Whether an applied request changed anything: its trait, judged on the agent's messages before the change and on the next after it.
-
-    GET shows the `plan`, with how many messages there are, what judging them would cost, and the newest evaluations of this kind, 20 at
-    most; it asks no model. POST has a worker judge (202). Fewer messages than wanted are judged where there are no more; with none
-    before or after it is a 409, and so it is while one is under way. What was interrupted is judged again.
-    """
+class BehaviorRequests(IdempotentPosts, ReadOnlyModelViewSet[BehaviorRequest]):
+    """What people asked agents to do differently, what became of it, and its effect."""
 
     queryset = BehaviorRequest.objects.all()
-    serializer_class = EffectBody
-    permission_classes = (MayMeasure,)
-    throttle_classes = (PaidRequests,)
-    example: ClassVar[dict[str, Any]] = {"messages": MESSAGES}
+    serializer_class: Any = WholeBehaviorRequest
+    pagination_class = LogByTime
+    lookup_value_converter = "int"
+    example: ClassVar[dict[str, Any]] = {}
+
+    def get_object(self) -> BehaviorRequest:
+        rows = shown_requests(BehaviorRequest.objects.select_related("persona_version_before", "persona_version"))
+        row: BehaviorRequest = the_row(rows, self.kwargs["pk"], "behaviour request")
+        return row
+
+    def filter_queryset(self, queryset: QuerySet[BehaviorRequest, Any]) -> QuerySet[BehaviorRequest, Any]:
+        request, rows = self.request, shown_requests(queryset).defer(*_TIERS)
+        parameters.only(request, *(parameter.name for parameter in _FILTERS), "ordering")
+        if agent := parameters.agent(request):
+            rows = rows.filter(agent=agent)
+        if channel := parameters.channel(request):
+            rows = rows.filter(message__channel=channel)
+        for name, allowed in (("status", Status), ("operation", Operation), ("confidence", Confidence)):
+            if value := parameters.choice(request, name, allowed.values):
+                rows = rows.filter(**{name: value})
+        if trait := parameters.text(request, "trait"):
+            rows = rows.alias(called=Lower("trait_name")).exclude(trait_name="").filter(called=Lower(Value(trait)))
+        if (automatic := parameters.flag(request, "automatic")) is not None:
+            rows = rows.filter(automatic=automatic)
+        if message := parameters.number(request, "message", allowed="the id of a message"):
+            rows = rows.filter(message__pk=message)
+        return parameters.in_time(request, rows)
+
+    @documented({200: BehaviorRequestRow(many=True)}, parameters=_FILTERS)
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """What people asked agents to do differently, newest first; also messages that were read and asked for nothing.
+
+        Filters: `agent`, `channel` (slugs), `status` (`pending_review` waits for a person), `operation`, `confidence`, `trait`,
+        `automatic`, `message` (id), `since`, `until`. `ordering=created_at` for the oldest first.
+        """
+        self.serializer_class = BehaviorRequestRow
+        return super().list(request, *args, **kwargs)
+
+    @documented(WholeBehaviorRequest, problems=(404,))
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """One behaviour request with what each tier said."""
+        parameters.only(request)
+        return super().retrieve(request, *args, **kwargs)
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        parameters.only(request)
+        body = self.get_serializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        values: dict[str, Any] = body.validated_data
+        return values
+
+    def _decided(self, decide: Callable[..., BehaviorRequest], row: BehaviorRequest, **values: Any) -> Response:
+        try:
+            decide(request=row, **values)
+        except BehaviorError as error:
+            raise Conflict(str(error)) from None
+        return Response(WholeBehaviorRequest(self.get_object(), context={"request": self.request}).data)
+
+    @documented(WholeBehaviorRequest, body=ApplyBody, problems=(404, 409))
+    @action(
+        **_DECIDES, serializer_class=ApplyBody, throttle_classes=(PaidRequests,), example=_TRAIT
+    )  # pays a description
+    def apply(self, request: Request, pk: int) -> Response:
+        """Make the proposed change, or the one in `trait` instead. What was applied, rejected or reverted already: 409."""
+        row, given = self.get_object(), self._body(request).get("trait")
+        proposal = row.trait_after if isinstance(row.trait_after, dict) else {}
+        unsaid = {name: proposal[name] for name in ("description", "sentiment") if name in proposal}
+        trait = TraitValue(**{**unsaid, **given}) if given else None
+        return self._decided(apply_request, row, user=request.user, trait=trait)
+
+    @documented(WholeBehaviorRequest, body=RejectBody, problems=(404, 409))
+    @action(**_DECIDES, serializer_class=RejectBody, example={"why": "out of character"})
+    def reject(self, request: Request, pk: int) -> Response:
+        """Say that nothing is to be changed; `why` is stored."""
+        row, why = self.get_object(), self._body(request).get("why", "")
+        return self._decided(reject_request, row, user=request.user, why=why)
+
+    @documented(WholeBehaviorRequest, body=RevertBody, problems=(404, 409))
+    @action(**_DECIDES, serializer_class=RevertBody, example={"anyway": False})
+    def revert(self, request: Request, pk: int) -> Response:
+        """Take an applied change back: the trait becomes exactly what it was before, whatever else was changed since.
+
+        Where the same trait was changed since, it is a 409; `{"anyway": true}` does it all the same.
+        """
+        row, anyway = self.get_object(), self._body(request).get("anyway", False)
+        return self._decided(revert_request, row, user=request.user, anyway=anyway)
+
+    @documented(WholeBehaviorRequest, body=NoBody, problems=(404, 409))
+    @action(**_DECIDES, serializer_class=NoBody, throttle_classes=(PaidRequests,))
+    def retry(self, request: Request, pk: int) -> Response:
+        """Queue one again that failed or was cancelled: it goes on at the tier at which it stopped."""
+        row = self.get_object()
+        self._body(request)
+        return self._decided(retry_request, row)
 
     @documented(EffectOfRequest, parameters=(_MESSAGES,), problems=(404,))
-    def get(self, request: Request, pk: int) -> Response:
+    @action(
+        detail=True,
+        permission_classes=(MayMeasure,),
+        throttle_classes=(PaidRequests,),
+        serializer_class=EffectBody,
+        example={"messages": MESSAGES},
+    )
+    def effect(self, request: Request, pk: int) -> Response:
+        """Whether an applied request changed anything: its trait, judged on messages before the change and on the next after it.
+
+        GET shows the `plan`, with how many messages there are, what judging them would cost, and the newest evaluations of this kind,
+        20 at most; it asks no model. POST has a worker judge (202). Fewer messages than wanted are judged where there are no more;
+        with none before or after it is a 409, and so it is while one is under way. What was interrupted is judged again.
+        """
         parameters.only(request, "messages")
-        row = _the_request(pk)
-        change, why_not = _plan(row, _how_many(request))
+        row, allowed = self.get_object(), f"1 to {MOST_MESSAGES}"
+        messages = parameters.number(request, "messages", allowed=allowed)
+        if messages is not None and not 1 <= messages <= MOST_MESSAGES:
+            raise ValidationError({"messages": [f"messages {messages}: allowed: {allowed}"]})
+        plan, why_not = None, ""
+        try:
+            change = plan_request(request=row, n=messages or MESSAGES)
+            plan = _with_name(change.shown(), row)
+            check_measurable(change)
+        except BehaviorError as error:
+            why_not = str(error)
         rows = BehaviorEffect.objects.filter(request=row).select_related("requested_by", "request__agent")
         effects = [_effect(effect, request) for effect in rows[:MOST_SHOWN]]
-        plan = _with_name(change.shown(), row) if change is not None else None
         return Response(EffectOfRequest(plan=plan, why_not=why_not, effects=effects).model_dump(mode="json"))
 
     @documented(
         {202: EffectRow},
         body=EffectBody,
         problems=(404, 409),
-        examples=[_EXAMPLE],
+        examples=[OpenApiExample("ten messages before and after", request_only=True, value={"messages": MESSAGES})],
         summary="Judge whether an applied request changed anything",
     )
-    def post(self, request: Request, pk: int) -> Response:
-        parameters.only(request)
-        row = _the_request(pk)
-        body = EffectBody(data=request.data)
-        body.is_valid(raise_exception=True)
+    @effect.mapping.post  # type: ignore[untyped-decorator]
+    def measure(self, request: Request, pk: int) -> Response:
+        """Have a worker judge whether an applied request changed anything."""
+        row, messages = self.get_object(), self._body(request).get("messages", MESSAGES)
         try:
-            messages = body.validated_data.get("messages", MESSAGES)
-            effect = queue_effect(request=row, messages=messages, user=request.user)  # type: ignore[arg-type]  # nobody anonymous comes here
+            effect = queue_effect(request=row, messages=messages, user=request.user)  # type: ignore[arg-type]  # users only
         except BehaviorError as error:
             raise Conflict(str(error)) from None
-        shown = _effect(effect, request).model_dump(mode="json")
-        return Response(shown, status=202, headers={"Location": str(reverse("behavior:effect", [pk], request=request))})
-
-
-def _plan(row: BehaviorRequest, messages: int) -> tuple[RequestedChange | None, str]:
-    """What could be judged, and why it cannot be asked for now; empty when it can."""
-    try:
-        change = plan_request(request=row, n=messages)
-    except BehaviorError as error:
-        return None, str(error)
-    try:
-        check_measurable(change)
-    except BehaviorError as error:
-        return change, str(error)
-    return change, ""
-
-
-def _how_many(request: Request) -> int:
-    allowed = f"1 to {MOST_MESSAGES}"
-    found = parameters.number(request, "messages", allowed=allowed)
-    if found is None:
-        return MESSAGES
-    if not 1 <= found <= MOST_MESSAGES:
-        raise ValidationError({"messages": [f"messages {found}: allowed: {allowed}"]})
-    return found
+        where = reverse("behavior:request-effect", [pk], request=request)
+        return Response(_effect(effect, request).model_dump(mode="json"), status=202, headers={"Location": str(where)})
 
 
 app_name = "behavior"
-urlpatterns = [
-    path("", BehaviorRequests.as_view(), name="requests"),
-    path("<int:pk>/", BehaviorRequestDetail.as_view(), name="request"),
-    path("<int:pk>/apply/", ApplyRequest.as_view(), name="apply"),
-    path("<int:pk>/reject/", RejectRequest.as_view(), name="reject"),
-    path("<int:pk>/revert/", RevertRequest.as_view(), name="revert"),
-    path("<int:pk>/retry/", RetryRequest.as_view(), name="retry"),
-    path("<int:pk>/effect/", RequestEffect.as_view(), name="effect"),
-]
+router = SimpleRouter(use_regex_path=False)
+router.register("", BehaviorRequests, basename="request")
+urlpatterns = router.urls
