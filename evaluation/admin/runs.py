@@ -131,7 +131,9 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             "error": display.visible(obj.error or waiting_words([obj]).get(obj.pk, "")),
             "button": self._button(request, obj),
             "spent": self.spent(obj),
-            "live": "" if obj.status in EvaluationRun.FINAL else f"{reverse('evaluation:run', args=[obj.pk])}?scores=0",
+            "live": ""
+            if obj.status in EvaluationRun.FINAL
+            else f"{reverse('evaluationrun-detail', args=[obj.pk])}?scores=0",
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),
         }
