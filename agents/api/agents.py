@@ -92,7 +92,7 @@ class WholeAgent(AgentRow):
 class AgentBody(Body, ModelSerializer[Agent]):
     """What may be changed of an agent. Changed system prompt or traits make a new version of the persona."""
 
-    needed: ClassVar = ("display_name", "system_prompt")
+    needed: ClassVar[tuple[str, ...]] = ("display_name", "system_prompt")
 
     sample_lines = ListField(
         child=CharField(max_length=10_000, trim_whitespace=False),
@@ -130,7 +130,7 @@ class AgentBody(Body, ModelSerializer[Agent]):
 class NewAgent(AgentBody):
     """An agent and its persona."""
 
-    needed: ClassVar = ("slug", "display_name", "system_prompt")
+    needed: ClassVar[tuple[str, ...]] = ("slug", "display_name", "system_prompt")
 
     class Meta(AgentBody.Meta):
         fields = ("slug", *AgentBody.Meta.fields)

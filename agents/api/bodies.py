@@ -265,7 +265,7 @@ def many(body: type[Body], *, most: int, **kwargs: Any) -> Any:
 class TraitBody(Body):
     """A trait: `sentiment` -1 (hates having it) to 1 (loves it), `strength` 0 (stop doing this) to 1 (always)."""
 
-    needed: ClassVar = ("name",)
+    needed: ClassVar[tuple[str, ...]] = ("name",)
 
     name = serializers.CharField(max_length=120)
     description = serializers.CharField(allow_blank=True, max_length=10_000)

@@ -55,7 +55,7 @@ def _names(length: int, help_text: str) -> ListField:
 class ChannelBody(Body, ModelSerializer[Channel]):
     """What may be changed of a channel; `agents` and `users` name all members of their kind."""
 
-    needed: ClassVar = ("name",)
+    needed: ClassVar[tuple[str, ...]] = ("name",)
 
     tags = Tags()
     agents = _names(64, "slugs of all agents in it")
@@ -70,7 +70,7 @@ class ChannelBody(Body, ModelSerializer[Channel]):
 class NewChannel(ChannelBody):
     """A channel; public unless `kind` says otherwise. In a dm every message is for all of its agents."""
 
-    needed: ClassVar = ("slug", "name")
+    needed: ClassVar[tuple[str, ...]] = ("slug", "name")
 
     class Meta(ChannelBody.Meta):
         fields = ("slug", *ChannelBody.Meta.fields)

@@ -30,7 +30,7 @@ _AUTHORS = ("agent", "user", "outsider")
 class SpokenFields(Body):
     """A message as it was said. Exactly one of `agent`, `user` and `outsider` says who."""
 
-    needed: ClassVar = ("external_id", "text")
+    needed: ClassVar[tuple[str, ...]] = ("external_id", "text")
 
     external_id = CharField(max_length=200, help_text="its id in its channel; the same again is the same message")
     text = CharField(
@@ -69,7 +69,7 @@ class SpokenFields(Body):
 class NewMessages(Body):
     """Messages of one or several channels, in the order in which they were said."""
 
-    needed: ClassVar = ("messages",)
+    needed: ClassVar[tuple[str, ...]] = ("messages",)
 
     channel = SlugField(
         max_length=120, help_text="slug, for messages that name none; made where there is none, by who may"

@@ -89,7 +89,7 @@ class WholeMessage(Received):
 class NewMessage(Body):
     """What a person said: the caller, or the outsider that is named."""
 
-    needed: ClassVar = ("channel", "text")
+    needed: ClassVar[tuple[str, ...]] = ("channel", "text")
 
     channel = ChannelField()
     text = Said()
@@ -103,7 +103,7 @@ class NewMessage(Body):
 class NewDraft(Body):
     """What an agent is about to say."""
 
-    needed: ClassVar = ("agent", "channel", "text")
+    needed: ClassVar[tuple[str, ...]] = ("agent", "channel", "text")
 
     agent = AgentField(help_text="slug of who speaks; active, and a member of the channel")
     channel = ChannelField()

@@ -152,7 +152,7 @@ class Trace(Serializer[Run]):
 class NewTurn(Body):
     """Where an agent is to act, and what is asked of it."""
 
-    needed: ClassVar = ("channel",)
+    needed: ClassVar[tuple[str, ...]] = ("channel",)
 
     channel = ChannelField(help_text="slug; the agent must be a member")
     prompt = CharField(

@@ -43,7 +43,7 @@ TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv", "openai": "applicat
 class NewTranscript(Body):
     """A file of messages. Importing it again adds nothing."""
 
-    needed: ClassVar = ("content",)
+    needed: ClassVar[tuple[str, ...]] = ("content",)
 
     content = CharField(
         max_length=MOST_BYTES,

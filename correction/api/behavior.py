@@ -135,7 +135,7 @@ class WholeBehaviorRequest(BehaviorRequestRow):
 
 
 class NewTrait(TraitBody):
-    needed: ClassVar = ("name", "strength")
+    needed: ClassVar[tuple[str, ...]] = ("name", "strength")
     description = CharField(max_length=4000, help_text="left out = as proposed")
     sentiment = FloatField(min_value=-1, max_value=1, help_text="left out = as proposed")
     strength = FloatField(min_value=0, max_value=1)

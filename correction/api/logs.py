@@ -73,7 +73,7 @@ class WholeLog(BriefLog):
 
 
 class MarkBody(Body):
-    needed: ClassVar = ("mark",)
+    needed: ClassVar[tuple[str, ...]] = ("mark",)
     mark = ChoiceField(["right", "false_alarm", ""], help_text="empty takes a mark back")
 
 

@@ -56,7 +56,7 @@ _THRESHOLD = SETTINGS["gate_adherence_threshold"]
 class PersonaFields(Body):
     """Who speaks: a text, or a specification with name and traits."""
 
-    needed: ClassVar = ("system_prompt",)
+    needed: ClassVar[tuple[str, ...]] = ("system_prompt",)
 
     name = CharField(max_length=120)
     system_prompt = CharField(max_length=MOST_PERSONA)
@@ -117,7 +117,7 @@ class Persona(PersonaFields):
 class EventFields(Body):
     """Something that was said before."""
 
-    needed: ClassVar = ("name", "text", "kind")
+    needed: ClassVar[tuple[str, ...]] = ("name", "text", "kind")
 
     name = CharField(max_length=120, trim_whitespace=False, help_text="who said it")
     text = CharField(max_length=MAX_CHARACTERS, trim_whitespace=False)
@@ -176,7 +176,7 @@ class Propositions(ListField):
 class CheckRequest(Body):
     """A draft, who would say it, and what it is checked for."""
 
-    needed: ClassVar = ("draft",)
+    needed: ClassVar[tuple[str, ...]] = ("draft",)
 
     draft = Said(help_text="the text that would be said")
     persona = Persona(help_text="of a speaker who is no agent here; this or agent")

@@ -29,7 +29,7 @@ from evaluation.models import EvaluationScore, ScoreLabel
 class LabelBody(Body):
     """A person's own score of one judgement."""
 
-    needed: ClassVar = ("score", "value")
+    needed: ClassVar[tuple[str, ...]] = ("score", "value")
 
     score = Id(error_messages=says("the id of a judgement that was scored"))
     value = IntegerField(
