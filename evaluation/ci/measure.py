@@ -19,13 +19,8 @@ from evaluation.runs.capture import Captured, capture
 from evaluation.runs.estimate import Estimate
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, Share
-from evaluation.simulation.conversations import (
-    Simulation,
-    SimulationEstimate,
-    estimate_simulation,
-    simulate,
-    simulation_spec,
-)
+from evaluation.simulation.conversations import Simulation, simulate, simulation_spec
+from evaluation.simulation.estimate import SimulationEstimate, estimate_simulation
 from evaluation.simulation.situations import load_situations
 
 
