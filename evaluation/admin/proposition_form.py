@@ -229,7 +229,7 @@ class Editing:
         if not self.form.cleaned_data["id"]:
             words = self.form.cleaned_data["claim"].replace(AGENT_NAME, " ").split()[:5]
             used = {entry.proposition.id for entry in all_entries(self.files)}
-            self.form.cleaned_data["id"] = free_id(self.owner, " ".join(words), taken=used)
+            self.form.cleaned_data["id"] = free_id(self.owner, " ".join(words), in_use=used)
         try:
             self._file()
         except CannotSave as problem:

@@ -26,8 +26,7 @@ from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.change.tables import position_table
 from evaluation.ci.measure import AgentResult, Coverage
-from evaluation.ci.options import OVERALL, Limits
-from evaluation.ci.verdict import Findings, Row, decide, why_no_score
+from evaluation.ci.verdict import OVERALL, Findings, Limits, Row, decide, why_no_score
 from evaluation.models import COUNTED, Dimension, EvaluationRun, is_heuristic
 from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import Spending, spending_json, spent_on
@@ -303,7 +302,7 @@ def plain(text: str, limit: int = 240) -> str:
 
 
 def as_code(text: str, limit: int = 240) -> str:
-    """For a comment on GitHub or GitLab, also in a table cell: code, which mentions nobody and links nothing.
+    """For a comment on GitHub or GitLab, also in a table cell: code, which mentions and links nothing.
 
     Everything but letters, digits and spaces is written as a character reference, which Markdown never reads as structure; a mark
     that could mention or refer is also parted from what follows it.
@@ -369,11 +368,7 @@ def print_line(line: str, out: Any) -> None:
 
 
 def complaint(report: Report, *, everything: bool) -> str:
-    """The verdict for standard error; empty for a pass of which everything is known.
-
-    Args:
-        everything: Every finding in a line of its own, for readers who get no table.
-    """
+    """The verdict for standard error; empty for a pass of which everything is known."""
     findings = report.findings
     head = f"{findings.verdict}: {findings.headline}"
     if not everything:

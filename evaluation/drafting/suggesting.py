@@ -125,7 +125,6 @@ def suggestions_request(
 
     Args:
         name, persona: The agent's; data, never an instruction.
-        existing: Claims of the propositions there are, not to be suggested again.
         most: Most suggestions.
         again: A second try of an answer that was cut: with twice the room.
     """
@@ -200,7 +199,7 @@ def suggest_for(
     known: Sequence[LoadedFile] = (),
     done: Callable[[], None] = lambda: None,
 ) -> list[Suggestions]:
-    """Suggest rules, cues and anti-patterns from the personas of several agents, asked side by side.
+    """Suggest rules, cues and anti-patterns from the personas of several agents, asked at the same time.
 
     What exists already, active, suggested or rejected, is not suggested again. Every call has its row in the ledger.
 
@@ -299,16 +298,7 @@ def sift(
     in_use: Iterable[str] = (),
     most: int = MOST,
 ) -> tuple[list[Suggestion], list[Dropped]]:
-    """Return what can be used of a model's answers, and the others each with the reason against it.
-
-    Args:
-        answers: As they came, in any shape.
-        slug, name: The agent's.
-        persona: As it was shown to the model.
-        existing: Propositions about the agent: what says the same is dropped.
-        in_use: Ids that are in use.
-        most: What follows after so many that can be used is dropped.
-    """
+    """Return what can be used of a model's answers, and the others each with the reason against it."""
     usable: list[Suggestion] = []
     dropped: list[Dropped] = []
     ids: set[str] = set(in_use)
@@ -330,7 +320,7 @@ def sift(
     return usable, dropped
 
 
-def _usable(raw: Any, slug: str, name: str, persona: str, taken: set[str]) -> Suggestion:
+def _usable(raw: Any, slug: str, name: str, persona: str, in_use: set[str]) -> Suggestion:
     """Return an answer as an entry of a file, inactive."""
     try:
         answer = _Answer.model_validate(raw)
@@ -347,7 +337,7 @@ def _usable(raw: Any, slug: str, name: str, persona: str, taken: set[str]) -> Su
     if rule and answer.inverted:
         raise Unusable("a rule says what must hold, it is not inverted")
     wanted = answer.id if re.search(r"[a-zA-Z0-9]", answer.id) else claim
-    entry: dict[str, Any] = {"id": free_id(slug, wanted, taken=taken), "active": False, "claim": claim}
+    entry: dict[str, Any] = {"id": free_id(slug, wanted, in_use=in_use), "active": False, "claim": claim}
     if answer.inverted:
         entry["inverted"] = True
     if advice := _plain(answer.recommendation):

@@ -110,13 +110,10 @@ class Context:
     Attributes:
         agent_name: Whom the claims are about; the channel's name for an environment.
         persona: The rendered persona; None withholds it (AC-6.0.9).
-        window: The events around what is judged.
-        message: The one message judged; None judges the window as a whole.
+        message: The one message judged; None judges the window.
         message_number: Of its entry in the window; None where it is not there.
         action: A draft that has not been sent (the gate); excludes `message`.
-        channel_name: Where the message was sent.
-        statistics: Measured facts given to the judge as data.
-        environment: Whether a whole conversation is judged (AC-6.0.10).
+        environment: Whether a conversation is judged (AC-6.0.10).
         own_messages: Whether the window holds only the agent's own messages.
         pair: Two moments to compare, the earlier and the later one; the last event of each is the agent's message.
         additional: What those who measure say beside the messages; shown as data.
@@ -226,10 +223,6 @@ def user_turn(
     """The trajectory (cached, unless it is shown in this call `alone`), then what is judged and the claims (cached if asked `again`).
 
     Args:
-        context: What the judge is shown.
-        claims: (key, text) pairs.
-        nonce: Of the fences.
-        advised: Keys of the claims for which a recommendation is asked.
         alone: Whether no other call shows this window.
         again: Whether the very same prompt is sent again.
     """

@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 DIMENSION = "convergence"
 PAIRS_SHOWN = 40  # to the judge, most alike first
-MOST_SPEAKERS = 50  # whose pairs are kept: those who say most
+MOST_SPEAKERS = 50  # whose pairs are stored: those who say most
 
 
 def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Every proposition once, on the conversation as a whole."""
+    """Every proposition once, on the full conversation."""
     return [Item(proposition) for proposition in propositions] if subject.said().exists() else []
 
 
 def context(
     subject: ChannelSubject, proposition: Proposition, message: Message | None, earlier: Message | None = None
 ) -> Context:
-    """The whole conversation once, in order, with the agents' vocabulary figures as data (AC-6.4.2 to AC-6.4.7)."""
+    """The full conversation once, in order, with the agents' vocabulary figures as data (AC-6.4.2 to AC-6.4.7)."""
     window, _ = subject.conversation(proposition.first_n, proposition.last_n)
     lines = _lines(subject, proposition)
-    found = _voices(tuple(lines))
+    voices = _voices(tuple(lines))
     return Context(
         agent_name=subject.name,
         persona=subject.personas() if proposition.include_personas else None,
@@ -49,25 +49,25 @@ def context(
         window=window,
         environment=True,
         statistics=_evidence(subject, lines),
-        measured={"voices": asdict(found) if found else None},
+        measured={"voices": asdict(voices) if voices else None},
     )
 
 
 def figures(subject: ChannelSubject, proposition: Proposition) -> dict[str, Any]:
-    """What is kept with the run: each agent's figures, and how alike each pair is, most alike first (AC-6.4.8).
+    """What is stored with the run: each agent's figures, and how alike each pair is, most alike first (AC-6.4.8).
 
     Returns:
-        ``agents``: figures by slug; ``pairs``: [slug, slug, similarity 0 to 1]; ``voices``: distinctness, null when it cannot be told.
+        ``agents``: figures by slug; ``pairs``: [slug, slug, similarity 0 to 1]; ``voices``: distinctness, null when it cannot be computed.
     """
     lines = _lines(subject, proposition)
     _, messages = subject.conversation(proposition.first_n, proposition.last_n)
     slugs = {message.agent_id: message.agent_slug for message in messages if message.agent_id is not None}
-    found = _voices(tuple(lines))
+    voices = _voices(tuple(lines))
     agents, pairs = _words(tuple(lines))
     return {
         "agents": {slug: asdict(said) for slug, said in sorted((slugs[pk], said) for pk, said in agents.items())},
         "pairs": [[pair.first, pair.second, pair.similarity] for pair in _renamed(pairs, slugs)],
-        "voices": asdict(found) if found else None,
+        "voices": asdict(voices) if voices else None,
     }
 
 
@@ -101,10 +101,10 @@ def _lines(subject: ChannelSubject, proposition: Proposition) -> list[tuple[int,
 
 def _by_agent(lines: Sequence[tuple[int, str]]) -> dict[int, list[str]]:
     """The lines of the agents that say most."""
-    found: dict[int, list[str]] = {}
+    texts: dict[int, list[str]] = {}
     for agent_id, text in lines:
-        found.setdefault(agent_id, []).append(text)
-    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_SPEAKERS])
+        texts.setdefault(agent_id, []).append(text)
+    return dict(sorted(texts.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_SPEAKERS])
 
 
 def _evidence(subject: ChannelSubject, lines: Sequence[tuple[int, str]]) -> dict[str, Any]:

@@ -55,7 +55,6 @@ class Conversation(BaseModel):
 
     Attributes:
         situation: Its id. `repeat`: which of the repeats, from 1.
-        channel: Slug of its channel.
         lines: How many lines it has. `done`: how many of them the agent answered, or chose to pass over in silence.
         silent: How many of these it passed over. `silence`: why, the first time, in the agent's own words.
         reason: Why the other lines are missing; empty when none is.
@@ -91,8 +90,6 @@ class Simulation:
 
     Attributes:
         id: The part before the last ``-`` is equal for the same agent, persona, situations, model and repeats.
-        conversations: Every situation and repeat, in the order they are simulated.
-        messages: How many messages of the agent there are to measure.
         resumed: Whether it continues what an earlier process left.
     """
 
@@ -115,7 +112,7 @@ class Simulation:
 
     @property
     def usable(self) -> bool:
-        """Whether it can be measured: the agent said something, and its model did not keep failing."""
+        """Whether it can be measured: the agent said something, and its model answered."""
         return self.messages > 0 and all(conversation.tried for conversation in self.conversations)
 
     @property
@@ -177,11 +174,9 @@ def simulate(
     No stage of the pipeline takes part but those marked `required`, and the agent remembers nothing of it.
 
     Args:
-        agent: Active.
         situations: What happens to it, see `load_situations`.
         actor_model: The model that acts; default the agent's own, else `ACTOR_MODEL`.
         repeats: How often each situation is simulated, 1 to 20.
-        progress: Called with the number of lines done (or given up) and of all lines.
         reuse: Use the newest simulation of the same, whatever its age and even if it was measured, and only add what it lacks.
 
     Raises:
@@ -279,7 +274,7 @@ def _converse(scenes: Sequence[_Scene], progress: Progress) -> tuple[Conversatio
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """One conversation to simulate, and its channel. `first`: the number of its first line in the whole simulation, from 0."""
+    """One conversation to simulate, and its channel. `first`: the number of its first line in the simulation, from 0."""
 
     agent: Agent
     model: str
@@ -370,7 +365,7 @@ class _Scene:
 
 
 def _counts(run: Run) -> bool:
-    """Whether a turn answers its line: it ended by itself, or it failed after something had been said."""
+    """Whether a turn answers its line: it completed, or it failed after something had been said."""
     return run.status == Run.Status.COMPLETED or (run.status in Run.FINAL and run.messages.exists())
 
 
@@ -435,31 +430,45 @@ def has_little_speech(spec: RunSpec) -> bool:
     return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
 
 
-def simulate_where_little(
-    specs: Sequence[RunSpec], *, progress: Callable[[str, int, int], None] = lambda agent, done, total: None
+def simulate_specs(
+    specs: Sequence[RunSpec],
+    *,
+    situations: Sequence[Situation] = (),
+    actor_model: str = "",
+    progress: Callable[[str, int, int], None] = lambda agent, done, total: None,
 ) -> tuple[list[RunSpec], list[Simulation]]:
-    """Simulate conversations with the agents that have little speech; what exists under the same persona and model is used again.
+    """Simulate conversations with agents, and return the specs that measure these, and the simulations.
 
     Args:
-        specs: What is to be measured.
+        situations: Simulated with every agent, `RunSpec.repeats` times each; each line is judged once. Without any: our own, with the
+            agents that have little speech; what exists under the same persona and model is used again.
+        actor_model: Default as configured.
         progress: Called with an agent's slug, the number of lines done, and of all lines.
 
     Returns:
-        The specs, those of simulated agents changed to measure the simulation, and the simulations. An agent that was silent throughout is
-        measured by its own messages, however few. An agent whose actor failed is left out: the same call continues with it.
+        The specs, those of simulated agents changed to measure the simulation. With our own situations an agent that was silent
+        throughout is measured by its own messages, however few. Other agents that said nothing to measure are left out: the same call
+        continues with those whose actor failed.
     """
-    situations = load_situations()
+    ours = () if situations else load_situations()
     measured: list[RunSpec] = []
     simulations: list[Simulation] = []
     for spec in specs:
-        if spec.agent is None or not has_little_speech(spec):
+        if spec.agent is None or (ours and not has_little_speech(spec)):
             measured.append(spec)
             continue
-        of_agent = partial(progress, spec.agent.slug)
-        simulations.append(simulate(agent=spec.agent, situations=situations, progress=of_agent, reuse=True))
-        if simulations[-1].usable:
-            measured.append(simulation_spec(spec, simulations[-1]))
-        elif simulations[-1].complete:  # silent throughout, as the scripted actor is without sample lines
+        simulation = simulate(
+            agent=spec.agent,
+            situations=situations or ours,
+            actor_model=actor_model,
+            repeats=1 if ours else spec.repeats,
+            progress=partial(progress, spec.agent.slug),
+            reuse=bool(ours),
+        )
+        simulations.append(simulation)
+        if simulation.usable:
+            measured.append(simulation_spec(spec if ours else replace(spec, repeats=1), simulation))
+        elif ours and simulation.complete:  # silent throughout, as the scripted actor is without sample lines
             measured.append(spec)
     return measured, simulations
 

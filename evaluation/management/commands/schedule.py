@@ -58,7 +58,7 @@ class Command(CodedCommand):
             dest="action", metavar="list|add|change|pause|resume|remove|fire", required=True
         )
         self._action(actions, "list", "show all schedules")
-        for name, text in (("add", "make one"), ("change", "set what is named, keep the rest")):
+        for name, text in (("add", "make one"), ("change", "set what is named and nothing else")):
             added = self._action(actions, name, text)
             added.add_argument("name", help="its name")
             self._add_fields(added, new=name == "add")

@@ -13,9 +13,8 @@ from evaluation.change.change import Change
 from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import Measurement
 from evaluation.ci.measure import AgentResult, Coverage
-from evaluation.ci.options import Limits
 from evaluation.ci.render import Report
-from evaluation.ci.verdict import Findings, Undecided, decide
+from evaluation.ci.verdict import Findings, Limits, Undecided, decide
 from evaluation.models import EvaluationRun
 from evaluation.runs.capture import Captured
 from evaluation.runs.summary import DimensionSummary, RunSummary

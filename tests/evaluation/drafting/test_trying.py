@@ -178,7 +178,7 @@ def test_without_an_id_the_file_is_listed(file: Path) -> None:
         (("{file}:dry", "--n", "0"), "n 0: 1 to 1000"),
         (("{file}:dry", "--repeats", "21"), "repeats 21: 1 to 20"),
         (("{default}:x",), "speaks of every agent: name one with --agent"),
-        (("{fluency}:y", "--agent", "ada"), "y is of fluency, judged over a whole window; allowed: adherence"),
+        (("{fluency}:y", "--agent", "ada"), "y is of fluency, judged over a window; allowed: adherence"),
         (("{action}:z", "--agent", "ada"), "z speaks of a draft ({{action}})"),
         ((), "the following arguments are required"),
     ],
