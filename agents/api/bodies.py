@@ -20,8 +20,8 @@ from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent, Channel
 from agents.models.conversations import TAG_KEY, validate_tags
 from agents.persona import TraitValue
+from agents.text.fences import MAX_CHARACTERS
 from agents.turn.pipeline import name_of, pipeline
-from agents.turn.send_message import MAX_CHARACTERS
 
 LONGEST_SHOWN = 80
 MOST_TAGS = 20

@@ -111,7 +111,9 @@ class Prompt(APIView):
             "model": agent.model_id or model_of("actor"),
             "tools": tool_definitions(),
             "trace": [entry.as_json() for entry in shown.trace],
-            **{name: getattr(shown, name) for name in ("system", "user", "sections", "transcript", "draft")},
+            "system": shown.system_text,
+            "user": shown.user_text,
+            **{name: getattr(shown, name) for name in ("sections", "transcript", "draft")},
         }
         return Response(PromptFields(answer).data)
 

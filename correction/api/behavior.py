@@ -80,7 +80,7 @@ class BehaviorRequestRow(serializers.ModelSerializer[BehaviorRequest]):
     warnings = serializers.ListField(
         child=serializers.CharField(), read_only=True, allow_null=True, help_text=f"what was odd about it; {_UNREAD}"
     )
-    heuristic = serializers.SerializerMethodField(help_text="found by the offline detector, not by a model")
+    heuristic = serializers.SerializerMethodField(help_text="read by the offline detector, not by a model")
     reviewed_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
 
     class Meta:
@@ -182,8 +182,8 @@ class RevertBody(StrictBody):
 
 def shown_requests(rows: QuerySet[BehaviorRequest]) -> QuerySet[BehaviorRequest]:
     """With what their rows show, in one query, without the long texts of those who are named."""
-    found = rows.select_related("agent", "message__channel", "message__user", "message__agent", "reviewed_by")
-    return found.defer(
+    rows = rows.select_related("agent", "message__channel", "message__user", "message__agent", "reviewed_by")
+    return rows.defer(
         *("agent__system_prompt", "agent__sample_lines", "agent__description"),
         *("message__channel__topic", "message__channel__tags", "message__payload", "message__text"),
         *("message__agent__system_prompt", "message__agent__sample_lines", "message__agent__description"),

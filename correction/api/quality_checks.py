@@ -23,7 +23,7 @@ from agents.api.parameters import named_agent
 from agents.api.requests import Sends
 from agents.api.schema import documented
 from agents.persona import render_persona
-from agents.turn.send_message import MAX_CHARACTERS
+from agents.text.fences import MAX_CHARACTERS
 from correction.api.figures import Sums
 from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
 from correction.gate.quality_check import (
