@@ -166,7 +166,7 @@ TABLES = (
         menu="Agents",
         icon="upload_file",
         empty="Transcripts and personas that are uploaded here, with the + above, are checked, shown, and then imported.",
-        erase=(Erase(columns="choices found result error", near=True),),
+        erase=(Erase(columns="choices contents result error", near=True),),
         no_speech="doing",
         prune=Prune(rows=_ended_imports, children=((ImportFile, "of"), (ImportChunk, "file__of"))),
     ),

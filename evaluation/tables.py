@@ -52,6 +52,15 @@ TABLES = (
         model=EvaluationRun,
         menu="Measuring",
         icon="straighten",
+        fields=(
+            (
+                "What was asked",
+                "dimension_badges window window_start=earliest_message window_end=latest_message where=tags_asked_for history "
+                "history_where=tags_of_the_history samples sample_size seed per_call procedure_mark repeats additional_context",
+            ),
+            ("Times", "created_at started_at finished_at attempt lease_owner"),
+            ("Digests", "persona_digest proposition_digest spec_digest"),
+        ),
         empty="Choose Evaluate now or Capture baseline on an agent's page, or run manage.py capture_baseline --agents all.",
         export=export_of(
             {
@@ -75,6 +84,15 @@ TABLES = (
         menu="Measuring",
         icon="fact_check",
         empty="Evaluations make them: choose Evaluate now on an agent's page, or run manage.py evaluate.",
+        fields=(
+            ("", "outcome reason dimension judge who evaluation_run judged_at"),
+            ("Proposition", "proposition claim weight inverted"),
+            ("What was judged", "message_link earlier_link context_snippet=snippet repeat"),
+            (
+                "The judge's answer",
+                "score count first_score raw_score flaw_list evidence confidence reasoning justification recommendations served_model call",
+            ),
+        ),
         export=Export(columns=COLUMNS, rows=score_rows, texts=TEXTS),
         erase=(
             Erase(
@@ -97,6 +115,13 @@ TABLES = (
         model=Baseline,
         menu="Measuring",
         icon="flag",
+        columns="pk agent dimension value judge_mark agreement_mark stale captured_at",
+        fields=(
+            (
+                "",
+                "agent dimension value judge_mark agreement_mark simulated stale evaluation_run captured_at persona_digest",
+            ),
+        ),
         empty="Choose Capture baseline on an agent's page, or run manage.py capture_baseline --agents all; --dry-run shows the cost first.",
         no_speech="judge",
     ),

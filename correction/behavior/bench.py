@@ -12,12 +12,11 @@ from typing import Any, Literal
 from django.conf import settings
 from pydantic import AliasChoices, BaseModel, Field, StrictBool, ValidationError
 
-from agents.commands import console_on, snippet
+from agents.commands import Cell, console_on, print_table, snippet
 from agents.llm import LLMRequest, Reply, complete_many, estimate_tokens, ledger
 from agents.llm.answers import describe_validation
 from agents.llm.endpoints import model_of, provider_of
 from agents.persona import TraitValue
-from agents.text.tables import Cell, print_table
 from correction.behavior.patterns import stems
 from correction.behavior.rules import STOP, UNSPECIFIED, read_map
 from correction.behavior.tiers import (

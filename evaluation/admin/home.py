@@ -108,7 +108,7 @@ def drifting_card(request: HttpRequest) -> SafeString | None:
 
 
 def _fallen(one: Card) -> SafeString:
-    """An agent with the claim that fell most, its scores, and of what messages they are."""
+    """An agent with the proposition that fell most, its scores, and of what messages they are."""
     url = f"{reverse('admin:agents_agent_change', args=[one.agent.pk])}#change"
     name = short_name(one.main.proposition, one.agent.slug, one.main.dimension) if one.main else ""
     return format_html(
@@ -235,7 +235,7 @@ def no_schedule(request: HttpRequest) -> SafeString | None:
         return None
     may = request.user.has_perm("evaluation.add_evaluationschedule")
     return step(
-        "Nothing is measured again by itself",
+        "Nothing is measured again",
         "A schedule measures every night and raises an alert when a score falls and stays low.",
         command="manage.py schedule add nightly --every 1d --at 03:00",
         url=reverse("admin:evaluation_evaluationschedule_add") if may else "",

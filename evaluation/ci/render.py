@@ -19,9 +19,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import console_on
+from agents.commands import Cell, console_on, markdown_table, print_table
 from agents.llm.endpoints import provider_of
-from agents.text.tables import Cell, markdown_table, print_table
 from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.change.tables import position_table

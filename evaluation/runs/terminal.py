@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from agents.commands import console_for_bars, console_on
-from agents.text.tables import Cell, print_table
+from agents.commands import Cell, console_for_bars, console_on, print_table
 from evaluation.calibration.agreement import agreements_text, calibration_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
 from evaluation.runs.summary import (

@@ -11,8 +11,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from agents.commands import NOT_ENOUGH, CodedCommand, console_on
-from agents.text.tables import print_table
+from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table
 from evaluation.calibration.agreement import Calibration, calibration, labelled_keys, labels_of, refresh
 from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels
 from evaluation.calibration.population import NothingToDraw, check_dimension, draw_label_set, procedure_fields

@@ -9,8 +9,7 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import NOT_ENOUGH, CodedCommand, console_on
-from agents.text.tables import print_table
+from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table
 from evaluation.commands import as_text, channel_named, tag_pairs, wrong
 from evaluation.lineup import MIN_LINES, PERMUTATIONS, LineUp, line_up
 from evaluation.scorers.windows import ALLOWED, parse_window

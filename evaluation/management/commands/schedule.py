@@ -8,8 +8,7 @@ from typing import Any
 from django.utils import timezone
 from rich.markup import escape
 
-from agents.commands import CodedCommand, console_on, exit_3_on_wrong_usage
-from agents.text.tables import print_table
+from agents.commands import CodedCommand, console_on, exit_3_on_wrong_usage, print_table
 from evaluation.commands import as_text, tag_pairs, wrong
 from evaluation.models import EvaluationSchedule
 from evaluation.runs.capture import choose_agents

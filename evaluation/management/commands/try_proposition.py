@@ -12,9 +12,8 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.progress import Progress
 
-from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, in_line, snippet
+from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, in_line, print_table, snippet
 from agents.models import Agent
-from agents.text.tables import print_table
 from evaluation.commands import as_text, wrong
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
