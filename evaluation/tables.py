@@ -50,6 +50,7 @@ def _labels_by_name(person: Person) -> Q:
 TABLES = (
     Table(
         model=EvaluationRun,
+        operator="add change",
         menu="Measuring",
         icon="straighten",
         fields=(
@@ -127,6 +128,7 @@ TABLES = (
     ),
     Table(
         model=EvaluationSchedule,
+        editor="*",
         menu="Measuring",
         icon="schedule",
         empty="Add one to measure every day and be told of drift, or run manage.py schedule add nightly --every 1d.",
@@ -137,6 +139,7 @@ TABLES = (
     ),
     Table(
         model=DriftAlert,
+        operator="change",
         menu="Measuring",
         icon="trending_down",
         empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
@@ -152,6 +155,7 @@ TABLES = (
     ),
     Table(
         model=LabelSet,
+        editor="*",
         menu="Measuring",
         icon="rate_review",
         empty="Draw judgements for people to score here, or with manage.py calibrate_judge --draw 80 --name first --dimension adherence. "
@@ -162,6 +166,7 @@ TABLES = (
     ),
     Table(
         model=Proposition,
+        editor="*",
         menu="Measuring",
         icon="edit_note",
         empty="Write what to measure of an agent here. With a model, manage.py draft_propositions --agents all suggests it from the "
@@ -169,6 +174,7 @@ TABLES = (
     ),
     Table(
         model=LineUpRun,
+        operator="add",
         empty="Choose Measure voices on a channel's page, or run manage.py lineup --channel CHANNEL.",
         columns="pk channel status accuracy finished_at=measured",
         filters="status created_at",
@@ -195,6 +201,7 @@ TABLES = (
     Table(model=DrawnScore),
     Table(
         model=ScoreLabel,
+        operator="add",
         erase=(
             Erase(
                 columns="note",
