@@ -185,7 +185,7 @@ class TurnForm(forms.Form):
         max_length=PROMPT_CHARACTERS,
         widget=GrowingTextarea,
         label="What you ask of this turn",
-        help_text="shown to the agent, not said in the channel; empty: it decides by itself what to do",
+        help_text="shown to the agent, not said in the channel; empty: it decides what to do",
     )
 
     def __init__(self, *args: Any, channels: Sequence[Channel], **kwargs: Any) -> None:

@@ -29,7 +29,6 @@ from correction.interventions.intervention import (
     PromptModification,
     not_asked,
     not_judged,
-    read_answer,
 )
 from correction.models import InterventionLog
 from evaluation.judge.check import ask_together
@@ -210,7 +209,7 @@ def _ask_judges(turn: Turn, open_: Sequence[Evaluation], config: ResolvedConfig)
         about=(turn.agent.slug, turn.trigger.pk if turn.trigger is not None else None),
     )
     for (evaluation, precondition, text, _), answer in zip(asked, answers, strict=True):
-        evaluation.results.append(read_answer(precondition, text, answer))
+        evaluation.results.append(precondition.read(text, answer))
     for evaluation in open_:
         evaluation.seconds += time.perf_counter() - begun
     return len(asked)

@@ -146,11 +146,10 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
                 for move in card.dimensions
             ],
             label="Scores by dimension",
-            stacking=False,
         ),
         "baseline": display.visible(card.compared.baseline_name),
         "now": display.visible(candidate_words(card)),
-        "now_runs": [evaluation_link(pk) for pk in sorted(run.pk for run in card.compared.candidate.values())],
+        "now_runs": [evaluation_link(pk) for pk in sorted({run.pk for run in card.compared.candidate.values()})],
         "course": sparkline(card.course, label=course) if len(card.course) > 1 else "",
         "course_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "steps": steps[:3],

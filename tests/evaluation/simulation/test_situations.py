@@ -24,11 +24,11 @@ def complaint(path: Path) -> str:
 
 
 def test_ten_situations_are_shipped_ac_6_5_2() -> None:
-    found = load_situations()
+    result = load_situations()
 
-    assert len(found) == len({situation.id for situation in found}) == 10
-    assert all(1 <= len(situation.lines) <= 4 for situation in found)
-    assert all(situation.description for situation in found)
+    assert len(result) == len({situation.id for situation in result}) == 10
+    assert all(1 <= len(situation.lines) <= 4 for situation in result)
+    assert all(situation.description for situation in result)
 
 
 def test_a_teams_file_is_read(tmp_path: Path) -> None:
