@@ -13,7 +13,7 @@ from rest_framework.exceptions import ValidationError
 from agents.api.filters import the_agent, the_channel
 from agents.models.conversations import TAG_KEY
 from agents.persona import TraitValue
-from agents.turn.send_message import MAX_CHARACTERS
+from agents.text.fences import MAX_CHARACTERS
 
 MOST_TAGS = 20
 MOST_OBJECT = 100_000  # characters of JSON
@@ -243,7 +243,7 @@ class Tags(Pairs):
 
 
 class Anything(serializers.DictField):
-    """A JSON object with whatever fields its sender needs."""
+    """A JSON object with any fields."""
 
     most = MOST_OBJECT
     default_error_messages = says(f"a JSON object of at most {MOST_OBJECT:,} characters")
