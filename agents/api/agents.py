@@ -8,12 +8,23 @@ from typing import Any, ClassVar
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
-from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
+from rest_framework.serializers import (
+    CharField,
+    ChoiceField,
+    DictField,
+    FloatField,
+    IntegerField,
+    JSONField,
+    ListField,
+    ModelSerializer,
+    Serializer,
+    SerializerMethodField,
+)
 
 from agents.api import filters
 from agents.api.bodies import Body, TraitBody, many, refusal, says, trait_values
@@ -45,44 +56,32 @@ _EDITED = (
 class AgentRow(Row):
     """An agent as lists show it, without its persona. Needs `version_number` annotated."""
 
-    version = serializers.IntegerField(
-        source="version_number", allow_null=True, read_only=True, help_text="number of the persona as it is now"
-    )
+    version = IntegerField(source="version_number", allow_null=True, help_text="number of the persona as it is now")
 
     class Meta:
         model = Agent
         fields: tuple[str, ...] = (
-            *(
-                "slug",
-                "url",
-                "display_name",
-                "title",
-                "description",
-                "avatar_color",
-                "is_active",
-                "model_id",
-                "max_turns",
-            ),
-            *("version", "created_at", "updated_at", "prompt_url", "turns_url", "versions_url"),
+            *("slug", "url", "display_name", "title", "description", "avatar_color", "is_active", "model_id"),
+            *("max_turns", "version", "created_at", "updated_at", "prompt_url", "turns_url", "versions_url"),
         )
 
 
-class MemoryFields(serializers.Serializer[Any]):
-    label = serializers.CharField()  # type: ignore[assignment]  # a declared field is taken off the class
-    value = serializers.CharField()
+class MemoryFields(Serializer[Any]):
+    label = CharField()  # type: ignore[assignment]  # a declared field is taken off the class
+    value = CharField()
 
 
-class TraitFields(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    description = serializers.CharField()
-    strength = serializers.FloatField()
-    sentiment = serializers.FloatField()
+class TraitFields(Serializer[Any]):
+    name = CharField()
+    description = CharField()
+    strength = FloatField()
+    sentiment = FloatField()
 
 
 class WholeAgent(AgentRow):
     """One agent with its persona: system prompt, traits, sample lines, and the notes in its memory."""
 
-    sample_lines = serializers.ListField(child=serializers.CharField(), read_only=True)
+    sample_lines = ListField(child=CharField())
     traits = TraitFields(many=True, read_only=True)
     memory = MemoryFields(source="memory_blocks", many=True, read_only=True)
 
@@ -90,19 +89,18 @@ class WholeAgent(AgentRow):
         fields = (*AgentRow.Meta.fields, "system_prompt", "sample_lines", "traits", "memory")
 
 
-class AgentBody(Body, serializers.ModelSerializer[Agent]):
+class AgentBody(Body, ModelSerializer[Agent]):
     """What may be changed of an agent. Changed system prompt or traits make a new version of the persona."""
 
-    sample_lines = serializers.ListField(
-        child=serializers.CharField(max_length=10_000, trim_whitespace=False),
-        required=False,
+    needed: ClassVar[tuple[str, ...]] = ("display_name", "system_prompt")
+
+    sample_lines = ListField(
+        child=CharField(max_length=10_000, trim_whitespace=False),
         max_length=500,
         help_text="lines in its voice; what the scripted actor says offline",
     )
-    traits = many(TraitBody, most=200, required=False, help_text="all of its traits: one that is left out is removed")
-    note = serializers.CharField(
-        required=False, allow_blank=True, max_length=150, help_text="what changed and why; stored with the version"
-    )
+    traits = many(TraitBody, most=200, help_text="all of its traits: one that is left out is removed")
+    note = CharField(allow_blank=True, max_length=150, help_text="what changed and why; stored with the version")
 
     class Meta:
         model = Agent
@@ -131,6 +129,8 @@ class AgentBody(Body, serializers.ModelSerializer[Agent]):
 
 class NewAgent(AgentBody):
     """An agent and its persona."""
+
+    needed: ClassVar[tuple[str, ...]] = ("slug", "display_name", "system_prompt")
 
     class Meta(AgentBody.Meta):
         fields = ("slug", *AgentBody.Meta.fields)
@@ -168,44 +168,44 @@ class PromptFilters(Filters):
     trigger = filters.number(allowed="the id of a message")
 
 
-class SectionFields(serializers.Serializer[Any]):
-    heading = serializers.CharField(allow_blank=True)
-    body = serializers.CharField(allow_blank=True)
-    stage = serializers.CharField(allow_blank=True, help_text="who added it")
+class SectionFields(Serializer[Any]):
+    heading = CharField(allow_blank=True)
+    body = CharField(allow_blank=True)
+    stage = CharField(allow_blank=True, help_text="who added it")
 
 
-class ToolFields(serializers.Serializer[Any]):
-    name = serializers.CharField()
-    description = serializers.CharField()
-    input_schema = serializers.JSONField()
+class ToolFields(Serializer[Any]):
+    name = CharField()
+    description = CharField()
+    input_schema = JSONField()
 
 
-class StageFields(serializers.Serializer[Any]):
+class StageFields(Serializer[Any]):
     """What one stage did."""
 
-    stage = serializers.CharField()
-    phase = serializers.ChoiceField(["received", "prepare", "review", "committed", "finish"])
-    status = serializers.ChoiceField(["ran", "skipped", "failed"])
-    ms = serializers.FloatField()
-    why = serializers.CharField(required=False)
-    counters = serializers.DictField(child=serializers.IntegerField(), required=False)
+    stage = CharField()
+    phase = ChoiceField(["received", "prepare", "review", "committed", "finish"])
+    status = ChoiceField(["ran", "skipped", "failed"])
+    ms = FloatField()
+    why = CharField(required=False)
+    counters = DictField(child=IntegerField(), required=False)
 
 
-class DraftFields(serializers.Serializer[Any]):
-    text = serializers.CharField()
-    payload = serializers.JSONField()
+class DraftFields(Serializer[Any]):
+    text = CharField()
+    payload = JSONField()
 
 
-class PromptFields(serializers.Serializer[Any]):
+class PromptFields(Serializer[Any]):
     """What the model is sent at the beginning of a turn."""
 
-    agent = serializers.CharField()
-    channel = serializers.CharField()
-    model = serializers.CharField()
-    system = serializers.CharField(help_text="the whole system prompt")
-    user = serializers.CharField(help_text="the first user turn, the conversation included")
+    agent = CharField()
+    channel = CharField()
+    model = CharField()
+    system = CharField(help_text="the whole system prompt")
+    user = CharField(help_text="the first user turn, the conversation included")
     sections = SectionFields(many=True, help_text="the system prompt by its parts")
-    transcript = serializers.ListField(child=serializers.CharField(), help_text="the conversation as it is shown")
+    transcript = ListField(child=CharField(), help_text="the conversation as it is shown")
     tools = ToolFields(many=True)
     draft = DraftFields(allow_null=True, help_text="what a stage would answer at once; null = the model is asked")
     trace = StageFields(many=True, help_text="what the stages did; `why` names what a turn would evaluate")
@@ -307,7 +307,9 @@ class Agents(Editable):
             "model": agent.model_id or model_of("actor"),
             "tools": tool_definitions(),
             "trace": [entry.as_json() for entry in seen.trace],
-            **{name: getattr(seen, name) for name in ("system", "user", "sections", "transcript", "draft")},
+            "system": seen.system_text,
+            "user": seen.user_text,
+            **{name: getattr(seen, name) for name in ("sections", "transcript", "draft")},
         }
         return Response(PromptFields(answer).data)
 
@@ -335,7 +337,7 @@ def named_message(pk: int | None, name: str, channel: Channel) -> Message | None
 class VersionRow(Row):
     """A saved state of a persona, without its texts."""
 
-    url = serializers.SerializerMethodField()
+    url = SerializerMethodField()
 
     class Meta:
         model = PersonaVersion

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
@@ -13,7 +13,7 @@ from rest_framework.exceptions import ValidationError
 from agents.api.filters import the_agent, the_channel
 from agents.models.conversations import TAG_KEY
 from agents.persona import TraitValue
-from agents.turn.send_message import MAX_CHARACTERS
+from agents.text.fences import MAX_CHARACTERS
 
 MOST_TAGS = 20
 MOST_OBJECT = 100_000  # characters of JSON
@@ -34,7 +34,18 @@ _TYPES: tuple[tuple[type[Any], type[Any] | tuple[type[Any], ...]], ...] = (  # D
 
 
 class Body(serializers.Serializer[Any]):
-    """A body with these fields and no others. One that is no JSON object, or holds what no database can, is refused, too."""
+    """A body with these fields and no others, of which `needed` must be there.
+
+    One that is no JSON object, or holds what no database can, is refused, too.
+    """
+
+    needed: ClassVar[tuple[str, ...]] = ()
+
+    def get_fields(self) -> Any:
+        fields = super().get_fields()
+        for name, field in fields.items():
+            field.required = name in self.needed
+        return fields
 
     def run_validation(self, data: Any = serializers.empty) -> Any:
         if data is not serializers.empty and not isinstance(data, Mapping) and self.parent is None:
@@ -254,10 +265,12 @@ def many(body: type[Body], *, most: int, **kwargs: Any) -> Any:
 class TraitBody(Body):
     """A trait: `sentiment` -1 (hates having it) to 1 (loves it), `strength` 0 (stop doing this) to 1 (always)."""
 
+    needed: ClassVar[tuple[str, ...]] = ("name",)
+
     name = serializers.CharField(max_length=120)
-    description = serializers.CharField(allow_blank=True, required=False, max_length=10_000)
-    strength = serializers.FloatField(min_value=0, max_value=1, required=False)
-    sentiment = serializers.FloatField(min_value=-1, max_value=1, required=False)
+    description = serializers.CharField(allow_blank=True, max_length=10_000)
+    strength = serializers.FloatField(min_value=0, max_value=1)
+    sentiment = serializers.FloatField(min_value=-1, max_value=1)
 
 
 def trait_values(traits: list[dict[str, Any]]) -> list[TraitValue]:

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 from django.contrib.auth import get_user_model
 from django.db import IntegrityError, transaction
 from django.db.models import Prefetch, QuerySet
-from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import CharField, DictField, ListField, ModelSerializer, SerializerMethodField
 
 from agents.api import filters
 from agents.api.bodies import Body, Tags
@@ -25,10 +25,10 @@ from agents.models import Agent, Channel, ChannelMember
 class ChannelRow(Row):
     """One channel with who is in it. Needs `memberships` prefetched with their agent and user."""
 
-    tags = serializers.DictField(child=serializers.CharField(), read_only=True)
-    agents = serializers.SerializerMethodField(help_text="slugs of the agents in it")
-    users = serializers.SerializerMethodField(help_text="names of the users in it")
-    last_position = serializers.SerializerMethodField(help_text="position of its newest message; 0 = none yet")
+    tags = DictField(child=CharField())
+    agents = SerializerMethodField(help_text="slugs of the agents in it")
+    users = SerializerMethodField(help_text="names of the users in it")
+    last_position = SerializerMethodField(help_text="position of its newest message; 0 = none yet")
 
     class Meta:
         model = Channel
@@ -47,15 +47,17 @@ class ChannelRow(Row):
         return channel.next_position - 1
 
 
-def _names(length: int, help_text: str) -> serializers.ListField:
-    child = serializers.CharField(max_length=length)
-    return serializers.ListField(child=child, required=False, max_length=500, help_text=help_text)
+def _names(length: int, help_text: str) -> ListField:
+    child = CharField(max_length=length)
+    return ListField(child=child, required=False, max_length=500, help_text=help_text)
 
 
-class ChannelBody(Body, serializers.ModelSerializer[Channel]):
+class ChannelBody(Body, ModelSerializer[Channel]):
     """What may be changed of a channel; `agents` and `users` name all members of their kind."""
 
-    tags = Tags(required=False)
+    needed: ClassVar[tuple[str, ...]] = ("name",)
+
+    tags = Tags()
     agents = _names(64, "slugs of all agents in it")
     users = _names(150, "names of all users in it")
 
@@ -67,6 +69,8 @@ class ChannelBody(Body, serializers.ModelSerializer[Channel]):
 
 class NewChannel(ChannelBody):
     """A channel; public unless `kind` says otherwise. In a dm every message is for all of its agents."""
+
+    needed: ClassVar[tuple[str, ...]] = ("slug", "name")
 
     class Meta(ChannelBody.Meta):
         fields = ("slug", *ChannelBody.Meta.fields)

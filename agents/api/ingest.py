@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
 from drf_spectacular.utils import extend_schema_serializer
-from rest_framework import serializers
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.reverse import reverse
+from rest_framework.serializers import (
+    CharField,
+    DateTimeField,
+    DictField,
+    IntegerField,
+    Serializer,
+    SlugField,
+    URLField,
+)
 
 from agents.api.bodies import Anything, Body, Tags, many, says
 from agents.transcripts.ingest import MOST_MESSAGES, IngestRefused, Spoken, ingest_messages
@@ -22,32 +30,29 @@ _AUTHORS = ("agent", "user", "outsider")
 class SpokenFields(Body):
     """A message as it was said. Exactly one of `agent`, `user` and `outsider` says who."""
 
-    external_id = serializers.CharField(
-        max_length=200, help_text="its id in its channel; the same again is the same message"
-    )
-    text = serializers.CharField(
+    needed: ClassVar[tuple[str, ...]] = ("external_id", "text")
+
+    external_id = CharField(max_length=200, help_text="its id in its channel; the same again is the same message")
+    text = CharField(
         max_length=TEXT_LIMIT,
         allow_blank=True,
         trim_whitespace=False,
         error_messages=says(f"a text of 1 to {TEXT_LIMIT:,} characters"),
     )
-    channel = serializers.SlugField(required=False, max_length=120, help_text="slug; default that of the request")
-    agent = serializers.CharField(required=False, max_length=120, help_text="slug")
-    user = serializers.CharField(required=False, max_length=150, help_text="name of a user")
-    outsider = serializers.CharField(
-        required=False, max_length=200, help_text="name of a speaker who is neither agent nor user"
-    )
-    sent_at = serializers.DateTimeField(
-        required=False,
+    channel = SlugField(max_length=120, help_text="slug; default that of the request")
+    agent = CharField(max_length=120, help_text="slug")
+    user = CharField(max_length=150, help_text="name of a user")
+    outsider = CharField(max_length=200, help_text="name of a speaker who is neither agent nor user")
+    sent_at = DateTimeField(
         allow_null=True,
         help_text="UTC where it says no zone",
         error_messages=says("a time such as 2026-11-22T14:30:00Z, or null"),
     )
-    parent = serializers.CharField(  # type: ignore[assignment]  # a declared field is taken off the class
-        required=False, max_length=200, help_text="external_id of the message whose thread it is in"
+    parent = CharField(  # type: ignore[assignment]  # a declared field is taken off the class
+        max_length=200, help_text="external_id of the message whose thread it is in"
     )
-    tags = Tags(required=False)
-    payload = Anything(required=False, help_text="typed data beside the text")
+    tags = Tags()
+    payload = Anything(help_text="typed data beside the text")
 
     def to_internal_value(self, data: Any) -> Any:
         given = {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
@@ -64,12 +69,12 @@ class SpokenFields(Body):
 class NewMessages(Body):
     """Messages of one or several channels, in the order in which they were said."""
 
-    channel = serializers.SlugField(
-        required=False,
-        max_length=120,
-        help_text="slug, for messages that name none; made where there is none, by who may",
+    needed: ClassVar[tuple[str, ...]] = ("messages",)
+
+    channel = SlugField(
+        max_length=120, help_text="slug, for messages that name none; made where there is none, by who may"
     )
-    tags = Tags(required=False, help_text="put on every message, over its own")
+    tags = Tags(help_text="put on every message, over its own")
     messages = many(
         SpokenFields,
         most=MOST_MESSAGES,
@@ -89,16 +94,16 @@ class NewMessages(Body):
 
 
 @extend_schema_serializer(component_name="Ingested")
-class IngestedFields(serializers.Serializer[Any]):
+class IngestedFields(Serializer[Any]):
     """What became of them; `received` = `imported` + `duplicates`."""
 
-    received = serializers.IntegerField(min_value=0)
-    imported = serializers.IntegerField(min_value=0)
-    duplicates = serializers.IntegerField(min_value=0, help_text="stored before, and left as they are")
-    other_author = serializers.IntegerField(min_value=0, help_text="duplicates that are stored under another author")
-    observed = serializers.IntegerField(min_value=0, help_text="of the imported, how many wait to be judged")
-    replies_without_parent = serializers.IntegerField(min_value=0, help_text="sent again after it, they are linked")
-    channels = serializers.DictField(child=serializers.URLField(), help_text="slug to URL")
+    received = IntegerField(min_value=0)
+    imported = IntegerField(min_value=0)
+    duplicates = IntegerField(min_value=0, help_text="stored before, and left as they are")
+    other_author = IntegerField(min_value=0, help_text="duplicates that are stored under another author")
+    observed = IntegerField(min_value=0, help_text="of the imported, how many wait to be judged")
+    replies_without_parent = IntegerField(min_value=0, help_text="sent again after it, they are linked")
+    channels = DictField(child=URLField(), help_text="slug to URL")
 
 
 def ingest(given: dict[str, Any], request: Request) -> dict[str, Any]:

@@ -7,13 +7,13 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
+from rest_framework.serializers import BooleanField, CharField, DictField, JSONField, Serializer, SerializerMethodField
 
 from agents.api import filters, headers
 from agents.api.agents import StageFields, named_message
@@ -47,35 +47,21 @@ def shown_messages() -> QuerySet[Message]:
 class MessageRow(Row):
     """What was really said, once."""
 
-    author = serializers.CharField(
-        source="author_name", read_only=True, help_text="the speaker's name as people read it"
-    )
-    tags = serializers.DictField(child=serializers.CharField(), read_only=True)
+    author = CharField(source="author_name", help_text="the speaker's name as people read it")
+    tags = DictField(child=CharField())
 
     class Meta:
         model = Message
         fields: tuple[str, ...] = (
-            *(
-                "id",
-                "url",
-                "channel",
-                "position",
-                "external_id",
-                "author",
-                "agent",
-                "user",
-                "outsider",
-                "parent",
-                "text",
-            ),
-            *("payload", "sent_at", "run", "run_url", "persona_version", "synthetic", "tags"),
+            *("id", "url", "channel", "position", "external_id", "author", "agent", "user", "outsider"),
+            *("parent", "text", "payload", "sent_at", "run", "run_url", "persona_version", "synthetic", "tags"),
         )
 
 
 class Received(MessageRow):
     """A message with the turns that it called forth."""
 
-    turns = serializers.SerializerMethodField(help_text="the runs that answer it; a worker takes them")
+    turns = SerializerMethodField(help_text="the runs that answer it; a worker takes them")
 
     class Meta(MessageRow.Meta):
         fields = (*MessageRow.Meta.fields, "turns")
@@ -85,10 +71,10 @@ class Received(MessageRow):
         return [reverse("run-detail", [pk], request=self.context["request"]) for pk in runs]
 
 
-class ReactionFields(serializers.Serializer[Any]):
-    emoji = serializers.CharField()
-    agent = serializers.CharField(source="agent.slug", read_only=True, allow_null=True, default=None)
-    user = serializers.CharField(source="user.username", read_only=True, allow_null=True, default=None)
+class ReactionFields(Serializer[Any]):
+    emoji = CharField()
+    agent = CharField(source="agent.slug", read_only=True, allow_null=True, default=None)
+    user = CharField(source="user.username", read_only=True, allow_null=True, default=None)
 
 
 class WholeMessage(Received):
@@ -103,51 +89,47 @@ class WholeMessage(Received):
 class NewMessage(Body):
     """What a person said: the caller, or the outsider that is named."""
 
+    needed: ClassVar[tuple[str, ...]] = ("channel", "text")
+
     channel = ChannelField()
     text = Said()
-    outsider = serializers.CharField(
-        required=False,
-        allow_blank=True,
-        max_length=200,
-        help_text="name of a speaker who is no user here; else it is you who speaks",
+    outsider = CharField(
+        allow_blank=True, max_length=200, help_text="name of a speaker who is no user here; else it is you who speaks"
     )
-    parent = Id(required=False, help_text="id of the message whose thread it is said in")  # type: ignore[assignment]  # a declared field is taken off the class
-    tags = Tags(required=False)
+    parent = Id(help_text="id of the message whose thread it is said in")  # type: ignore[assignment]  # a declared field is taken off the class
+    tags = Tags()
 
 
 class NewDraft(Body):
     """What an agent is about to say."""
 
+    needed: ClassVar[tuple[str, ...]] = ("agent", "channel", "text")
+
     agent = AgentField(help_text="slug of who speaks; active, and a member of the channel")
     channel = ChannelField()
     text = Said(help_text="the draft")
-    payload = Anything(required=False, help_text="typed data beside the text")
-    session = serializers.CharField(
-        required=False, max_length=64, error_messages=says("the session that a rejected draft came with")
-    )
-    trigger = Id(required=False, help_text="id of the message it answers")
-    parent = Id(required=False, help_text="id of the message whose thread it is said in")  # type: ignore[assignment]  # a declared field is taken off the class
-    tags = Tags(required=False)
-    deadline = Deadline(required=False)
-    overrides = Overrides(required=False)
+    payload = Anything(help_text="typed data beside the text")
+    session = CharField(max_length=64, error_messages=says("the session that a rejected draft came with"))
+    trigger = Id(help_text="id of the message it answers")
+    parent = Id(help_text="id of the message whose thread it is said in")  # type: ignore[assignment]  # a declared field is taken off the class
+    tags = Tags()
+    deadline = Deadline()
+    overrides = Overrides()
 
 
-class SentFields(serializers.Serializer[Any]):
+class SentFields(Serializer[Any]):
     """What became of a draft."""
 
-    committed = serializers.BooleanField(help_text="whether it was said")
-    outcome = serializers.CharField(
+    committed = BooleanField(help_text="whether it was said")
+    outcome = CharField(
         help_text="the deciding stage's word for it, such as passed or corrected; sent = it was not judged"
     )
-    text = serializers.CharField(help_text="what was said; of a rejected draft, the draft")
+    text = CharField(help_text="what was said; of a rejected draft, the draft")
     message = MessageRow(allow_null=True, help_text="null = not said")
-    feedback = serializers.CharField(allow_blank=True, help_text="for the agent, when the draft was sent back")
-    session = serializers.CharField(
-        allow_null=True, help_text="send the next attempt with it; null = nothing to continue"
-    )
-    reports = serializers.DictField(
-        child=serializers.JSONField(),
-        help_text="by stage; that of `gate` has score, threshold and reasoning per dimension",
+    feedback = CharField(allow_blank=True, help_text="for the agent, when the draft was sent back")
+    session = CharField(allow_null=True, help_text="send the next attempt with it; null = nothing to continue")
+    reports = DictField(
+        child=JSONField(), help_text="by stage; that of `gate` has score, threshold and reasoning per dimension"
     )
     trace = StageFields(many=True)
 

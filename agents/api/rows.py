@@ -23,6 +23,12 @@ class Row(serializers.ModelSerializer[Any]):
         given = super().get_extra_kwargs()
         return {name: {**given.get(name, {}), "read_only": True} for name in self.Meta.fields}
 
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        fields = super().get_fields()
+        for field in fields.values():
+            field.read_only = field.read_only or field.required or field.default is not serializers.empty
+        return fields
+
     def build_field(self, field_name: str, info: Any, model_class: type[Model], nested_depth: int) -> Any:
         what = field_name.removesuffix("_url")
         if field_name == "url" or (what != field_name and what not in info.forward_relations):

@@ -6,12 +6,23 @@ from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema_field
-from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.mixins import CreateModelMixin, ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
+from rest_framework.serializers import (
+    CharField,
+    ChoiceField,
+    DecimalField,
+    DictField,
+    HyperlinkedIdentityField,
+    IntegerField,
+    JSONField,
+    ListField,
+    Serializer,
+    SerializerMethodField,
+)
 
 from agents.api import filters, headers
 from agents.api.agents import StageFields, named_message
@@ -36,38 +47,27 @@ from agents.turn.timeline import spent
 class RunRow(Row):
     """A turn of an agent, without what happened in it."""
 
-    stop_reason = serializers.CharField(read_only=True, help_text=f"{', '.join(Run.StopReason.values)}, or empty")
+    stop_reason = CharField(help_text=f"{', '.join(Run.StopReason.values)}, or empty")
 
     class Meta:
         model = Run
         fields: tuple[str, ...] = (
-            *(
-                "id",
-                "url",
-                "agent",
-                "channel",
-                "status",
-                "stop_reason",
-                "error",
-                "trigger",
-                "trigger_url",
-                "prompt",
-                "depth",
-            ),
-            *("attempt", "cancel_requested", "created_at", "started_at", "finished_at", "trace_url", "cancel_url"),
+            *("id", "url", "agent", "channel", "status", "stop_reason", "error", "trigger", "trigger_url"),
+            *("prompt", "depth", "attempt", "cancel_requested", "created_at", "started_at", "finished_at"),
+            *("trace_url", "cancel_url"),
         )
 
 
-class UsageFields(serializers.Serializer[Any]):
+class UsageFields(Serializer[Any]):
     """Sums over model calls. `cost_usd` leaves out the unpriced ones."""
 
-    calls = serializers.IntegerField()
-    input_tokens = serializers.IntegerField()
-    output_tokens = serializers.IntegerField()
-    cache_read_tokens = serializers.IntegerField()
-    cache_write_tokens = serializers.IntegerField()
-    cost_usd = serializers.DecimalField(max_digits=20, decimal_places=8)
-    unpriced = serializers.IntegerField(help_text="calls whose price is not known")
+    calls = IntegerField()
+    input_tokens = IntegerField()
+    output_tokens = IntegerField()
+    cache_read_tokens = IntegerField()
+    cache_write_tokens = IntegerField()
+    cost_usd = DecimalField(max_digits=20, decimal_places=8)
+    unpriced = IntegerField(help_text="calls whose price is not known")
 
 
 class WholeRun(RunRow):
@@ -78,11 +78,11 @@ class WholeRun(RunRow):
 
     _known: tuple[Totals, Totals] | None = None
 
-    steps = serializers.IntegerField(source="steps.count", read_only=True, help_text="how many it has taken so far")
-    said = serializers.SerializerMethodField(help_text="what was said in it, in order")
-    usage = serializers.SerializerMethodField(help_text="of the agent's own model calls")
-    usage_with_stages = serializers.SerializerMethodField(help_text="of all model calls that the turn caused")
-    overrides = serializers.DictField(child=serializers.JSONField(), read_only=True)
+    steps = IntegerField(source="steps.count", help_text="how many it has taken so far")
+    said = SerializerMethodField(help_text="what was said in it, in order")
+    usage = SerializerMethodField(help_text="of the agent's own model calls")
+    usage_with_stages = SerializerMethodField(help_text="of all model calls that the turn caused")
+    overrides = DictField(child=JSONField())
     calls_url = QueryLink("llmcall-list", "run", source="pk")
 
     class Meta(RunRow.Meta):
@@ -104,8 +104,8 @@ class WholeRun(RunRow):
 
 
 class StepFields(Row):
-    detail = serializers.JSONField(help_text="of a model call its status, model and tools; of a tool what became of it")
-    call_url = serializers.SerializerMethodField()
+    detail = JSONField(help_text="of a model call its status, model and tools; of a tool what became of it")
+    call_url = SerializerMethodField()
 
     class Meta:
         model = RunStep
@@ -121,23 +121,23 @@ class StepFields(Row):
 class ExchangeFields(Row):
     """One entry of the exchange with the model."""
 
-    step = serializers.IntegerField(source="step.number", default=None, allow_null=True, read_only=True)
-    content = serializers.JSONField()
+    step = IntegerField(source="step.number", default=None, allow_null=True)
+    content = JSONField()
 
     class Meta:
         model = RunMessage
         fields = ("number", "role", "step", "tool_name", "content", "message", "created_at")
 
 
-class Trace(serializers.Serializer[Run]):
+class Trace(Serializer[Run]):
     """What happened in a turn."""
 
-    run = serializers.IntegerField(source="pk")
-    url = serializers.HyperlinkedIdentityField(view_name="run-detail")
-    status = serializers.ChoiceField(Run.Status.choices)
+    run = IntegerField(source="pk")
+    url = HyperlinkedIdentityField(view_name="run-detail")
+    status = ChoiceField(Run.Status.choices)
     stages = StageFields(source="trace", many=True, help_text="what the stages did, in order")
-    steps = serializers.SerializerMethodField(help_text="model calls and tools, in order")
-    exchange = serializers.SerializerMethodField(help_text="all that passed between the turn and the model")
+    steps = SerializerMethodField(help_text="model calls and tools, in order")
+    exchange = SerializerMethodField(help_text="all that passed between the turn and the model")
 
     @extend_schema_field(StepFields(many=True))
     def get_steps(self, run: Run) -> Any:
@@ -152,16 +152,17 @@ class Trace(serializers.Serializer[Run]):
 class NewTurn(Body):
     """Where an agent is to act, and what is asked of it."""
 
+    needed: ClassVar[tuple[str, ...]] = ("channel",)
+
     channel = ChannelField(help_text="slug; the agent must be a member")
-    prompt = serializers.CharField(
-        required=False,
+    prompt = CharField(
         allow_blank=True,
         max_length=PROMPT_CHARACTERS,
         help_text="what you ask of this turn; shown to it, not said in the channel",
     )
-    trigger = Id(required=False, help_text="id of the message it is to answer")
-    deadline = Deadline(required=False)
-    overrides = Overrides(required=False)
+    trigger = Id(help_text="id of the message it is to answer")
+    deadline = Deadline()
+    overrides = Overrides()
 
 
 class TurnFilters(InTime):
@@ -271,34 +272,26 @@ class LLMCallRow(Row):
     class Meta:
         model = LLMCall
         fields: tuple[str, ...] = (
-            *("id", "url", "created_at", "role", "purpose", "mechanism", "dimension", "agent", "run", "work_id"),
-            *("provider", "endpoint", "model", "served_model", "status", "error", "stop_reason", "input_tokens"),
-            *(
-                "output_tokens",
-                "cache_read_tokens",
-                "cache_write_tokens",
-                "cost_usd",
-                "latency_ms",
-                "attempts",
-                "batch",
-            ),
-            *("request_id", "request_digest"),
+            *("id", "url", "created_at", "role", "purpose", "mechanism", "dimension", "agent", "run"),
+            *("work_id", "provider", "endpoint", "model", "served_model", "status", "error", "stop_reason"),
+            *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd"),
+            *("latency_ms", "attempts", "batch", "request_id", "request_digest"),
         )
 
 
-class PayloadFields(serializers.Serializer[Any]):
+class PayloadFields(Serializer[Any]):
     """The exact prompt and the raw reply."""
 
-    request = serializers.JSONField()
-    reply = serializers.CharField()
-    tool_calls = serializers.ListField(child=serializers.JSONField())
+    request = JSONField()
+    reply = CharField()
+    tool_calls = ListField(child=JSONField())
 
 
 class WholeLLMCall(LLMCallRow):
     """One call; with its exact prompt and raw reply where `LLM_STORE_PAYLOADS` kept them and you may view payloads."""
 
-    payload = serializers.SerializerMethodField(help_text="null = none is stored, or not yours to see")
-    payload_stored = serializers.SerializerMethodField()
+    payload = SerializerMethodField(help_text="null = none is stored, or not yours to see")
+    payload_stored = SerializerMethodField()
 
     class Meta(LLMCallRow.Meta):
         fields = (*LLMCallRow.Meta.fields, "payload_stored", "payload")

@@ -9,7 +9,7 @@ from typing import Any
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent, get_doc
 from drf_spectacular.utils import OpenApiResponse, extend_schema
-from rest_framework import serializers
+from rest_framework.serializers import CharField, DictField, IntegerField, ListField, Serializer
 
 from agents.api.filters import Backend
 from agents.api.headers import HEADER, REPLAYED
@@ -41,14 +41,14 @@ _HEADERS_OF_PROBLEMS: dict[int, list[tuple[str, str, dict[str, Any]]]] = {
 }
 
 
-class Problem(serializers.Serializer[Any]):
+class Problem(Serializer[Any]):
     """An error (RFC 9457)."""
 
-    title = serializers.CharField(help_text="the status in words")
-    status = serializers.IntegerField()
-    detail = serializers.CharField(help_text="a sentence that says what is wrong and what is allowed")
-    errors = serializers.DictField(  # type: ignore[assignment]  # a name of the answer
-        child=serializers.ListField(child=serializers.CharField()),
+    title = CharField(help_text="the status in words")
+    status = IntegerField()
+    detail = CharField(help_text="a sentence that says what is wrong and what is allowed")
+    errors = DictField(  # type: ignore[assignment]  # a name of the answer
+        child=ListField(child=CharField()),
         required=False,
         help_text="per field, parameter or header what is wrong and what is allowed",
     )

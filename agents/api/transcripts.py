@@ -9,10 +9,19 @@ from typing import Any, ClassVar
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
-from rest_framework import serializers
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import (
+    BooleanField,
+    CharField,
+    ChoiceField,
+    DictField,
+    IntegerField,
+    ListField,
+    Serializer,
+    SlugField,
+)
 
 from agents.api import filters
 from agents.api.bodies import Body, Pairs, Tags, says
@@ -34,54 +43,50 @@ TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv", "openai": "applicat
 class NewTranscript(Body):
     """A file of messages. Importing it again adds nothing."""
 
-    content = serializers.CharField(
+    needed: ClassVar[tuple[str, ...]] = ("content",)
+
+    content = CharField(
         max_length=MOST_BYTES,
         trim_whitespace=False,
         help_text="the text of the file",
         error_messages=says("the text of the file"),
     )
-    format = serializers.ChoiceField([AUTO, *READERS], required=False, help_text="default auto")
-    channel = serializers.SlugField(
-        max_length=120,
-        required=False,
-        help_text="several conversations become NAME, NAME-2 …; default as the file says",
+    format = ChoiceField([AUTO, *READERS], help_text="default auto")
+    channel = SlugField(
+        max_length=120, help_text="several conversations become NAME, NAME-2 …; default as the file says"
     )
-    speakers = Pairs(
-        required=False, most=1_000, help_text="speaker or role to agent slug; an empty slug keeps an outsider"
-    )
-    tags = Tags(required=False, help_text="put on every message, over those of the file")
-    columns = Pairs(required=False, help_text="for CSV: our field to the file's column")
-    time_zone = serializers.CharField(
-        required=False, max_length=64, help_text="for times without an offset; default UTC"
-    )
-    dry_run = serializers.BooleanField(required=False, help_text="check and count, store nothing")
+    speakers = Pairs(most=1_000, help_text="speaker or role to agent slug; an empty slug keeps an outsider")
+    tags = Tags(help_text="put on every message, over those of the file")
+    columns = Pairs(help_text="for CSV: our field to the file's column")
+    time_zone = CharField(max_length=64, help_text="for times without an offset; default UTC")
+    dry_run = BooleanField(help_text="check and count, store nothing")
 
     def unstorable_in(self, name: str, value: Any) -> str:
         return "" if name == "content" else super().unstorable_in(name, value)  # replaced on import, and counted
 
 
-class SpeakerRow(serializers.Serializer[Any]):
-    agent = serializers.CharField(allow_null=True, help_text="slug; null = an outsider or a user")
-    messages = serializers.IntegerField()
+class SpeakerRow(Serializer[Any]):
+    agent = CharField(allow_null=True, help_text="slug; null = an outsider or a user")
+    messages = IntegerField()
 
 
-class Imported(serializers.Serializer[Any]):
+class Imported(Serializer[Any]):
     """`read` = `imported` + `duplicates` + `skipped` + `system_prompts`."""
 
-    format = serializers.CharField()
-    channels = serializers.ListField(child=serializers.CharField(), help_text="slugs")
-    read = serializers.IntegerField()
-    imported = serializers.IntegerField()
-    duplicates = serializers.IntegerField()
-    other_author = serializers.IntegerField(help_text="duplicates that are stored under another author")
-    skipped = serializers.IntegerField()
-    skipped_by_reason = serializers.DictField(child=serializers.IntegerField())
-    system_prompts = serializers.IntegerField()
-    speakers = serializers.DictField(child=SpeakerRow())
-    replaced_characters = serializers.IntegerField()
-    cut_texts = serializers.IntegerField()
-    replies_without_parent = serializers.IntegerField()
-    dry_run = serializers.BooleanField()
+    format = CharField()
+    channels = ListField(child=CharField(), help_text="slugs")
+    read = IntegerField()
+    imported = IntegerField()
+    duplicates = IntegerField()
+    other_author = IntegerField(help_text="duplicates that are stored under another author")
+    skipped = IntegerField()
+    skipped_by_reason = DictField(child=IntegerField())
+    system_prompts = IntegerField()
+    speakers = DictField(child=SpeakerRow())
+    replaced_characters = IntegerField()
+    cut_texts = IntegerField()
+    replies_without_parent = IntegerField()
+    dry_run = BooleanField()
 
 
 class TranscriptFilters(Filters):

@@ -10,11 +10,20 @@ from django.db.models import QuerySet, Value
 from django.db.models.functions import Lower
 from drf_spectacular.utils import OpenApiExample
 from pydantic import BaseModel, Field
-from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
+from rest_framework.serializers import (
+    BooleanField,
+    CharField,
+    FloatField,
+    IntegerField,
+    JSONField,
+    ListField,
+    Serializer,
+    SerializerMethodField,
+)
 
 from agents.api import filters
 from agents.api.bodies import Body, TraitBody
@@ -46,55 +55,40 @@ _QUOTING = ("why", "warnings", "error", *_TIERS)  # what was made of the words m
 _UNREAD = "null = you may not read messages (agents.view_message)"
 
 
-class RequestedTrait(serializers.Serializer[Any]):
+class RequestedTrait(Serializer[Any]):
     """A trait as it was, or is to be."""
 
-    name = serializers.CharField()
-    description = serializers.CharField()
-    sentiment = serializers.FloatField(help_text="how the persona feels about it, -1 to 1")
-    strength = serializers.FloatField(help_text="0 = stop doing this, 0.5 = usual, 1 = always")
+    name = CharField()
+    description = CharField()
+    sentiment = FloatField(help_text="how the persona feels about it, -1 to 1")
+    strength = FloatField(help_text="0 = stop doing this, 0.5 = usual, 1 = always")
 
 
 class BehaviorRequestRow(Row):
     """One look at one message for one agent: whether it asked for a change, for which, and what became of it."""
 
-    channel = serializers.CharField(
+    channel = CharField(
         source="message.channel.slug",
-        read_only=True,
         allow_null=True,
         default=None,
         help_text="the slug of where it was said; null = it was deleted since",
     )
-    why = serializers.SerializerMethodField(
-        help_text=f"why it waits, why no change came of it, or what went wrong; {_UNREAD}"
-    )
-    requester = serializers.CharField(
-        source="message.author_name", read_only=True, default="", help_text="name of the user or outsider who said it"
+    why = SerializerMethodField(help_text=f"why it waits, why no change came of it, or what went wrong; {_UNREAD}")
+    requester = CharField(
+        source="message.author_name", default="", help_text="name of the user or outsider who said it"
     )
     trait_before = RequestedTrait(read_only=True, allow_null=True)
     trait_after = RequestedTrait(read_only=True, allow_null=True)
-    warnings = serializers.ListField(
-        child=serializers.CharField(), read_only=True, allow_null=True, help_text=f"what was odd about it; {_UNREAD}"
-    )
-    heuristic = serializers.SerializerMethodField(help_text="found by the offline detector, not by a model")
+    warnings = ListField(child=CharField(), allow_null=True, help_text=f"what was odd about it; {_UNREAD}")
+    heuristic = SerializerMethodField(help_text="read by the offline detector, not by a model")
 
     class Meta:
         model = BehaviorRequest
         fields: tuple[str, ...] = (
-            *(
-                "id",
-                "url",
-                "agent",
-                "channel",
-                "message",
-                "message_url",
-                "requester",
-                "status",
-                "confidence",
-                "operation",
-            ),
-            *("trait_name", "trait_before", "trait_after", "why", "warnings", "judge", "heuristic", "automatic"),
-            *("reviewed_by", "created_at", "finished_at", "applied_at", "reviewed_at", "reverted_at"),
+            *("id", "url", "agent", "channel", "message", "message_url", "requester", "status", "confidence"),
+            *("operation", "trait_name", "trait_before", "trait_after", "why", "warnings", "judge"),
+            *("heuristic", "automatic", "reviewed_by", "created_at", "finished_at", "applied_at"),
+            *("reviewed_at", "reverted_at"),
         )
 
     def to_representation(self, row: BehaviorRequest) -> dict[str, Any]:
@@ -117,26 +111,23 @@ class BehaviorRequestRow(Row):
 class WholeBehaviorRequest(BehaviorRequestRow):
     """One behaviour request with what each tier said, why it failed, and the words it is about."""
 
-    text = serializers.SerializerMethodField(
+    text = SerializerMethodField(
         help_text="the message; null where it was deleted, or may not be read by you (agents.view_message)"
     )
     gate_result, extract_result, map_result = (
-        serializers.JSONField(read_only=True, allow_null=True, help_text=f"null = not asked yet; also {_UNREAD}")
-        for _ in _TIERS
+        JSONField(read_only=True, allow_null=True, help_text=f"null = not asked yet; also {_UNREAD}") for _ in _TIERS
     )
-    error = serializers.CharField(read_only=True, allow_null=True, help_text=f"why it failed or paused; {_UNREAD}")
-    persona_version_before = serializers.IntegerField(
-        source="persona_version_before.number", read_only=True, allow_null=True, default=None
-    )
-    persona_version = serializers.IntegerField(
-        source="persona_version.number", read_only=True, allow_null=True, default=None
-    )
+    error = CharField(allow_null=True, help_text=f"why it failed or paused; {_UNREAD}")
+    persona_version_before = IntegerField(source="persona_version_before.number", allow_null=True, default=None)
+    persona_version = IntegerField(source="persona_version.number", allow_null=True, default=None)
     calls_url = QueryLink("llmcall-list", "work_id", source="work_id", help_text="the model calls it made")
 
     class Meta(BehaviorRequestRow.Meta):
         fields = (
             *BehaviorRequestRow.Meta.fields,
-            *("text", *_TIERS, "error", "persona_version_before", "persona_version", "calls_url"),
+            "text",
+            *_TIERS,
+            *("error", "persona_version_before", "persona_version", "calls_url"),
         )
 
     def get_text(self, row: BehaviorRequest) -> str | None:
@@ -144,23 +135,24 @@ class WholeBehaviorRequest(BehaviorRequestRow):
 
 
 class NewTrait(TraitBody):
-    description = serializers.CharField(max_length=4000, required=False, help_text="left out = as proposed")
-    sentiment = serializers.FloatField(min_value=-1, max_value=1, required=False, help_text="left out = as proposed")
-    strength = serializers.FloatField(min_value=0, max_value=1)
+    needed: ClassVar[tuple[str, ...]] = ("name", "strength")
+    description = CharField(max_length=4000, help_text="left out = as proposed")
+    sentiment = FloatField(min_value=-1, max_value=1, help_text="left out = as proposed")
+    strength = FloatField(min_value=0, max_value=1)
 
 
 class ApplyBody(Body):
     """Nothing, or the trait as it is to be instead of as it was proposed."""
 
-    trait = NewTrait(required=False)
+    trait = NewTrait()
 
 
 class RejectBody(Body):
-    why = serializers.CharField(max_length=1000, required=False, help_text="left out = none")
+    why = CharField(max_length=1000, help_text="left out = none")
 
 
 class RevertBody(Body):
-    anyway = serializers.BooleanField(required=False, help_text="also where the same trait was changed since")
+    anyway = BooleanField(help_text="also where the same trait was changed since")
 
 
 class EffectRow(BaseModel):
@@ -223,11 +215,8 @@ def _calls_url(row: BehaviorRequest | BehaviorEffect, request: Request) -> str:
 class EffectBody(Body):
     """How many messages before and after; nothing = 10."""
 
-    messages = serializers.IntegerField(
-        min_value=1,
-        max_value=MOST_MESSAGES,
-        required=False,
-        help_text=f"before and after each; left out = {MESSAGES}",
+    messages = IntegerField(
+        min_value=1, max_value=MOST_MESSAGES, help_text=f"before and after each; left out = {MESSAGES}"
     )
 
 
@@ -277,9 +266,9 @@ class MayMeasure(ModelPermissions):
 MOST_SHOWN = 20
 _EXAMPLE = OpenApiExample("ten messages before and after", request_only=True, value={"messages": MESSAGES})
 _LONG = (
-    *("agent__system_prompt", "agent__sample_lines", "agent__description"),
-    *("message__channel__topic", "message__channel__tags", "message__payload", "message__text"),
-    *("message__agent__system_prompt", "message__agent__sample_lines", "message__agent__description"),
+    *("agent__system_prompt", "agent__sample_lines", "agent__description", "message__channel__topic"),
+    *("message__channel__tags", "message__payload", "message__text", "message__agent__system_prompt"),
+    *("message__agent__sample_lines", "message__agent__description"),
 )
 
 

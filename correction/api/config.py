@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, ClassVar, get_args
 
 from drf_spectacular.utils import extend_schema_field
-from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
+from rest_framework.serializers import CharField, ChoiceField, DictField, IntegerField, ListField, Serializer, URLField
 
 from agents.api.filters import the_agent
 from agents.api.headers import Changed, etag_of
@@ -44,51 +44,51 @@ PROVENANCE = {"type": "string", "enum": ["override", "agent", "defaults", "built
 
 
 @extend_schema_field(VALUES)
-class Values(serializers.DictField):
+class Values(DictField):
     """Every field's value in effect."""
 
 
 @extend_schema_field({"type": "object", "additionalProperties": PROVENANCE})
-class WhereFrom(serializers.DictField):
+class WhereFrom(DictField):
     """Where each field's value comes from."""
 
 
-class DefaultConfig(serializers.Serializer[Any]):
+class DefaultConfig(Serializer[Any]):
     """What holds for an agent that says nothing of its own."""
 
     config = Values()
     provenance = WhereFrom()
-    notes = serializers.ListField(child=serializers.CharField(), help_text="settings that have no effect as they stand")
+    notes = ListField(child=CharField(), help_text="settings that have no effect as they stand")
 
 
 class AgentConfig(DefaultConfig):
     """The configuration in effect for one agent."""
 
-    agent = serializers.CharField()
-    display_name = serializers.CharField()
-    url = serializers.URLField()
+    agent = CharField()
+    display_name = CharField()
+    url = URLField()
 
 
-class FieldWords(serializers.Serializer[Any]):
+class FieldWords(Serializer[Any]):
     """What a field is, and what it may be set to."""
 
-    kind = serializers.ChoiceField(get_args(Kind))
-    allowed = serializers.CharField()
-    description = serializers.CharField(allow_blank=True)
+    kind = ChoiceField(get_args(Kind))
+    allowed = CharField()
+    description = CharField(allow_blank=True)
 
 
 class WholeAgentConfig(AgentConfig):
     """The configuration in effect for one agent, with what may be set."""
 
-    fields = serializers.DictField(child=FieldWords())  # type: ignore[assignment]  # a name of the answer
+    fields = DictField(child=FieldWords())  # type: ignore[assignment]  # a name of the answer
 
 
-class ConfigPage(serializers.Serializer[Any]):
+class ConfigPage(Serializer[Any]):
     """The configuration in effect for every agent, and the defaults."""
 
-    count = serializers.IntegerField()
-    next = serializers.URLField(allow_null=True)
-    previous = serializers.URLField(allow_null=True)
+    count = IntegerField()
+    next = URLField(allow_null=True)
+    previous = URLField(allow_null=True)
     results = AgentConfig(many=True)
     defaults = DefaultConfig()
 

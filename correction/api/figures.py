@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import AwareDatetime, BaseModel
-from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import (
+    CharField,
+    DateField,
+    DateTimeField,
+    DictField,
+    FloatField,
+    IntegerField,
+    Serializer,
+)
 
 from agents.api import filters
 from agents.api.filters import Filters
@@ -16,13 +24,7 @@ from agents.api.schema import answers
 from agents.api.views import View
 from agents.models import LLMCall
 from correction.config.fields import GATE_DIMENSIONS
-from correction.costs import (
-    ALLOWED_WINDOWS,
-    costs_as_json,
-    get_cost_summary,
-    groupings,
-    window_of_time,
-)
+from correction.costs import ALLOWED_WINDOWS, costs_as_json, get_cost_summary, groupings, window_of_time
 from correction.gate.statistics import GateStatistics, get_gate_statistics
 from correction.gate.thresholds import Precision, precision
 from correction.models import CorrectionLog, GateDimensionResult
@@ -61,36 +63,36 @@ def stretch(given: dict[str, Any], default: str = "7d") -> MessageWindow:
         raise ValidationError({"window": [str(error)]}) from None
 
 
-class Sums(serializers.Serializer[Any]):
+class Sums(Serializer[Any]):
     """Calls, tokens and US dollars; `cost_usd` leaves out the `unpriced` calls."""
 
-    calls = serializers.IntegerField()
-    input_tokens = serializers.IntegerField()
-    output_tokens = serializers.IntegerField()
-    cache_read_tokens = serializers.IntegerField()
-    cache_write_tokens = serializers.IntegerField()
-    cost_usd = serializers.FloatField()
-    unpriced = serializers.IntegerField()
+    calls = IntegerField()
+    input_tokens = IntegerField()
+    output_tokens = IntegerField()
+    cache_read_tokens = IntegerField()
+    cache_write_tokens = IntegerField()
+    cost_usd = FloatField()
+    unpriced = IntegerField()
 
 
 class CostRowShown(Sums):
     """Sums for one key of a grouping, which stands under the grouping's name; null = none was noted."""
 
-    purpose = serializers.CharField(required=False, help_text="where a grouping tells purposes apart")
-    mechanism = serializers.CharField(required=False, allow_null=True)
-    dimension = serializers.CharField(required=False, allow_null=True)
-    model = serializers.CharField(required=False, allow_null=True)
-    day = serializers.DateField(required=False, allow_null=True)
-    agent = serializers.CharField(required=False, allow_null=True)
+    purpose = CharField(required=False, help_text="where a grouping tells purposes apart")
+    mechanism = CharField(required=False, allow_null=True)
+    dimension = CharField(required=False, allow_null=True)
+    model = CharField(required=False, allow_null=True)
+    day = DateField(required=False, allow_null=True)
+    agent = CharField(required=False, allow_null=True)
 
 
-class CostAnswer(serializers.Serializer[Any]):
-    agent = serializers.CharField(allow_null=True, help_text="null = all")
-    since = serializers.DateTimeField(allow_null=True)
-    until = serializers.DateTimeField(allow_null=True)
+class CostAnswer(Serializer[Any]):
+    agent = CharField(allow_null=True, help_text="null = all")
+    since = DateTimeField(allow_null=True)
+    until = DateTimeField(allow_null=True)
     total = Sums()
     correction = Sums(help_text="what was spent on messages about to be said")
-    by = serializers.DictField(child=CostRowShown(many=True))
+    by = DictField(child=CostRowShown(many=True))
 
 
 class PrecisionAnswer(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
-from rest_framework import serializers
+from rest_framework.serializers import DictField, FloatField, JSONField, ListField, SlugRelatedField
 
 from agents.api import filters
 from agents.api.filters import Filters, InTime
@@ -19,21 +19,19 @@ from correction.models import Intervention, InterventionLog
 class InterventionRow(Row):
     """One intervention that an operator wrote: all preconditions that are given must hold, then the nudge is shown to the agent."""
 
-    agents = serializers.SlugRelatedField[Any](
-        slug_field="slug", many=True, read_only=True, help_text="slugs; empty = every agent"
+    agents = SlugRelatedField[Any](slug_field="slug", many=True, read_only=True, help_text="slugs; empty = every agent")
+    proposition_threshold = FloatField(
+        allow_null=True, help_text="fires when the score is below; null = when the claim holds"
     )
-    proposition_threshold = serializers.FloatField(
-        allow_null=True, read_only=True, help_text="fires when the score is below; null = when the claim holds"
-    )
-    function_parameters = serializers.DictField(child=serializers.JSONField(), read_only=True)
+    function_parameters = DictField(child=JSONField())
     logs_url = QueryLink("interventionlog-list", "intervention", source="slug")
 
     class Meta:
         model = Intervention
         fields = (
-            *("slug", "url", "description", "is_enabled", "agents", "dm_allowed", "window", "cooldown_messages"),
-            *("textual_claim", "function", "function_parameters", "proposition_claim", "proposition_threshold"),
-            *("nudge_type", "nudge", "updated_at", "logs_url"),
+            *("slug", "url", "description", "is_enabled", "agents", "dm_allowed", "window"),
+            *("cooldown_messages", "textual_claim", "function", "function_parameters", "proposition_claim"),
+            *("proposition_threshold", "nudge_type", "nudge", "updated_at", "logs_url"),
         )
 
 
@@ -79,9 +77,8 @@ class BriefLog(Row):
 class WholeLog(BriefLog):
     """One evaluation of an intervention with what each precondition said, and the nudge."""
 
-    preconditions = serializers.ListField(
-        child=serializers.JSONField(),
-        read_only=True,
+    preconditions = ListField(
+        child=JSONField(),
         help_text="each one's kind, what it said, whether it held (null = not asked or not judged), reasoning",
     )
     calls_url = QueryLink("llmcall-list", "work_id", source="work_id", help_text="the model calls it made")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from django.db.models import Exists, OuterRef, Prefetch, QuerySet
-from rest_framework import serializers
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import CharField, ChoiceField, DictField, FloatField
 
 from agents.api import filters
 from agents.api.bodies import Body
@@ -26,7 +26,7 @@ _BRIEF = ("dimension", "status", "score", "threshold", "passed", "mark")
 
 
 class BriefResult(Row):
-    threshold = serializers.FloatField(read_only=True)
+    threshold = FloatField()
 
     class Meta:
         model = GateDimensionResult
@@ -38,8 +38,8 @@ class Result(BriefResult):
     class Meta(BriefResult.Meta):
         fields = (
             *_BRIEF,
-            *("reasoning", "recommendations", "reason", "judge", "proposition_id", "parts", "call", "duration_ms"),
-            *("marked_by", "marked_at"),
+            *("reasoning", "recommendations", "reason", "judge", "proposition_id", "parts", "call"),
+            *("duration_ms", "marked_by", "marked_at"),
         )
         ref_name = "GateResult"
 
@@ -47,26 +47,14 @@ class Result(BriefResult):
 class BriefLog(Row):
     """Without texts, which may be long."""
 
-    tags = serializers.DictField(child=serializers.CharField(allow_blank=True), read_only=True)
+    tags = DictField(child=CharField(allow_blank=True))
     dimensions = BriefResult(source="dimension_results", many=True, read_only=True)
 
     class Meta:
         model = CorrectionLog
         fields: tuple[str, ...] = (
-            *(
-                "id",
-                "url",
-                "session",
-                "attempt",
-                "source",
-                "agent",
-                "channel",
-                "run",
-                "message",
-                "committed",
-                "outcome",
-            ),
-            *("judge", "score_sum", "duration_ms", "created_at", "speaker", "tags", "dimensions"),
+            *("id", "url", "session", "attempt", "source", "agent", "channel", "run", "message", "committed"),
+            *("outcome", "judge", "score_sum", "duration_ms", "created_at", "speaker", "tags", "dimensions"),
         )
         ref_name = "CorrectionLogRow"
 
@@ -85,7 +73,8 @@ class WholeLog(BriefLog):
 
 
 class MarkBody(Body):
-    mark = serializers.ChoiceField(["right", "false_alarm", ""], help_text="empty takes a mark back")
+    needed: ClassVar[tuple[str, ...]] = ("mark",)
+    mark = ChoiceField(["right", "false_alarm", ""], help_text="empty takes a mark back")
 
 
 class LogFilters(InTime):

@@ -8,11 +8,23 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 from drf_spectacular.utils import OpenApiExample, extend_schema_field
-from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
+from rest_framework.serializers import (
+    BooleanField,
+    CharField,
+    ChoiceField,
+    DictField,
+    FloatField,
+    IntegerField,
+    ListField,
+    Serializer,
+    URLField,
+    UUIDField,
+    empty,
+)
 
 from agents.api.bodies import AgentField, Anything, Body, Said, Tags, TraitBody, many, refusal, says, trait_values
 from agents.api.overrides import Deadline
@@ -20,7 +32,7 @@ from agents.api.requests import SENDS
 from agents.api.schema import answers
 from agents.api.views import View
 from agents.persona import TraitValue, render_persona
-from agents.turn.send_message import MAX_CHARACTERS
+from agents.text.fences import MAX_CHARACTERS
 from correction.api.figures import Sums
 from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
 from correction.gate.quality_check import (
@@ -44,9 +56,11 @@ _THRESHOLD = SETTINGS["gate_adherence_threshold"]
 class PersonaFields(Body):
     """Who speaks: a text, or a specification with name and traits."""
 
-    name = serializers.CharField(required=False, max_length=120)
-    system_prompt = serializers.CharField(max_length=MOST_PERSONA)
-    traits = many(TraitBody, most=200, required=False)
+    needed: ClassVar[tuple[str, ...]] = ("system_prompt",)
+
+    name = CharField(max_length=120)
+    system_prompt = CharField(max_length=MOST_PERSONA)
+    traits = many(TraitBody, most=200)
 
     def validate_traits(self, traits: list[dict[str, Any]]) -> list[TraitValue]:
         return trait_values(traits)
@@ -91,7 +105,7 @@ class Persona(PersonaFields):
     default_error_messages = says("a text, or an object with system_prompt and, if you like, name and traits")
     json_types = (str, dict)
 
-    def run_validation(self, data: Any = serializers.empty) -> Any:
+    def run_validation(self, data: Any = empty) -> Any:
         return super().run_validation({"system_prompt": data} if isinstance(data, str) else data)
 
     def to_internal_value(self, data: Any) -> tuple[str, str]:
@@ -103,22 +117,18 @@ class Persona(PersonaFields):
 class EventFields(Body):
     """Something that was said before."""
 
-    name = serializers.CharField(max_length=120, trim_whitespace=False, help_text="who said it")
-    text = serializers.CharField(max_length=MAX_CHARACTERS, trim_whitespace=False)
-    kind = serializers.ChoiceField(
-        ("action", "stimulus"), help_text="action: the one whose draft it is; stimulus: anybody else"
-    )
+    needed: ClassVar[tuple[str, ...]] = ("name", "text", "kind")
+
+    name = CharField(max_length=120, trim_whitespace=False, help_text="who said it")
+    text = CharField(max_length=MAX_CHARACTERS, trim_whitespace=False)
+    kind = ChoiceField(("action", "stimulus"), help_text="action: the one whose draft it is; stimulus: anybody else")
 
 
 _THRESHOLD_SCHEMA = {"type": "number", "minimum": 0, "maximum": 9, "multipleOf": 0.1}
 
 
 @extend_schema_field(
-    {
-        "type": "object",
-        "properties": dict.fromkeys(GATE_DIMENSIONS, _THRESHOLD_SCHEMA),
-        "additionalProperties": False,
-    }
+    {"type": "object", "properties": dict.fromkeys(GATE_DIMENSIONS, _THRESHOLD_SCHEMA), "additionalProperties": False}
 )
 class Thresholds(Anything):
     """Per dimension the lowest score that passes."""
@@ -149,7 +159,7 @@ _FILE = PropositionFile.model_json_schema()
 
 
 @extend_schema_field({"type": "array", "maxItems": MOST_PROPOSITIONS, "items": _inlined(_FILE, _FILE["$defs"])})
-class Propositions(serializers.ListField):
+class Propositions(ListField):
     """Proposition files as they are sent."""
 
     default_error_messages = says(f"a list of at most {MOST_PROPOSITIONS} objects with dimension and propositions")
@@ -166,36 +176,29 @@ class Propositions(serializers.ListField):
 class CheckRequest(Body):
     """A draft, who would say it, and what it is checked for."""
 
+    needed: ClassVar[tuple[str, ...]] = ("draft",)
+
     draft = Said(help_text="the text that would be said")
-    persona = Persona(required=False, help_text="of a speaker who is no agent here; this or agent")
-    agent = AgentField(required=False, help_text="slug of an agent; this or persona")
-    trajectory = many(EventFields, most=500, required=False, help_text="what happened before, oldest first")
-    dimensions = serializers.ListField(
-        child=serializers.ChoiceField(GATE_DIMENSIONS),
+    persona = Persona(help_text="of a speaker who is no agent here; this or agent")
+    agent = AgentField(help_text="slug of an agent; this or persona")
+    trajectory = many(EventFields, most=500, help_text="what happened before, oldest first")
+    dimensions = ListField(
+        child=ChoiceField(GATE_DIMENSIONS),
         allow_empty=False,
-        required=False,
         help_text="default: what the configuration enables, else all of them",
     )
-    thresholds = Thresholds(required=False, help_text="lowest scores that pass; default: the configuration's")
+    thresholds = Thresholds(help_text="lowest scores that pass; default: the configuration's")
     propositions = Propositions(
-        required=False,
         help_text="a persona's own, as files have them, without regular expressions; at action level (the default here) "
-        "they take the place of the shipped ones of their dimension",
+        "they take the place of the shipped ones of their dimension"
     )
-    rules = serializers.BooleanField(
-        required=False, help_text="whether rules are checked; default: as the configuration says, else true"
+    rules = BooleanField(help_text="whether rules are checked; default: as the configuration says, else true")
+    deadline_seconds = Deadline()
+    session = CharField(max_length=64, error_messages=says("the session that a rejected draft came with"))
+    attempt = IntegerField(
+        min_value=1, max_value=MOST_ATTEMPTS, help_text="which attempt it is, where you keep no session"
     )
-    deadline_seconds = Deadline(required=False)
-    session = serializers.CharField(
-        required=False, max_length=64, error_messages=says("the session that a rejected draft came with")
-    )
-    attempt = serializers.IntegerField(
-        required=False,
-        min_value=1,
-        max_value=MOST_ATTEMPTS,
-        help_text="which attempt it is, where you keep no session",
-    )
-    tags = Tags(required=False, help_text="stored with the log")
+    tags = Tags(help_text="stored with the log")
 
     def validate_trajectory(self, events: list[dict[str, str]]) -> list[Event]:
         return [
@@ -224,47 +227,41 @@ class CheckRequest(Body):
         return given
 
 
-class DimensionVerdict(serializers.Serializer[Any]):
+class DimensionVerdict(Serializer[Any]):
     """A draft on one dimension."""
 
-    score = serializers.FloatField(allow_null=True, help_text="0 to 9; null = not judged, then it passes")
-    threshold = serializers.FloatField(help_text="lowest score that passes")
-    passed = serializers.BooleanField()
-    status = serializers.ChoiceField(GateDimensionResult.Status.values, help_text="scored, or why it was not")
-    reason = serializers.CharField(allow_blank=True, help_text="why it was not judged")
-    reasoning = serializers.CharField(allow_blank=True, help_text="of what decided the score")
-    recommendations = serializers.CharField(allow_blank=True, help_text="where it failed")
-    judge = serializers.CharField(allow_blank=True, help_text="rule, or the model that decided the score")
-    heuristic = serializers.BooleanField(
-        help_text="scored by an offline judge: not to be compared with a model's scores"
-    )
+    score = FloatField(allow_null=True, help_text="0 to 9; null = not judged, then it passes")
+    threshold = FloatField(help_text="lowest score that passes")
+    passed = BooleanField()
+    status = ChoiceField(GateDimensionResult.Status.values, help_text="scored, or why it was not")
+    reason = CharField(allow_blank=True, help_text="why it was not judged")
+    reasoning = CharField(allow_blank=True, help_text="of what decided the score")
+    recommendations = CharField(allow_blank=True, help_text="where it failed")
+    judge = CharField(allow_blank=True, help_text="rule, or the model that decided the score")
+    heuristic = BooleanField(help_text="scored by an offline judge: not to be compared with a model's scores")
 
 
-class CheckAnswer(serializers.Serializer[Any]):
+class CheckAnswer(Serializer[Any]):
     """What became of a draft."""
 
-    verdict = serializers.ChoiceField(["passed", "rejected"])
-    outcome = serializers.ChoiceField(
-        Outcome.values, help_text="such as passed; timeout_passed = passed for want of a verdict"
-    )
-    fully_judged = serializers.BooleanField(help_text="false: it passed although not everything could be judged")
-    session = serializers.UUIDField(help_text="send the next attempt at the same message with it")
-    attempt = serializers.IntegerField(min_value=1)
-    attempts_left = serializers.IntegerField(min_value=0, help_text="further ones that the configuration grants")
-    best_attempt = serializers.IntegerField(
+    verdict = ChoiceField(["passed", "rejected"])
+    outcome = ChoiceField(Outcome.values, help_text="such as passed; timeout_passed = passed for want of a verdict")
+    fully_judged = BooleanField(help_text="false: it passed although not everything could be judged")
+    session = UUIDField(help_text="send the next attempt at the same message with it")
+    attempt = IntegerField(min_value=1)
+    attempts_left = IntegerField(min_value=0, help_text="further ones that the configuration grants")
+    best_attempt = IntegerField(
         allow_null=True,
         min_value=1,
         help_text="the attempt of the session with the highest scores; null where it passed",
     )
-    judge = serializers.CharField(allow_blank=True, help_text="the model that was asked")
-    heuristic = serializers.BooleanField()
-    dimensions = serializers.DictField(child=DimensionVerdict())
-    feedback = serializers.CharField(
-        allow_blank=True, help_text="for the writer of the next attempt; empty where it passed"
-    )
+    judge = CharField(allow_blank=True, help_text="the model that was asked")
+    heuristic = BooleanField()
+    dimensions = DictField(child=DimensionVerdict())
+    feedback = CharField(allow_blank=True, help_text="for the writer of the next attempt; empty where it passed")
     cost = Sums(help_text="of this attempt")
-    duration_ms = serializers.IntegerField(min_value=0, help_text="milliseconds of judging")
-    log = serializers.URLField(help_text="the attempt in the correction logs")
+    duration_ms = IntegerField(min_value=0, help_text="milliseconds of judging")
+    log = URLField(help_text="the attempt in the correction logs")
 
 
 EXAMPLE = {

@@ -13,6 +13,7 @@ from agents.console.columns import SHOWN
 from agents.console.display import Tone
 from agents.models import Channel
 from evaluation.calibration.agreement import Key, all_agreements, calibration_of, figure_text
+from evaluation.change.evidence import Judged
 from evaluation.models import (
     COUNTED,
     RULE_JUDGE,
@@ -129,6 +130,12 @@ def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
 def judged_by(row: Any) -> SafeString:
     """The judge and procedure of `row` (anything that has both)."""
     return format_html("{} {}", judge_badge(row.judge), procedure_badge(row.procedure))
+
+
+def way_name(way: Judged) -> str:
+    """A judge and its procedure for a list of choices."""
+    name = f"{way.judge} (heuristic)" if is_heuristic(way.judge) else way.judge
+    return name if way.procedure == Method.PLUMBLINE else f"{name}, {way.procedure}"
 
 
 def evaluation_link(pk: int) -> SafeString:

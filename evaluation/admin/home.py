@@ -40,10 +40,10 @@ from evaluation.admin.display import (
     judged_by,
     meter,
     target,
+    way_name,
 )
 from evaluation.admin.drift_overview import STATES, usual_overview
 from evaluation.calibration.agreement import calibration_of
-from evaluation.change.evidence import Judged
 from evaluation.change.history import History, histories, measured_lately
 from evaluation.change.overview import Card, State
 from evaluation.change.overview_text import candidate_words, numbers_of, short_name
@@ -57,7 +57,6 @@ from evaluation.models import (
     LabelSet,
     Method,
     Proposition,
-    is_heuristic,
 )
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.propositions.library import all_entries
@@ -279,7 +278,7 @@ def drift_chart(request: HttpRequest) -> SafeString:
     context = {
         "dimensions": [(value, name, value == dimension) for value, name in DIMENSIONS],
         "days": [(one, counted(one, "day"), one == days) for one in DAYS],
-        "ways": [(str(one), _way_name(one), one == way) for one in lately.ways],
+        "ways": [(str(one), way_name(one), one == way) for one in lately.ways],
         "agents": [
             (history.agent.slug, display.isolated(history.agent.display_name), history in chosen)
             for history in sorted(offered, key=lambda history: history.agent.display_name.casefold())
@@ -327,11 +326,6 @@ def _sentence(shown: Sequence[History], offered: int, *, chosen: bool) -> str:
     if chosen or offered <= MOST_LINES:
         return f"{counted(len(shown), 'agent')}. Dotted: their baselines.{older}"
     return f"The {len(shown)} of {offered} agents that lie furthest below their baselines (dotted).{older}"
-
-
-def _way_name(way: Judged) -> str:
-    name = f"{way.judge} (heuristic)" if is_heuristic(way.judge) else way.judge
-    return name if way.procedure == Method.PLUMBLINE else f"{name}, {way.procedure}"
 
 
 def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> list[Marker]:

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import CharField, IntegerField
 
 from agents.api import filters
 from agents.api.bodies import Body, Id, says
@@ -29,34 +29,37 @@ from evaluation.models import EvaluationScore, ScoreLabel
 class LabelBody(Body):
     """A person's own score of one judgement."""
 
+    needed: ClassVar[tuple[str, ...]] = ("score", "value")
+
     score = Id(error_messages=says("the id of a judgement that was scored"))
-    value = serializers.IntegerField(
+    value = IntegerField(
         min_value=0,
         max_value=9,
         allow_null=True,
         error_messages=says("0 to 9 for the claim as written, null = cannot be told from what is shown"),
     )
-    note = serializers.CharField(required=False, max_length=MOST_NOTE)
+    note = CharField(max_length=MOST_NOTE)
 
 
 class LabelRow(Row):
     """A label beside what the judge said of the same thing."""
 
-    score = serializers.IntegerField(source="evaluation_score_id", read_only=True)
-    evaluation_run = serializers.IntegerField(source="evaluation_score.evaluation_run_id", read_only=True)
+    score = IntegerField(source="evaluation_score_id")
+    evaluation_run = IntegerField(source="evaluation_score.evaluation_run_id")
     run_url = run_link("evaluation_score.evaluation_run")
-    dimension = serializers.CharField(source="evaluation_score.dimension", read_only=True)
-    proposition_id = serializers.CharField(source="evaluation_score.proposition_id", read_only=True)
-    judge = serializers.CharField(source="evaluation_score.judge", read_only=True)
+    dimension = CharField(source="evaluation_score.dimension")
+    proposition_id = CharField(source="evaluation_score.proposition_id")
+    judge = CharField(source="evaluation_score.judge")
     heuristic = Heuristic(source="evaluation_score.judge")
-    judge_raw_score = serializers.IntegerField(source="evaluation_score.raw_score", read_only=True, allow_null=True)
-    judge_score = serializers.IntegerField(source="evaluation_score.score", read_only=True, allow_null=True)
+    judge_raw_score = IntegerField(source="evaluation_score.raw_score", allow_null=True)
+    judge_score = IntegerField(source="evaluation_score.score", allow_null=True)
 
     class Meta:
         model = ScoreLabel
         fields = (
-            *("id", "score", "evaluation_run", "run_url", "dimension", "proposition_id", "annotator", "value", "note"),
-            *("blind", "judge", "heuristic", "judge_raw_score", "judge_score", "created_at", "updated_at"),
+            *("id", "score", "evaluation_run", "run_url", "dimension", "proposition_id", "annotator", "value"),
+            *("note", "blind", "judge", "heuristic", "judge_raw_score", "judge_score", "created_at"),
+            "updated_at",
         )
 
 

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 from django.conf import settings
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast
-from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
+from rest_framework.serializers import BooleanField, CharField, ChoiceField, IntegerField, ListField
 
 from agents.api import filters
 from agents.api.bodies import AgentField, Anything, Body, ChannelField, Pairs, says
@@ -55,63 +55,42 @@ class Context(Anything):
 class CaptureRequest(Body):
     """Who is measured, and how. What is left out is as the command line has it."""
 
-    agent = AgentField(required=False, help_text="slug of who is measured")
-    dimensions = serializers.ListField(
-        child=serializers.ChoiceField(Dimension.values),
-        required=False,
-        allow_empty=False,
-        help_text="default: all there are propositions for",
+    agent = AgentField(help_text="slug of who is measured")
+    dimensions = ListField(
+        child=ChoiceField(Dimension.values), allow_empty=False, help_text="default: all there are propositions for"
     )
-    window = serializers.CharField(
-        required=False, max_length=32, help_text=windows.ALLOWED, error_messages=says(windows.ALLOWED)
-    )
-    where = Pairs(required=False, help_text="tags a message must have to be measured")
-    samples = serializers.IntegerField(
-        required=False, min_value=1, max_value=MOST_SAMPLES, help_text="most messages sampled; default 20"
-    )
-    seed = serializers.IntegerField(
-        required=False, min_value=-(2**63), max_value=2**63 - 1, help_text="seed of the sampling; default 0"
-    )
-    per_call = serializers.IntegerField(
-        required=False, min_value=1, max_value=10, help_text="most propositions in one call; default 10"
-    )
-    history = serializers.CharField(
-        required=False,
+    window = CharField(max_length=32, help_text=windows.ALLOWED, error_messages=says(windows.ALLOWED))
+    where = Pairs(help_text="tags a message must have to be measured")
+    samples = IntegerField(min_value=1, max_value=MOST_SAMPLES, help_text="most messages sampled; default 20")
+    seed = IntegerField(min_value=-(2**63), max_value=2**63 - 1, help_text="seed of the sampling; default 0")
+    per_call = IntegerField(min_value=1, max_value=10, help_text="most propositions in one call; default 10")
+    history = CharField(
         max_length=32,
         help_text="what self-consistency compares the window with",
         error_messages=says(f"{windows.ALLOWED}, {windows.BEFORE}"),
     )
-    history_where = Pairs(required=False, help_text="tags a message of the history must have")
-    repeats = serializers.IntegerField(
-        required=False, min_value=1, max_value=MOST_REPEATS, help_text="judgements per item; default 1"
+    history_where = Pairs(help_text="tags a message of the history must have")
+    repeats = IntegerField(min_value=1, max_value=MOST_REPEATS, help_text="judgements per item; default 1")
+    hard = BooleanField(help_text="20 % off for every flaw the judge finds")
+    double_check = BooleanField(help_text="ask the judge a second time whether it is sure")
+    method = ChoiceField(Method.values)
+    position_bins = CharField(
+        max_length=100, help_text=f"sampled evenly from {ALLOWED_BINS}", error_messages=says(ALLOWED_BINS)
     )
-    hard = serializers.BooleanField(required=False, help_text="20 % off for every flaw the judge finds")
-    double_check = serializers.BooleanField(required=False, help_text="ask the judge a second time whether it is sure")
-    method = serializers.ChoiceField(Method.values, required=False)
-    position_bins = serializers.CharField(
-        required=False,
-        max_length=100,
-        help_text=f"sampled evenly from {ALLOWED_BINS}",
-        error_messages=says(ALLOWED_BINS),
+    judge = CharField(max_length=200, help_text="default: the configured judge", error_messages=says("a model"))
+    batch = BooleanField(
+        help_text="hand the questions in as a batch: half the price, an answer within a day; default false"
     )
-    judge = serializers.CharField(
-        required=False, max_length=200, help_text="default: the configured judge", error_messages=says("a model")
-    )
-    batch = serializers.BooleanField(
-        required=False,
-        help_text="hand the questions in as a batch: half the price, an answer within a day; default false",
-    )
-    additional_context = Context(required=False, help_text="shown to the judge as data")
-    simulate = serializers.BooleanField(
-        required=False,
-        help_text=f"false: do not simulate conversations with an agent that has fewer than {ENOUGH} messages, measure these; default true",
+    additional_context = Context(help_text="shown to the judge as data")
+    simulate = BooleanField(
+        help_text=f"false: do not simulate conversations with an agent that has fewer than {ENOUGH} messages, measure these; default true"
     )
 
 
 class RunRequest(CaptureRequest):
     """An evaluation of exactly one of agent and channel."""
 
-    channel = ChannelField(required=False, help_text="slug of what is measured")
+    channel = ChannelField(help_text="slug of what is measured")
     simulate = None  # type: ignore[assignment]  # only a baseline is of simulated speech
 
 

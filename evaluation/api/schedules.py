@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from django.db.models import QuerySet
-from rest_framework import serializers
 from rest_framework.mixins import ListModelMixin
+from rest_framework.serializers import CharField, ChoiceField, DictField, ListField, SerializerMethodField
 
 from agents.api import filters
 from agents.api.filters import Filters, InTime
@@ -19,9 +19,9 @@ from evaluation.models import Dimension, DriftAlert, EvaluationSchedule, is_heur
 class ScheduleRow(Row):
     """A measurement that is made again and again. No agents = every active one; no dimensions = all with propositions."""
 
-    dimensions = serializers.ListField(child=serializers.ChoiceField(Dimension.choices), read_only=True)
-    where = serializers.DictField(child=serializers.CharField(), read_only=True)
-    heuristic = serializers.SerializerMethodField(help_text="null = the judge is the one configured when it fires")
+    dimensions = ListField(child=ChoiceField(Dimension.choices))
+    where = DictField(child=CharField())
+    heuristic = SerializerMethodField(help_text="null = the judge is the one configured when it fires")
 
     class Meta:
         model = EvaluationSchedule
@@ -43,8 +43,8 @@ class AlertRow(Row):
     class Meta:
         model = DriftAlert
         fields = (
-            *("id", "agent", "dimension", "judge", "heuristic", "procedure", "before", "after", "since", "schedule"),
-            *("evaluation_run", "run_url", "created_at", "acknowledged_at", "acknowledged_by"),
+            *("id", "agent", "dimension", "judge", "heuristic", "procedure", "before", "after", "since"),
+            *("schedule", "evaluation_run", "run_url", "created_at", "acknowledged_at", "acknowledged_by"),
         )
 
 

@@ -311,11 +311,6 @@ def read_ends(messages: QuerySet[Message], first_n: int, last_n: int) -> Ends:
     return Ends(first, total - first_n - last_n, last[::-1])
 
 
-def ends(messages: QuerySet[Message], first_n: int, last_n: int, event: Callable[[Said], Event]) -> Window:
-    """The ends of a channel as a window."""
-    return read_ends(messages, first_n, last_n).window(event)
-
-
 EVERYBODY = "everybody"
 
 
@@ -362,14 +357,8 @@ class ChannelSubject:
         """The events shown, and their messages. Only these are read, so that a channel of any length costs the same."""
         key = (first_n, last_n)
         if key not in self._shown:
-            shown: dict[int, Said] = {}
-
-            def event(message: Said) -> Event:
-                shown[message.position] = message
-                return self.event(message)
-
-            window = ends(self.said(), first_n, last_n, event)
-            self._shown[key] = window, tuple(shown[position] for position in sorted(shown))
+            ends = read_ends(self.said(), first_n, last_n)
+            self._shown[key] = ends.window(self.event), (*ends.first, *ends.last)
         return self._shown[key]
 
     def event(self, message: Message | Said) -> Event:

@@ -14,11 +14,11 @@ from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars, console_on, snippet
+from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
 from evaluation.drafting.suggesting import MOST, Suggestions, Written, path_for, suggest_for, write_suggestions
 from evaluation.propositions.editing import CannotSave, team_folder
 from evaluation.propositions.files import LoadedFile, PropositionError, load_file, proposition_dirs
-from evaluation.runs.capture import UnknownAgents, choose_agents
 from evaluation.wording import cost_line, counted, judge_label, spent_json
 
 _Outcome = tuple[Suggestions, Written | None, str]  # what was suggested, where it was written, why it was not
@@ -54,7 +54,7 @@ class Command(CodedCommand):
                 returncode=WRONG_USAGE,
             )
         try:
-            agents = choose_agents(options["agents"])
+            agents = find_agents(options["agents"])
             if not agents:
                 raise ValueError("there are no agents yet: `manage.py seed` or `manage.py import_agents` makes some")
             known = list(_unread(folder, agents))
@@ -65,7 +65,7 @@ class Command(CodedCommand):
                 outcomes = [_written(suggestions, target) for suggestions in asked]
         except PropositionError as error:
             raise CommandError(f"proposition files cannot be used:\n{error}", returncode=WRONG_USAGE) from None
-        except (ValueError, UnknownAgents, CannotSave) as error:
+        except (ValueError, UnknownAgent, CannotSave) as error:
             raise CommandError(str(error), returncode=WRONG_USAGE) from None
         judge = options["model"] or str(settings.JUDGE_MODEL)
         if options["json"]:

@@ -175,12 +175,12 @@ def test_a_simulation_that_was_measured_is_simulated_again_unless_it_may_be_used
     make_run(scripted, simulated=True, where={"simulation": first.id})
 
     again = simulated(scripted, reuse=True)
-    again = simulated(scripted)
+    second = simulated(scripted)
 
     assert first.id == unmeasured.id == again.id
     assert not first.resumed
     assert unmeasured.resumed
-    assert again.id == first.id.replace("-1", "-2")
+    assert second.id == first.id.replace("-1", "-2")
     assert Run.objects.count() == 6
 
 
