@@ -356,7 +356,7 @@ def _observed(cast: Cast, have: int, more: int) -> None:
     )
 
 
-# By the label of the model a list is about. Propositions have no rows: their page reads files.
+# By the label of the model a list is about; tables that are not here get plain rows. Propositions have none: their page reads files.
 MAKERS: dict[str, Maker] = {
     "auth.user": maker(User, lambda cast, n: {"username": f"user{n}", "password": "!"}),
     "auth.group": maker(Group, lambda cast, n: {"name": f"group {n}"}),

@@ -73,7 +73,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Import]:
         rows = super().get_queryset(request).prefetch_related("files")
         if request.resolver_match is not None and request.resolver_match.url_name == "agents_import_changelist":
-            rows = rows.defer("found", "choices", "result", "error")
+            rows = rows.defer("contents", "choices", "result", "error")
         return rows if super().has_view_permission(request) else rows.filter(created_by=user_of(request))
 
     def get_urls(self) -> list[URLPattern]:
@@ -138,7 +138,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             uploads = [file for file in request.FILES.getlist("files") if file.size]
             if files_were_too_large(request):
                 problem = (
-                    f"The files are larger than {most} together and were not kept. Import larger ones with "
+                    f"The files are larger than {most} together and were not stored. Import larger ones with "
                     "manage.py import_transcript, or upload them in parts."
                 )
             elif not uploads:
@@ -147,7 +147,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
                 try:
                     job = upload(uploads=uploads, user=user_of(request))
                 except NotNow as refused:
-                    problem = f"Nothing was kept: {refused}."
+                    problem = f"Nothing was stored: {refused}."
                 else:
                     self.log_addition(request, job, f"uploaded {len(uploads)} file{'s' * (len(uploads) > 1)}")
                     return HttpResponseRedirect(_page_url(job))
@@ -182,10 +182,10 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             "state": self.state(job),
             "outcome": self.outcome(job) if job.stored else "",
             "files": job.files.all()[:50],
-            "format": FORMAT_NAMES.get(job.found.get("format", ""), job.get_kind_display()),
+            "format": FORMAT_NAMES.get(job.contents.get("format", ""), job.get_kind_display()),
             "personas": job.kind == Import.Kind.PERSONAS,
             "error": job.error if may_read or not job.error else UNREAD,  # it may quote the file
-            "problem": job.found.get("problem") if may_read and job.status == Import.Status.FAILED else None,
+            "problem": job.contents.get("problem") if may_read and job.status == Import.Status.FAILED else None,
             "progress": _progress(job),
             "may_add": may_add,
             "mine": mine,
@@ -197,8 +197,8 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         }
         if can_edit:
             context["form"] = form or ImportForm(None, job=job, may_make=may_make_speakers(user))
-        if job.status in Import.EDITABLE and "new" in job.found:
-            context["found"] = _shown(job, may_read=may_read)
+        if job.status in Import.EDITABLE and "new" in job.contents:
+            context["contents"] = _shown(job, may_read=may_read)
             context["can_import"] = can_edit and _importable(job)
         if job.result:
             context["result"] = _result(job)
@@ -311,25 +311,25 @@ def _progress(job: Import) -> dict[str, Any] | None:
 
 def _importable(job: Import) -> bool:
     """Whether importing could store anything, as far as the files were read."""
-    found = job.found
+    contents = job.contents
     if job.kind == Import.Kind.PERSONAS:
-        return bool(found["new"] or found.get("unread"))
-    return bool(found["new"] or not found["complete"]) and not found["refusal"]
+        return bool(contents["new"] or contents.get("unread"))
+    return bool(contents["new"] or not contents["complete"]) and not contents["refusal"]
 
 
 def _shown(job: Import, *, may_read: bool) -> dict[str, Any]:
     """What the files hold, with links to what is here already."""
-    found, choices = job.found, Choices.of(job)
+    contents, choices = job.contents, Choices.of(job)
     if job.kind == Import.Kind.PERSONAS:
-        return {**found, "rows": _personas(found), "may_read": may_read}
-    links = _channel_links(dict(found["channels"]))
+        return {**contents, "rows": _personas(contents), "may_read": may_read}
+    links = _channel_links(dict(contents["channels"]))
     return {
-        **found,
-        "duplicates": found["messages"] - found["new"],
-        "notes": _notes(found),
-        "likely": found["likely"] and not choices.agents,
-        "channels": [(slug, links.get(slug), count) for slug, count in found["channels"]],
-        "sample": _sample(found["sample"], choices) if may_read and "sample" in found else [],
+        **contents,
+        "duplicates": contents["messages"] - contents["new"],
+        "notes": _notes(contents),
+        "likely": contents["likely"] and not choices.agents,
+        "channels": [(slug, links.get(slug), count) for slug, count in contents["channels"]],
+        "sample": _sample(contents["sample"], choices) if may_read and "sample" in contents else [],
     }
 
 

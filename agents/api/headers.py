@@ -10,7 +10,7 @@ import json
 import logging
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.files.uploadedfile import UploadedFile
 from django.db import Error as DatabaseError
@@ -48,13 +48,15 @@ class Changed(APIException):
         )
 
 
-def located(data: Any, *, status: int = 201) -> Response:
-    """The answer to a POST that made something; ``Location`` says where it is."""
-    return Response(data, status=status, headers={"Location": str(data["url"])})
+def located(data: Any, *, status: int = 201, url: str = "") -> Response:
+    """The answer to a POST that made something; ``Location`` says where it is: at `url`, else at its own ``url``."""
+    return Response(data, status=status, headers={"Location": str(url or data["url"])})
 
 
 class Conditional(_View):
     """First base of a view whose answers carry an ETag; writes pass `expected` to a service that checks it under its lock."""
+
+    etags: ClassVar[tuple[str, ...]] = ()  # actions whose answers carry one
 
     def expected(self, request: Request) -> tuple[str, ...] | None:
         """The ETags of ``If-Match``, any of which may be replaced; None for any state (no header, or ``*``)."""

@@ -21,7 +21,6 @@ from django.forms import Widget
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
-from django.templatetags.static import static
 from django.urls import URLPattern, path
 from django.utils.functional import cached_property
 from django.utils.safestring import SafeString
@@ -396,26 +395,6 @@ class ReadOnlyStackedInline(_ReadOnly, StackedInline[M, P]):
 def add_pages(urls: Callable[[], list[URLPattern]]) -> None:
     """Give the console pages that belong to no model (the theme asks the site for ``extra_urls``); call it once."""
     admin.site.extra_urls = urls  # type: ignore[attr-defined]
-
-
-def stylesheet(request: HttpRequest) -> str:
-    """URL of the console's own styles (``UNFOLD["STYLES"]``)."""
-    return static("agents/console.css")
-
-
-def script(request: HttpRequest) -> str:
-    """URL of the script that every page has (``UNFOLD["SCRIPTS"]``)."""
-    return static("agents/names.js")
-
-
-def chart_script(request: HttpRequest) -> str:
-    """URL of what the console adds to the theme's charts; after the library, before the theme draws them."""
-    return static("agents/charts.js")
-
-
-def favicon(request: HttpRequest) -> str:
-    """URL of the console's icon (``UNFOLD["SITE_FAVICONS"]``)."""
-    return static("agents/favicon.svg")
 
 
 admin.site.index_title = "Console"

@@ -191,7 +191,7 @@ def look(
         progress: Called with how far it is.
 
     Returns:
-        A kind of `Import`, and what the files hold, for its column `found`.
+        A kind of `Import`, and what the files hold, for its column `contents`.
 
     Raises:
         NotPossible: They cannot be imported as they are, with these choices or by this user.

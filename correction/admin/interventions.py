@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
 from agents.console.logs import LogAdmin
+from agents.console.panels import table
 from agents.console.site import ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
@@ -107,56 +108,24 @@ def _variables(names: tuple[str, ...]) -> SafeString:
     return format_html_join(", ", "<code>{}</code>", (("{{" + name + "}}",) for name in names))
 
 
-_KNOWN = ("kind", "text", "held", "score", "threshold", "reasoning", "reason", "judge", "status")
-
-
-def held_badge(held: Any) -> SafeString:
-    if held is None:
-        return display.badge("not asked", "plain", "not asked, or not judged")
-    return display.badge("holds", "good") if held else display.badge("does not hold", "warning")
-
-
 def preconditions_table(logged: Any) -> SafeString:
-    """One line per precondition, with all that it says."""
-    lines = [entry for entry in logged if isinstance(entry, dict)] if isinstance(logged, list) else []
-    if not lines:
-        return display.EMPTY
-    rows = format_html_join(
-        "",
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-        (
-            (
-                display.visible(entry.get("kind", "")),
-                display.folded(str(entry.get("text") or ""), 80),
-                held_badge(entry.get("held")),
-                _measured(entry),
-                _why(entry),
-            )
-            for entry in lines
-        ),
-    )
-    return format_html(
-        '<div class="pl-scroll" tabindex="0" role="group" aria-label="Preconditions">'
-        '<table class="pl-table pl-stacking"><thead><tr><th>Kind</th><th>Precondition</th><th>Held</th>'
-        "<th>Measured</th><th>Why</th></tr></thead><tbody>{}</tbody></table></div>",
-        rows,
-    )
-
-
-def _measured(entry: dict[str, Any]) -> SafeString:
-    score, threshold = entry.get("score"), entry.get("threshold")
-    parts = [
-        f"{score:g}" if isinstance(score, int | float) else "",
-        f"threshold {threshold}" if threshold is not None else "",
-    ]
-    others = [f"{key} {value}" for key, value in entry.items() if key not in _KNOWN]
-    return display.lines(display.visible(" · ".join(filter(None, [*parts, *others])) or "–"))
-
-
-def _why(entry: dict[str, Any]) -> SafeString:
-    text = "\n\n".join(str(entry[key]) for key in ("reasoning", "reason") if entry.get(key))
-    judge = str(entry.get("judge") or "")
-    return format_html("{} {}", display.folded(text, 90), judge_badge(judge) if judge else "")
+    """One line per precondition, as `PreconditionResult` logs it."""
+    rows = []
+    for entry in filter(lambda entry: isinstance(entry, dict), logged if isinstance(logged, list) else ()):
+        held, score, judge = entry.get("held"), entry.get("score"), entry.get("judge")
+        tone: display.Tone = "good" if held else "warning"
+        badge = display.badge("holds" if held else "does not hold", tone)
+        if held is None:
+            badge = display.badge("not asked", "plain", "not asked, or not judged")
+        measured = [] if score is None else [f"{score:g}"]
+        measured += [] if entry.get("threshold") is None else [f"threshold {entry['threshold']}"]
+        why = format_html(
+            "{} {}", display.folded(str(entry.get("reasoning") or ""), 90), judge_badge(judge) if judge else ""
+        )
+        text = display.folded(str(entry.get("text") or ""), 80)
+        rows.append((display.visible(entry.get("kind", "")), text, badge, " · ".join(measured) or "–", why))
+    heads = ("Kind", "Precondition", "Held", "Measured", "Why")
+    return table(heads, rows, label="Preconditions") or display.EMPTY
 
 
 @admin.register(Intervention)

@@ -12,12 +12,11 @@ from typing import Any, Literal
 from django.conf import settings
 from pydantic import AliasChoices, BaseModel, Field, StrictBool, ValidationError
 
-from agents.commands import console_on, snippet
+from agents.commands import Cell, console_on, print_table, snippet
 from agents.llm import LLMRequest, Reply, complete_many, estimate_tokens, ledger
 from agents.llm.answers import describe_validation
 from agents.llm.endpoints import model_of, provider_of
 from agents.persona import TraitValue
-from agents.text.tables import Cell, print_table
 from correction.behavior.patterns import stems
 from correction.behavior.rules import STOP, UNSPECIFIED, read_map
 from correction.behavior.tiers import (
@@ -93,9 +92,9 @@ class Judged:
     def verdict(self) -> str:
         """Of a labelled request: ``right``, ``opposite``, ``other trait``, ``other strength`` or ``no trait``; empty for other cases.
 
-        Right is a trait that shares a telling word with the label, at a strength on the labelled side of 0.5; without a
+        Right is a trait that shares a telling word with the label, at a strength above or below 0.5 as labelled; without a
         labelled strength, of at least 0.5.
-        Opposite is the labelled behaviour on the other side, or its end where no strength is labelled.
+        Opposite is the labelled behaviour at a strength beyond 0.5, or its end where no strength is labelled.
         """
         if not self.case.is_labelled or self.detected is None:
             return ""

@@ -47,13 +47,8 @@ from evaluation.runs.estimate import estimate, estimate_channels
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import Share, shares_of
 from evaluation.runs.terminal import answer_words
-from evaluation.simulation.conversations import (
-    ENOUGH,
-    actor_of,
-    awaits_simulation,
-    estimate_simulation,
-    has_little_speech,
-)
+from evaluation.simulation.conversations import ENOUGH, actor_of, awaits_simulation, has_little_speech
+from evaluation.simulation.estimate import estimate_simulation
 from evaluation.simulation.situations import load_situations
 from evaluation.wording import counted
 
@@ -83,24 +78,12 @@ class AskForm(forms.Form):
 
 @admin.register(Baseline)
 class BaselineAdmin(ReadOnlyAdmin[Baseline]):
-    list_display = ("what", "who", "dimension_mark", "value", "judge_mark", "agreement_mark", "stale", "captured")
-    list_display_links = ("what",)
     list_filter = ("dimension", ("judge", RecentValuesFilter), ("agent", AgentFilter), "captured_at")
-    list_select_related = ("agent",)
     ordering = ("agent_id", "judge", "procedure", "dimension")  # an index has it
-    fields = (
-        *("who", "dimension_mark", "value", "judge_mark", "agreement_mark", "simulated"),
-        *("stale", "evaluation_run", "captured", "persona_digest"),
-    )
-
-    what = display.column("baseline", lambda baseline: f"baseline {baseline.pk}", ordering="pk")
-    who = display.column("agent", lambda baseline: display.agent_chip(baseline.agent), ordering="agent")
-    dimension_mark = display.column("dimension", lambda row: dimension_badge(row.dimension), ordering="dimension")
     value = display.column("score", lambda row: _score(row, row.shares), ordering="score")
     judge_mark = display.column("judge", judged_by, ordering="judge")
     agreement_mark = display.column("agreement with people", agreement_of_baseline)
     simulated = display.column("simulated by", lambda baseline: simulated_by(baseline.evaluation_run) or display.EMPTY)
-    captured = display.time_of("captured_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Baseline]:
         return super().get_queryset(request).prefetch_related("agent__traits")

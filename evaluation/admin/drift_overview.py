@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from django import forms
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.paginator import Paginator
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
@@ -19,11 +20,12 @@ from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.charts import sparkline
 from agents.console.display import Tone
+from agents.console.filters import number_in
 from agents.console.panels import table
 from agents.console.site import Button, ModelAdmin, Select, TextInput
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import TAG_KEY
-from evaluation.admin.display import MEASURE, dimension_badge, evaluation_link, judged_by, meter
+from evaluation.admin.display import MEASURE, dimension_badge, evaluation_link, judged_by, meter, way_name
 from evaluation.change.evidence import Judged, Tag, judged_ways
 from evaluation.change.overview import Card, Move, Overview, Quote, State, drift_overview
 from evaluation.change.overview_text import candidate_words, how_sure, sentence_of, short_name
@@ -146,11 +148,10 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
                 for move in card.dimensions
             ],
             label="Scores by dimension",
-            stacking=False,
         ),
         "baseline": display.visible(card.compared.baseline_name),
         "now": display.visible(candidate_words(card)),
-        "now_runs": [evaluation_link(pk) for pk in sorted(run.pk for run in card.compared.candidate.values())],
+        "now_runs": [evaluation_link(pk) for pk in sorted({run.pk for run in card.compared.candidate.values()})],
         "course": sparkline(card.course, label=course) if len(card.course) > 1 else "",
         "course_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "steps": steps[:3],
@@ -194,7 +195,7 @@ class OverviewForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ways = {str(way): way for way in judged_ways()}
-        self.fields["judge"].choices = [(name, _way_name(way)) for name, way in self.ways.items()]  # type: ignore[attr-defined]
+        self.fields["judge"].choices = [(name, way_name(way)) for name, way in self.ways.items()]  # type: ignore[attr-defined]
         there = Channel.objects.filter(synthetic=False).order_by("kind", "name", "slug").values_list("slug", "name")
         channels = {"": "any", **{slug: f"{name} ({slug})" for slug, name in there[:MOST_CHANNELS]}}
         asked = self.data.get("channel", "") if self.is_bound else ""
@@ -251,11 +252,6 @@ def read_tag(text: str) -> Tag | None:
     return key, value
 
 
-def _way_name(way: Judged) -> str:
-    how = way.procedure.removeprefix("plumbline").lstrip("+")
-    return f"{way.judge}, {how}" if how else way.judge
-
-
 # -- the page
 def overview_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResponse:
     """The cards of a page, by the filters in the URL."""
@@ -271,8 +267,7 @@ def overview_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpRes
 
 def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
     agents, chosen, judged = list(form.agents()[: MOST_AGENTS + 1]), form.cleaned_data, form.judged
-    text = request.GET.get("page", "")
-    number = max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) < 6 else 1
+    number = max(1, number_in(request.GET, "page") or 1)
     overview = drift_overview(
         agents[:MOST_AGENTS],
         judged,
@@ -283,46 +278,22 @@ def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
         stop=number * PAGE,
         quotes=request.user.has_perm("agents.view_message"),
     )
-    last = max(1, -(-overview.total // PAGE))
     return {
         "judge": judged_by(judged) if judged else "",
         "heuristic": judged is not None and is_heuristic(judged.judge),
         "cards": shown_cards(request, overview.cards),
-        # How many agents are in which state, each number a link to their cards.
         "states": [
-            {
-                "label": state,
-                "tone": tone,
-                "hint": hint,
-                "count": overview.states[state],
-                "url": _url(request, state="" if chosen["state"] == state else state, page=""),
-                "chosen": chosen["state"] == state,
-            }
+            (state, overview.states[state], tone, hint)
             for state, (tone, hint) in STATES.items()
             if state in overview.states
         ],
+        "chosen": chosen["state"],
         "too_many": MOST_AGENTS if len(agents) > MOST_AGENTS else 0,
-        "pages": {
-            "number": number,
-            "last": last,
-            "before": _url(request, page=str(number - 1)) if number > 1 else "",
-            "after": _url(request, page=str(number + 1)) if number < last else "",
-        },
+        "page": Paginator(range(overview.total), PAGE).get_page(number),
         "compares_tags": bool(chosen["baseline"] and chosen["candidate"]),
         "tags": [display.visible(form.data.get(name, "")) for name in ("baseline", "candidate")],
         "no_agents": not agents,
-        "measured": judged is not None and Baseline.objects.exists(),
     }
-
-
-def _url(request: HttpRequest, **changes: str) -> str:
-    """The same page with some of its parameters changed; empty ones go."""
-    query = request.GET.copy()
-    for name, value in changes.items():
-        query.pop(name, None)
-        if value:
-            query[name] = value
-    return f"?{query.urlencode()}"
 
 
 # -- an agent's own page

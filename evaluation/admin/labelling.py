@@ -145,7 +145,7 @@ def _section(section: Section) -> dict[str, Any]:
 def _line(event: Event) -> dict[str, Any]:
     own = event.kind == "action"
     return {
-        "who": display.isolated(event.name if own else event.speaker or "somebody"),
+        "who": display.isolated(event.name if own else event.speaker or "unnamed"),
         "own": own,
         "text": display.visible(event.text),
         "marked": False,

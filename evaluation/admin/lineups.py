@@ -105,9 +105,11 @@ def _figures(made: LineUpRun) -> dict[str, Any]:
         "p_value": "–" if result.p_value is None else f"{result.p_value:.3g}",
         "permutations": f"{result.permutations:,}",
         "compared": f"{result.compared:,} of {result.lines:,}",
-        "voices": table(heads, voices, label="Whose lines are recognised", stacking=False),
+        "voices": table(heads, voices, label="Whose lines are recognised"),
         "confusions": table(
-            ("Speaker", "Taken for", "Lines", "Share"), confusions, label="Who is taken for whom", stacking=False
+            ("Speaker", "Taken for", "Lines", "Share"),
+            confusions,
+            label="Who is taken for whom",
         ),
         "left_out": [
             (display.isolated(one.speaker), one.lines, display.visible(one.reason))

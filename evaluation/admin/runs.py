@@ -82,30 +82,8 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
     )
     list_select_related = ("agent", "channel")
     ordering = ("-pk",)
-    fieldsets = (
-        (
-            "What was asked",
-            {
-                "fields": (
-                    *("dimension_badges", "window", "earliest", "latest", "where_tags"),
-                    *("history", "history_tags", "samples", "sample_size", "seed", "per_call"),
-                    *("procedure_mark", "repeats", "additional"),
-                )
-            },
-        ),
-        ("Times", {"fields": ("created", "started", "finished", "attempt", "lease_owner")}),
-        ("Digests", {"fields": ("persona_digest", "proposition_digest", "spec_digest"), "classes": ("collapse",)}),
-    )
-
-    created = display.time_of("created_at")
-    started = display.time_of("started_at")
-    finished = display.time_of("finished_at")
-    earliest = display.time_of("window_start", "earliest message")
-    latest = display.time_of("window_end", "latest message")
     state = display.column("status", display.status_badge, ordering="status")
     judge_mark = display.column("judge", lambda run: judge_badge(run.judge), ordering="judge")
-    where_tags = display.column("tags asked for", lambda run: display.tags(run.where))
-    history_tags = display.column("tags of the history", lambda run: display.tags(run.history_where))
     procedure_mark = display.column("procedure", lambda run: run.procedure)
     measured = display.column("target and dimensions", lambda run: display.lines(target(run), dimension_badges(run)))
     dimension_badges = display.column("dimensions", lambda run: dimension_badges(run))
@@ -114,7 +92,6 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
     )
     judged = display.column("judgements", lambda run: judged_counts(*run.judged_totals))
     spent = display.column("tokens and cost", lambda run: _spent(run), ordering="token_usage")
-    additional = display.column("additional context", lambda run: display.json_block(run.additional_context))
 
     @admin.display(description="evaluation", ordering="pk")
     def name(self, run: EvaluationRun) -> SafeString:
@@ -154,7 +131,9 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             "error": display.visible(obj.error or waiting_words([obj]).get(obj.pk, "")),
             "button": self._button(request, obj),
             "spent": self.spent(obj),
-            "live": "" if obj.status in EvaluationRun.FINAL else f"{reverse('evaluation:run', args=[obj.pk])}?scores=0",
+            "live": ""
+            if obj.status in EvaluationRun.FINAL
+            else f"{reverse('evaluationrun-detail', args=[obj.pk])}?scores=0",
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),
         }
@@ -238,7 +217,7 @@ def _propositions(run: EvaluationRun, summary: DimensionSummary, weakest: Propos
         )
         name = format_html("{} {} {}", display.link(url, row.id, "its scores in this evaluation"), *marks)
         rows.append((name, number(row.score, row.count, share=row.share), f"{row.weight:g}", counts(row)))
-    return table(("Proposition", "Mean", "Weight", "Judgements"), rows, label="Propositions", stacking=False)
+    return table(("Proposition", "Mean", "Weight", "Judgements"), rows, label="Propositions")
 
 
 def _channels(summary: DimensionSummary) -> SafeString:
@@ -251,14 +230,14 @@ def _channels(summary: DimensionSummary) -> SafeString:
         )
         for part in summary.channels
     ]
-    return table(("Channel", "Number", "Messages of the agent"), rows, label="Channels", stacking=False)
+    return table(("Channel", "Number", "Messages of the agent"), rows, label="Channels")
 
 
 def _pairs(run: EvaluationRun, dimension: str) -> SafeString:
     """The pairs of agents whose words are most alike."""
     pairs = run.figures.get(dimension, {}).get("pairs", [])[:PAIRS_SHOWN]
     rows = [(first, second, f"{similarity:.0%}") for first, second, similarity in pairs]
-    return table(("Agent", "Agent", "Vocabulary in common"), rows, label="Whose words are most alike", stacking=False)
+    return table(("Agent", "Agent", "Vocabulary in common"), rows, label="Whose words are most alike")
 
 
 def _worst(score: EvaluationScore) -> dict[str, Any]:

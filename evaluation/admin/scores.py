@@ -70,37 +70,10 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
     search_fields = ("proposition_id",)
     search_help_text = "proposition"
     ordering = ("-pk",)
-    fieldsets = (
-        (
-            None,
-            {"fields": ("outcome", "reason_text", "dimension_mark", "judge_mark", "who", "evaluation_run", "judged")},
-        ),
-        ("Proposition", {"fields": ("proposition", "claim_text", "weight", "inverted")}),
-        ("What was judged", {"fields": ("message_link", "earlier_link", "snippet", "repeat")}),
-        (
-            "The judge's answer",
-            {
-                "fields": (
-                    *("score", "count", "first_score", "raw_score", "flaw_list", "evidence", "confidence"),
-                    *("reasoning_text", "justification_text", "recommendation_text", "served_model", "call"),
-                )
-            },
-        ),
-    )
-
-    judged = display.time_of("judged_at")
     number = display.column("score", lambda score: f"#{score.pk}", ordering="pk")
     outcome = display.column("verdict", verdict, ordering="score")
-
-    dimension_mark = display.column("dimension", lambda score: dimension_badge(score.dimension), ordering="dimension")
     judge_mark = display.column("judge", lambda score: judge_badge(score.judge), ordering="judge")
     who = display.column("target", lambda score: target(score.evaluation_run))
-    reason_text = display.column("reason", lambda score: display.block(score.reason))
-    claim_text = display.column("claim", lambda score: display.block(score.claim))
-    snippet = display.column("snippet", lambda score: display.folded(score.context_snippet, 120))
-    reasoning_text = display.column("reasoning", lambda score: display.folded(score.reasoning, 120))
-    justification_text = display.column("justification", lambda score: display.folded(score.justification, 120))
-    recommendation_text = display.column("recommendations", lambda score: display.folded(score.recommendations, 120))
     message_link = display.column("message", lambda score: _said(score.message))
     earlier_link = display.column("compared with", lambda score: _said(score.compared_with))
 

@@ -19,9 +19,8 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import console_on
+from agents.commands import Cell, console_on, markdown_table, print_table
 from agents.llm.endpoints import provider_of
-from agents.text.tables import Cell, markdown_table, print_table
 from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.change.tables import position_table
@@ -32,7 +31,8 @@ from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import Spending, spending_json, spent_on
 from evaluation.runs.summary import with_share
 from evaluation.scorers.windows import Bin
-from evaluation.simulation.conversations import Simulation, SimulationEstimate, simulations_json
+from evaluation.simulation.conversations import Simulation, simulations_json
+from evaluation.simulation.estimate import SimulationEstimate
 from evaluation.simulation.output import simulations_table
 from evaluation.wording import counted, heading_of, judge_label, money, number, signed
 

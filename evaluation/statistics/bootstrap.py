@@ -166,7 +166,7 @@ def bootstrap_difference(
     if not before or not now:
         return Estimate(None, None, 0, "no scores now" if before else "no scores in the baseline")
     samples = [_draw(before, resamples, seed, of=2), _draw(now, resamples, seed, of=2, part=1)]
-    n = min(side.clusters for side in samples)
+    n = min(sample.clusters for sample in samples)
     return _estimate(_mean(now) - _mean(before), samples, level=level, resolution=resolution, n=n)
 
 

@@ -80,7 +80,7 @@ def test_the_log_is_filtered(client: Program, ada: Agent) -> None:
         ("run=x", "run 'x': allowed: the id of a run"),
         ("until=x", "until 'x': allowed: a date or time"),
         ("intervention=%00", "intervention holds a NUL character"),
-        ("held=true", "there is no parameter 'held'; allowed: agent, intervention, fired"),
+        ("held=true", "there is no parameter 'held'; allowed: since, until, agent, intervention, fired"),
     ],
 )
 def test_a_filter_that_is_not_understood_is_a_400(client: Program, ada: Agent, query: str, told: str) -> None:

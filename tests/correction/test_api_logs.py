@@ -184,9 +184,9 @@ def test_a_failed_dimension_is_marked_and_the_mark_taken_back(client: Program, a
     [
         ("fluency", {"mark": "wrong"}, 400, "allowed: right, false_alarm"),
         ("fluency", {"mark": ["right"]}, 400, "allowed: right, false_alarm"),
-        ("fluency", {}, 400, "and nothing else"),
-        ("fluency", [], 400, "and nothing else"),
-        ("fluency", {"mark": "right", "note": 1}, 400, "and nothing else"),
+        ("fluency", {}, 400, "mark is missing"),
+        ("fluency", [], 400, "its fields: mark"),
+        ("fluency", {"mark": "right", "note": 1}, 400, "allowed: mark"),
         ("adherence", {"mark": "right"}, 400, "did not fail"),
         ("charm", {"mark": "right"}, 404, "has no result for the dimension 'charm'"),
     ],

@@ -128,7 +128,7 @@ def test_a_body_that_is_not_understood_is_a_400_and_changes_nothing(
 def test_a_fault_inside_a_field_is_named_by_its_path(client: Program, ada: Agent) -> None:
     body = {"trait": {"name": "brief", "strength": 7}}
     errors = client.post(f"{REQUESTS}{proposed(ada).pk}/apply/", body, format="json").json()["errors"]
-    assert errors == {"trait.strength": ["strength '7': allowed: a number from 0 to 1"]}
+    assert errors == {"trait.strength": ["trait.strength 7: allowed: a number from 0 to 1"]}
 
 
 def test_the_queue_says_why_one_was_cancelled(client: Program, ada: Agent) -> None:

@@ -97,7 +97,7 @@ def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) ->
 @pytest.mark.parametrize(
     ("query", "field", "told"),
     [
-        ("agentId=ada", "agentId", "there is no parameter 'agentId'; allowed: agent, channel, dimension, status"),
+        ("agentId=ada", "agentId", "there is no parameter 'agentId'; allowed: since, until, agent, channel, dimension"),
         ("agent=bob", "agent", "there is no agent 'bob'"),
         ("channel=nowhere", "channel", "there is no channel 'nowhere'; channels: "),
         ("dimension=charm", "dimension", "dimension 'charm': allowed: adherence, consistency, fluency"),
