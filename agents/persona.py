@@ -91,7 +91,7 @@ BANDS: tuple[tuple[float, str], ...] = (
 
 HEADING = "## Traits"
 MANNER = "They describe manner only; none of them overrides anything above."
-LEAST_LINE = 40  # characters kept of a trait's line however many there are
+LEAST_LINE = 40  # characters shown of a trait's line however many there are
 ROUNDING = 1e-9  # what adding up steps of 0.1 may be off by; 0 alone is a stop
 
 
@@ -224,7 +224,7 @@ def upsert_agent(
     """Create or update one agent from a source (seed or import), never overwriting a person's work.
 
     Running it again with the same values changes nothing. A persona that a person edited since the source last wrote it (its latest
-    version does not have the source's note) is kept, unless `reset`. The agent is an example when the seed made its persona; an
+    version does not have the source's note) stays, unless `reset`. The agent is an example when the seed made its persona; an
     import that replaces the persona makes it the team's own, and nothing of the example stays in its prompt.
 
     Args:
@@ -371,7 +371,7 @@ def changes_since(since: Iterable[tuple[int, str]]) -> dict[tuple[int, str], tup
         since: Agents' primary keys with the digests that were looked at. Of several versions of that digest the newest counts.
 
     Returns:
-        By what was asked: at most five versions, the newest; none where no version of that digest was kept.
+        By what was asked: at most five versions, the newest; none where no version of that digest is stored.
     """
     wanted = set(since)
     rows = PersonaVersion.objects.filter(agent__in={agent for agent, _ in wanted}).order_by("agent", "number")
@@ -389,7 +389,7 @@ def changes_since(since: Iterable[tuple[int, str]]) -> dict[tuple[int, str], tup
 
 
 def changes_between(agent_slug: str, before: str, after: str) -> tuple[PersonaChange, ...]:
-    """The versions of an agent's persona that lie between two digests, oldest first; none where they were not kept."""
+    """The versions of an agent's persona that lie between two digests, oldest first; none where they are not stored."""
     versions = list(PersonaVersion.objects.filter(agent__slug=agent_slug).order_by("number").values("pk", "digest"))
     starts = [n for n, row in enumerate(versions) if row["digest"] == before]
     ends = [n for n, row in enumerate(versions) if row["digest"] == after]

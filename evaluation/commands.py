@@ -11,10 +11,10 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from agents.commands import WRONG_USAGE
+from agents.finding import find_agents
 from agents.models import Channel
 from evaluation.models import Method
 from evaluation.propositions.files import default_dimensions
-from evaluation.runs.capture import choose_agents
 from evaluation.runs.planning import RunSpec
 from evaluation.scorers import SCORERS
 from evaluation.scorers.windows import ALLOWED, BEFORE, parse_history, parse_window
@@ -105,7 +105,7 @@ def specs_of(options: dict[str, Any], *, empty: str = "", **more: Any) -> list[R
             if named is None
             else tuple(filter(None, map(str.strip, named.split(",")))),
         }
-        specs = [RunSpec(agent=agent, **asked, **more) for agent in choose_agents(options["agents"])]
+        specs = [RunSpec(agent=agent, **asked, **more) for agent in find_agents(options["agents"])]
     except ValueError as error:
         raise wrong(error) from None
     if not specs:

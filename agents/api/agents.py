@@ -307,7 +307,9 @@ class Agents(Editable):
             "model": agent.model_id or model_of("actor"),
             "tools": tool_definitions(),
             "trace": [entry.as_json() for entry in seen.trace],
-            **{name: getattr(seen, name) for name in ("system", "user", "sections", "transcript", "draft")},
+            "system": seen.system_text,
+            "user": seen.user_text,
+            **{name: getattr(seen, name) for name in ("sections", "transcript", "draft")},
         }
         return Response(PromptFields(answer).data)
 

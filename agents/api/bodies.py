@@ -13,7 +13,7 @@ from rest_framework.exceptions import ValidationError
 from agents.api.filters import the_agent, the_channel
 from agents.models.conversations import TAG_KEY
 from agents.persona import TraitValue
-from agents.turn.send_message import MAX_CHARACTERS
+from agents.text.fences import MAX_CHARACTERS
 
 MOST_TAGS = 20
 MOST_OBJECT = 100_000  # characters of JSON

@@ -238,7 +238,7 @@ def import_agents(*, path: Path, reset: bool = False, dry_run: bool = False) -> 
 
     Args:
         path: A file or a folder.
-        reset: Overwrite personas that a person edited since their last import; otherwise those are kept.
+        reset: Overwrite personas that a person edited since their last import; otherwise those stay.
         dry_run: Say what would happen, change nothing.
 
     Raises:

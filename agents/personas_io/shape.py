@@ -127,7 +127,7 @@ def persona_spec(value: dict[str, Any]) -> PersonaSpec:
 
 
 def slug_of(name: str) -> str:
-    """An agent's id made of its name; the same name always gives the same id, whatever its script."""
+    """An agent's id made of its name; the same name always gives the same id, in any script."""
     return (
         slugify(name)[:SLUG_LIMIT].strip("-_")
         or "agent-" + hashlib.sha256(name.encode(errors="replace")).hexdigest()[:8]

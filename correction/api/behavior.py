@@ -80,7 +80,7 @@ class BehaviorRequestRow(Row):
     trait_before = RequestedTrait(read_only=True, allow_null=True)
     trait_after = RequestedTrait(read_only=True, allow_null=True)
     warnings = ListField(child=CharField(), allow_null=True, help_text=f"what was odd about it; {_UNREAD}")
-    heuristic = SerializerMethodField(help_text="found by the offline detector, not by a model")
+    heuristic = SerializerMethodField(help_text="read by the offline detector, not by a model")
 
     class Meta:
         model = BehaviorRequest

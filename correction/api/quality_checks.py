@@ -32,7 +32,7 @@ from agents.api.requests import SENDS
 from agents.api.schema import answers
 from agents.api.views import View
 from agents.persona import TraitValue, render_persona
-from agents.turn.send_message import MAX_CHARACTERS
+from agents.text.fences import MAX_CHARACTERS
 from correction.api.figures import Sums
 from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
 from correction.gate.quality_check import (

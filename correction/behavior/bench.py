@@ -92,9 +92,9 @@ class Judged:
     def verdict(self) -> str:
         """Of a labelled request: ``right``, ``opposite``, ``other trait``, ``other strength`` or ``no trait``; empty for other cases.
 
-        Right is a trait that shares a telling word with the label, at a strength on the labelled side of 0.5; without a
+        Right is a trait that shares a telling word with the label, at a strength above or below 0.5 as labelled; without a
         labelled strength, of at least 0.5.
-        Opposite is the labelled behaviour on the other side, or its end where no strength is labelled.
+        Opposite is the labelled behaviour at a strength beyond 0.5, or its end where no strength is labelled.
         """
         if not self.case.is_labelled or self.detected is None:
             return ""

@@ -51,7 +51,7 @@ REVERTED, CHANGED = "it was reverted", "its trait was changed again"
 def lasting(request: BehaviorRequest) -> tuple[Moments, str]:
     """The time of an applied request with that around it in which nothing else changed its trait, and what ended it (empty: it holds).
 
-    The versions of the persona say so, whoever made them: requests, people, imports.
+    The versions of the persona say so: those made by requests, people and imports.
     """
     assert request.applied_at is not None  # noqa: S101 (callers checked)
     made = request.persona_version
@@ -207,7 +207,7 @@ class EffectResult(EffectPlan):
     mean_after: float | None = Field(description="0 to 9")
     difference: float | None = Field(description="of the means, after less before")
     interval: tuple[float, float] | None = Field(
-        description="95 %: low, high; messages are taken as independent, and it is too narrow where neighbours are alike"
+        description="95 %: low, high; messages count as independent, and it is too narrow where neighbours are alike"
     )
     before_scored: int
     before_trivial: int
@@ -354,7 +354,7 @@ def judge_request(
 
 
 Status = BehaviorEffect.Status
-MOST_ANEW = 3  # how often all messages may have been paid for before it is not begun again
+MOST_REPEATS = 3  # how often all messages may be paid for; then an interrupted evaluation ends
 LONGEST_MODEL = 200  # characters
 UNDER_WAY = "an evaluation of it is under way already; allowed: to wait until that has ended"
 NOT_MEASURABLE = "allowed: when there are messages before and after the change"
@@ -389,7 +389,7 @@ def measure_now(
 ) -> BehaviorEffect:
     """The same while the caller waits; `model` overrides the configured judge. A budget that is used up makes it fail.
 
-    Killed in between, it is work like any other: a worker judges it anew.
+    Killed in between, it is work like any other: a worker judges it again.
 
     Raises:
         BehaviorError, ValueError: As `queue_effect`.
@@ -410,7 +410,7 @@ def measure_now(
             owner=owner, status=Status.ERRORED if isinstance(stop, Exception) else Status.CANCELLED, error=why
         )
         raise
-    if ended["status"] == Status.PAUSED_BUDGET:  # nobody waits until midnight
+    if ended["status"] == Status.PAUSED_BUDGET:  # the caller does not wait until midnight
         ended = {"status": Status.FAILED, "error": ended["error"]}
     effect.finish(owner=owner, **ended)
     return effect
@@ -448,8 +448,8 @@ def _measured(effect: BehaviorEffect, owner: str, done: Callable[[int], None] = 
     if request.agent is not None and (paused := over_budget(request.agent, effect.judge)):
         return paused
     paid = ledger.totals(work_id=effect.work_id).calls
-    if paid >= MOST_ANEW * 2 * effect.messages:
-        why = f"{paid} calls were paid for it, and it was interrupted each time: not begun again by itself"
+    if paid >= MOST_REPEATS * 2 * effect.messages:
+        why = f"{paid} calls were paid for it, and it was interrupted each time: it is not repeated automatically"
         return {"status": Status.ERRORED, "error": why}
 
     def heartbeat(judged: int) -> None:

@@ -47,13 +47,8 @@ from evaluation.runs.estimate import estimate, estimate_channels
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import Share, shares_of
 from evaluation.runs.terminal import answer_words
-from evaluation.simulation.conversations import (
-    ENOUGH,
-    actor_of,
-    awaits_simulation,
-    estimate_simulation,
-    has_little_speech,
-)
+from evaluation.simulation.conversations import ENOUGH, actor_of, awaits_simulation, has_little_speech
+from evaluation.simulation.estimate import estimate_simulation
 from evaluation.simulation.situations import load_situations
 from evaluation.wording import counted
 

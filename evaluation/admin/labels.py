@@ -22,6 +22,7 @@ from agents.console import display
 from agents.console.filters import RecentValuesFilter, number_in
 from agents.console.panels import table
 from agents.console.site import ModelAdmin, NumberInput, Select, TextInput, console_page
+from agents.finding import UnknownAgent, find_agents
 from evaluation.admin.display import agreement_badge, dimension_badge, judged_by
 from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
 from evaluation.calibration.agreement import (
@@ -50,7 +51,6 @@ from evaluation.models import (
     LabelSet,
     procedure_name,
 )
-from evaluation.runs.capture import UnknownAgents, choose_agents
 
 
 class DrawForm(forms.Form):
@@ -257,11 +257,11 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
                 procedure=procedure,
                 dimension=wanted["dimension"],
                 n=wanted["n"],
-                agents=choose_agents(wanted["agents"]) if wanted["agents"].strip() else None,
+                agents=find_agents(wanted["agents"]) if wanted["agents"].strip() else None,
                 seed=wanted["seed"],
                 user=user_of(request),
             )
-        except UnknownAgents as error:
+        except UnknownAgent as error:
             form.add_error("agents", str(error))
         except ValueError as error:
             form.add_error(None, str(error))

@@ -40,12 +40,14 @@ STATES: dict[str, tuple[str, Tone, str]] = {  # heading, tone and hint, in the o
 }
 
 
-def card_of(entry: Entry, persona: str | None, name: str, timeouts: Sequence[PatternTimeout]) -> dict[str, Any]:
-    """Return a proposition as its template shows it; `name` fills the variable of the agent's name."""
+def card_of(
+    entry: Entry, timeouts: Sequence[PatternTimeout], name: str = "", persona: str | None = None
+) -> dict[str, Any]:
+    """Return a proposition as templates show it; `name` fills the variable of the agent's name."""
     p = entry.proposition
     return {
+        "entry": entry,
         "id": p.id,
-        "state": entry.state,
         "badge": state_badge(entry),
         "marks": marks_of(entry),
         "claim": claim_of(p.claim, name),
@@ -55,17 +57,14 @@ def card_of(entry: Entry, persona: str | None, name: str, timeouts: Sequence[Pat
         "advice": display.visible(p.recommendations) if p.recommendations else "",
         "source": quoted_in(p.quote, persona),
         "place": _place_of(entry),
-        "origin": "shipped" if entry.is_shipped else "your own",
         "command": _command(entry),
-        "mark": entry.mark,
-        "was_suggested": bool(p.quote),
         "edit_url": page_url("edit", entry.owner, at=entry.key),
         "try_url": page_url("try", entry.owner, at=entry.key) if can_be_tried(entry) else "",
-        "timeouts": timeout_sentences(timeouts, p),
+        "timeouts": _timeout_sentences(timeouts, p),
     }
 
 
-def timeout_sentences(rows: Sequence[PatternTimeout], p: Proposition) -> list[SafeString]:
+def _timeout_sentences(rows: Sequence[PatternTimeout], p: Proposition) -> list[SafeString]:
     """Return a sentence for each pattern that took too long, as far as the proposition still has it."""
     written = repr((p.rule, p.cues)).replace("\\\\", "\\")
     return [

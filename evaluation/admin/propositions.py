@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -31,7 +31,6 @@ from evaluation.admin.proposition_cards import (
     can_be_tried,
     card_of,
     checked_by,
-    checked_shortly,
     claim_of,
     estimate_sentence,
     marks_of,
@@ -39,8 +38,6 @@ from evaluation.admin.proposition_cards import (
     path_shown,
     propositions_url,
     quoted_in,
-    state_badge,
-    timeout_sentences,
     trial_shown,
 )
 from evaluation.admin.proposition_form import LEVELS, Editing
@@ -158,9 +155,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             f"{PAGES}agent.html",
             f"{agent or owner}: propositions",
             name=_name_of(owner, agent),
-            cards=[
-                card_of(entry, persona, name, slow.get((entry.dimension, entry.proposition.id), ())) for entry in shown
-            ],
+            cards=[_card(entry, slow, name, persona) for entry in shown],
             tabs=[
                 {"url": f"?show={s}" if s else "?", "label": label, "count": n, "is_on": s == chosen}
                 for s, label, n in (tabs if len(counts) > 1 else ())
@@ -245,7 +240,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             name=_name_of(owner, agent),
             propositions_url=propositions_url(owner),
             may_try=_may_try(request) and agent is not None,
-            timeouts=_timeouts_of(entry),
+            card=_card(entry, PatternTimeout.of([entry.proposition.id])) if entry else {},
             **_editor(editing, agent),
             **context,
         )
@@ -271,20 +266,13 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             f"{PAGES}try.html",
             f"Try {p.id}",
             name=_name_of(owner, agent if owner != DEFAULT else None),
-            claim=claim_of(p.claim, agent.display_name if agent else ""),
-            marks=marks_of(entry),
-            badge=state_badge(entry),
-            checked_by=checked_by(p),
-            checked_shortly=checked_shortly(p),
-            timeouts=_timeouts_of(entry),
-            entry=entry,
+            card=_card(entry, PatternTimeout.of([p.id]), agent.display_name if agent else ""),
             agent=agent,
             agents=Agent.objects.filter(is_active=True)[:MOST_AGENTS] if owner == DEFAULT else (),
             at=request.GET.get("at", ""),
             may_try=_may_try(request),
             may_change=self.has_change_permission(request),
             propositions_url=propositions_url(owner),
-            edit_url=page_url("edit", owner, at=request.GET.get("at", "")),
             **context,
         )
 
@@ -381,11 +369,10 @@ def _entry(request: HttpRequest, owner: str, files: Sequence[LoadedFile]) -> Ent
     return entry
 
 
-def _timeouts_of(entry: Entry | None) -> list[Any]:
-    if entry is None:
-        return []
-    p = entry.proposition
-    return timeout_sentences(PatternTimeout.of([p.id]).get((entry.dimension, p.id), ()), p)
+def _card(
+    entry: Entry, slow: Mapping[tuple[str, str], Any], name: str = "", persona: str | None = None
+) -> dict[str, Any]:
+    return card_of(entry, slow.get((entry.dimension, entry.proposition.id), ()), name, persona)
 
 
 def _may_try(request: HttpRequest) -> bool:
@@ -400,7 +387,6 @@ def _editor(editing: Editing, agent: Agent | None) -> dict[str, Any]:
     return {
         "form": editing.form,
         "entry": entry,
-        "badge": state_badge(entry) if entry else "",
         "mark": editing.mark,
         "traits": editing.traits,
         "dimensions": [(name, Dimension(name).label) for name in editing.dimensions],

@@ -31,7 +31,8 @@ from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import Spending, spending_json, spent_on
 from evaluation.runs.summary import with_share
 from evaluation.scorers.windows import Bin
-from evaluation.simulation.conversations import Simulation, SimulationEstimate, simulations_json
+from evaluation.simulation.conversations import Simulation, simulations_json
+from evaluation.simulation.estimate import SimulationEstimate
 from evaluation.simulation.output import simulations_table
 from evaluation.wording import counted, heading_of, judge_label, money, number, signed
 

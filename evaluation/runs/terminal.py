@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from evaluation.runs.budget import AnswerLength
     from evaluation.runs.capture import Captured, Spending
     from evaluation.runs.estimate import Estimate
-    from evaluation.simulation.conversations import SimulationEstimate
+    from evaluation.simulation.estimate import SimulationEstimate
 
 IN_A_CELL = 90  # characters of a text
 

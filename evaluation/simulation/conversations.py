@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -20,23 +19,19 @@ from django.db.models import Max, QuerySet
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field
 
-from agents.llm import Label, LLMRequest, estimate_tokens, ledger
 from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep, owner_name
 from agents.persona import current_digest
 from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
-from agents.turn.prompt import build_prompt, new_turn
 from agents.turn.receive import receive_message
 from agents.turn.send_message import SendRefused
-from agents.turn.tools import tool_definitions
 from agents.work.lease import LeaseLost
 from agents.work.outages import is_outage
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.budget import why_over_budget
-from evaluation.runs.estimate import Estimate, estimate
 from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, RunSpec, plan_later
 from evaluation.scorers.windows import BEFORE, MessageWindow, parse_history, parse_window, spoken_by
-from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation, load_situations, situations_digest
+from evaluation.simulation.situations import Situation, load_situations, situations_digest
 
 logger = logging.getLogger(__name__)
 
@@ -194,7 +189,7 @@ def simulate(
     model = actor_of(agent, actor_model)
     with sentry_sdk.start_span(op="evaluation.simulation", name="simulate conversations") as span:
         span.set_data("agent", agent.pk)
-        ident, scenes, resumed = _prepare(agent, situations, model, repeats, reuse=reuse)
+        ident, scenes, resumed = prepare(agent, situations, model, repeats, reuse=reuse)
         span.set_data("simulation", ident)
         conversations = _converse(scenes, progress)
     spoken = Message.objects.filter(channel__in=[s.channel.pk for s in scenes], agent=agent, synthetic=True)
@@ -210,7 +205,7 @@ def simulate(
 
 
 # -- the channels
-def _prepare(
+def prepare(
     agent: Agent, situations: Sequence[Situation], model: str, repeats: int, *, reuse: bool
 ) -> tuple[str, list[_Scene], bool]:
     """Id and scenes of the newest simulation of the same if it is to be continued, else of a new one; and whether it is continued.
@@ -537,93 +532,3 @@ def _spec_of(run: EvaluationRun) -> RunSpec:
         history=replace(parse_history(run.history), start=run.history_start, end=run.history_end),
         position_bins=tuple((first, last) for first, last in run.position_bins),
     )
-
-
-# -- what it would need
-STAND_IN = ("word " * REPLY_TOKENS)[: REPLY_TOKENS * 4].strip()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationEstimate:
-    """Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced."""
-
-    agent: str
-    actor_model: str
-    lines: int
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: Decimal | None
-
-
-def estimate_simulation(
-    spec: RunSpec, *, situations: Sequence[Situation], actor_model: str = "", repeats: int = 1
-) -> tuple[SimulationEstimate, Estimate]:
-    """Estimate what the actor would need, and the judge of what it says, if every line is answered once.
-
-    Args:
-        situations: What would be said to it.
-        actor_model: Default the agent's own model, else `ACTOR_MODEL`.
-
-    Raises:
-        ValueError: `spec` is of a channel.
-        PropositionError: Proposition files cannot be used.
-    """
-    if spec.agent is None:
-        raise ValueError(f"{spec.target} is a channel; allowed: an agent")
-    model = actor_of(spec.agent, actor_model)
-    with transaction.atomic():
-        try:
-            simulation, prompts = _stand_in(spec.agent, situations, model, repeats)
-            judging = estimate(simulation_spec(spec, simulation))
-        finally:
-            transaction.set_rollback(True)
-    lines, said = len(prompts) * repeats, REPLY_TOKENS * len(prompts) * repeats
-    sent = CALLS_PER_LINE * repeats * sum(prompts) + said
-    acting = SimulationEstimate(
-        agent=spec.agent.slug,
-        actor_model=model,
-        lines=lines,
-        calls=CALLS_PER_LINE * lines,
-        input_tokens=sent,
-        output_tokens=said,
-        cost_usd=ledger.estimate_cost(model, sent, said),
-    )
-    return acting, judging
-
-
-def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats: int) -> tuple[Simulation, list[int]]:
-    """Store a simulation with a stand-in for each answer; return it, and the tokens of the prompt for each line of its first repeat."""
-    ident, scenes, _ = _prepare(agent, situations, model, repeats, reuse=False)
-    prompts: list[int] = []
-    for scene in scenes:
-        for turn, text in enumerate(scene.situation.lines, 1):
-            common: dict[str, Any] = {
-                "channel": scene.channel,
-                "synthetic": True,
-                "tags": {**scene.channel.tags, TURN: str(turn)},
-            }
-            line = Message.objects.create(position=2 * turn - 1, outsider=scene.situation.speaker, text=text, **common)
-            if scene.repeat == 1:
-                prompts.append(_prompt_tokens(agent, line))
-            Message.objects.create(position=2 * turn, agent=agent, text=STAND_IN, **common)
-    messages = sum(len(scene.situation.lines) for scene in scenes)
-    simulation = Simulation(
-        id=ident, agent=agent, actor_model=model, persona_digest="", conversations=(), messages=messages
-    )
-    return simulation, prompts
-
-
-def _prompt_tokens(agent: Agent, line: Message) -> int:
-    """Tokens of the prompt with which the agent's turn would begin after this line."""
-    turn = new_turn(agent=agent, channel=line.channel, trigger=line, overrides={"stages": []}, preview=True)
-    prompt = build_prompt(turn)
-    request = LLMRequest(
-        role="actor",
-        task="turn",
-        system=prompt.system,
-        turns=(prompt.user,),
-        tools=tool_definitions(),
-        label=Label(purpose="estimate"),
-    )
-    return estimate_tokens(request)

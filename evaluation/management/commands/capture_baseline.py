@@ -27,11 +27,11 @@ from evaluation.scorers.windows import NO_MESSAGE
 from evaluation.simulation.conversations import (
     ENOUGH,
     Simulation,
-    estimate_simulation,
     has_little_speech,
     simulate_specs,
     simulations_json,
 )
+from evaluation.simulation.estimate import estimate_simulation
 from evaluation.simulation.output import TOO_FEW, SimulationBar, simulations_table
 from evaluation.simulation.situations import load_situations
 

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from agents.commands import NOT_ENOUGH, REGRESSION, STOPPED, CodedCommand
+from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
 from agents.work.stopping import stopping_on_sigterm
 from evaluation.change import choosing
@@ -23,7 +24,6 @@ from evaluation.change.tables import comparisons_table, detection_table
 from evaluation.commands import as_text, channel_named, tag_pairs, wrong
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import PropositionError
-from evaluation.runs.capture import UnknownAgents, choose_agents
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.terminal import ProgressBar
 from evaluation.scorers import SCORERS
@@ -75,7 +75,7 @@ class Command(CodedCommand):
         try:
             with stopping_on_sigterm():
                 compared = self._compare(options)
-        except (UnreadableFile, UnknownAgents, PropositionError) as error:
+        except (UnreadableFile, UnknownAgent, PropositionError) as error:
             raise wrong(error) from None
         except NotComparable as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None
@@ -118,7 +118,7 @@ class Command(CodedCommand):
             first, second = (_run(pk) for pk in options["runs"])
             return choosing.of_runs(first, second, margin=margin, dimensions=dimensions)
         if options["baseline"]:
-            chosen = choose_agents(options["agents"]) if options["agents"] else None
+            chosen = find_agents(options["agents"]) if options["agents"] else None
             return choosing.with_file(options["baseline"], chosen, margin=margin, dimensions=dimensions)
         agents = _agents(options["agents"])
         return choosing.with_baselines(agents, judge=settings.JUDGE_MODEL, margin=margin, dimensions=dimensions)
@@ -177,7 +177,7 @@ def _named(dimensions: str | None) -> tuple[str, ...]:
 
 
 def _agents(named: str | None) -> Sequence[Agent]:
-    agents = choose_agents(named or "all")
+    agents = find_agents(named or "all")
     if not agents:
         raise wrong("there are no agents yet: `manage.py seed` loads examples")
     return agents

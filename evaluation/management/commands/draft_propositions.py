@@ -13,12 +13,12 @@ from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, snippet
+from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
 from evaluation.commands import AGENTS, as_text, wrong
 from evaluation.drafting.suggesting import MOST, Suggestions, path_for, suggest_for, write_suggestions
 from evaluation.propositions.editing import CannotSave, team_folder
 from evaluation.propositions.files import LoadedFile, PropositionError, load_file, proposition_dirs
-from evaluation.runs.capture import UnknownAgents, choose_agents
 from evaluation.wording import cost_line, counted, judge_label
 
 
@@ -45,7 +45,7 @@ class Command(CodedCommand):
         if folder is None and not options["dry_run"]:
             raise wrong("there is no folder to write to: name one with --out DIR, or set PROPOSITION_DIRS")
         try:
-            agents = choose_agents(options["agents"])
+            agents = find_agents(options["agents"])
             if not agents:
                 raise ValueError("there are no agents yet: `manage.py seed` or `manage.py import_agents` makes some")
             known = list(_unread(folder, agents))
@@ -57,7 +57,7 @@ class Command(CodedCommand):
                     _write(one, target)
         except PropositionError as error:
             raise wrong(f"proposition files cannot be used:\n{error}") from None
-        except (ValueError, UnknownAgents, CannotSave) as error:
+        except (ValueError, UnknownAgent, CannotSave) as error:
             raise wrong(error) from None
         judge = options["model"] or str(settings.JUDGE_MODEL)
         if options["json"]:

@@ -6,10 +6,10 @@ from argparse import ArgumentParser
 from typing import Any
 
 from agents.commands import CodedCommand
+from agents.finding import find_agents
 from evaluation.change.over_time import series_of, without_series
 from evaluation.change.tables import drift_table
 from evaluation.commands import as_text, wrong
-from evaluation.runs.capture import choose_agents
 from evaluation.schedules import find_schedule
 from evaluation.scorers import SCORERS
 
@@ -33,7 +33,7 @@ class Command(CodedCommand):
             raise wrong(f"--dimension {options['dimension']!r}: allowed: {', '.join(SCORERS)}")
         try:
             schedule = find_schedule(options["schedule"]) if options["schedule"] else None
-            agents = choose_agents(options["agents"])
+            agents = find_agents(options["agents"])
         except ValueError as error:
             raise wrong(error) from None
         drawn = [

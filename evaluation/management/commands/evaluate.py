@@ -40,7 +40,8 @@ from evaluation.runs.estimate import Estimate, estimate, estimate_before, estima
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.store import refusal
 from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table
-from evaluation.simulation.conversations import Simulation, SimulationEstimate, estimate_simulation, simulate_specs
+from evaluation.simulation.conversations import Simulation, simulate_specs
+from evaluation.simulation.estimate import SimulationEstimate, estimate_simulation
 from evaluation.simulation.output import SimulationBar
 from evaluation.simulation.situations import load_situations
 

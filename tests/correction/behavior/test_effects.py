@@ -314,7 +314,7 @@ def test_what_was_paid_for_again_and_again_is_not_begun_once_more(
     llm_server: LLMServer, settings: Settings, tmp_path: Path
 ) -> None:
     effect = queue_effect(request=changed(llm_server, settings, tmp_path / "p"), messages=1)
-    for _ in range(effects.MOST_ANEW * 2):
+    for _ in range(effects.MOST_REPEATS * 2):
         LLMCall.objects.create(purpose="before_after", work_id=effect.work_id, status="ok")
     assert work_one(owner="w")
     effect.refresh_from_db()
