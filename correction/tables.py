@@ -188,6 +188,12 @@ TABLES = (
         menu="Correcting",
         icon="history_edu",
         empty="Every look at an intervention before a turn leaves one: switch one on in an agent's configuration, or add one of your own.",
+        columns="created_at name agent fired_mark why nudge place",
+        fields=(
+            ("", "name fired_mark why conditions nudge_type nudge"),
+            ("Where", "agent place channel_position run intervention_link"),
+            ("How it was judged", "judge_mark duration calls created_at"),
+        ),
         export=export_of(
             {
                 "id": "pk",

@@ -243,7 +243,7 @@ class Tags(Pairs):
 
 
 class Anything(serializers.DictField):
-    """A JSON object with whatever fields its sender needs."""
+    """A JSON object with any fields."""
 
     most = MOST_OBJECT
     default_error_messages = says(f"a JSON object of at most {MOST_OBJECT:,} characters")

@@ -195,10 +195,10 @@ def channel(field: str = "channel", **more: Any) -> Parameter:
 
 def user(field: str = "user") -> Parameter:
     def read(name: str) -> Model:
-        found = get_user_model()._default_manager.filter(username=name).first()
-        if found is None:
+        user = get_user_model()._default_manager.filter(username=name).first()
+        if user is None:
             raise ValueError
-        return found
+        return user
 
     return Parameter(field, read=read, allowed="the name of a user", about="the name of a user")
 
@@ -241,10 +241,10 @@ def the_agent(slug: str) -> Agent:
     Raises:
         LookupError: There is none; with a sentence that names near ones.
     """
-    found = Agent.objects.filter(slug=slug).first()
-    if found is None:
+    agent = Agent.objects.filter(slug=slug).first()
+    if agent is None:
         raise LookupError(no_agent(slug))
-    return found
+    return agent
 
 
 def the_channel(slug: str) -> Channel:
@@ -253,10 +253,10 @@ def the_channel(slug: str) -> Channel:
     Raises:
         LookupError: There is none; with a sentence that names those there are.
     """
-    found = Channel.objects.filter(slug=slug).first()
-    if found is None:
+    channel = Channel.objects.filter(slug=slug).first()
+    if channel is None:
         raise LookupError(no_channel(slug))
-    return found
+    return channel
 
 
 def no_channel(slug: str) -> str:

@@ -260,7 +260,7 @@ class Messages(Rows):
         a batch may be sent again. No agent answers and no stage hears of it; where an agent is observed, its sampled share waits to be
         judged.
 
-        A channel that does not exist is made, an agent that is no member joins, and other users' words are taken: from users who may add
+        A channel that does not exist is made, an agent that is no member joins, and other users' words are accepted: from users who may add
         channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
         """
         return Response(ingest(self.read_body(), request))

@@ -112,7 +112,7 @@ class Transcripts(View):
     pagination_class = None
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        """A GET answers in the form that `as` names, whatever its `Accept` says."""
+        """A GET answers in the form that `as` names and not in that of its `Accept`."""
         return super().perform_content_negotiation(request, force=force or request.method == "GET")
 
     @answers({(200, kind): OpenApiTypes.STR for kind in sorted(set(TYPES.values()))}, 404)
@@ -144,7 +144,7 @@ class Transcripts(View):
     def create(self, request: Request) -> Response:
         """Upload a file of conversations. The whole file is checked before anything is stored: one bad line, and nothing is.
 
-        A channel that does not exist is made, an agent that is no member joins, and other users' words are taken: from users who may add
+        A channel that does not exist is made, an agent that is no member joins, and other users' words are accepted: from users who may add
         channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
         """
         return Response(_imported(self.read_body(), rights_of(request.user)).as_json())

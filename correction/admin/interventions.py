@@ -211,8 +211,6 @@ class InterventionFilter(ChosenFilter):
 
 @admin.register(InterventionLog)
 class InterventionLogAdmin(LogAdmin[InterventionLog]):
-    list_display = ("when", "what", "who", "fired_mark", "reason", "shown", "place")
-    list_display_links = ("when",)
     list_filter = (
         InterventionFilter,
         "fired",
@@ -224,35 +222,18 @@ class InterventionLogAdmin(LogAdmin[InterventionLog]):
     )
     list_select_related = ("agent", "channel")
     ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
-    fieldsets: ClassVar = (
-        (None, {"fields": ("what", "fired_mark", "reason", "conditions", "nudge_type", "nudge_text")}),
-        ("Where", {"fields": ("who", "place", "channel_position", "run_link", "intervention_link")}),
-        ("How it was judged", {"fields": ("judge_mark", "duration", "calls", "when")}),
-    )
 
-    when = display.column("time", lambda log: display.moment(log.created_at), ordering="created_at")
-    what = display.column("intervention", lambda log: display.isolated(log.name.replace("_", " ")), ordering="name")
-    who = display.column("agent", lambda log: display.agent_chip(log.agent), ordering="agent")
     fired_mark = display.column("fired", lambda log: fired_badge(log.fired), ordering="fired")
-    reason = display.column("why", lambda log: display.folded(log.why, 90))
-    shown = display.column("nudge", lambda log: display.folded(log.nudge, 60))
-
     place = display.column("channel", channel_link, ordering="channel")
     conditions = display.column("preconditions", lambda log: preconditions_table(log.preconditions))
-    nudge_text = display.column("nudge", lambda log: display.block(log.nudge))
-
-    @admin.display(description="run")
-    def run_link(self, log: InterventionLog) -> SafeString:
-        return display.page_of(log.run, f"run {log.run_id}") if log.run else display.EMPTY
+    judge_mark = display.column("judge", lambda log: judge_badge(log.judge))
+    duration = display.column("duration", lambda log: f"{log.duration_ms:,} ms")
 
     @admin.display(description="written down in")
     def intervention_link(self, log: InterventionLog) -> SafeString:
         if log.intervention is not None:
             return display.page_of(log.intervention)
         return SafeString("built in" if log.name in BUILT_IN else "an intervention that was deleted")
-
-    judge_mark = display.column("judge", lambda log: judge_badge(log.judge))
-    duration = display.column("duration", lambda log: f"{log.duration_ms:,} ms")
 
     @admin.display(description="model calls")
     def calls(self, log: InterventionLog) -> SafeString:

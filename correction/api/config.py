@@ -1,4 +1,4 @@
-"""Reading and changing configurations (AC-7.3.4). ETags keep two editors from overwriting each other."""
+"""Reading and changing configurations (AC-7.3.4). With ETags, two editors do not overwrite each other."""
 
 from __future__ import annotations
 

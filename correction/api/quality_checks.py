@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from drf_spectacular.utils import OpenApiExample, extend_schema_field
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.reverse import reverse
 from rest_framework.serializers import (
     BooleanField,
     CharField,
     ChoiceField,
     DictField,
     FloatField,
+    HyperlinkedRelatedField,
     IntegerField,
     ListField,
     Serializer,
-    URLField,
+    SerializerMethodField,
     UUIDField,
     empty,
 )
@@ -29,6 +28,7 @@ from rest_framework.serializers import (
 from agents.api.bodies import AgentField, Anything, Body, Said, Tags, TraitBody, many, refusal, says, trait_values
 from agents.api.overrides import Deadline
 from agents.api.requests import SENDS
+from agents.api.rows import Row
 from agents.api.schema import answers
 from agents.api.views import View
 from agents.persona import TraitValue, render_persona
@@ -45,8 +45,8 @@ from correction.gate.quality_check import (
 )
 from correction.gate.sessions import SessionRefused
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from evaluation.api.serializers import Heuristic
 from evaluation.judge.prompts import Event
-from evaluation.models import is_heuristic
 from evaluation.propositions.schema import PropositionFile
 
 MOST_PERSONA = 60_000  # characters, as many as a judge is shown
@@ -181,7 +181,7 @@ class CheckRequest(Body):
     draft = Said(help_text="the text that would be said")
     persona = Persona(help_text="of a speaker who is no agent here; this or agent")
     agent = AgentField(help_text="slug of an agent; this or persona")
-    trajectory = many(EventFields, most=500, help_text="what happened before, oldest first")
+    trajectory = many(EventFields, most=500, source="events", help_text="what happened before, oldest first")
     dimensions = ListField(
         child=ChoiceField(GATE_DIMENSIONS),
         allow_empty=False,
@@ -193,20 +193,20 @@ class CheckRequest(Body):
         "they take the place of the shipped ones of their dimension"
     )
     rules = BooleanField(help_text="whether rules are checked; default: as the configuration says, else true")
-    deadline_seconds = Deadline()
+    deadline_seconds = Deadline(source="deadline")
     session = CharField(max_length=64, error_messages=says("the session that a rejected draft came with"))
     attempt = IntegerField(
-        min_value=1, max_value=MOST_ATTEMPTS, help_text="which attempt it is, where you keep no session"
+        min_value=1, max_value=MOST_ATTEMPTS, help_text="which attempt it is, where you have no session"
     )
     tags = Tags(help_text="stored with the log")
 
-    def validate_trajectory(self, events: list[dict[str, str]]) -> list[Event]:
-        return [
+    def validate_trajectory(self, events: list[dict[str, str]]) -> tuple[Event, ...]:
+        return tuple(
             Event("action", event["name"], event["text"])
             if event["kind"] == "action"
             else Event("stimulus", "", event["text"], speaker=event["name"])
             for event in events
-        ]
+        )
 
     def to_internal_value(self, data: Any) -> Any:
         if ("persona" in data) == ("agent" in data):
@@ -227,41 +227,59 @@ class CheckRequest(Body):
         return given
 
 
-class DimensionVerdict(Serializer[Any]):
-    """A draft on one dimension."""
+class DimensionVerdict(Row):
+    """A draft on one dimension. The `score` is 0 to 9; null = not judged (`status` and `reason` say why), then it passes."""
 
-    score = FloatField(allow_null=True, help_text="0 to 9; null = not judged, then it passes")
     threshold = FloatField(help_text="lowest score that passes")
-    passed = BooleanField()
-    status = ChoiceField(GateDimensionResult.Status.values, help_text="scored, or why it was not")
-    reason = CharField(allow_blank=True, help_text="why it was not judged")
-    reasoning = CharField(allow_blank=True, help_text="of what decided the score")
-    recommendations = CharField(allow_blank=True, help_text="where it failed")
-    judge = CharField(allow_blank=True, help_text="rule, or the model that decided the score")
-    heuristic = BooleanField(help_text="scored by an offline judge: not to be compared with a model's scores")
+    heuristic = Heuristic(
+        source="judge", help_text="scored by an offline judge: not to be compared with a model's scores"
+    )
+
+    class Meta:
+        model = GateDimensionResult
+        fields = (
+            *("score", "threshold", "passed", "status", "reason", "reasoning", "recommendations", "judge", "heuristic"),
+        )
 
 
 class CheckAnswer(Serializer[Any]):
     """What became of a draft."""
 
-    verdict = ChoiceField(["passed", "rejected"])
-    outcome = ChoiceField(Outcome.values, help_text="such as passed; timeout_passed = passed for want of a verdict")
-    fully_judged = BooleanField(help_text="false: it passed although not everything could be judged")
-    session = UUIDField(help_text="send the next attempt at the same message with it")
-    attempt = IntegerField(min_value=1)
-    attempts_left = IntegerField(min_value=0, help_text="further ones that the configuration grants")
+    verdict = SerializerMethodField()
+    outcome = ChoiceField(
+        Outcome.values, source="log.outcome", help_text="such as passed; timeout_passed = passed for want of a verdict"
+    )
+    fully_judged = SerializerMethodField(help_text="false: it passed although not everything could be judged")
+    session = UUIDField(source="log.session", help_text="send the next attempt at the same message with it")
+    attempt = IntegerField(source="log.attempt", min_value=1)
+    attempts_left = IntegerField(source="left", min_value=0, help_text="further ones that the configuration grants")
     best_attempt = IntegerField(
+        source="best",
         allow_null=True,
         min_value=1,
         help_text="the attempt of the session with the highest scores; null where it passed",
     )
-    judge = CharField(allow_blank=True, help_text="the model that was asked")
-    heuristic = BooleanField()
-    dimensions = DictField(child=DimensionVerdict())
-    feedback = CharField(allow_blank=True, help_text="for the writer of the next attempt; empty where it passed")
+    judge = CharField(source="result.judge", allow_blank=True, help_text="the model that was asked")
+    heuristic = Heuristic(source="result.judge")
+    dimensions = SerializerMethodField()
+    feedback = CharField(
+        source="log.feedback", allow_blank=True, help_text="for the writer of the next attempt; empty where it passed"
+    )
     cost = Sums(help_text="of this attempt")
-    duration_ms = IntegerField(min_value=0, help_text="milliseconds of judging")
-    log = URLField(help_text="the attempt in the correction logs")
+    duration_ms = IntegerField(source="result.duration_ms", min_value=0, help_text="milliseconds of judging")
+    log = HyperlinkedRelatedField[Any](
+        view_name="correctionlog-detail", read_only=True, help_text="the attempt in the correction logs"
+    )
+
+    def get_verdict(self, checked: Checked) -> Literal["passed", "rejected"]:
+        return "passed" if checked.result.passed else "rejected"
+
+    def get_fully_judged(self, checked: Checked) -> bool:
+        return checked.result.unjudged_outcome is None
+
+    @extend_schema_field(DictField(child=DimensionVerdict()))
+    def get_dimensions(self, checked: Checked) -> dict[str, Any]:
+        return {one.dimension: DimensionVerdict(one).data for one in checked.result.dimensions}
 
 
 EXAMPLE = {
@@ -296,61 +314,10 @@ class QualityChecks(View):
         `heuristic` score comes from an offline judge. Every check is logged with its cost under the source `external`, in no figure of
         the gate's own messages. The persona and the trajectory are not stored.
         """
+        fields = self.read_body()
+        name, persona = fields.pop("persona", ("", ""))
         try:
-            checked = check_quality(_asked(self.read_body()))
+            checked = check_quality(QualityCheck(name=name, persona=persona, **fields))
         except SessionRefused as error:
             raise ValidationError({"session": [str(error)]}) from None
-        return Response(_shown(checked, request))
-
-
-def _asked(given: dict[str, Any]) -> QualityCheck:
-    name, persona = given.get("persona", ("", ""))
-    return QualityCheck(
-        draft=given["draft"],
-        agent=given.get("agent"),
-        name=name,
-        persona=persona,
-        events=tuple(given.get("trajectory", ())),
-        dimensions=tuple(given.get("dimensions", ())),
-        thresholds=given.get("thresholds", {}),
-        propositions=given.get("propositions", ()),
-        rules=given.get("rules"),
-        deadline=given.get("deadline_seconds"),
-        session=given.get("session", ""),
-        attempt=given.get("attempt", 1),
-        tags=given.get("tags", {}),
-    )
-
-
-def _shown(checked: Checked, request: Request) -> dict[str, Any]:
-    log, result = checked.log, checked.result
-    return {
-        "verdict": "passed" if result.passed else "rejected",
-        "outcome": str(log.outcome),
-        "fully_judged": result.unjudged_outcome is None,
-        "session": str(log.session),
-        "attempt": log.attempt,
-        "attempts_left": checked.left,
-        "best_attempt": checked.best,
-        "judge": result.judge,
-        "heuristic": is_heuristic(result.judge),
-        "dimensions": {one.dimension: _dimension(one) for one in result.dimensions},
-        "feedback": log.feedback,
-        "cost": {**asdict(checked.cost), "cost_usd": float(checked.cost.cost_usd)},
-        "duration_ms": result.duration_ms,
-        "log": str(reverse("correctionlog-detail", [log.pk], request=request)),
-    }
-
-
-def _dimension(check: GateDimensionResult) -> dict[str, Any]:
-    return {
-        "score": check.score,
-        "threshold": float(check.threshold),
-        "passed": check.passed,
-        "status": check.status,
-        "reason": check.reason,
-        "reasoning": check.reasoning,
-        "recommendations": check.recommendations,
-        "judge": check.judge,
-        "heuristic": is_heuristic(check.judge),
-    }
+        return Response(CheckAnswer(checked, context=self.get_serializer_context()).data)

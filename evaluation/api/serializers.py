@@ -1,4 +1,4 @@
-"""Evaluations, judgements and baselines as the API shows them. *heuristic* stands beside every judge."""
+"""Evaluations, judgements and baselines as the API shows them. Every judge has its *heuristic*."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ class DimensionSummaryShown(Serializer[Any]):
 
 
 class SummaryShown(Serializer[Any]):
-    """What an evaluation found."""
+    """What an evaluation measured."""
 
     agent = CharField(required=False, allow_null=True)
     channel = CharField(required=False)
