@@ -17,6 +17,7 @@ from django.db import transaction
 from django.utils.module_loading import import_string
 
 from agents.models import Agent, MemoryBlock, PersonaVersion, Trait
+from agents.personas_io.shape import PersonaSpec
 
 MOST_VERSIONS = 5  # named of one agent: the newest
 MOST_DIFFERENCES = 5  # named of one version
@@ -45,22 +46,6 @@ class TraitValue:
     description: str = ""
     sentiment: float = 0.0
     strength: float = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentValues:
-    """All that an import says about one agent. `traits` None leaves an existing agent's traits as they are."""
-
-    slug: str
-    display_name: str
-    system_prompt: str
-    title: str = ""
-    description: str = ""
-    avatar_color: str = ""
-    model_id: str = ""
-    traits: tuple[TraitValue, ...] | None = None
-    memory_blocks: tuple[tuple[str, str], ...] = ()
-    sample_lines: tuple[str, ...] = ()
 
 
 class Outcome(StrEnum):
@@ -188,7 +173,7 @@ def record_version(*, agent: Agent, note: str, user: AbstractBaseUser | None = N
 def save_persona(
     *,
     agent: Agent,
-    traits: Sequence[TraitValue] | None = None,
+    traits: Sequence[TraitLike] | None = None,
     note: str,
     source: str = "",
     user: AbstractBaseUser | None = None,
@@ -205,7 +190,7 @@ def save_persona(
         return record_version(agent=agent, note=note, user=user)
 
 
-def _replace_traits(agent: Agent, traits: Sequence[TraitValue], source: str) -> None:
+def _replace_traits(agent: Agent, traits: Sequence[TraitLike], source: str) -> None:
     """Make the agent's traits equal to `traits`, keeping the rows of those that stay."""
     existing = {trait.name.casefold(): trait for trait in agent.traits.all()}
     for value in traits:
@@ -219,7 +204,7 @@ def _replace_traits(agent: Agent, traits: Sequence[TraitValue], source: str) -> 
 
 
 def upsert_agent(
-    *, values: AgentValues, note: str, reset: bool = False, source: str = "import", user: AbstractBaseUser | None = None
+    *, values: PersonaSpec, note: str, reset: bool = False, source: str = "import", user: AbstractBaseUser | None = None
 ) -> UpsertResult:
     """Create or update one agent from a source (seed or import), never overwriting a person's work.
 
@@ -268,7 +253,7 @@ def _origin(source: str) -> Agent.Origin:
     return Agent.Origin.SEED if source == Agent.Origin.SEED else Agent.Origin.OWN
 
 
-def _apply(agent: Agent, values: AgentValues, source: str, *, reset: bool = False) -> list[str]:
+def _apply(agent: Agent, values: PersonaSpec, source: str, *, reset: bool = False) -> list[str]:
     """Copy the plain fields; returns the names of those that changed. An empty optional value leaves the field as it is.
 
     So does a description that a person wrote, unless `reset`.
@@ -292,12 +277,12 @@ def _apply(agent: Agent, values: AgentValues, source: str, *, reset: bool = Fals
     return changed
 
 
-def _save_blocks(agent: Agent, values: AgentValues) -> list[str]:
+def _save_blocks(agent: Agent, values: PersonaSpec) -> list[str]:
     """Create the memory blocks that are missing. Existing ones are the agent's own by now and stay."""
     created = [
-        label
-        for label, text in values.memory_blocks
-        if MemoryBlock.objects.get_or_create(agent=agent, label=label, defaults={"value": text})[1]
+        block.label
+        for block in values.memory_blocks
+        if MemoryBlock.objects.get_or_create(agent=agent, label=block.label, defaults={"value": block.value})[1]
     ]
     return [f"memory block {label}" for label in created]
 

@@ -10,8 +10,9 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
+from django.contrib import admin
 from django.contrib.auth.models import Group, User
-from django.db.models import DateTimeField, Model, UUIDField
+from django.db.models import CharField, DateTimeField, FloatField, IntegerField, Model, TextField, UUIDField
 from rest_framework.authtoken.models import Token
 
 from agents.models import (
@@ -102,6 +103,10 @@ def make(model: type[Model], cast: Cast, numbers: Iterable[int], fields: Fields)
                 given[field.name] = cast.agent(n) if field.related_model is Agent else cast.channel(n)
             elif field.name in ANYWAY:
                 given[field.name] = ANYWAY[field.name]
+            elif isinstance(field, CharField | TextField) and not field.choices:
+                given[field.name] = SENTENCE if isinstance(field, TextField) else f"{field.name} {n}"
+            elif isinstance(field, IntegerField | FloatField) and not field.primary_key:
+                given[field.name] = n
             elif isinstance(field, UUIDField):
                 given[field.name] = uuid.uuid4()
             elif isinstance(field, DateTimeField) and not getattr(field, "auto_now_add", False):
@@ -358,6 +363,8 @@ def _observed(cast: Cast, have: int, more: int) -> None:
 
 # By the label of the model a list is about; tables that are not here get plain rows. Propositions have none: their page reads files.
 MAKERS: dict[str, Maker] = {
+    model._meta.label_lower: maker(model, lambda cast, n: {}) for model in admin.site._registry if model._meta.managed
+} | {
     "auth.user": maker(User, lambda cast, n: {"username": f"user{n}", "password": "!"}),
     "auth.group": maker(Group, lambda cast, n: {"name": f"group {n}"}),
     "authtoken.tokenproxy": _tokens,
