@@ -16,6 +16,7 @@ import pytest
 from django.conf import settings
 from django.db import connection, connections
 
+from tests import zygote
 from tests.correction.behavior.asking import command, judge, tier_of
 from tests.llm_server import LLMServer
 from tests.machinery import Plumbline, kill_at_once, wait_until
@@ -141,7 +142,7 @@ def environment(url: str) -> dict[str, str]:
 
 
 def answer(code: str, environment: dict[str, str], *args: str) -> Any:
-    done = subprocess.run(
+    done = zygote.run(
         [sys.executable, "-c", code, *args],
         env=environment, cwd=settings.BASE_DIR, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
@@ -152,7 +153,7 @@ def answer(code: str, environment: dict[str, str], *args: str) -> Any:
 def at_once(environment: dict[str, str], *commands: list[str]) -> list[list[str]]:
     """What each process said; all begin together."""
     processes = [
-        subprocess.Popen(
+        zygote.Popen(
             line, env=environment, cwd=settings.BASE_DIR, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
