@@ -8,13 +8,12 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import connection, connections
 
 from tests import zygote
 from tests.correction.behavior.asking import command, judge, tier_of
@@ -119,26 +118,11 @@ print(json.dumps({
     "last": {t["name"]: t["strength"] for t in PersonaVersion.objects.latest("number").traits},
 }))
 """
-Run = Callable[..., Any]
-
-
-ON_POSTGRESQL = [pytest.mark.service, pytest.mark.django_db(transaction=True)]
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=ON_POSTGRESQL)])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{request.getfixturevalue('database_file')}"
-        return
-    if connection.vendor != "postgresql":
-        pytest.skip("DATABASE_URL names no PostgreSQL")
-    known = connections["default"].settings_dict
-    yield f"postgres://{known['USER']}:{known['PASSWORD']}@{known['HOST']}:{known['PORT']}/{known['NAME']}"
 
 
 @pytest.fixture
-def environment(url: str) -> dict[str, str]:
-    return {**os.environ, "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "project.settings"}
+def environment(database_url: str) -> dict[str, str]:
+    return {**os.environ, "DATABASE_URL": database_url, "DJANGO_SETTINGS_MODULE": "project.settings"}
 
 
 def answer(code: str, environment: dict[str, str], *args: str) -> Any:
