@@ -6,12 +6,14 @@ import io
 import os
 import sys
 from argparse import ArgumentParser
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Literal, NoReturn
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper, SystemCheckError
+from rich import box
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from agents.text.fences import neutral
 
@@ -83,6 +85,17 @@ def exit_3_on_wrong_usage(parser: ArgumentParser) -> None:
     parser.error = wrong_usage  # type: ignore[method-assign]
 
 
+Emphasis = Literal["", "strong", "good", "better", "warning", "bad", "faint"]
+Value = str | int | None  # None is shown as a dash
+Cell = Value | tuple[Value, Emphasis]
+_STYLES: dict[Emphasis, str] = {
+    "strong": "bold",
+    "good": "green",
+    "better": "bold green",
+    "warning": "yellow",
+    "bad": "bold red",
+    "faint": "dim",
+}
 LONGEST = 20_000  # characters
 WIDTH_WHEN_PIPED = 120  # columns
 
@@ -97,6 +110,73 @@ def console_on(out: Any, *, markup: bool = True) -> Console:
     terminal, columns = bool(out.isatty()), os.environ.get("COLUMNS", "")
     fixed = int(columns) if columns.isdecimal() and int(columns) > 0 else None if terminal else WIDTH_WHEN_PIPED
     return Console(file=out, force_terminal=terminal or None, width=fixed, highlight=False, markup=markup)
+
+
+def print_table(
+    console: Console,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    title: str = "",
+    total: Sequence[Cell] = (),
+    tight: bool = False,
+    unwrapped: Collection[str] = (),
+    wrapped: bool = False,
+) -> None:
+    """Print a table for people. Texts are data: no markup in them takes effect.
+
+    Args:
+        console: As `console_on` makes it.
+        heads: Headings; one that begins with ``>`` is of numbers, which stand at the right and are not wrapped.
+        rows: A cell per heading: a text, a whole number, or None (a dash); or such a value with its emphasis.
+        title: Above the table.
+        total: A last row, under a line.
+        tight: Whether columns stand close together, for a table that would not fit otherwise.
+        unwrapped: Headings of texts that are not wrapped.
+        wrapped: Whether numbers may be wrapped, for a table that has little else.
+    """
+    from rich.markup import escape
+
+    table = Table(
+        title=escape(title) or None,
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        padding=(0, 1, 0, 0) if tight else (0, 1),
+    )
+    for head in heads:
+        number, name = head.startswith(">"), head.removeprefix(">")
+        justify: Literal["left", "right"] = "right" if number else "left"
+        table.add_column(
+            escape(name), justify=justify, no_wrap=(number and not wrapped) or name in unwrapped, overflow="fold"
+        )
+
+    def shown(cell: Cell) -> str:
+        value, emphasis = cell if isinstance(cell, tuple) else (cell, "")
+        text = escape(cell_text(value))
+        return f"[{_STYLES[emphasis]}]{text}[/]" if emphasis else text
+
+    for row in rows:
+        table.add_row(*map(shown, row))
+    if total:
+        table.add_section()
+        table.add_row(*map(shown, total))
+    console.print(table)
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[Cell]]) -> list[str]:
+    """The lines of the same table as Markdown. Cells must be clean already; what is emphasized is bold."""
+
+    def shown(cell: Cell) -> str:
+        value, emphasis = cell if isinstance(cell, tuple) else (cell, "")
+        return f"**{cell_text(value)}**" if emphasis else cell_text(value)
+
+    lines = [[head.removeprefix(">") for head in heads], ["--:" if head.startswith(">") else "---" for head in heads]]
+    return [f"| {' | '.join(cells)} |" for cells in (*lines, *(list(map(shown, row)) for row in rows))]
+
+
+def cell_text(value: Value) -> str:
+    """A value as it stands in a table: a dash for None, whole numbers with their thousands set apart."""
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else value
 
 
 def empty_tables(rows: Mapping[str, int], *, what: str) -> str:

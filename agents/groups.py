@@ -6,11 +6,28 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from django.apps import AppConfig, apps
-from django.conf import settings
 from django.contrib.auth.models import Group, Permission
 from django.db import connections
 
+from agents.registry import homes, tables
+
 _before: dict[tuple[str, str], tuple[set[int], set[str]]] = {}  # by database and app, until its migrations are through
+
+
+def grants() -> dict[str, list[str]]:
+    """Patterns of permissions of each group, beside those of the groups before it: viewing all of ours, and what the tables register.
+
+    Users and tokens belong to other apps: only superusers may view them.
+    """
+    granted: dict[str, list[str]] = {
+        "Viewer": [f"{home.label}.view_*" for home in homes()],
+        "Operator": [],
+        "Editor": [],
+    }
+    for model, table in tables().items():
+        for group, acts in (("Operator", table.operator), ("Editor", table.editor)):
+            granted[group] += [f"{model._meta.app_label}.{act}_{model._meta.model_name}" for act in acts.split()]
+    return granted
 
 
 def note_what_is_there(app_config: AppConfig, using: str, **kwargs: Any) -> None:
@@ -23,7 +40,7 @@ def note_what_is_there(app_config: AppConfig, using: str, **kwargs: Any) -> None
 
 
 def make_groups(app_config: AppConfig, using: str, **kwargs: Any) -> None:
-    """After an app's migrations: give the groups of settings those of its permissions that are new.
+    """After an app's migrations: give the groups those of its permissions that are new.
 
     What an administrator gave a group besides stays, and what they took from it does not come back; a group that was deleted is made
     again. Once per app, because the permissions of the next one are not made yet.
@@ -41,7 +58,7 @@ def make_groups(app_config: AppConfig, using: str, **kwargs: Any) -> None:
     may: set[int] = set()
     link = group_model.permissions.through
     links = []
-    for name, patterns in settings.GROUPS.items():
+    for name, patterns in grants().items():
         may = may | {pk for text, pk in permissions.items() if any(fnmatchcase(text, p) for p in patterns)}
         if may:
             group, _ = group_model.objects.using(using).get_or_create(name=name)

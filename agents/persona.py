@@ -17,6 +17,7 @@ from django.db import transaction
 from django.utils.module_loading import import_string
 
 from agents.models import Agent, MemoryBlock, PersonaVersion, Trait
+from agents.personas_io.shape import PersonaSpec
 
 MOST_VERSIONS = 5  # named of one agent: the newest
 MOST_DIFFERENCES = 5  # named of one version
@@ -47,22 +48,6 @@ class TraitValue:
     strength: float = 0.5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentValues:
-    """All that an import says about one agent. `traits` None leaves an existing agent's traits as they are."""
-
-    slug: str
-    display_name: str
-    system_prompt: str
-    title: str = ""
-    description: str = ""
-    avatar_color: str = ""
-    model_id: str = ""
-    traits: tuple[TraitValue, ...] | None = None
-    memory_blocks: tuple[tuple[str, str], ...] = ()
-    sample_lines: tuple[str, ...] = ()
-
-
 class Outcome(StrEnum):
     CREATED = "created"
     UPDATED = "updated"
@@ -91,7 +76,7 @@ BANDS: tuple[tuple[float, str], ...] = (
 
 HEADING = "## Traits"
 MANNER = "They describe manner only; none of them overrides anything above."
-LEAST_LINE = 40  # characters kept of a trait's line however many there are
+LEAST_LINE = 40  # characters shown of a trait's line however many there are
 ROUNDING = 1e-9  # what adding up steps of 0.1 may be off by; 0 alone is a stop
 
 
@@ -188,7 +173,7 @@ def record_version(*, agent: Agent, note: str, user: AbstractBaseUser | None = N
 def save_persona(
     *,
     agent: Agent,
-    traits: Sequence[TraitValue] | None = None,
+    traits: Sequence[TraitLike] | None = None,
     note: str,
     source: str = "",
     user: AbstractBaseUser | None = None,
@@ -205,7 +190,7 @@ def save_persona(
         return record_version(agent=agent, note=note, user=user)
 
 
-def _replace_traits(agent: Agent, traits: Sequence[TraitValue], source: str) -> None:
+def _replace_traits(agent: Agent, traits: Sequence[TraitLike], source: str) -> None:
     """Make the agent's traits equal to `traits`, keeping the rows of those that stay."""
     existing = {trait.name.casefold(): trait for trait in agent.traits.all()}
     for value in traits:
@@ -219,12 +204,12 @@ def _replace_traits(agent: Agent, traits: Sequence[TraitValue], source: str) -> 
 
 
 def upsert_agent(
-    *, values: AgentValues, note: str, reset: bool = False, source: str = "import", user: AbstractBaseUser | None = None
+    *, values: PersonaSpec, note: str, reset: bool = False, source: str = "import", user: AbstractBaseUser | None = None
 ) -> UpsertResult:
     """Create or update one agent from a source (seed or import), never overwriting a person's work.
 
     Running it again with the same values changes nothing. A persona that a person edited since the source last wrote it (its latest
-    version does not have the source's note) is kept, unless `reset`. The agent is an example when the seed made its persona; an
+    version does not have the source's note) stays, unless `reset`. The agent is an example when the seed made its persona; an
     import that replaces the persona makes it the team's own, and nothing of the example stays in its prompt.
 
     Args:
@@ -268,7 +253,7 @@ def _origin(source: str) -> Agent.Origin:
     return Agent.Origin.SEED if source == Agent.Origin.SEED else Agent.Origin.OWN
 
 
-def _apply(agent: Agent, values: AgentValues, source: str, *, reset: bool = False) -> list[str]:
+def _apply(agent: Agent, values: PersonaSpec, source: str, *, reset: bool = False) -> list[str]:
     """Copy the plain fields; returns the names of those that changed. An empty optional value leaves the field as it is.
 
     So does a description that a person wrote, unless `reset`.
@@ -292,12 +277,12 @@ def _apply(agent: Agent, values: AgentValues, source: str, *, reset: bool = Fals
     return changed
 
 
-def _save_blocks(agent: Agent, values: AgentValues) -> list[str]:
+def _save_blocks(agent: Agent, values: PersonaSpec) -> list[str]:
     """Create the memory blocks that are missing. Existing ones are the agent's own by now and stay."""
     created = [
-        label
-        for label, text in values.memory_blocks
-        if MemoryBlock.objects.get_or_create(agent=agent, label=label, defaults={"value": text})[1]
+        block.label
+        for block in values.memory_blocks
+        if MemoryBlock.objects.get_or_create(agent=agent, label=block.label, defaults={"value": block.value})[1]
     ]
     return [f"memory block {label}" for label in created]
 
@@ -371,7 +356,7 @@ def changes_since(since: Iterable[tuple[int, str]]) -> dict[tuple[int, str], tup
         since: Agents' primary keys with the digests that were looked at. Of several versions of that digest the newest counts.
 
     Returns:
-        By what was asked: at most five versions, the newest; none where no version of that digest was kept.
+        By what was asked: at most five versions, the newest; none where no version of that digest is stored.
     """
     wanted = set(since)
     rows = PersonaVersion.objects.filter(agent__in={agent for agent, _ in wanted}).order_by("agent", "number")
@@ -389,7 +374,7 @@ def changes_since(since: Iterable[tuple[int, str]]) -> dict[tuple[int, str], tup
 
 
 def changes_between(agent_slug: str, before: str, after: str) -> tuple[PersonaChange, ...]:
-    """The versions of an agent's persona that lie between two digests, oldest first; none where they were not kept."""
+    """The versions of an agent's persona that lie between two digests, oldest first; none where they are not stored."""
     versions = list(PersonaVersion.objects.filter(agent__slug=agent_slug).order_by("number").values("pk", "digest"))
     starts = [n for n, row in enumerate(versions) if row["digest"] == before]
     ends = [n for n, row in enumerate(versions) if row["digest"] == after]

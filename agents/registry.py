@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from django.apps import apps
+from django.apps import AppConfig, apps
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db.models import Model, Prefetch, Q, QuerySet
 from django.utils.module_loading import module_has_submodule
@@ -193,9 +193,10 @@ def _at(row: Any, where: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What is to be known of a model. Its help page is ``help/<model>.md`` of the app, its permissions are Django's.
+    """What is to be known of a model. Its help page is ``help/<model>.md`` of the app.
 
     Attributes:
+        operator, editor: What these groups may do besides viewing, e.g. ``add change``, or ``*``; editors may all that operators may.
         menu, icon: Group of the sidebar (of the setting CONSOLE_MENU) and icon of Material Symbols; empty = reached by links only.
         empty: What an empty list says: what fills it, and what to do next.
         deleting: What the page that asks before a row is deleted says of it.
@@ -209,6 +210,8 @@ class Table:
     """
 
     model: type[Model]
+    operator: str = ""
+    editor: str = ""
     menu: str = ""
     icon: str = ""
     empty: str = ""
@@ -223,11 +226,15 @@ class Table:
     prune: Prune | None = None
 
 
+def homes() -> list[AppConfig]:
+    """The apps that register tables, lower ones first."""
+    return [config for config in apps.get_app_configs() if module_has_submodule(config.module, "tables")]
+
+
 @cache
 def tables() -> dict[type[Model], Table]:
     """The registrations of all apps by model, lower apps first."""
-    modules = [c.name + ".tables" for c in apps.get_app_configs() if module_has_submodule(c.module, "tables")]
-    return {table.model: table for name in modules for table in getattr(import_module(name), "TABLES", ())}
+    return {table.model: table for home in homes() for table in import_module(f"{home.name}.tables").TABLES}
 
 
 def table_of(model: type[Model]) -> Table:

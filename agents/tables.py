@@ -100,6 +100,7 @@ def _took(run: Run) -> float | None:
 TABLES = (
     Table(
         model=Agent,
+        editor="*",
         menu="Agents",
         icon="groups",
         empty="Import personas (Imports in the sidebar, or manage.py import_agents FILE), load the examples with manage.py seed, or write "
@@ -111,6 +112,7 @@ TABLES = (
     ),
     Table(
         model=Channel,
+        editor="*",
         menu="Agents",
         icon="forum",
         empty="Importing a transcript makes its channels (Imports in the sidebar, or manage.py import_transcript FILE); agents speak in "
@@ -122,6 +124,7 @@ TABLES = (
     ),
     Table(
         model=Message,
+        operator="add",
         menu="Agents",
         icon="chat_bubble",
         empty="Import a transcript (Imports in the sidebar, or manage.py import_transcript FILE), or let an agent speak: manage.py turn "
@@ -166,12 +169,13 @@ TABLES = (
         menu="Agents",
         icon="upload_file",
         empty="Transcripts and personas that are uploaded here, with the + above, are checked, shown, and then imported.",
-        erase=(Erase(columns="choices found result error", near=True),),
+        erase=(Erase(columns="choices contents result error", near=True),),
         no_speech="doing",
         prune=Prune(rows=_ended_imports, children=((ImportFile, "of"), (ImportChunk, "file__of"))),
     ),
     Table(
         model=Run,
+        operator="add change",
         menu="Logs",
         icon="play_circle",
         empty="Ask an agent for a turn: Run a turn on its page, manage.py turn AGENT, or write to it. manage.py work carries it out.",
@@ -254,6 +258,7 @@ TABLES = (
     ),
     Table(
         model=ModelPrice,
+        editor="*",
         menu="Logs",
         icon="sell",
         empty="manage.py migrate adds the shipped prices. Add one for each model the ledger calls unpriced.",
@@ -299,11 +304,11 @@ TABLES = (
     ),
     # Without a page of their own.
     Table(model=PersonaVersion, erase=(Erase(columns="system_prompt traits note", report_only=True),)),
-    Table(model=Trait, erase=(Erase(columns="name description source", report_only=True),)),
+    Table(model=Trait, editor="*", erase=(Erase(columns="name description source", report_only=True),)),
     Table(model=DescriptionUpdate, erase=(Erase(columns="error", agent="agent"),), no_speech="judge"),
-    Table(model=MemoryBlock, erase=(Erase(columns="value", agent="agent"),), no_speech="label"),
-    Table(model=MemoryPassage, erase=(Erase(columns="text", agent="agent"),)),
-    Table(model=ChannelMember),
+    Table(model=MemoryBlock, editor="*", erase=(Erase(columns="value", agent="agent"),), no_speech="label"),
+    Table(model=MemoryPassage, editor="*", erase=(Erase(columns="text", agent="agent"),)),
+    Table(model=ChannelMember, editor="*"),
     Table(model=Reaction, no_speech="emoji"),
     Table(model=ImportFile, erase=(Erase(columns="name", near=True),)),
     # Bytes of files in any format cannot be searched, and importing one again would bring the words back: all of them go.

@@ -46,7 +46,7 @@ _KEYS: dict[Grouping, Any] = {
     "agent": F("agent"),
 }
 _SUMMED = ("s_calls", "s_unpriced", "s_cost_usd", *(f"s_{kind}" for kind in TOKENS))
-TOLD_APART_BY_PURPOSE = ("mechanism", "dimension")
+BY_PURPOSE = ("mechanism", "dimension")
 # Few values each: one question answers all of them.
 _AT_ONCE: tuple[Grouping, ...] = ("mechanism", "dimension", "model")
 
@@ -57,7 +57,7 @@ class CostRow:
 
     Attributes:
         key: What they have in common: a mechanism, dimension, model, ISO date (UTC) or agent's slug; empty = none.
-        purpose: Why they were made, where rows are told apart by it (mechanism, dimension); else empty.
+        purpose: Why they were made, where rows differ by it (mechanism, dimension); else empty.
         name: For people, where it differs from the key.
     """
 
@@ -72,7 +72,7 @@ class CostSummary:
     """Costs of a stretch of time.
 
     Attributes:
-        total: Every call, whatever its purpose.
+        total: Every call, of any purpose.
         correction: Calls of mechanisms that look at messages before they are said.
         by: Per grouping asked for, its rows: correction first, then the dearest.
     """
@@ -208,10 +208,10 @@ def _overspent(agent: Agent | None, config: ResolvedConfig, *, judge: str, plann
 def _rows(
     groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None
 ) -> dict[Grouping, tuple[CostRow, ...]]:
-    """The rows of some groupings, from one pass over what is told apart by all of them."""
+    """The rows of some groupings, from one pass over the combinations of their keys."""
     whose = Q() if agent is None else Q(agent=agent)
     keys: dict[str, Any] = {name: _KEYS[name] for name in groupings}
-    if any(name in TOLD_APART_BY_PURPOSE for name in groupings):
+    if any(name in BY_PURPOSE for name in groupings):
         keys |= {"purpose": F("purpose")}
     hour_keys = keys | {"day": TruncDate("hour", tzinfo=UTC)} if "day" in groupings else keys
     table, start, end = LEDGER.tables[0], window.start, window.end
@@ -219,7 +219,7 @@ def _rows(
     for row in read(LEDGER, table, start=start, end=end, raw_keys=keys, keys=hour_keys, raw_where=whose, where=whose):
         part = [row[name] for name in _SUMMED]
         for name, groups in sums.items():
-            group = (row["k_purpose"] if name in TOLD_APART_BY_PURPOSE else "", row[f"k_{name}"])
+            group = (row["k_purpose"] if name in BY_PURPOSE else "", row[f"k_{name}"])
             groups[group] = list(map(add, groups[group], part)) if group in groups else part
     return {name: _ordered(name, groups) for name, groups in sums.items()}
 
@@ -270,7 +270,7 @@ def costs_as_json(summary: CostSummary) -> dict[str, Any]:
         "by": {
             grouping: [
                 {
-                    **({"purpose": row.purpose} if grouping in TOLD_APART_BY_PURPOSE else {}),
+                    **({"purpose": row.purpose} if grouping in BY_PURPOSE else {}),
                     grouping: row.key or None,
                     **_sums_as_json(row.totals),
                 }

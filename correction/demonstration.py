@@ -147,7 +147,7 @@ def attempts(
 
 
 def take_turn(stage: Stage, channel: Channel, slug: str, *, overrides: dict[str, Any]) -> Run:
-    """A whole turn of an agent, taken here and now."""
+    """A turn of an agent, taken here and now."""
     run = start_turn(agent=stage.agent(slug), channel=channel, overrides=overrides)
     return run_turn(run, owner=owner_name())
 

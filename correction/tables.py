@@ -82,6 +82,7 @@ def _of(dimension: str, read: Callable[[GateDimensionResult], Any]) -> Callable[
 TABLES = (
     Table(
         model=AgentEvaluationConfig,
+        editor="*",
         menu="Correcting",
         icon="tune",
         empty="Every agent inherits the defaults. Switch something on in the matrix, or run manage.py configure AGENT.",
@@ -90,6 +91,7 @@ TABLES = (
     ),
     Table(
         model=CorrectionLog,
+        operator="add",
         menu="Correcting",
         icon="rule",
         empty="Every draft the gate judges leaves one. Switch it on for an agent, best in observe mode first: manage.py configure AGENT "
@@ -140,6 +142,7 @@ TABLES = (
     ),
     Table(
         model=BehaviorRequest,
+        editor="change",
         menu="Correcting",
         icon="psychology_alt",
         empty="They come of what users write to an agent directly or by its @name, such as “be more concise”; manage.py work looks at it.",
@@ -167,6 +170,7 @@ TABLES = (
     ),
     Table(
         model=Intervention,
+        editor="*",
         menu="Correcting",
         icon="campaign",
         empty="Add one to tell agents something when a conversation calls for it. Two are built in and are switched on per agent.",
@@ -184,6 +188,12 @@ TABLES = (
         menu="Correcting",
         icon="history_edu",
         empty="Every look at an intervention before a turn leaves one: switch one on in an agent's configuration, or add one of your own.",
+        columns="created_at name agent fired_mark why nudge place",
+        fields=(
+            ("", "name fired_mark why conditions nudge_type nudge"),
+            ("Where", "agent place channel_position run intervention_link"),
+            ("How it was judged", "judge_mark duration calls created_at"),
+        ),
         export=export_of(
             {
                 "id": "pk",
@@ -239,6 +249,7 @@ TABLES = (
     # Without a page of their own.
     Table(
         model=GateDimensionResult,
+        operator="change",
         erase=(Erase(columns="reasoning recommendations reason parts", channel="log__channel"),),
         no_speech="judge proposition_id",
     ),

@@ -11,9 +11,10 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from agents.commands import WRONG_USAGE
+from agents.finding import find_agents
+from agents.models import Channel
 from evaluation.models import Method
 from evaluation.propositions.files import default_dimensions
-from evaluation.runs.capture import choose_agents
 from evaluation.runs.planning import RunSpec
 from evaluation.scorers import SCORERS
 from evaluation.scorers.windows import ALLOWED, BEFORE, parse_history, parse_window
@@ -68,7 +69,7 @@ def add_how(parser: ArgumentParser, *, repeats: str = "judgements per item, 1 to
     return add
 
 
-def tag_pairs(values: Sequence[str]) -> dict[str, str]:
+def tag_pairs(values: Sequence[str], *, option: str = "--where") -> dict[str, str]:
     """Return ``key=value`` options as a mapping.
 
     Raises:
@@ -78,7 +79,7 @@ def tag_pairs(values: Sequence[str]) -> dict[str, str]:
     for part in (part for value in values for part in value.split(",")):
         key, equals, text = part.partition("=")
         if not equals or not key.strip():
-            raise wrong(f"--where {part!r}: write tag=value, e.g. --where build=41")
+            raise wrong(f"{option} {part!r}: write tag=value, e.g. {option} build=41")
         pairs[key.strip()] = text.strip()
     return pairs
 
@@ -104,13 +105,26 @@ def specs_of(options: dict[str, Any], *, empty: str = "", **more: Any) -> list[R
             if named is None
             else tuple(filter(None, map(str.strip, named.split(",")))),
         }
-        specs = [RunSpec(agent=agent, **asked, **more) for agent in choose_agents(options["agents"])]
+        specs = [RunSpec(agent=agent, **asked, **more) for agent in find_agents(options["agents"])]
     except ValueError as error:
         raise wrong(error) from None
     if not specs:
         none = "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
         raise wrong(none + empty)
     return specs
+
+
+def channel_named(slug: str) -> Channel:
+    """Return the channel of that slug.
+
+    Raises:
+        CommandError: There is none; names those there are.
+    """
+    channel = Channel.objects.filter(slug=slug).first()
+    if channel is None:
+        known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
+        raise wrong(f"no channel {slug!r}; channels: {known or 'none yet'}")
+    return channel
 
 
 def check_writable(option: str, path: Path) -> None:

@@ -180,10 +180,10 @@ def line_up(
     )
     compared = Counter(lines.speakers)
     guesses = [speakers[maker] for maker in attribution.predictions]
-    taken = Counter(pair for pair in zip(lines.speakers, guesses, strict=True) if pair[0] != pair[1])
+    mistakes = Counter(pair for pair in zip(lines.speakers, guesses, strict=True) if pair[0] != pair[1])
     confusions = [
         Confusion(speaker=s.name, taken_for=other.name, lines=n, share=round(n / compared[s], 4))
-        for (s, other), n in taken.items()
+        for (s, other), n in mistakes.items()
     ]
     voices = [
         Voice(
@@ -213,9 +213,9 @@ def _too_few(candidates: int, usable: int, others: int, min_lines: int) -> str:
     if usable >= 2:
         return ""
     if not candidates:
-        return "no agent spoke here" if others else "nobody spoke here"
+        return "no agent spoke here" if others else "there are no messages here"
     if candidates == 1:
-        return "only one speaker: there is nobody to be taken for"
+        return "only one speaker, so that no line can be taken for another's"
     have = f"{usable or 'none'} of {candidates} speakers has"
     return f"{have} {min_lines} lines in at least two stretches of time; two are needed"
 
@@ -274,7 +274,9 @@ def _lines_to_compare(
     chosen = by_lines[:MOST_SPEAKERS]
     share = MOST_LINES // max(1, len(chosen))
     notes = (
-        ["This channel was simulated for an evaluation: nobody really said these lines."] if channel.synthetic else []
+        ["This channel was simulated for an evaluation: these lines were never really said."]
+        if channel.synthetic
+        else []
     )
     if any(len(said[s]) > share for s in chosen):
         notes.append(f"At most {share} lines of each speaker were compared, evenly spread over all of them.")

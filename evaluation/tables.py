@@ -50,8 +50,18 @@ def _labels_by_name(person: Person) -> Q:
 TABLES = (
     Table(
         model=EvaluationRun,
+        operator="add change",
         menu="Measuring",
         icon="straighten",
+        fields=(
+            (
+                "What was asked",
+                "dimension_badges window window_start=earliest_message window_end=latest_message where=tags_asked_for history "
+                "history_where=tags_of_the_history samples sample_size seed per_call procedure_mark repeats additional_context",
+            ),
+            ("Times", "created_at started_at finished_at attempt lease_owner"),
+            ("Digests", "persona_digest proposition_digest spec_digest"),
+        ),
         empty="Choose Evaluate now or Capture baseline on an agent's page, or run manage.py capture_baseline --agents all.",
         export=export_of(
             {
@@ -75,6 +85,15 @@ TABLES = (
         menu="Measuring",
         icon="fact_check",
         empty="Evaluations make them: choose Evaluate now on an agent's page, or run manage.py evaluate.",
+        fields=(
+            ("", "outcome reason dimension judge who evaluation_run judged_at"),
+            ("Proposition", "proposition claim weight inverted"),
+            ("What was judged", "message_link earlier_link context_snippet=snippet repeat"),
+            (
+                "The judge's answer",
+                "score count first_score raw_score flaw_list evidence confidence reasoning justification recommendations served_model call",
+            ),
+        ),
         export=Export(columns=COLUMNS, rows=score_rows, texts=TEXTS),
         erase=(
             Erase(
@@ -97,11 +116,19 @@ TABLES = (
         model=Baseline,
         menu="Measuring",
         icon="flag",
+        columns="pk agent dimension value judge_mark agreement_mark stale captured_at",
+        fields=(
+            (
+                "",
+                "agent dimension value judge_mark agreement_mark simulated stale evaluation_run captured_at persona_digest",
+            ),
+        ),
         empty="Choose Capture baseline on an agent's page, or run manage.py capture_baseline --agents all; --dry-run shows the cost first.",
         no_speech="judge",
     ),
     Table(
         model=EvaluationSchedule,
+        editor="*",
         menu="Measuring",
         icon="schedule",
         empty="Add one to measure every day and be told of drift, or run manage.py schedule add nightly --every 1d.",
@@ -112,6 +139,7 @@ TABLES = (
     ),
     Table(
         model=DriftAlert,
+        operator="change",
         menu="Measuring",
         icon="trending_down",
         empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
@@ -127,6 +155,7 @@ TABLES = (
     ),
     Table(
         model=LabelSet,
+        editor="*",
         menu="Measuring",
         icon="rate_review",
         empty="Draw judgements for people to score here, or with manage.py calibrate_judge --draw 80 --name first --dimension adherence. "
@@ -137,6 +166,7 @@ TABLES = (
     ),
     Table(
         model=Proposition,
+        editor="*",
         menu="Measuring",
         icon="edit_note",
         empty="Write what to measure of an agent here. With a model, manage.py draft_propositions --agents all suggests it from the "
@@ -144,6 +174,7 @@ TABLES = (
     ),
     Table(
         model=LineUpRun,
+        operator="add",
         empty="Choose Measure voices on a channel's page, or run manage.py lineup --channel CHANNEL.",
         columns="pk channel status accuracy finished_at=measured",
         filters="status created_at",
@@ -170,6 +201,7 @@ TABLES = (
     Table(model=DrawnScore),
     Table(
         model=ScoreLabel,
+        operator="add",
         erase=(
             Erase(
                 columns="note",

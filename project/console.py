@@ -1,5 +1,10 @@
 """The console's settings: what stands in its sidebar, and its theme."""
 
+from collections.abc import Callable
+
+from django.http import HttpRequest
+from django.templatetags.static import static
+
 # The sidebar: its groups, each with the pages that belong to no table: (URL name, icon of Material Symbols, title, permission). The tables
 # follow them as the apps register them (`agents.registry`); what a user may not view is left out.
 CONSOLE_MENU: list[tuple[str, list[tuple[str, str, str, str]]]] = [
@@ -19,6 +24,12 @@ CONSOLE_MENU: list[tuple[str, list[tuple[str, str, str, str]]]] = [
 ]
 # Every setting in effect, for the page "Settings": dotted path of a callable.
 EFFECTIVE_SETTINGS = "project.effective.groups"
+
+
+def _static(name: str) -> Callable[[HttpRequest], str]:
+    return lambda request: static(f"agents/{name}")
+
+
 UNFOLD = {
     "SITE_TITLE": "Plumbline",
     "SITE_HEADER": "Plumbline",
@@ -29,7 +40,7 @@ UNFOLD = {
     "SHOW_VIEW_ON_SITE": False,
     "SIDEBAR": {"navigation": "agents.console.home.navigation"},
     "DASHBOARD_CALLBACK": "agents.console.home.dashboard",
-    "STYLES": ["agents.console.site.stylesheet"],
-    "SCRIPTS": ["agents.console.site.script", "agents.console.site.chart_script"],
-    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "agents.console.site.favicon"}],
+    "STYLES": [_static("console.css")],
+    "SCRIPTS": [_static("names.js"), _static("charts.js")],  # after Chart.js, before the theme draws
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("favicon.svg")}],
 }

@@ -13,7 +13,6 @@ import environ
 from django.core.exceptions import ImproperlyConfigured
 
 # Settings like the others, by subject.
-from project.access import GROUPS  # noqa: F401
 from project.api import (  # noqa: F401
     API_INGESTS_PER_MINUTE,
     API_PAID_PER_MINUTE,

@@ -9,10 +9,8 @@ urlpatterns = [
     path("admin/login/", sign_in),  # before the admin site's own
     path("admin/", admin.site.urls),
     path("api/", include("agents.api.urls")),
-    path("api/evaluations/", include("evaluation.api.urls")),
-    path("api/evaluations/", include("correction.api.urls")),
-    path("api/behavior-requests/", include("correction.api.behavior")),
-    path("api/quality-checks/", include("correction.api.quality_urls")),
+    path("api/", include("evaluation.api.urls")),
+    path("api/", include("correction.api.urls")),
 ]
 
 handler400 = "agents.api.problems.bad_request"

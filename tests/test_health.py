@@ -30,10 +30,10 @@ TOKEN = "a-token-for-prometheus"
 def _anew(settings: Settings) -> Iterator[None]:
     settings.METRICS_TOKEN, settings.READY_WITHOUT = TOKEN, []
     settings.JUDGE_MODEL = "offline:lexical-1"
-    health._kept.clear()
+    health._latest.clear()
     health._migrated = False
     yield
-    health._kept.clear()
+    health._latest.clear()
     instruments.cache_clear()
     cache.clear()
 

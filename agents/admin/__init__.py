@@ -1,6 +1,7 @@
 """The console's pages of this app's tables, one module per group."""
 
 from agents.admin import access, conversations, help_pages, home, imports, ledger, personas, runs
+from agents.console.logs import register_pages
 
 __all__ = [
     "access",
@@ -12,3 +13,5 @@ __all__ = [
     "personas",
     "runs",
 ]
+
+register_pages("agents")

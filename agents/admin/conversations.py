@@ -176,7 +176,7 @@ class ChannelAdmin(ModelAdmin[Channel]):
         live = ""  # where the page asks for messages after its last one; an older page does not
         if reads and page.newer is None:
             since = messages[-1].position if messages else channel.next_position - 1
-            live = f"{reverse('agents:channel-messages', args=[channel.slug])}?after={since}"
+            live = f"{reverse('channel-messages', args=[channel.slug])}?after={since}"
         context = {
             "name": display.isolated(channel),
             "topic": display.visible(channel.topic),

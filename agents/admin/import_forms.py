@@ -56,8 +56,8 @@ class ImportForm(forms.Form):
     without_agents = forms.BooleanField(required=False, label="Import it although no agent speaks in it")
 
     def __init__(self, data: Any, *, job: Import, may_make: bool) -> None:
-        stored, found = Choices.of(job), job.found
-        header = [name for name in dict.fromkeys(found.get("header", ())) if name]
+        stored, contents = Choices.of(job), job.contents
+        header = [name for name in dict.fromkeys(contents.get("header", ())) if name]
         initial = {
             "format": stored.format,
             "channel": stored.channel,
@@ -68,7 +68,7 @@ class ImportForm(forms.Form):
             **{COLUMN + field: column for field, column in stored.columns.items()},
         }
         super().__init__(data, initial=initial)
-        recognised = FORMAT_NAMES.get(found.get("format", ""))
+        recognised = FORMAT_NAMES.get(contents.get("format", ""))
         self.fields["format"].choices = [  # type: ignore[attr-defined]
             (AUTO, f"as recognised ({recognised})" if recognised else "as recognised"),
             *((name, FORMAT_NAMES[name]) for name in READERS),
@@ -87,8 +87,8 @@ class ImportForm(forms.Form):
                 label="columns stored as tags", required=False, choices=columns, widget=forms.CheckboxSelectMultiple
             )
         undecided = not stored.agents and not stored.made
-        likely = {name: Likely(*guess) for name, guess in found.get("likely", {}).items()} if undecided else {}
-        speakers = found.get("speakers", ()) if job.kind == Import.Kind.TRANSCRIPT else ()
+        likely = {name: Likely(*guess) for name, guess in contents.get("likely", {}).items()} if undecided else {}
+        speakers = contents.get("speakers", ()) if job.kind == Import.Kind.TRANSCRIPT else ()
         self.speakers = [
             SpeakerForm(data, f"s{number}", row, stored, may_make, likely.get(str(row["name"])))
             for number, row in enumerate(speakers)
@@ -182,14 +182,9 @@ class SpeakerForm(forms.Form):
         self, data: Any, prefix: str, row: Mapping[str, Any], choices: Choices, may_make: bool, likely: Likely | None
     ) -> None:
         self.name = name = str(row["name"])
-        new, slug = choices.made.get(name), choices.agents.get(name)
-        self.shown = {
-            **row,
-            "name": display.visible(name),
-            "why": display.visible(row["why"]),
-            "made": new.slug if new else "",
-            "likely": display.visible(likely.why) if likely else "",
-        }
+        self.row, self.likely = row, likely
+        self.made = new = choices.made.get(name)
+        slug = choices.agents.get(name)
         if likely:  # a proposal, which counts when the form is sent; without a slug the person has to say which agent
             who = "agent"
         elif new or slug is not None:

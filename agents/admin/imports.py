@@ -73,7 +73,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Import]:
         rows = super().get_queryset(request).prefetch_related("files")
         if request.resolver_match is not None and request.resolver_match.url_name == "agents_import_changelist":
-            rows = rows.defer("found", "choices", "result", "error")
+            rows = rows.defer("contents", "choices", "result", "error")
         return rows if super().has_view_permission(request) else rows.filter(created_by=user_of(request))
 
     def get_urls(self) -> list[URLPattern]:
@@ -138,7 +138,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             uploads = [file for file in request.FILES.getlist("files") if file.size]
             if files_were_too_large(request):
                 problem = (
-                    f"The files are larger than {most} together and were not kept. Import larger ones with "
+                    f"The files are larger than {most} together and were not stored. Import larger ones with "
                     "manage.py import_transcript, or upload them in parts."
                 )
             elif not uploads:
@@ -147,7 +147,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
                 try:
                     job = upload(uploads=uploads, user=user_of(request))
                 except NotNow as refused:
-                    problem = f"Nothing was kept: {refused}."
+                    problem = f"Nothing was stored: {refused}."
                 else:
                     self.log_addition(request, job, f"uploaded {len(uploads)} file{'s' * (len(uploads) > 1)}")
                     return HttpResponseRedirect(_page_url(job))
@@ -173,41 +173,36 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def _show(self, request: HttpRequest, job: Import, form: ImportForm | None = None) -> HttpResponse:
         user = user_of(request)
         mine, may_add = job.created_by_id == user.pk, self.has_add_permission(request)
-        kept = job.status in Import.EDITABLE and are_kept(job)
-        can_edit = kept and mine and may_add
+        are_stored = job.status in Import.EDITABLE and are_kept(job)
+        can_edit = are_stored and mine and may_add
         may_read = mine or user.has_perm("agents.view_message")
-        undoable = mine and may_add and bool(job.stored) and job.status not in (*Import.OPEN, Import.UNDONE)
+        can_undo = mine and may_add and bool(job.stored) and job.status not in (*Import.OPEN, Import.UNDONE)
         context = {
             "job": job,
             "state": self.state(job),
             "outcome": self.outcome(job) if job.stored else "",
-            "files": [
-                {"name": display.isolated(file.name), "size": filesizeformat(file.size)}
-                for file in job.files.all()[:50]
-            ],
-            "format": FORMAT_NAMES.get(job.found.get("format", ""), job.get_kind_display()),
-            "uploaded": display.moment(job.created_at),
-            "by": display.isolated(job.created_by) if job.created_by else "a deleted account",
+            "files": job.files.all()[:50],
+            "format": FORMAT_NAMES.get(job.contents.get("format", ""), job.get_kind_display()),
             "personas": job.kind == Import.Kind.PERSONAS,
-            "error": display.visible(job.error if may_read or not job.error else UNREAD),  # it may quote the file
-            "problem": _problem(job) if may_read else [],
+            "error": job.error if may_read or not job.error else UNREAD,  # it may quote the file
+            "problem": job.contents.get("problem") if may_read and job.status == Import.Status.FAILED else None,
             "progress": _progress(job),
             "may_add": may_add,
             "mine": mine,
-            "kept": kept,
+            "are_stored": are_stored,
             "can_edit": can_edit,
             "can_cancel": job.status in Import.OPEN and (mine or user.is_superuser),
-            "can_undo": undoable,
+            "can_undo": can_undo,
             "urls": {name: _url(job, name) for name in ("choose", "author", *_ACTS)},
         }
         if can_edit:
             context["form"] = form or ImportForm(None, job=job, may_make=may_make_speakers(user))
-        if job.status in Import.EDITABLE and "new" in job.found:
-            context["found"] = _found(job, Choices.of(job), may_read=may_read)
+        if job.status in Import.EDITABLE and "new" in job.contents:
+            context["contents"] = _shown(job, may_read=may_read)
             context["can_import"] = can_edit and _importable(job)
         if job.result:
             context["result"] = _result(job)
-        if undoable and job.kind == Import.Kind.TRANSCRIPT:
+        if can_undo and job.kind == Import.Kind.TRANSCRIPT:
             context["authors"] = _authors(job)
         if can_edit or "authors" in context:
             context["suggested"] = suggested_agents()
@@ -314,66 +309,45 @@ def _progress(job: Import) -> dict[str, Any] | None:
     }
 
 
-def _problem(job: Import) -> list[dict[str, Any]]:
-    """The line that stops a file, with its neighbours."""
-    problem = job.found.get("problem", {}) if job.status == Import.Status.FAILED else {}
-    return [
-        {"number": number, "text": display.visible(text), "bad": number == problem["line"]}
-        for number, text in problem.get("excerpt", ())
-    ]
-
-
 def _importable(job: Import) -> bool:
     """Whether importing could store anything, as far as the files were read."""
-    found = job.found
+    contents = job.contents
     if job.kind == Import.Kind.PERSONAS:
-        return bool(found["new"] or found.get("unread"))
-    return bool(found["new"] or not found["complete"]) and not found["refusal"]
+        return bool(contents["new"] or contents.get("unread"))
+    return bool(contents["new"] or not contents["complete"]) and not contents["refusal"]
 
 
-def _found(job: Import, choices: Choices, *, may_read: bool) -> dict[str, Any]:
-    """What the files hold."""
-    found = job.found
+def _shown(job: Import, *, may_read: bool) -> dict[str, Any]:
+    """What the files hold, with links to what is here already."""
+    contents, choices = job.contents, Choices.of(job)
     if job.kind == Import.Kind.PERSONAS:
-        return {
-            "personas": _personas(found, may_read),
-            "total": found["personas_total"],
-            "kept": found["outcomes"].get("kept_edited", 0),
-            "new": found["new"],
-            "unread": found.get("unread", False),
-        }
-    links = _channel_links(dict(found["channels"]))
+        return {**contents, "rows": _personas(contents), "may_read": may_read}
+    links = _channel_links(dict(contents["channels"]))
     return {
-        **{key: found[key] for key in ("new", "messages", "complete", "speakers_total", "channels_total", "refusal")},
-        "duplicates": found["messages"] - found["new"],
-        "undecided": found["undecided"],
-        "notes": _notes(found),
-        "no_agent": found["no_agent"],
-        "likely": bool(found["likely"]) and not choices.agents,
-        "channels": [
-            {"link": links.get(slug, display.isolated(slug)), "new": slug not in links, "messages": count}
-            for slug, count in found["channels"]
-        ],
-        "sample": _sample(found["sample"], choices) if may_read and "sample" in found else [],
+        **contents,
+        "duplicates": contents["messages"] - contents["new"],
+        "notes": _notes(contents),
+        "likely": contents["likely"] and not choices.agents,
+        "channels": [(slug, links.get(slug), count) for slug, count in contents["channels"]],
+        "sample": _sample(contents["sample"], choices) if may_read and "sample" in contents else [],
     }
 
 
 def _result(job: Import) -> dict[str, Any]:
     """What was imported, with links to it."""
     result = job.result
-    kept = [display.isolated(slug) for slug in result.get("kept_agents", ())]
     if job.kind == Import.Kind.PERSONAS:
-        return {"personas": _personas(result, may_read=False), "total": result["personas_total"], "kept_agents": kept}
+        return {**result, "rows": _personas(result)}
     links = _channel_links(result["channels"])
     agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=(*result["spoke"], *result["agents"]))}
     return {
+        **result,
         "channels": [links.get(slug, display.isolated(slug)) for slug in result["channels"]],
         "more_channels": max(0, result["channels_total"] - len(result["channels"])),
-        "agents": [display.agent_chip(agents[slug]) for slug in result["spoke"] if slug in agents],
-        "made": [display.agent_chip(agents[slug]) for slug in result["agents"] if slug in agents],
+        "speaking": [agents[slug] for slug in result["spoke"] if slug in agents],
+        "made": [agents[slug] for slug in result["agents"] if slug in agents],
         "notes": _notes(result),
         "there": max(0, result["imported"] + result["duplicates"] - job.stored) if job.stored else 0,
-        "kept_agents": kept,
     }
 
 
@@ -390,10 +364,9 @@ def _authors(job: Import) -> list[dict[str, Any]]:
     users = User.objects.in_bulk([row["user_id"] for row in rows if row["user_id"]])
     return [
         {
-            "name": display.agent_chip(agents[row["agent_id"]])
-            if row["agent_id"]
-            else display.isolated(users.get(row["user_id"]) or row["outsider"]),
-            "messages": row["messages"],
+            **row,
+            "agent": agents.get(row["agent_id"]),
+            "name": users.get(row["user_id"]) or row["outsider"],
             "form": AuthorForm(auto_id=False, initial={"author": _author_key(row), "outsider": row["outsider"]}),
         }
         for row in rows
@@ -402,34 +375,32 @@ def _authors(job: Import) -> list[dict[str, Any]]:
 
 def _sample(sample: list[dict[str, Any]], choices: Choices) -> list[dict[str, Any]]:
     agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in={row["slug"] for row in sample})}
-    rows = []
+    lines = []
     for row in sample:
         agent, new = agents.get(row["slug"]), choices.made.get(row["outsider"])
         author = agent or new
         name = author.display_name if author else row["outsider"] or "a user"
-        rows.append(
+        lines.append(
             {
                 "avatar": display.avatar(name, agent.avatar_color if agent else ""),
-                "name": display.isolated(name),
+                "name": name,
                 "is": "agent" if agent else "new agent" if new else "",
-                "text": display.visible(row["text"]),
-                "sent": display.moment(parse_datetime(row["sent_at"])) if row["sent_at"] else "",
+                "text": row["text"],
+                "sent": parse_datetime(row["sent_at"]) if row["sent_at"] else None,
             }
         )
-    return rows
+    return lines
 
 
-def _personas(report: Mapping[str, Any], may_read: bool) -> list[dict[str, Any]]:
+def _personas(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     agents = {a.slug: a for a in Agent.objects.filter(slug__in=[row["slug"] for row in report["personas"]])}
     return [
         {
-            "name": display.agent_chip(agents[row["slug"]]) if row["slug"] in agents else display.isolated(row["name"]),
-            "slug": row["slug"],
-            "outcome": display.badge(
+            **row,
+            "agent": agents.get(row["slug"]),
+            "badge": display.badge(
                 str(row["outcome"]).replace("_", " "), _OUTCOMES[row["outcome"]], _WHY.get(row["outcome"], "")
             ),
-            "changed": ", ".join(row["changed"]),
-            "text": display.folded(row["text"], 80) if may_read and row.get("text") else "",
         }
         for row in report["personas"]
     ]

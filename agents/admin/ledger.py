@@ -174,9 +174,9 @@ class LLMBatchAdmin(LogAdmin[LLMBatch]):
 
     @admin.display(description="results")
     def results(self, batch: LLMBatch) -> SafeString:
-        found = batch.rows.order_by("result").values_list("result").annotate(n=Count("pk"))
+        counts = batch.rows.order_by("result").values_list("result").annotate(n=Count("pk"))
         labels = dict(LLMBatchRequest.Result.choices) | {"": "waiting"}
-        return format_html_join(", ", "{} {}", ((f"{n:,}", labels.get(result, result)) for result, n in found)) or (
+        return format_html_join(", ", "{} {}", ((f"{n:,}", labels.get(result, result)) for result, n in counts)) or (
             display.EMPTY
         )
 

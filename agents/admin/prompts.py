@@ -20,7 +20,7 @@ from agents.llm import ledger
 from agents.llm.endpoints import model_of, problem_of, provider_of
 from agents.models import Agent, Channel, Run
 from agents.turn.pipeline import StageFailed
-from agents.turn.prompt import PROMPT_CHARACTERS, PromptPreview, preview_prompt
+from agents.turn.prompt import PROMPT_CHARACTERS, Prompt, preview_prompt
 from agents.turn.send_message import TurnRefused, start_turn
 from agents.turn.tools import tool_definitions
 
@@ -136,7 +136,7 @@ def chosen_channel(request: HttpRequest, channels: Sequence[Channel]) -> Channel
     return next((channel for channel in channels if channel.slug == wanted), channels[0] if channels else None)
 
 
-def _preview(preview: PromptPreview) -> dict[str, Any]:
+def _preview(preview: Prompt) -> dict[str, Any]:
     own = display.badge("in every prompt")
     return {
         "sections": [
@@ -153,10 +153,10 @@ def _preview(preview: PromptPreview) -> dict[str, Any]:
             }
             for section in preview.sections
         ],
-        "first_message": display.block(preview.user),
-        "first_size": f"{len(preview.user):,}",
+        "first_message": display.block(preview.user_text),
+        "first_size": f"{len(preview.user_text):,}",
         "said": len(preview.transcript),
-        "size": f"{len(preview.system) + len(preview.user):,}",
+        "size": f"{len(preview.system_text) + len(preview.user_text):,}",
         "draft": display.block(preview.draft.text) if preview.draft is not None else "",
         "trace": [
             {
@@ -185,7 +185,7 @@ class TurnForm(forms.Form):
         max_length=PROMPT_CHARACTERS,
         widget=GrowingTextarea,
         label="What you ask of this turn",
-        help_text="shown to the agent, not said in the channel; empty: it decides by itself what to do",
+        help_text="shown to the agent, not said in the channel; empty: it decides what to do",
     )
 
     def __init__(self, *args: Any, channels: Sequence[Channel], **kwargs: Any) -> None:
@@ -204,7 +204,7 @@ def turn_needs(agent: Agent, channel: Channel) -> dict[str, Any]:
     model = agent.model_id or model_of("actor")
     shown = preview_prompt(agent=agent, channel=channel)
     tools = sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in tool_definitions())
-    first = (len(shown.system) + len(shown.user) + tools) // CHARACTERS_PER_TOKEN
+    first = (len(shown.system_text) + len(shown.user_text) + tools) // CHARACTERS_PER_TOKEN
     costs = [ledger.estimate_cost(model, first + n * REPLY_TOKENS, REPLY_TOKENS) for n in range(CALLS)]
     priced = [cost for cost in costs if cost is not None]
     if provider_of(model) != "anthropic":

@@ -255,7 +255,7 @@ class RunAdmin(LogAdmin[Run]):
         shown = timeline_context(run)
         return {
             **shown,
-            "live": "" if run.status in Run.FINAL else reverse("agents:run", args=[run.pk]),
+            "live": "" if run.status in Run.FINAL else reverse("run-detail", args=[run.pk]),
             "agent": display.agent_chip(run.agent),
             "channel": channel_link(run.channel) if run.channel else display.EMPTY,
             "state": display.status_badge(run),

@@ -73,18 +73,18 @@ def transcript_page(
         before: Show the messages just before this position.
         after: Show the messages just after this position.
     """
-    whole = Message.objects.filter(channel=channel)
-    rows = whole.select_related("agent", "user", "parent__agent", "parent__user").prefetch_related("reactions")
+    said = Message.objects.filter(channel=channel)
+    rows = said.select_related("agent", "user", "parent__agent", "parent__user").prefetch_related("reactions")
     if at is not None:  # some messages above it, so that it is not the first line of its page
-        above = whole.filter(position__lt=at).order_by("-position").values_list("position", flat=True)
+        above = said.filter(position__lt=at).order_by("-position").values_list("position", flat=True)
         rows = rows.filter(position__gte=min(above[: PAGE_SIZE // 5], default=at)).order_by("position")
     elif after is not None:
         rows = rows.filter(position__gt=after).order_by("position")
     else:
         rows = (rows.filter(position__lt=before) if before is not None else rows).order_by("-position")
     shown = sorted(rows[:PAGE_SIZE], key=lambda message: message.position)
-    span = whole.aggregate(first=Min("position"), last=Max("position"))
-    total = whole.order_by().values("pk")[: MOST_COUNTED + 1].count()
+    span = said.aggregate(first=Min("position"), last=Max("position"))
+    total = said.order_by().values("pk")[: MOST_COUNTED + 1].count()
     return Page(
         lines=_lines(shown),
         older=shown[0].position if shown and shown[0].position > span["first"] else None,

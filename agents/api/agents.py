@@ -3,299 +3,358 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
-from drf_spectacular.utils import extend_schema_view
-from rest_framework import serializers
-from rest_framework.exceptions import NotFound, ValidationError
-from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
-
-from agents.api import parameters
-from agents.api.bodies import (
-    Color,
-    Flag,
-    Note,
-    Slug,
-    StrictBody,
-    Text,
-    Texts,
-    TraitFields,
-    Traits,
-    Whole,
-    read_body,
-    read_changes,
+from rest_framework.serializers import (
+    CharField,
+    ChoiceField,
+    DictField,
+    FloatField,
+    IntegerField,
+    JSONField,
+    ListField,
+    ModelSerializer,
+    Serializer,
+    SerializerMethodField,
 )
-from agents.api.headers import Changed, Conditional, IdempotentPosts, etag_of, located
-from agents.api.parameters import Log, by_slug, the_agent
-from agents.api.schema import CHANNEL, SEARCH, documented, query
-from agents.llm.endpoints import problem_of, provider_of
-from agents.models import Agent, MemoryBlock, PersonaVersion, Trait
+
+from agents.api import filters
+from agents.api.bodies import Body, TraitBody, many, refusal, says, trait_values
+from agents.api.filters import Filters, the_agent
+from agents.api.headers import Changed, etag_of, located
+from agents.api.pagination import Log
+from agents.api.problems import Conflict, Unavailable
+from agents.api.requests import ReadsMessages
+from agents.api.rows import Row
+from agents.api.schema import answers
+from agents.api.views import Editable, Rows, or_404
+from agents.finding import no_agent
+from agents.llm.endpoints import model_of, problem_of, provider_of
+from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
 from agents.persona import TraitValue, save_persona
 from agents.personas_io.shape import not_reserved
+from agents.turn.pipeline import StageFailed
+from agents.turn.prompt import preview_prompt
+from agents.turn.tools import tool_definitions
 
 WITHOUT_NOTE = "edited over the API"
-CREATED = "created over the API"
-PROMPT_CHARACTERS = 200_000
-MOST_TURNS = 10_000
+_PERSON = Agent.DescriptionOrigin.PERSON
 _EDITED = (
     *("slug", "display_name", "title", "description", "avatar_color", "is_active", "model_id", "max_turns"),
     *("system_prompt", "sample_lines", "updated_at"),
 )
 
 
-class ModelName(Note):
-    """The model that acts as an agent; not a file of this machine."""
-
-    def to_internal_value(self, data: Any) -> str:
-        model = super().to_internal_value(data)
-        if model and provider_of(model) == "replay":
-            raise ValidationError([f"{self.field_name} {model[:80]!r}: allowed: a model's name; empty = ACTOR_MODEL"])
-        if model and (problem := problem_of("actor", model)):
-            raise ValidationError([f"{self.field_name} {model[:80]!r}: {problem}"])
-        return model
-
-
-AGENT_FIELDS = (
-    *("slug", "url", "display_name", "title", "description", "avatar_color", "is_active", "model_id", "max_turns"),
-    *("version", "created_at", "updated_at", "prompt_url", "turns_url", "versions_url"),
-)
-_OF_VERSION = ("id", "number", "url", "agent", "digest", "note", "created_by", "created_at")
-
-
-class AgentRow(serializers.ModelSerializer[Agent]):
+class AgentRow(Row):
     """An agent as lists show it, without its persona. Needs `version_number` annotated."""
 
-    url = by_slug("agent")
-    version = serializers.IntegerField(
-        source="version_number", allow_null=True, read_only=True, help_text="number of the persona as it is now"
-    )
-    prompt_url = by_slug("agent-prompt")
-    turns_url = by_slug("agent-turns")
-    versions_url = by_slug("agent-versions")
+    version = IntegerField(source="version_number", allow_null=True, help_text="number of the persona as it is now")
 
     class Meta:
         model = Agent
-        fields = AGENT_FIELDS
-        read_only_fields = fields
+        fields: tuple[str, ...] = (
+            *("slug", "url", "display_name", "title", "description", "avatar_color", "is_active", "model_id"),
+            *("max_turns", "version", "created_at", "updated_at", "prompt_url", "turns_url", "versions_url"),
+        )
 
 
-class MemoryFields(serializers.Serializer[Any]):
-    label = serializers.CharField()  # type: ignore[assignment]  # a declared field is taken off the class
-    value = serializers.CharField()
+class MemoryFields(Serializer[Any]):
+    label = CharField()  # type: ignore[assignment]  # a declared field is taken off the class
+    value = CharField()
+
+
+class TraitFields(Serializer[Any]):
+    name = CharField()
+    description = CharField()
+    sentiment = FloatField(help_text="how the persona feels about it, -1 to 1")
+    strength = FloatField(help_text="0 = stop doing this, 0.5 = usual, 1 = always")
 
 
 class WholeAgent(AgentRow):
-    """An agent with its persona and its notes."""
+    """One agent with its persona: system prompt, traits, sample lines, and the notes in its memory."""
 
-    sample_lines = serializers.ListField(child=serializers.CharField(), read_only=True)
+    sample_lines = ListField(child=CharField())
     traits = TraitFields(many=True, read_only=True)
     memory = MemoryFields(source="memory_blocks", many=True, read_only=True)
 
+    class Meta(AgentRow.Meta):
+        fields = (*AgentRow.Meta.fields, "system_prompt", "sample_lines", "traits", "memory")
+
+
+class AgentBody(Body, ModelSerializer[Agent]):
+    """What may be changed of an agent. Changed system prompt or traits make a new version of the persona."""
+
+    needed: ClassVar[tuple[str, ...]] = ("display_name", "system_prompt")
+
+    sample_lines = ListField(
+        child=CharField(max_length=10_000, trim_whitespace=False),
+        max_length=500,
+        help_text="lines in its voice; what the scripted actor says offline",
+    )
+    traits = many(TraitBody, most=200, help_text="all of its traits: one that is left out is removed")
+    note = CharField(allow_blank=True, max_length=150, help_text="what changed and why; stored with the version")
+
     class Meta:
         model = Agent
-        fields = (*AGENT_FIELDS, "system_prompt", "sample_lines", "traits", "memory")
-        read_only_fields = fields
+        fields: tuple[str, ...] = (
+            *("display_name", "title", "description", "avatar_color", "is_active", "model_id", "max_turns"),
+            *("system_prompt", "sample_lines", "traits", "note"),
+        )
+        extra_kwargs: ClassVar = {
+            "description": {"max_length": 2_000},
+            "avatar_color": {"error_messages": says("# and six hex digits, e.g. #1d4ed8")},
+            "max_turns": {"max_value": 10_000},
+            "system_prompt": {"max_length": 200_000},
+            "slug": {"validators": [], "max_length": 64},  # `create_agent` asks whether it is free
+        }
+
+    def validate_model_id(self, model: str) -> str:
+        if model and provider_of(model) == "replay":  # a file of this machine
+            raise refusal(f"model_id {model[:80]!r}: allowed: a model's name; empty = ACTOR_MODEL")
+        if model and (problem := problem_of("actor", model)):
+            raise refusal(f"model_id {model[:80]!r}: {problem}")
+        return model
+
+    def validate_traits(self, traits: list[dict[str, Any]]) -> list[TraitValue]:
+        return trait_values(traits)
 
 
-class VersionRow(serializers.ModelSerializer[PersonaVersion]):
-    """A saved state of a persona, without its texts."""
-
-    url = serializers.SerializerMethodField()
-    agent = serializers.SlugRelatedField[Any](slug_field="slug", read_only=True)
-    created_by = serializers.SlugRelatedField[Any](slug_field="username", read_only=True, allow_null=True)
-
-    class Meta:
-        model = PersonaVersion
-        fields = _OF_VERSION
-        read_only_fields = fields
-
-    def get_url(self, version: PersonaVersion) -> str:
-        where = [version.agent.slug, version.number]
-        return str(reverse("agents:agent-version", where, request=self.context["request"]))
-
-
-class WholeVersion(VersionRow):
-    traits = TraitFields(many=True, read_only=True)
-
-    class Meta:
-        model = PersonaVersion
-        fields = (*_OF_VERSION, "system_prompt", "traits")
-        read_only_fields = fields
-
-
-class AgentChanges(StrictBody):
-    """What is said is changed, the rest stays. Changed system prompt or traits make a new version of the persona."""
-
-    display_name = Text(required=False, most=120)
-    title = Note(required=False, help_text="role or job, shown under the name")
-    description = Note(required=False, most=2_000, help_text="for people; never sent to a judge")
-    avatar_color = Color(required=False, help_text="e.g. #1d4ed8")
-    is_active = Flag(required=False, help_text="an inactive agent takes no turns")
-    model_id = ModelName(required=False, help_text="model that acts as it; empty = ACTOR_MODEL")
-    max_turns = Whole(required=False, least=1, most=MOST_TURNS, help_text="most model calls in one turn")
-    system_prompt = Text(required=False, most=PROMPT_CHARACTERS, help_text="the persona, as the model reads it")
-    sample_lines = Texts(
-        required=False, each=10_000, help_text="lines in its voice; what the scripted actor says offline"
-    )
-    traits = Traits(required=False, help_text="all of its traits: one that is left out is removed")
-    note = Note(required=False, most=150, help_text="what changed and why; stored with the version")
-
-
-class NewAgent(AgentChanges):
+class NewAgent(AgentBody):
     """An agent and its persona."""
 
-    slug = Slug(most=64, help_text="its id in commands, files and the API; cannot be changed")
-    display_name = Text(most=120)
-    system_prompt = Text(most=PROMPT_CHARACTERS, help_text="the persona, as the model reads it")
+    needed: ClassVar[tuple[str, ...]] = ("slug", "display_name", "system_prompt")
+
+    class Meta(AgentBody.Meta):
+        fields = ("slug", *AgentBody.Meta.fields)
 
     def validate_slug(self, slug: str) -> str:
         try:
             return not_reserved(slug)
         except ValueError as error:
-            raise ValidationError(str(error)) from None
+            raise refusal(str(error)) from None
 
 
-def create_agent(given: dict[str, Any], user: AbstractBaseUser) -> Agent:
+def create_agent(given: dict[str, Any], user: AbstractBaseUser) -> str:
     """Save a new agent with its first version.
 
     Raises:
-        ValidationError: The slug is taken.
+        ValidationError: The slug is used already.
     """
     fields = dict(given)
-    traits, note = _persona_parts(fields, CREATED)
-    there = Agent.objects.filter(slug=fields["slug"])
-    agent = Agent(**fields, description_origin=Agent.DescriptionOrigin.PERSON if fields.get("description") else "")
+    traits, note = fields.pop("traits", None), fields.pop("note", "") or "created over the API"
+    same = Agent.objects.filter(slug=fields["slug"])
+    agent = Agent(**fields, description_origin=_PERSON if fields.get("description") else "")
     try:
-        if not there.exists():
+        if not same.exists():
             save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)
-            return agent
+            return agent.slug
     except IntegrityError:  # another request was faster
-        if not there.exists():
+        if not same.exists():
             raise
     text = f"slug {agent.slug!r}: there is an agent of that name already; allowed: another one"
     raise ValidationError({"slug": [text]})
 
 
-def change_agent(
-    slug: str, given: dict[str, Any], user: AbstractBaseUser, expected: tuple[str, ...] | None = None
-) -> None:
-    """Save changes of an agent, with a version when its persona changed. Two that change it at once wait for each other.
-
-    Raises:
-        Changed: The agent is none of the states `expected`.
-    """
-    fields = dict(given)
-    traits, note = _persona_parts(fields, WITHOUT_NOTE)
-    with transaction.atomic():
-        agent = the_agent(slug, Agent.objects.select_for_update())
-        if expected is not None and (etag := etag_of_agent(agent)) not in expected:
-            raise Changed(etag)
-        if fields.get("description", agent.description) != agent.description:
-            agent.description_origin = Agent.DescriptionOrigin.PERSON
-        for name, value in fields.items():
-            setattr(agent, name, value)
-        save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)
+class PromptFilters(Filters):
+    channel = filters.channel()
+    trigger = filters.number(allowed="the id of a message")
 
 
-def etag_of_agent(agent: Agent) -> str:
-    """The ETag of all that a person can change of an agent."""
-    traits = [[t.name, t.description, t.sentiment, t.strength] for t in agent.traits.all()]
-    blocks = [[block.label, block.value] for block in agent.memory_blocks.all()]
-    return etag_of([[getattr(agent, name) for name in _EDITED], sorted(traits), sorted(blocks)])
+class SectionFields(Serializer[Any]):
+    heading = CharField(allow_blank=True)
+    body = CharField(allow_blank=True)
+    stage = CharField(allow_blank=True, help_text="who added it")
 
 
-def _persona_parts(fields: dict[str, Any], otherwise: str) -> tuple[list[TraitValue] | None, str]:
-    """Takes the traits (None = not given) and the note out of the fields."""
-    note = fields.pop("note", "")
-    return fields.pop("traits", None), f"edited: {note}" if note and otherwise == WITHOUT_NOTE else note or otherwise
+class ToolFields(Serializer[Any]):
+    name = CharField()
+    description = CharField()
+    input_schema = JSONField()
 
 
-ORDERS = {
-    "display_name": ("display_name", "slug"),
-    "slug": ("slug",),
-    "-created_at": ("-created_at", "-pk"),
-    "-updated_at": ("-updated_at", "-pk"),
-}
+class StageFields(Serializer[Any]):
+    """What one stage did."""
 
-AGENT_FILTERS = (
-    *(SEARCH, query("is_active", enum=parameters.YES_NO), CHANNEL),
-    query("ordering", "default display_name", enum=ORDERS),
-)
+    stage = CharField()
+    phase = ChoiceField(["received", "prepare", "review", "committed", "finish"])
+    status = ChoiceField(["ran", "skipped", "failed"])
+    ms = FloatField()
+    why = CharField(required=False)
+    counters = DictField(child=IntegerField(), required=False)
+
+
+class DraftFields(Serializer[Any]):
+    text = CharField()
+    payload = JSONField()
+
+
+class PromptFields(Serializer[Any]):
+    """What the model is sent at the beginning of a turn."""
+
+    agent = CharField()
+    channel = CharField()
+    model = CharField()
+    system = CharField(help_text="the whole system prompt")
+    user = CharField(help_text="the first user turn, the conversation included")
+    sections = SectionFields(many=True, help_text="the system prompt by its parts")
+    transcript = ListField(child=CharField(), help_text="the conversation as it is shown")
+    tools = ToolFields(many=True)
+    draft = DraftFields(allow_null=True, help_text="what a stage would answer at once; null = the model is asked")
+    trace = StageFields(many=True, help_text="what the stages did; `why` names what a turn would evaluate")
+
+
+class AgentFilters(Filters):
+    search = filters.search("slug", "display_name", "title")
+    is_active = filters.flag()
+    channel = filters.channel("memberships__channel")
+    ordering = filters.ordering(
+        {
+            "display_name": ("display_name", "slug"),
+            "slug": ("slug",),
+            "-created_at": ("-created_at", "-pk"),
+            "-updated_at": ("-updated_at", "-pk"),
+        }
+    )
 
 
 def agents_with_version() -> QuerySet[Agent]:
     """Agents with the number of their persona's newest version."""
     newest = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("number")[:1]
-    return Agent.objects.annotate(version_number=Subquery(newest))
+    return Agent.objects.annotate(version_number=Subquery(newest)).order_by("display_name", "slug")
 
 
-def whole_agent(slug: str) -> Agent:
-    traits = Prefetch("traits", Trait.objects.order_by("-strength", "name"))
-    blocks = Prefetch("memory_blocks", MemoryBlock.objects.order_by("label"))
-    return the_agent(slug, agents_with_version().prefetch_related(traits, blocks))
+class Agents(Editable):
+    """Agents, by name, without their personas.
 
-
-@extend_schema_view(get=documented({200: AgentRow(many=True)}, parameters=AGENT_FILTERS))
-class Agents(IdempotentPosts, ListAPIView[Agent]):
-    """Agents, by name; POST creates one.
-
-    GET filters: `search` (in slug, name and title), `is_active`, `channel` (is a member of it); `ordering`. Personas are on each
-    agent's own page. POST needs `slug`, `display_name` and `system_prompt`; 201 with the agent.
+    Filters: `search` (in slug, name and title), `is_active`, `channel` (is a member of it); `ordering`.
     """
 
-    queryset = agents_with_version().defer("system_prompt", "sample_lines")
+    queryset = agents_with_version()
+    row_class = AgentRow
+    serializer_class = WholeAgent
+    bodies: ClassVar = {"create": NewAgent, "update": AgentBody, "partial_update": AgentBody}
+    filterset_class = AgentFilters
 
-    def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
-        return NewAgent if self.request.method == "POST" else AgentRow
+    def missing(self, key: Any) -> str:
+        return no_agent(key)
 
-    def filter_queryset(self, queryset: QuerySet[Agent, Any]) -> QuerySet[Agent, Any]:
-        request = self.request
-        parameters.only(request, "search", "is_active", "channel", "ordering")
-        rows = parameters.narrowed(
-            parameters.holding(request, queryset, "slug", "display_name", "title"),
-            is_active=parameters.flag(request, "is_active"),
-            memberships__channel=parameters.channel(request),
+    def get_queryset(self) -> QuerySet[Agent]:
+        if self.action == "list":
+            return agents_with_version().defer("system_prompt", "sample_lines")
+        traits = Prefetch("traits", Trait.objects.order_by("-strength", "name"))
+        return agents_with_version().prefetch_related(
+            traits, Prefetch("memory_blocks", MemoryBlock.objects.order_by("label"))
         )
-        return rows.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "display_name"])
 
-    @documented({201: WholeAgent}, body=NewAgent, summary="Create an agent")
-    def post(self, request: Request) -> Response:
-        agent = create_agent(read_body(request, NewAgent), request.user)  # type: ignore[arg-type]  # no user is anonymous here
-        return located(WholeAgent(whole_agent(agent.slug), context=self.get_serializer_context()).data)
+    def etag_of_row(self, row: Agent) -> str:
+        """The ETag of all that a person can change of an agent."""
+        traits = [[t.name, t.description, t.sentiment, t.strength] for t in row.traits.all()]
+        blocks = [[block.label, block.value] for block in row.memory_blocks.all()]
+        return etag_of([[getattr(row, name) for name in _EDITED], sorted(traits), sorted(blocks)])
+
+    def create(self, request: Request) -> Response:
+        """Create an agent. It needs `slug`, `display_name` and `system_prompt`; 201 with the agent."""
+        self.kwargs["slug"] = create_agent(self.read_body(), request.user)  # type: ignore[arg-type]  # no user is anonymous here
+        return located(self.get_serializer(self.get_object()).data)
+
+    def change(self, row: Agent, fields: dict[str, Any], expected: tuple[str, ...] | None) -> None:
+        """Save changes, with a version when the persona changed. Two that change it at once wait for each other."""
+        user, note = self.request.user, fields.pop("note", "")
+        traits = fields.pop("traits", None)
+        with transaction.atomic():
+            agent = Agent.objects.select_for_update().get(pk=row.pk)
+            if expected is not None and (etag := self.etag_of_row(agent)) not in expected:
+                raise Changed(etag)
+            if fields.get("description", agent.description) != agent.description:
+                agent.description_origin = _PERSON
+            for name, value in fields.items():
+                setattr(agent, name, value)
+            said = f"edited: {note}" if note else WITHOUT_NOTE
+            save_persona(agent=agent, traits=traits, note=said, source=user.get_username(), user=user)  # type: ignore[arg-type]  # no user is anonymous here
+
+    @answers(PromptFields, 409, 503)
+    @action(detail=True, permission_classes=(ReadsMessages,), filterset_class=PromptFilters)
+    def prompt(self, request: Request, slug: str) -> Response:
+        """Exactly what the agent's model would be sent if its turn began now: persona, memory, sections of the stages, conversation, tools.
+
+        `channel` (slug) is where; without it, the channel where it spoke last, else its first one. `trigger` is the id of a message it
+        would answer. No model is asked and nothing is written; so an intervention that needs a judge is named in `trace`, not evaluated.
+        """
+        agent: Agent = self.get_object()
+        channel = self.given["channel"] or _usual_channel(agent)
+        if not ChannelMember.objects.filter(agent=agent, channel=channel).exists():
+            joined = Channel.objects.filter(memberships__agent=agent).order_by("slug").values_list("slug", flat=True)
+            raise Conflict(
+                f"agent {slug!r} is not a member of channel {channel.slug!r}; allowed: {', '.join(joined[:30])}"
+            )
+        try:
+            seen = preview_prompt(
+                agent=agent, channel=channel, trigger=named_message(self.given["trigger"], "trigger", channel)
+            )
+        except StageFailed as error:
+            raise Unavailable(f"no turn could begin: a required stage failed ({error})") from None
+        answer = {
+            "agent": agent.slug,
+            "channel": channel.slug,
+            "model": agent.model_id or model_of("actor"),
+            "tools": tool_definitions(),
+            "trace": [entry.as_json() for entry in seen.trace],
+            "system": seen.system_text,
+            "user": seen.user_text,
+            **{name: getattr(seen, name) for name in ("sections", "transcript", "draft")},
+        }
+        return Response(PromptFields(answer).data)
 
 
-class OneAgent(Conditional, GenericAPIView[Agent]):
-    """One agent with its persona: system prompt, traits, sample lines, and the notes in its memory.
+def _usual_channel(agent: Agent) -> Channel:
+    last = Message.objects.filter(agent=agent, synthetic=False).select_related("channel").order_by("-pk").first()
+    if last is not None and last.channel.memberships.filter(agent=agent).exists():
+        return last.channel
+    first = Channel.objects.filter(memberships__agent=agent).order_by("synthetic", "slug").first()
+    if first is None:
+        raise Conflict(f"agent {agent.slug!r} has joined no channel: there is nothing it could be shown")
+    return first
 
-    PATCH changes the fields given, the others stay; `traits` replaces all of them. When system prompt or traits changed, that is a new
-    version of the persona, and baselines captured before are stale. With `If-Match`, the ETag of what you read, it is a 412 when the agent
-    was changed since.
-    """
 
-    queryset = Agent.objects.all()
+def named_message(pk: int | None, name: str, channel: Channel) -> Message | None:
+    """The message that a request names by its id, which must stand in the channel; None when it names none."""
+    if pk is None:
+        return None
+    message = Message.objects.select_related("channel", "agent", "user").filter(pk=pk, channel=channel).first()
+    if message is None:
+        raise ValidationError({name: [f"{name} {pk}: allowed: the id of a message of channel {channel.slug!r}"]})
+    return message
 
-    def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
-        return AgentChanges if self.request.method == "PATCH" else WholeAgent
 
-    @documented(WholeAgent)
-    def get(self, request: Request, slug: str) -> Response:
-        parameters.only(request)
-        agent = whole_agent(slug)
-        shown = WholeAgent(agent, context=self.get_serializer_context()).data
-        return self.tagged(request, dict(shown), etag_of_agent(agent))
+class VersionRow(Row):
+    """A saved state of a persona, without its texts."""
 
-    @documented(WholeAgent, body=AgentChanges, summary="Change an agent")
-    def patch(self, request: Request, slug: str) -> Response:
-        the_agent(slug, Agent.objects.only("pk"))
-        change_agent(slug, read_changes(request, AgentChanges), request.user, self.expected(request))  # type: ignore[arg-type]  # no user is anonymous here
-        answer: Response = self.get(request, slug)
-        return answer
+    url = SerializerMethodField()
+
+    class Meta:
+        model = PersonaVersion
+        fields: tuple[str, ...] = ("id", "number", "url", "agent", "digest", "note", "created_by", "created_at")
+
+    def get_url(self, version: PersonaVersion) -> str:
+        where = [version.agent.slug, version.number]
+        return str(reverse("agent-version", where, request=self.context["request"]))
+
+
+class WholeVersion(VersionRow):
+    """One version of an agent's persona with its system prompt and traits."""
+
+    traits = TraitFields(many=True, read_only=True)
+
+    class Meta(VersionRow.Meta):
+        fields = (*VersionRow.Meta.fields, "system_prompt", "traits")
 
 
 class VersionPages(Log):
@@ -304,35 +363,19 @@ class VersionPages(Log):
     orders = MappingProxyType({"-number": ("-number",)})
 
 
-@extend_schema_view(get=documented({200: VersionRow(many=True)}))
-class Versions(ListAPIView[PersonaVersion]):
+class Versions(Rows):
     """The versions of an agent's persona, newest first, without their texts; each version's own page has them."""
 
     queryset = PersonaVersion.objects.all()
-    serializer_class = VersionRow
-    pagination_class = VersionPages
-
-    def filter_queryset(self, queryset: QuerySet[PersonaVersion, Any]) -> QuerySet[PersonaVersion, Any]:
-        parameters.only(self.request)
-        return _versions_of(self.kwargs["slug"]).defer("system_prompt", "traits")
-
-
-class Version(GenericAPIView[PersonaVersion]):
-    """One version of an agent's persona with its system prompt and traits."""
-
-    queryset = PersonaVersion.objects.all()
+    row_class = VersionRow
     serializer_class = WholeVersion
+    pagination_class = VersionPages
+    lookup_field = "number"
 
-    @documented(WholeVersion)
-    def get(self, request: Request, slug: str, number: int) -> Response:
-        parameters.only(request)
-        version = _versions_of(slug).filter(number=number).first()
-        if version is None:
-            raise NotFound(f"agent {slug!r} has no version {str(number)[:30]}")
-        return Response(self.get_serializer(version).data)
+    def get_queryset(self) -> QuerySet[PersonaVersion]:
+        versions = PersonaVersion.objects.filter(agent=or_404(the_agent, self.kwargs["slug"]))
+        versions = versions.select_related("agent", "created_by").defer("agent__system_prompt", "agent__sample_lines")
+        return versions.defer("system_prompt", "traits") if self.action == "list" else versions
 
-
-def _versions_of(slug: str) -> QuerySet[PersonaVersion]:
-    agent = the_agent(slug, Agent.objects.only("pk", "slug"))
-    versions = PersonaVersion.objects.filter(agent=agent).select_related("agent", "created_by")
-    return versions.defer("agent__system_prompt", "agent__sample_lines")
+    def missing(self, key: Any) -> str:
+        return f"agent {self.kwargs['slug']!r} has no version {str(key)[:30]}"

@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib.auth import get_user_model
 from django.db import IntegrityError, transaction
 from django.db.models import Prefetch, QuerySet
-from drf_spectacular.utils import extend_schema_view
-from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
-from rest_framework.generics import GenericAPIView, ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import CharField, DictField, ListField, ModelSerializer, SerializerMethodField
 
-from agents.api import parameters
-from agents.api.bodies import Note, OneOf, Slug, StrictBody, Tags, Text, Texts, read_body, read_changes
-from agents.api.headers import Changed, Conditional, IdempotentPosts, etag_of, located
-from agents.api.parameters import by_slug, the_channel
-from agents.api.schema import AGENT, SEARCH, TAG, documented, query
+from agents.api import filters
+from agents.api.bodies import Body, Tags
+from agents.api.filters import Filters, no_channel
+from agents.api.headers import Changed, etag_of, located
+from agents.api.rows import Row
+from agents.api.views import Editable
 from agents.finding import no_agent
 from agents.models import Agent, Channel, ChannelMember
 
-ORDERS = {"name": ("kind", "name", "pk"), "slug": ("slug",), "-created_at": ("-created_at", "-pk")}
-CHANNEL_FILTERS = (
-    *(SEARCH, query("kind", enum=Channel.Kind.values), AGENT, TAG),
-    query("ordering", "default name", enum=ORDERS),
-)
-TOPIC_CHARACTERS = 10_000
 
+class ChannelRow(Row):
+    """One channel with who is in it. Needs `memberships` prefetched with their agent and user."""
 
-class ChannelRow(serializers.ModelSerializer[Channel]):
-    """A channel with who is in it. Needs `memberships` prefetched with their agent and user."""
-
-    url = by_slug("channel")
-    tags = serializers.DictField(child=serializers.CharField(), read_only=True)
-    agents = serializers.SerializerMethodField(help_text="slugs of the agents in it")
-    users = serializers.SerializerMethodField(help_text="names of the users in it")
-    last_position = serializers.SerializerMethodField(help_text="position of its newest message; 0 = none yet")
-    messages_url = by_slug("channel-messages")
+    tags = DictField(child=CharField())
+    agents = SerializerMethodField(help_text="slugs of the agents in it")
+    users = SerializerMethodField(help_text="names of the users in it")
+    last_position = SerializerMethodField(help_text="position of its newest message; 0 = none yet")
 
     class Meta:
         model = Channel
@@ -46,7 +36,6 @@ class ChannelRow(serializers.ModelSerializer[Channel]):
             *("slug", "url", "name", "kind", "topic", "tags", "synthetic", "agents", "users", "last_position"),
             *("created_at", "messages_url"),
         )
-        read_only_fields = fields
 
     def get_agents(self, channel: Channel) -> list[str]:
         return sorted(member.agent.slug for member in channel.memberships.all() if member.agent)
@@ -58,125 +47,98 @@ class ChannelRow(serializers.ModelSerializer[Channel]):
         return channel.next_position - 1
 
 
-class ChannelChanges(StrictBody):
-    """What is said is changed, the rest stays; `agents` and `users` name all members of their kind."""
-
-    name = Text(required=False, most=200)
-    kind = OneOf(Channel.Kind.values, required=False, help_text="in a dm every message is for all of its agents")
-    topic = Note(required=False, most=TOPIC_CHARACTERS)
-    tags = Tags(required=False)
-    agents = Texts(required=False, each=64, distinct=True, help_text="slugs of all agents in it")
-    users = Texts(required=False, each=150, distinct=True, help_text="names of all users in it")
+def _names(length: int, help_text: str) -> ListField:
+    child = CharField(max_length=length)
+    return ListField(child=child, required=False, max_length=500, help_text=help_text)
 
 
-class NewChannel(ChannelChanges):
-    """A channel; public unless `kind` says otherwise."""
+class ChannelBody(Body, ModelSerializer[Channel]):
+    """What may be changed of a channel; `agents` and `users` name all members of their kind."""
 
-    slug = Slug(most=120, help_text="its id in commands, files and the API; cannot be changed")
-    name = Text(most=200)
+    needed: ClassVar[tuple[str, ...]] = ("name",)
+
+    tags = Tags()
+    agents = _names(64, "slugs of all agents in it")
+    users = _names(150, "names of all users in it")
+
+    class Meta:
+        model = Channel
+        fields: tuple[str, ...] = ("name", "kind", "topic", "tags", "agents", "users")
+        extra_kwargs: ClassVar = {"slug": {"validators": [], "max_length": 120}, "topic": {"max_length": 10_000}}
+
+
+class NewChannel(ChannelBody):
+    """A channel; public unless `kind` says otherwise. In a dm every message is for all of its agents."""
+
+    needed: ClassVar[tuple[str, ...]] = ("slug", "name")
+
+    class Meta(ChannelBody.Meta):
+        fields = ("slug", *ChannelBody.Meta.fields)
+
+
+class ChannelFilters(Filters):
+    search = filters.search("slug", "name", "topic")
+    kind = filters.choice(Channel.Kind.values)
+    agent = filters.agent("memberships__agent")
+    tag = filters.tag()
+    ordering = filters.ordering(
+        {"name": ("kind", "name", "pk"), "slug": ("slug",), "-created_at": ("-created_at", "-pk")}
+    )
 
 
 def channels_with_members() -> QuerySet[Channel]:
     members = ChannelMember.objects.select_related("agent", "user").only("channel_id", "agent__slug", "user__username")
-    return Channel.objects.prefetch_related(Prefetch("memberships", members))
+    return Channel.objects.prefetch_related(Prefetch("memberships", members)).order_by("kind", "name", "pk")
 
 
-@extend_schema_view(get=documented({200: ChannelRow(many=True)}, parameters=CHANNEL_FILTERS))
-class Channels(IdempotentPosts, ListAPIView[Channel]):
-    """Channels with their members, by kind and name; POST makes one.
+class Channels(Editable):
+    """Channels with their members, by kind and name.
 
-    GET filters: `search` (in slug, name and topic), `kind`, `agent` (is a member), `tag` (`KEY=VALUE`); `ordering`. POST needs `slug`
-    and `name`; 201 with the channel.
+    Filters: `search` (in slug, name and topic), `kind`, `agent` (is a member), `tag` (`KEY=VALUE`); `ordering`.
     """
 
     queryset = channels_with_members()
+    serializer_class = ChannelRow
+    bodies: ClassVar = {"create": NewChannel, "update": ChannelBody, "partial_update": ChannelBody}
+    filterset_class = ChannelFilters
 
-    def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
-        return NewChannel if self.request.method == "POST" else ChannelRow
+    def missing(self, key: Any) -> str:
+        return no_channel(key)
 
-    def filter_queryset(self, queryset: QuerySet[Channel, Any]) -> QuerySet[Channel, Any]:
-        request = self.request
-        parameters.only(request, "search", "kind", "agent", "tag", "ordering")
-        rows = parameters.narrowed(
-            parameters.holding(request, parameters.having_tag(request, queryset), "slug", "name", "topic"),
-            kind=parameters.choice(request, "kind", Channel.Kind.values),
-            memberships__agent=parameters.agent(request),
-        )
-        return rows.order_by(*ORDERS[parameters.choice(request, "ordering", ORDERS) or "name"])
+    def create(self, request: Request) -> Response:
+        """Make a channel. It needs `slug` and `name`; 201 with the channel."""
+        fields = self.read_body()
+        members, slug = _members(fields), str(fields["slug"])
+        same, self.kwargs["slug"] = Channel.objects.filter(slug=slug), slug
+        try:
+            if not same.exists():
+                with transaction.atomic():
+                    _set_members(Channel.objects.create(**fields), members)
+                return located(self.get_serializer(self.get_object()).data)
+        except IntegrityError:  # another request was faster
+            if not same.exists():
+                raise
+        text = f"slug {slug!r}: there is a channel of that name already; allowed: another one"
+        raise ValidationError({"slug": [text]})
 
-    @documented({201: ChannelRow}, body=NewChannel, summary="Make a channel")
-    def post(self, request: Request) -> Response:
-        slug = _make(read_body(request, NewChannel))
-        channel = the_channel(slug, channels_with_members())
-        return located(ChannelRow(channel, context=self.get_serializer_context()).data)
+    def change(self, row: Channel, fields: dict[str, Any], expected: tuple[str, ...] | None) -> None:
+        """Only the columns that are given: the counter of positions belongs to those who speak."""
+        members = _members(fields)
+        with transaction.atomic():
+            Channel.objects.select_for_update().get(pk=row.pk)  # two that set the members wait for each other
+            if expected is not None and (etag := self.etag_of_row(self.get_object())) not in expected:
+                raise Changed(etag)
+            if fields:
+                Channel.objects.filter(pk=row.pk).update(**fields)
+            _set_members(row, members)
 
-
-class OneChannel(Conditional, GenericAPIView[Channel]):
-    """One channel with its members. PATCH changes the fields given; `agents` and `users` replace all members of their kind.
-
-    With `If-Match`, the ETag of what you read, it is a 412 when the channel or its members were changed since.
-    """
-
-    queryset = Channel.objects.all()
-
-    def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
-        return ChannelChanges if self.request.method == "PATCH" else ChannelRow
-
-    @documented(ChannelRow)
-    def get(self, request: Request, slug: str) -> Response:
-        parameters.only(request)
-        channel = the_channel(slug, channels_with_members())
-        shown = ChannelRow(channel, context=self.get_serializer_context()).data
-        return self.tagged(request, dict(shown), _etag(channel))
-
-    @documented(ChannelRow, body=ChannelChanges, summary="Change a channel")
-    def patch(self, request: Request, slug: str) -> Response:
-        channel = the_channel(slug)
-        _change(channel, read_changes(request, ChannelChanges), self.expected(request))
-        answer: Response = self.get(request, slug)
-        return answer
-
-
-def _make(given: dict[str, Any]) -> str:
-    fields = dict(given)
-    members, slug = _members(fields), str(fields["slug"])
-    there = Channel.objects.filter(slug=slug)
-    try:
-        if not there.exists():
-            with transaction.atomic():
-                _set_members(Channel.objects.create(**fields), members)
-            return slug
-    except IntegrityError:  # another request was faster
-        if not there.exists():
-            raise
-    raise ValidationError({"slug": [f"slug {slug!r}: there is a channel of that name already; allowed: another one"]})
-
-
-def _change(channel: Channel, given: dict[str, Any], expected: tuple[str, ...] | None) -> None:
-    """Only the columns that are given: the counter of positions belongs to those who speak.
-
-    Raises:
-        Changed: It has none of the expected ETags any more.
-    """
-    fields = dict(given)
-    members = _members(fields)
-    with transaction.atomic():
-        Channel.objects.select_for_update().get(pk=channel.pk)  # two that set the members wait for each other
-        etag = _etag(the_channel(channel.slug, channels_with_members())) if expected is not None else ""
-        if expected is not None and etag not in expected:
-            raise Changed(etag)
-        if fields:
-            Channel.objects.filter(pk=channel.pk).update(**fields)
-        _set_members(channel, members)
-
-
-def _etag(channel: Channel) -> str:
-    """Of what a change replaces, not of what is said there."""
-    members = [
-        (member.agent.slug if member.agent else None, member.user.get_username() if member.user else None)
-        for member in channel.memberships.all()
-    ]
-    return etag_of([channel.name, channel.kind, channel.topic, channel.tags, sorted(members, key=str)])
+    def etag_of_row(self, row: Channel) -> str:
+        """Of what a change replaces, not of what is said there."""
+        members = [
+            (member.agent.slug if member.agent else None, member.user.get_username() if member.user else None)
+            for member in row.memberships.all()
+        ]
+        return etag_of([row.name, row.kind, row.topic, row.tags, sorted(members, key=str)])
 
 
 def _members(fields: dict[str, Any]) -> dict[str, set[int]]:

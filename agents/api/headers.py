@@ -10,7 +10,7 @@ import json
 import logging
 import re
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.files.uploadedfile import UploadedFile
 from django.db import Error as DatabaseError
@@ -48,13 +48,15 @@ class Changed(APIException):
         )
 
 
-def located(data: Any, *, status: int = 201) -> Response:
-    """The answer to a POST that made something; ``Location`` says where it is."""
-    return Response(data, status=status, headers={"Location": str(data["url"])})
+def located(data: Any, *, status: int = 201, url: str = "") -> Response:
+    """The answer to a POST that made something; ``Location`` says where it is: at `url`, else at its own ``url``."""
+    return Response(data, status=status, headers={"Location": str(url or data["url"])})
 
 
 class Conditional(_View):
     """First base of a view whose answers carry an ETag; writes pass `expected` to a service that checks it under its lock."""
+
+    etags: ClassVar[tuple[str, ...]] = ()  # actions whose answers carry one
 
     def expected(self, request: Request) -> tuple[str, ...] | None:
         """The ETags of ``If-Match``, any of which may be replaced; None for any state (no header, or ``*``)."""
@@ -169,7 +171,7 @@ class IdempotentPosts(_View):
                 headers = {name: response[name] for name in KEPT_HEADERS if name in response}
                 answer = JSONRenderer().render(response.data).decode() if response.data is not None else ""
                 try:
-                    keep(row, status=response.status_code, answer=answer, headers=headers)
+                    store_answer(row, status=response.status_code, answer=answer, headers=headers)
                 except DatabaseError:  # the request was carried out, so its sender gets the answer all the same
                     logger.exception("the answer to %s %s under a key was not stored", request.method, request.path)
             else:
@@ -211,7 +213,7 @@ def begin(*, user_id: int, key: str, sent: Sent) -> tuple[IdempotentRequest, boo
     return row, True
 
 
-def keep(row: IdempotentRequest, *, status: int, answer: str, headers: dict[str, str]) -> bool:
+def store_answer(row: IdempotentRequest, *, status: int, answer: str, headers: dict[str, str]) -> bool:
     """Store the answer; False when another process took over meanwhile: its answer stays."""
     return bool(_held(row).update(status=status, answer=answer, headers=headers))
 
@@ -241,7 +243,7 @@ def of(request: Request, rows: type[Message] | type[Run]) -> str:
     refused even a year later.
 
     Args:
-        rows: What the request makes; they keep the key.
+        rows: What the request makes; they store the key.
 
     Raises:
         Conflict: The key stands for another request of this user.

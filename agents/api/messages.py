@@ -1,32 +1,39 @@
-"""Messages: what was said, and a person's message that comes in."""
+"""Messages: what was said, a person's message that comes in, an agent's draft through the pipeline."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema_view
-from rest_framework import serializers
+from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
-from rest_framework.generics import GenericAPIView, ListAPIView
+from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
+from rest_framework.serializers import BooleanField, CharField, DictField, JSONField, Serializer, SerializerMethodField
 
-from agents.api import headers, parameters
-from agents.api.bodies import Note, Said, StrictBody, Tags, Text, Whole, read_body
-from agents.api.headers import IdempotentPosts, located
-from agents.api.parameters import Log, named_channel, named_message, the_channel, the_row
-from agents.api.problems import Conflict
-from agents.api.requests import PaidRequests
-from agents.api.schema import AGENT, CHANNEL, SEARCH, SINCE, TAG, UNTIL, documented, query
+from agents.api import filters, headers
+from agents.api.agents import StageFields, named_message
+from agents.api.bodies import AgentField, Anything, Body, ChannelField, Id, Said, Tags, says
+from agents.api.filters import Filters, the_channel
+from agents.api.headers import located
+from agents.api.ingest import IngestedFields, NewMessages, ingest
+from agents.api.overrides import Deadline, Overrides, overrides_of
+from agents.api.pagination import Log
+from agents.api.problems import Conflict, Unavailable
+from agents.api.requests import INGESTS, PAID, SENDS
+from agents.api.rows import Row
+from agents.api.schema import answers
+from agents.api.views import Rows, View, or_404
 from agents.models import Message
+from agents.turn.pipeline import SendResult
 from agents.turn.receive import receive_message
-from agents.turn.send_message import SendRefused
+from agents.turn.send_message import RequiredStageFailed, SendRefused, send_message
 
-_MOMENT = serializers.DateTimeField()
+NARROWING = ("channel", "agent", "since")  # what an index holds, so that a search need not read every message there is
 
 
 def shown_messages() -> QuerySet[Message]:
@@ -37,179 +44,154 @@ def shown_messages() -> QuerySet[Message]:
     )
 
 
-def shown_message(message: Message, request: Request) -> dict[str, Any]:
-    """A message as JSON. Its channel, agent and user should be loaded."""
-    link = reverse("agents:message", [message.pk], request=request)
-    return {
-        "id": message.pk,
-        "url": link,
-        "channel": message.channel.slug,
-        "position": message.position,
-        "external_id": message.external_id,
-        "author": message.author_name,
-        "agent": message.agent.slug if message.agent is not None else None,
-        "user": message.user.get_username() if message.user is not None else None,
-        "outsider": message.outsider,
-        "parent": message.parent_id,
-        "text": message.text,
-        "payload": message.payload,
-        "sent_at": _MOMENT.to_representation(message.sent_at) if message.sent_at is not None else None,
-        "run": message.run_id,
-        "run_url": reverse("agents:run", [message.run_id], request=request) if message.run_id else None,
-        "persona_version": message.persona_version_id,
-        "synthetic": message.synthetic,
-        "tags": message.tags,
-    }
-
-
-class MessageRow(serializers.Serializer[Message]):
+class MessageRow(Row):
     """What was really said, once."""
 
-    id = serializers.IntegerField()
-    url = serializers.URLField()
-    channel = serializers.CharField(help_text="slug")
-    position = serializers.IntegerField(help_text="place in the channel, from 1")
-    external_id = serializers.CharField(help_text="its id in its channel, from where it was imported")
-    author = serializers.CharField(help_text="the speaker's name as people read it")
-    agent = serializers.CharField(allow_null=True, help_text="slug of the agent that said it")
-    user = serializers.CharField(allow_null=True, help_text="name of the user who said it")
-    outsider = serializers.CharField(
-        allow_blank=True, help_text="name of a speaker who is neither agent nor user; else empty"
-    )
-    parent = serializers.IntegerField(  # type: ignore[assignment]  # a declared field is taken off the class
-        allow_null=True, help_text="id of the message whose thread it is in"
-    )
-    text = serializers.CharField(allow_blank=True)
-    payload = serializers.JSONField(help_text="typed data beside the text")
-    sent_at = serializers.DateTimeField(allow_null=True, help_text="null = the source gave no time")
-    run = serializers.IntegerField(allow_null=True, help_text="id of the turn it was said in")
-    run_url = serializers.URLField(allow_null=True)
-    persona_version = serializers.IntegerField(allow_null=True, help_text="id; null = imported, or a person's")
-    synthetic = serializers.BooleanField(help_text="from a simulation; never mixed with real messages")
-    tags = serializers.DictField(child=serializers.CharField())
+    author = CharField(source="author_name", help_text="the speaker's name as people read it")
+    tags = DictField(child=CharField())
 
-    def to_representation(self, instance: Message) -> dict[str, Any]:
-        return shown_message(instance, self.context["request"])
-
-
-class ReactionFields(serializers.Serializer[Any]):
-    emoji = serializers.CharField()
-    agent = serializers.CharField(allow_null=True)
-    user = serializers.CharField(allow_null=True)
-
-
-class WholeMessage(MessageRow):
-    """A message with the reactions to it and the turns that answer it."""
-
-    reactions = ReactionFields(many=True)
-    turns = serializers.ListField(child=serializers.URLField(), help_text="the runs it called forth")
-
-    def to_representation(self, instance: Message) -> dict[str, Any]:
-        request = self.context["request"]
-        reactions = [
-            {
-                "emoji": reaction.emoji,
-                "agent": reaction.agent.slug if reaction.agent else None,
-                "user": reaction.user.get_username() if reaction.user else None,
-            }
-            for reaction in instance.reactions.select_related("agent", "user").order_by("pk")
-        ]
-        return {**shown_message(instance, request), "reactions": reactions, "turns": turns_of(instance, request)}
-
-
-def turns_of(message: Message, request: Request) -> list[str]:
-    """The URLs of the runs that answer a message."""
-    runs = message.triggered_runs.order_by("pk").values_list("pk", flat=True)
-    return [reverse("agents:run", [pk], request=request) for pk in runs]
-
-
-LARGEST_ID = 2**63 - 1
-NARROWING = ("channel", "agent", "since")  # what an index holds, so that a search need not read every message there is
-OF_MESSAGES = ("agent", "user", "outsider", "since", "until", "tag", "search", "synthetic")
-MESSAGE_FILTERS = (
-    *(
-        AGENT,
-        query("user", "the name of a user"),
-        query("outsider", "the name of a speaker who is neither agent nor user"),
-    ),
-    *(SINCE, UNTIL, TAG, SEARCH, query("synthetic", "from a simulation", enum=parameters.YES_NO)),
-)
-
-
-class NewMessage(StrictBody):
-    """What a person said: the caller, or the outsider that is named."""
-
-    channel = Text(most=120, allowed="the slug of a channel", help_text="slug")
-    text = Said()
-    outsider = Note(required=False, help_text="name of a speaker who is no user here; else it is you who speaks")
-    parent = Whole(  # type: ignore[assignment]  # a declared field is taken off the class
-        required=False, least=1, most=LARGEST_ID, help_text="id of the message whose thread it is said in"
-    )
-    tags = Tags(required=False)
+    class Meta:
+        model = Message
+        fields: tuple[str, ...] = (
+            *("id", "url", "channel", "position", "external_id", "author", "agent", "user", "outsider"),
+            *("parent", "text", "payload", "sent_at", "run", "run_url", "persona_version", "synthetic", "tags"),
+        )
 
 
 class Received(MessageRow):
     """A message with the turns that it called forth."""
 
-    turns = serializers.ListField(
-        child=serializers.URLField(), help_text="the runs that answer it; a worker takes them"
-    )
+    turns = SerializerMethodField(help_text="the runs that answer it; a worker takes them")
+
+    class Meta(MessageRow.Meta):
+        fields = (*MessageRow.Meta.fields, "turns")
+
+    def get_turns(self, message: Message) -> list[str]:
+        runs = message.triggered_runs.order_by("pk").values_list("pk", flat=True)
+        return [reverse("run-detail", [pk], request=self.context["request"]) for pk in runs]
 
 
-def filtered_messages(request: Request, rows: QuerySet[Message], *more: str) -> QuerySet[Message]:
-    """Messages as the parameters of a request narrow them."""
-    parameters.only(request, *OF_MESSAGES, *more)
-    rows = parameters.narrowed(
-        parameters.holding(request, parameters.having_tag(request, rows), "text"),
-        agent=parameters.agent(request),
-        user=parameters.user(request),
-        outsider=parameters.text(request, "outsider"),
-        synthetic=parameters.flag(request, "synthetic"),
+class ReactionFields(Serializer[Any]):
+    emoji = CharField()
+    agent = CharField(source="agent.slug", read_only=True, allow_null=True, default=None)
+    user = CharField(source="user.username", read_only=True, allow_null=True, default=None)
+
+
+class WholeMessage(Received):
+    """One message with the reactions to it and the turns that answer it."""
+
+    reactions = ReactionFields(many=True, read_only=True)
+
+    class Meta(Received.Meta):
+        fields = (*MessageRow.Meta.fields, "reactions", "turns")
+
+
+class NewMessage(Body):
+    """What a person said: the caller, or the outsider that is named."""
+
+    needed: ClassVar[tuple[str, ...]] = ("channel", "text")
+
+    channel = ChannelField()
+    text = Said()
+    outsider = CharField(
+        allow_blank=True, max_length=200, help_text="name of a speaker who is no user here; else it is you who speaks"
     )
-    return parameters.in_time(request, rows, "sent_at")
+    parent = Id(help_text="id of the message whose thread it is said in")  # type: ignore[assignment]  # a declared field is taken off the class
+    tags = Tags()
+
+
+class NewDraft(Body):
+    """What an agent is about to say."""
+
+    needed: ClassVar[tuple[str, ...]] = ("agent", "channel", "text")
+
+    agent = AgentField(help_text="slug of who speaks; active, and a member of the channel")
+    channel = ChannelField()
+    text = Said(help_text="the draft")
+    payload = Anything(help_text="typed data beside the text")
+    session = CharField(max_length=64, error_messages=says("the session that a rejected draft came with"))
+    trigger = Id(help_text="id of the message it answers")
+    parent = Id(help_text="id of the message whose thread it is said in")  # type: ignore[assignment]  # a declared field is taken off the class
+    tags = Tags()
+    deadline = Deadline()
+    overrides = Overrides()
+
+
+class SentFields(Serializer[Any]):
+    """What became of a draft."""
+
+    committed = BooleanField(help_text="whether it was said")
+    outcome = CharField(
+        help_text="the deciding stage's word for it, such as passed or corrected; sent = it was not judged"
+    )
+    text = CharField(help_text="what was said; of a rejected draft, the draft")
+    message = MessageRow(allow_null=True, help_text="null = not said")
+    feedback = CharField(allow_blank=True, help_text="for the agent, when the draft was sent back")
+    session = CharField(allow_null=True, help_text="send the next attempt with it; null = nothing to continue")
+    reports = DictField(
+        child=JSONField(), help_text="by stage; that of `gate` has score, threshold and reasoning per dimension"
+    )
+    trace = StageFields(many=True)
+
+
+class OfMessages(Filters):
+    agent = filters.agent()
+    user = filters.user()
+    outsider = filters.Parameter(about="the name of a speaker who is neither agent nor user")
+    since = filters.since("sent_at")
+    until = filters.until("sent_at")
+    tag = filters.tag()
+    search = filters.search("text")
+    synthetic = filters.flag(about="from a simulation")
+
+
+class MessageFilters(OfMessages):
+    channel = filters.channel()
+
+    def filter_queryset(self, queryset: Any) -> Any:
+        given = self.form.cleaned_data
+        if given["search"] and not any(given[name] for name in NARROWING):
+            raise ValidationError({"search": [f"search reads every text; allowed: with one of {', '.join(NARROWING)}"]})
+        return super().filter_queryset(queryset)
 
 
 class MessagePages(Log):
     """By the index that what is asked for has: in a channel by position, of an agent within a time by time, else by id."""
 
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
-        order = super().get_ordering(request, queryset, view)
+        order, given = super().get_ordering(request, queryset, view), request.query_params
         back = "-" if order[0].startswith("-") else ""
-        if parameters.text(request, "channel"):
+        if given.get("channel"):
             return (f"{back}position",)
-        if parameters.text(request, "agent") and any(parameters.text(request, name) for name in ("since", "until")):
+        if given.get("agent") and (given.get("since") or given.get("until")):
             return (f"{back}sent_at", *order)
         return order
 
 
-@extend_schema_view(get=documented({200: MessageRow(many=True)}, parameters=(CHANNEL, *MESSAGE_FILTERS)))
-class Messages(IdempotentPosts, ListAPIView[Message]):
-    """What was said, newest first; POST hands in what a person said.
+class Messages(Rows):
+    """What was said, newest first.
 
-    GET filters: `channel`, `agent`, `user`, `outsider`, `since` and `until` (of when it was said), `tag` (`KEY=VALUE`), `search` (in the
-    text; only with `channel`, `agent` or `since`), `synthetic`; `ordering=id` for the oldest first. POST saves the message, lets the
-    stages hear of it, and queues the turns of the agents it is addressed to, at most 50: in a direct message all of them, elsewhere
-    those it names by `@slug` or name. 201 with the message and its `turns`.
+    Filters: `channel`, `agent`, `user`, `outsider`, `since` and `until` (of when it was said), `tag` (`KEY=VALUE`), `search` (in the
+    text; only with `channel`, `agent` or `since`), `synthetic`; `ordering=id` for the oldest first.
     """
 
     queryset = shown_messages()
+    row_class = MessageRow
+    serializer_class = WholeMessage
     pagination_class = MessagePages
-    throttle_classes = (PaidRequests,)
+    filterset_class = MessageFilters
+    throttle_scope = PAID
+    bodies: ClassVar = {"create": NewMessage, "send": NewDraft, "ingest": NewMessages}
 
-    def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
-        return NewMessage if self.request.method == "POST" else MessageRow
+    @answers({201: Received})
+    def create(self, request: Request) -> Response:
+        """Say something as a person. The stages hear of it, and the turns of the agents it is addressed to are queued.
 
-    def filter_queryset(self, queryset: QuerySet[Message, Any]) -> QuerySet[Message, Any]:
-        request = self.request
-        rows = filtered_messages(request, queryset, "channel", "ordering")
-        if parameters.text(request, "search") and not any(parameters.text(request, name) for name in NARROWING):
-            raise ValidationError({"search": [f"search reads every text; allowed: with one of {', '.join(NARROWING)}"]})
-        return parameters.narrowed(rows, channel=parameters.channel(request))
-
-    @documented({201: Received}, body=NewMessage, summary="Say something as a person")
-    def post(self, request: Request) -> Response:
-        given = read_body(request, NewMessage)
-        channel, outsider = named_channel(given["channel"]), given.get("outsider", "")
+        Those are at most 50: in a direct message all of them, elsewhere those it names by `@slug` or name. 201 with the message and its
+        `turns`.
+        """
+        given = self.read_body()
+        channel, outsider = given["channel"], given.get("outsider", "")
         try:
             message = receive_message(
                 channel=channel,
@@ -222,26 +204,66 @@ class Messages(IdempotentPosts, ListAPIView[Message]):
             )
         except SendRefused as error:
             raise Conflict(str(error)) from None
-        return located({**shown_message(message, request), "turns": turns_of(message, request)})
+        return located(Received(message, context=self.get_serializer_context()).data)
 
+    @answers({200: SentFields, 201: SentFields}, 503)
+    @action(detail=False, methods=["post"], throttle_scope=SENDS)
+    def send(self, request: Request) -> Response:
+        """Send an agent's draft through the gate: 201 with the message when it was said, 200 with `committed` false when not.
 
-class OneRow(GenericAPIView[Any]):
-    """A GET of the row of ``queryset`` whose id is in the path; `what` names it in a 404."""
+        Write another draft with the `feedback` and send it with that `session`; when the attempts are spent, the best of them is said.
+        The stages judge while you wait: at most `deadline` seconds, if you give one. An `Idempotency-Key` never says anything twice: use
+        one for each draft. 409 when the agent may not speak there; 503 when a stage failed without which nothing may be said.
+        """
+        given = self.read_body()
+        agent, channel, session = given["agent"], given["channel"], given.get("session", "")
+        chosen = overrides_of(request, given, agent=agent, channel=channel, session=session)
+        try:
+            result = send_message(
+                agent=agent,
+                channel=channel,
+                text=given["text"],
+                payload=given.get("payload"),
+                session=session,
+                idempotency_key=headers.of(request, Message),
+                trigger=named_message(given.get("trigger"), "trigger", channel),
+                parent=named_message(given.get("parent"), "parent", channel),
+                overrides=chosen,
+                tags=given.get("tags"),
+            )
+        except RequiredStageFailed as error:
+            raise Unavailable(str(error)) from None
+        except SendRefused as error:
+            raise Conflict(str(error)) from None
+        return self._sent(result)
 
-    what: ClassVar[str]
+    def _sent(self, result: SendResult) -> Response:
+        message = MessageRow(result.message, context=self.get_serializer_context()).data if result.message else None
+        shown = {
+            "committed": result.committed,
+            "outcome": str(result.outcome),
+            "text": result.text,
+            "message": message,
+            "feedback": result.feedback,
+            "session": (result.session or None) if not result.committed else None,
+            "reports": {name: dict(report) for name, report in result.reports.items() if isinstance(report, Mapping)},
+            "trace": [entry.as_json() for entry in result.trace],
+        }
+        return Response(shown) if message is None else located(shown, url=message["url"])
 
-    def get(self, request: Request, pk: int) -> Response:
-        parameters.only(request)
-        return Response(self.get_serializer(the_row(self.get_queryset(), pk, self.what)).data)
+    @answers(IngestedFields)
+    @action(detail=False, methods=["post"], throttle_scope=INGESTS, most_bytes=10 * 1024 * 1024)
+    def ingest(self, request: Request) -> Response:
+        """Store messages that were spoken elsewhere, at most 1,000: all of them, or none.
 
+        A message is known by `external_id` in its channel: what is stored already stays as it is and is counted as a duplicate, so that
+        a batch may be sent again. No agent answers and no stage hears of it; where an agent is observed, its sampled share waits to be
+        judged.
 
-@extend_schema_view(get=documented(WholeMessage))
-class OneMessage(OneRow):
-    """One message with the reactions to it and the turns it called forth."""
-
-    queryset = shown_messages()
-    serializer_class = WholeMessage
-    what = "message"
+        A channel that does not exist is made, an agent that is no member joins, and other users' words are accepted: from users who may add
+        channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
+        """
+        return Response(ingest(self.read_body(), request))
 
 
 class PositionPages(Log):
@@ -250,11 +272,18 @@ class PositionPages(Log):
     orders = MappingProxyType({"-position": ("-position",), "position": ("position",)})
 
 
-AFTER = query("after", "only messages above this position", type={"type": "integer", "minimum": 0})
+class ChannelMessageFilters(OfMessages):
+    after = filters.number(
+        "position",
+        "gt",
+        allowed="a position, a number from 0",
+        schema={"type": "integer", "minimum": 0},
+        about="only messages above this position",
+        most=10**9,
+    )
 
 
-@extend_schema_view(get=documented({200: MessageRow(many=True)}, parameters=(AFTER, *MESSAGE_FILTERS)))
-class ChannelMessages(ListAPIView[Message]):
+class ChannelMessages(View, ListModelMixin):
     """What was said in one channel, newest first; from the beginning with `ordering=position`.
 
     `after=POSITION` leaves out what you have: messages are committed in the order of their positions, so none appears below it later.
@@ -264,11 +293,7 @@ class ChannelMessages(ListAPIView[Message]):
     queryset = shown_messages()
     serializer_class = MessageRow
     pagination_class = PositionPages
+    filterset_class = ChannelMessageFilters
 
-    def filter_queryset(self, queryset: QuerySet[Message, Any]) -> QuerySet[Message, Any]:
-        rows = filtered_messages(self.request, queryset, "ordering", "after")
-        after = parameters.text(self.request, "after")
-        if after and not re.fullmatch("[0-9]{1,9}", after):
-            raise ValidationError({"after": [f"after {after[:60]!r}: allowed: a position, a number from 0"]})
-        above = int(after) if after else None
-        return parameters.narrowed(rows, position__gt=above, channel=the_channel(self.kwargs["slug"]))
+    def get_queryset(self) -> QuerySet[Message]:
+        return shown_messages().filter(channel=or_404(the_channel, self.kwargs["slug"]))

@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable
 from http import HTTPStatus
+from itertools import islice
 from typing import Any
 
 from django.conf import settings
@@ -25,6 +26,7 @@ from agents.work.outages import is_unavailable
 logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
 LONGEST_NAME = 100
+MOST_ERRORS = 20
 SIGN_IN = "no one is signed in; send `Authorization: Token YOUR_TOKEN` (the word is Token, not Bearer)"
 _FOR_PEOPLE = ("api", "html")
 TRY_AGAIN_SECONDS = 5
@@ -58,7 +60,7 @@ def as_problem(error: Exception, context: dict[str, Any]) -> Response | None:
     elif isinstance(response.data, dict) and isinstance(response.data.get("detail"), str):
         problem["detail"] = str(response.data["detail"])
     else:
-        errors = _by_field(response.data)
+        errors = dict(islice(_by_field(response.data).items(), MOST_ERRORS))
         problem |= {"detail": "; ".join(text for texts in errors.values() for text in texts), "errors": errors}
     response.data = problem
     request = context.get("request")
@@ -158,17 +160,19 @@ def _of_api(request: HttpRequest, status: HTTPStatus, detail: str) -> HttpRespon
 
 
 def _by_field(data: Any, within: str = "") -> dict[str, list[str]]:
-    """What is wrong per field; one inside another is named by its path, e.g. ``trait.strength`` or ``messages.0.text``."""
+    """What is wrong per field; one inside another is named by its path, e.g. ``trait.strength`` or ``messages[0].text``."""
     if not isinstance(data, dict | list):
         data = [data]
     if isinstance(data, list) and not any(isinstance(part, dict | list) for part in data):
-        return {within or "non_field_errors": [str(text) for text in data]}
+        before, dot, leaf = within.rpartition(".")
+        texts = [f"{before}{dot}{text}" if dot and str(text).startswith(leaf) else str(text) for text in data]
+        return {within or "non_field_errors": texts}
     errors: dict[str, list[str]] = {}
     for name, inner in data.items() if isinstance(data, dict) else enumerate(data):
         own = within
         if not within or name != "non_field_errors":  # JSON may spell characters in a name that no text can hold
             spelt = str(name)[:LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
-            own = f"{within}.{spelt}" if within else spelt
+            own = f"{within}[{name}]" if isinstance(name, int) else f"{within}.{spelt}" if within else spelt
         for path, texts in _by_field(inner, own).items():
             errors.setdefault(path, []).extend(texts)
     return errors

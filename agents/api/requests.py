@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.conf import settings
 from django.core.cache import caches
 from django.core.cache.backends.base import BaseCache
+from django.db.models import QuerySet
 from redis.exceptions import RedisError
 from rest_framework.authentication import TokenAuthentication
 from rest_framework.exceptions import APIException, AuthenticationFailed, ParseError, Throttled
@@ -24,7 +25,7 @@ from rest_framework.parsers import BaseParser, JSONParser, get_encoding  # type:
 from rest_framework.permissions import DjangoModelPermissions
 from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
-from rest_framework.throttling import SimpleRateThrottle
+from rest_framework.throttling import ScopedRateThrottle, SimpleRateThrottle
 from rest_framework.utils.json import strict_constant
 
 from agents.transcripts.json_input import keys_once
@@ -46,14 +47,15 @@ class BodyTooLarge(APIException):
 class BoundedJSONParser(BaseParser):
     """JSON of bounded size and depth: more is the sender's error, not the server's.
 
-    The size is the view's ``most_bytes``, `DATA_UPLOAD_MAX_MEMORY_SIZE` unless it says.
+    The size is the view's ``most_bytes``, else `DATA_UPLOAD_MAX_MEMORY_SIZE`.
     """
 
     media_type = JSONParser.media_type
     renderer_class = JSONRenderer  # what the browsable form of the API shows a body in
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
-        most = getattr((parser_context or {}).get("view"), "most_bytes", settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        own = getattr((parser_context or {}).get("view"), "most_bytes", None)
+        most = own or settings.DATA_UPLOAD_MAX_MEMORY_SIZE
         body = stream.read(most + 1)
         if len(body) > most:
             raise BodyTooLarge(f"the body is too large; allowed: at most {most:,} bytes")
@@ -84,6 +86,10 @@ class ModelPermissions(DjangoModelPermissions):
     """Reading needs the view permission of the model of the view's ``queryset``; Django REST framework alone leaves it open."""
 
     perms_map = _READING
+
+    def _queryset(self, view: Any) -> QuerySet[Any]:
+        rows: QuerySet[Any] = view.queryset  # not that of the request, which may end in a 404
+        return rows
 
 
 class ActionPermissions(ModelPermissions):
@@ -145,42 +151,26 @@ class Throttle(SimpleRateThrottle):
         return math.ceil(self.wait() or self.duration)
 
 
-class Posts(Throttle):
-    """POSTs of one user; reading is free."""
+PAID = "API_PAID_PER_MINUTE"  # what may cost money and is asked for by people: evaluations, captures, turns
+SENDS = (
+    "API_SENDS_PER_MINUTE"  # drafts through the gate: agents at work ask often, and each may cost several judgements
+)
+INGESTS = "API_INGESTS_PER_MINUTE"  # batches of messages: free, but each may hold many rows
+TRANSCRIPTS = "API_TRANSCRIPTS_PER_MINUTE"  # whole files: each is read, checked and stored while its sender waits
 
-    def ident(self, request: Any) -> object:
-        return request.user.pk if request.user.is_authenticated else super().ident(request)
+
+class Posts(Throttle, ScopedRateThrottle):
+    """POSTs of one user to routes of the same `throttle_scope`, which names the setting; reading is free."""
+
+    @property
+    def setting(self) -> str:  # type: ignore[override]  # is the view's
+        return str(self.scope)
+
+    def get_cache_key(self, request: Any, view: Any) -> str | None:
+        return ScopedRateThrottle.get_cache_key(self, request, view)
 
     def allow_request(self, request: Any, view: Any = None) -> bool:
         return request.method != "POST" or super().allow_request(request, view)
-
-
-class PaidRequests(Posts):
-    """What may cost money and is asked for by people: evaluations, captures, turns."""
-
-    scope = "paid"
-    setting = "API_PAID_PER_MINUTE"
-
-
-class Sends(Posts):
-    """Drafts through the gate: agents at work ask often, and each may cost several judgements."""
-
-    scope = "send"
-    setting = "API_SENDS_PER_MINUTE"
-
-
-class Ingests(Posts):
-    """Batches of messages: free, but each may hold many rows."""
-
-    scope = "ingest"
-    setting = "API_INGESTS_PER_MINUTE"
-
-
-class Transcripts(Posts):
-    """Whole files: each is read, checked and stored while its sender waits."""
-
-    scope = "transcript"
-    setting = "API_TRANSCRIPTS_PER_MINUTE"
 
 
 class Attempts(Throttle):

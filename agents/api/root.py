@@ -21,37 +21,39 @@ from rest_framework.exceptions import APIException
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request, clone_request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from agents.api import parameters
-from agents.api.headers import Conditional, etag_of
-from agents.api.schema import documented
+from agents.api.headers import etag_of
+from agents.api.schema import answers
+from agents.api.views import View
+from agents.models import Agent
 
 PREFIX = "api/"
 
 
-class Root(APIView):
+class Root(View):
     """The routes that you may use, by name. `docs` describes all there are for people, `schema` for programs (OpenAPI)."""
 
-    name = "API"
+    queryset = Agent.objects.none()  # nothing of it is shown
     permission_classes = (IsAuthenticated,)
 
-    @documented({200: {"type": "object", "additionalProperties": {"type": "string", "format": "uri"}}}, tags=["api"])
-    def get(self, request: Request) -> Response:
-        parameters.only(request)
-        paths = sorted({path for path, view in _routes() if _may_use(view, request)})
+    @answers({200: {"type": "object", "additionalProperties": {"type": "string", "format": "uri"}}}, tags=["api"])
+    def retrieve(self, request: Request) -> Response:
+        """The routes that you may use, by name. `docs` describes all there are for people, `schema` for programs (OpenAPI)."""
+        paths = sorted({path for path, callback in _routes() if _may_use(callback, request)})
         return Response({path.strip("/"): request.build_absolute_uri(f"/{PREFIX}{path}") for path in paths})
 
 
-class SchemaFile(Conditional, APIView):
-    """The OpenAPI schema of all routes, as YAML; as JSON with `?format=json`."""
+class SchemaFile(View):
+    """The OpenAPI schema of all routes."""
 
+    queryset = Agent.objects.none()
     permission_classes = (IsAuthenticated,)
     renderer_classes = (OpenApiYamlRenderer, OpenApiYamlRenderer2, OpenApiJsonRenderer, OpenApiJsonRenderer2)
+    etags = ("retrieve",)
 
-    @documented({200: OpenApiTypes.OBJECT})
-    def get(self, request: Request) -> Response:
-        parameters.only(request)
+    @answers(OpenApiTypes.OBJECT)
+    def retrieve(self, request: Request) -> Response:
+        """The OpenAPI schema of all routes, as YAML; as JSON with `?format=json`."""
         schema, etag = _schema()
         return self.tagged(request, schema, etag)
 
@@ -60,12 +62,12 @@ class Docs(SpectacularSwaggerSplitView):
     """The schema as a page in which one can try what it describes; everything on it comes from this server."""
 
     permission_classes = (IsAuthenticated,)
-    url_name = "agents:schema"
+    url_name = "schema"
     template_name = "api/docs.html"
     title = "Plumbline's API"
 
     def _get_schema_url(self, request: Request) -> str:
-        return f"{reverse('agents:schema')}?format=json"  # which browsers read faster than YAML
+        return f"{reverse('schema')}?format=json"  # which browsers read faster than YAML
 
     @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -80,26 +82,25 @@ def _schema() -> tuple[dict[str, Any], str]:
     return schema, etag_of(schema)
 
 
-def _routes(patterns: Any = None, before: str = "") -> Iterator[tuple[str, type[APIView]]]:
-    """The routes under /api/ without variables in their paths, and their views."""
+def _routes(patterns: Any = None, before: str = "") -> Iterator[tuple[str, Any]]:
+    """The routes under /api/ without variables in their paths, and what Django calls for each."""
     for entry in get_resolver().url_patterns if patterns is None else patterns:
         path = before + str(entry.pattern)
         if isinstance(entry, URLResolver) and path.startswith(PREFIX):
             yield from _routes(entry.url_patterns, path)
         elif isinstance(entry, URLPattern) and path.startswith(PREFIX) and path != PREFIX and "<" not in path:
-            view = getattr(entry.callback, "cls", None)
-            if view is not None:
-                yield path.removeprefix(PREFIX), view
+            yield path.removeprefix(PREFIX), entry.callback
 
 
-def _may_use(view: type[APIView], request: Request) -> bool:
+def _may_use(callback: Any, request: Request) -> bool:
     """Whether the user may read there, or, where nothing is read, send."""
-    method = "GET" if hasattr(view, "get") or hasattr(view, "list") else "POST"
-    there = view()
-    there.args, there.kwargs, there.action_map = (), {}, {}  # type: ignore[attr-defined]
-    there.request = clone_request(request, method)
+    actions = getattr(callback, "actions", {"get": "get"})
+    method = "get" if "get" in actions else "post"
+    view = callback.cls(**callback.initkwargs)
+    view.args, view.kwargs, view.action_map, view.action = (), {}, actions, actions[method]
+    view.request = clone_request(request, method.upper())
     try:
-        there.check_permissions(there.request)
+        view.check_permissions(view.request)
     except APIException:
         return False
     return True

@@ -1,19 +1,18 @@
-"""What the OpenAPI schema says of a route: its success by `documented`, its refusals from what the view is."""
+"""What the OpenAPI schema says of a route beside what drf-spectacular reads from it: refusals, headers, and answers by `answers`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.plumbing import ResolvedComponent
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
-from rest_framework import serializers
+from drf_spectacular.plumbing import ResolvedComponent, get_doc
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework.serializers import CharField, DictField, IntegerField, ListField, Serializer
 
-from agents.api.headers import HEADER, REPLAYED, Conditional, IdempotentPosts
-from agents.api.parameters import LARGEST_PAGE
+from agents.api.filters import Backend
+from agents.api.headers import HEADER, REPLAYED
 from agents.api.problems import CONTENT_TYPE
 
 PROBLEMS = {
@@ -42,71 +41,39 @@ _HEADERS_OF_PROBLEMS: dict[int, list[tuple[str, str, dict[str, Any]]]] = {
 }
 
 
-class Problem(serializers.Serializer[Any]):
+class Problem(Serializer[Any]):
     """An error (RFC 9457)."""
 
-    title = serializers.CharField(help_text="the status in words")
-    status = serializers.IntegerField()
-    detail = serializers.CharField(help_text="a sentence that says what is wrong and what is allowed")
-    errors = serializers.DictField(  # type: ignore[assignment]  # a name of the answer
-        child=serializers.ListField(child=serializers.CharField()),
+    title = CharField(help_text="the status in words")
+    status = IntegerField()
+    detail = CharField(help_text="a sentence that says what is wrong and what is allowed")
+    errors = DictField(  # type: ignore[assignment]  # a name of the answer
+        child=ListField(child=CharField()),
         required=False,
         help_text="per field, parameter or header what is wrong and what is allowed",
     )
 
 
-def documented(
-    answers: Mapping[int, Any] | Any,
-    *,
-    body: Any = None,
-    parameters: Sequence[OpenApiParameter] = (),
-    problems: Iterable[int] = (),
-    **more: Any,
-) -> Callable[[Any], Any]:
-    """Say what a method of a view takes and answers; for inherited methods, through ``extend_schema_view(get=documented(…))``.
+def answers(responses: Mapping[Any, Any] | Any, *problems: int, **more: Any) -> Callable[[Any], Any]:
+    """Say what an action answers where it is not its view's serializer with 200 (201 of a create).
 
     Args:
-        answers: Status, or status and media type, to serializer (an `OpenApiResponse` or schema as well; None = no body); a serializer
-            alone is that of 200.
-        body: The serializer of the body; None when there is none.
-        parameters: Of the query (`query`); pagination's, and headers of idempotency and ETags, come of themselves.
-        problems: Statuses that this view adds to what every view of its kind can answer, such as 404 or 409.
-        more: Whatever else `extend_schema` takes.
+        responses: Status, or status and media type, to serializer; a serializer alone is that of 200.
+        problems: Statuses that this action adds to what every view of its kind can answer, such as 409.
+        more: What else `extend_schema` takes.
     """
-    by_status = isinstance(answers, Mapping) and all(isinstance(key, int | tuple) for key in answers)
-    shown: dict[Any, Any] = dict(answers) if by_status else {200: answers}
+    by_status = isinstance(responses, Mapping) and all(isinstance(key, int | tuple) for key in responses)
+    shown: dict[Any, Any] = dict(responses) if by_status else {200: responses}
     for key, answer in shown.items():
-        if answer is not None and not isinstance(answer, OpenApiResponse):
-            status = key[0] if isinstance(key, tuple) else key
-            shown[key] = OpenApiResponse(answer, description=_DONE.get(status, ""))
+        shown[key] = OpenApiResponse(answer, description=_DONE.get(key[0] if isinstance(key, tuple) else key, ""))
     refusals = {(status, CONTENT_TYPE): OpenApiResponse(Problem, description=PROBLEMS[status]) for status in problems}
-    return extend_schema(request=body, responses={**shown, **refusals}, parameters=list(parameters), **more)
-
-
-def query(
-    name: str, description: str = "", *, type: Any = str, enum: Iterable[str] | None = None, **more: Any
-) -> OpenApiParameter:
-    """A parameter of the query: `type` is a Python type, an `OpenApiTypes` or a JSON schema."""
-    return OpenApiParameter(name, type, description=description, enum=list(enum) if enum else None, **more)
-
-
-PAGES = (
-    query("page", "which page; the first is 1", type={"type": "integer", "minimum": 1}),
-    query("page_size", "rows in a page", type={"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE}),
-)
-SLUG = {"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"}
-AGENT = query("agent", "the slug of an agent", type=SLUG)
-CHANNEL = query("channel", "the slug of a channel", type=SLUG)
-TAG = query(
-    "tag", "a tag it must have, KEY=VALUE", type={"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9_.-]{0,63}="}
-)
-SEARCH = query("search", "a text it must hold, whatever the case")
-SINCE = query("since", "from then on: a date or time, UTC where it says no zone", type=OpenApiTypes.DATETIME)
-UNTIL = query("until", "before then", type=OpenApiTypes.DATETIME)
+    return extend_schema(responses={**shown, **refusals}, **more)
 
 
 class Schema(AutoSchema):
     """Adds what follows from a view's kind: problems, the headers of idempotency and of ETags."""
+
+    view: Any
 
     def get_operation_id(self) -> str:
         """The method and the path, variables included: unique of itself."""
@@ -114,11 +81,22 @@ class Schema(AutoSchema):
         return "_".join([self.method.lower(), *(parts[1:] or ["root"])])
 
     def get_summary(self) -> str | None:
-        """What it does, in a line: the description's first sentence. Where a view also reads, `documented` says it of what it changes."""
-        if self.method != "GET" and "GET" in self.view.allowed_methods:
-            return None
+        """What it does, in a line: the description's first sentence."""
         first = re.match(r"(?:POST )?(.+?)(?:[.;:] |\.?$)", " ".join(self.get_description().replace("`", "").split()))
         return first[1][0].upper() + first[1][1:] if first else None
+
+    def get_description(self) -> str:  # type: ignore[override]  # as its base
+        """The action's docstring, else the view's; of one row that of its serializer."""
+        if self.view.action == "retrieve" and hasattr(self.view, "list") and not self.view.retrieve.__doc__:
+            return get_doc(type(self._get_serializer()))  # type: ignore[no-untyped-call]
+        return super().get_description()
+
+    def get_request_serializer(self) -> Any:
+        """The body that the view has for the action."""
+        return self.view.bodies.get(self.view.action)
+
+    def get_filter_backends(self) -> list[Any]:
+        return [Backend] if self.method == "GET" else []
 
     def get_operation(self, *args: Any, **kwargs: Any) -> Any:
         operation = super().get_operation(*args, **kwargs)
@@ -139,9 +117,9 @@ class Schema(AutoSchema):
             problems.append(404)
         if self.method not in ("GET", "DELETE"):
             problems += _WITH_BODY
-        if self.method == "POST" and isinstance(self.view, IdempotentPosts):
+        if self.method == "POST":
             problems += [409, 422]
-        if self.method in ("PUT", "PATCH") and isinstance(self.view, Conditional):
+        if self.method in ("PUT", "PATCH") and self.view.action in self.view.etags:
             problems.append(412)
         return problems
 
@@ -158,7 +136,7 @@ class Schema(AutoSchema):
     def _headers(self, operation: dict[str, Any]) -> None:
         responses, parameters = operation["responses"], operation.setdefault("parameters", [])
         good = [response for status, response in responses.items() if status < "300"]
-        if self.method == "POST" and isinstance(self.view, IdempotentPosts):
+        if self.method == "POST":
             parameters.append(
                 _header(HEADER, "of your choosing, a new one per request: sent again, it acts once", _KEY)
             )
@@ -166,7 +144,7 @@ class Schema(AutoSchema):
         for status in ("201", "202"):
             if status in responses:
                 _answers([responses[status]], "Location", "where it is to be seen", {"format": "uri"})
-        if isinstance(self.view, Conditional):
+        if self.view.action in self.view.etags:
             _answers(good, "ETag", "of what there is now", _TAG)
             if self.method == "GET":
                 parameters.append(_header("If-None-Match", "an ETag: 304 while it is still current", _TAG))

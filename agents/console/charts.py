@@ -125,7 +125,7 @@ def line_chart(
             note = format_html('{} <span class="pl-subtle">baseline {}</span>', note, shown(line.level))
         legend.append({"colour": colour, "name": display.isolated(line.name), "note": note, "url": line.url})
     rows, older = _rows(lines, shown)
-    names = [display.isolated(f"{line.name} {unit}".strip()) for line in lines]
+    names = [display.isolated(f"{line.name}, {unit}" if unit else line.name) for line in lines]
     return _chart(
         "line",
         label,

@@ -111,7 +111,7 @@ class DateRangeFilter(admin.FieldListFilter):
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         """One choice, which holds what the template's form needs."""
         days = [(name, label, self.days[name]) for name, label in zip(self.names, ("from", "to"), strict=True)]
-        yield {"days": days, "kept": _others(changelist, *self.names), "selected": any(self.days.values())}
+        yield {"days": days, "others": _others(changelist, *self.names), "selected": any(self.days.values())}
 
 
 def day_of(text: str) -> date | None:
@@ -149,8 +149,8 @@ class TypedFilter(admin.SimpleListFilter):
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         """One choice, which holds what the template's form needs."""
-        kept = _others(changelist, str(self.parameter_name))
-        yield {"selected": bool(self.value()), "display": self.value() or "", "kept": kept}
+        others = _others(changelist, str(self.parameter_name))
+        yield {"selected": bool(self.value()), "display": self.value() or "", "others": others}
 
 
 def _others(changelist: ChangeList, *names: str | None) -> dict[str, Any]:
@@ -252,8 +252,8 @@ class RelatedFilter(admin.RelatedFieldListFilter):
         chosen, name = str((self.lookup_val or [""])[-1]), self.typed
         if not name and chosen.isdecimal() and len(chosen) < 19:  # by a link
             name = self.related.filter(pk=chosen).values_list(self.typed_by, flat=True).first() or ""
-        kept = _others(changelist, *self.expected_parameters())
-        yield {"selected": bool(self.typed or self.lookup_val), "display": name, "kept": kept}
+        others = _others(changelist, *self.expected_parameters())
+        yield {"selected": bool(self.typed or self.lookup_val), "display": name, "others": others}
 
 
 class AgentFilter(RelatedFilter):

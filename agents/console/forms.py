@@ -95,7 +95,7 @@ def confirmed(verb: str, what: str | Callable[[HttpRequest, QuerySet[Any]], str]
 def tell_done(
     model_admin: Any, request: HttpRequest, name: str, what: str, *, done: int, chosen: int, why: str = ""
 ) -> None:
-    """Say of how many rows it was done, and how many were skipped, and why (by itself: it was so already)."""
+    """Say of how many rows it was done, and how many were skipped, and why (default: it was so already)."""
     if done:
         model_admin.message_user(request, f"{done:,} {name}{'s' if done != 1 else ''} {what}.", messages.SUCCESS)
     if skipped := chosen - done:

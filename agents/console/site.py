@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
+from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import JSONField, Model, Prefetch, QuerySet, TextField
 from django.forms import Widget
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
-from django.templatetags.static import static
-from django.urls import URLPattern
+from django.urls import URLPattern, path
 from django.utils.functional import cached_property
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
@@ -148,6 +150,34 @@ def extensions(model: type[Model], request: HttpRequest) -> list[Extension]:
     return [extension for extension in _extensions[model] if request.user.has_perm(extension.permission)]
 
 
+View = TypeVar("View", bound=Callable[..., HttpResponseBase])
+
+
+def console_page(route: str, *, permission: str = "", post: bool = False, name: str = "") -> Callable[[View], View]:
+    """Make a method of an admin class a page below the model's list.
+
+    Args:
+        route: As for `django.urls.path`.
+        permission: ``app.codename`` that a user needs; without one the method decides.
+        post: Whether it takes POST alone.
+        name: Of its URL; default: ``app_model_`` and the method's name without ``_view``.
+    """
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def checked(self: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+            if post and request.method != "POST":
+                return HttpResponseNotAllowed(["POST"])
+            if permission and not request.user.has_perm(permission):
+                raise PermissionDenied
+            return view(self, request, *args, **kwargs)
+
+        checked.route = (route, name)  # type: ignore[attr-defined]
+        return checked  # type: ignore[return-value]
+
+    return decorate
+
+
 M = TypeVar("M", bound=Model)
 P = TypeVar("P", bound=Model)
 
@@ -219,6 +249,14 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
             ]
         vars(self).update(given)
 
+    def get_urls(self) -> list[URLPattern]:
+        own = []
+        for method in dir(type(self)):
+            if route := getattr(getattr(type(self), method, None), "route", None):
+                name = route[1] or f"{self.opts.app_label}_{self.opts.model_name}_{method.removesuffix('_view')}"
+                own.append(path(route[0], self.admin_site.admin_view(getattr(self, method)), name=name))
+        return [*own, *super().get_urls()]
+
     @property
     def when_empty(self) -> str:
         """What fills the list; shown in an empty one."""
@@ -286,7 +324,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         return [anchor for extension in extensions(self.model, request) for anchor in extension.anchors]
 
     def page(self, request: HttpRequest, template: str, title: str, **context: Any) -> TemplateResponse:
-        """A page of its own in the console's frame, for a view that `get_urls` wraps in `admin_site.admin_view`.
+        """A page of its own in the console's frame, for a view declared with `console_page`.
 
         The template extends ``admin/base_site.html``. (The theme's `UnfoldModelAdminViewMixin` gives class-based views the same.)
         """
@@ -357,26 +395,6 @@ class ReadOnlyStackedInline(_ReadOnly, StackedInline[M, P]):
 def add_pages(urls: Callable[[], list[URLPattern]]) -> None:
     """Give the console pages that belong to no model (the theme asks the site for ``extra_urls``); call it once."""
     admin.site.extra_urls = urls  # type: ignore[attr-defined]
-
-
-def stylesheet(request: HttpRequest) -> str:
-    """URL of the console's own styles (``UNFOLD["STYLES"]``)."""
-    return static("agents/console.css")
-
-
-def script(request: HttpRequest) -> str:
-    """URL of the script that every page has (``UNFOLD["SCRIPTS"]``)."""
-    return static("agents/names.js")
-
-
-def chart_script(request: HttpRequest) -> str:
-    """URL of what the console adds to the theme's charts; after the library, before the theme draws them."""
-    return static("agents/charts.js")
-
-
-def favicon(request: HttpRequest) -> str:
-    """URL of the console's icon (``UNFOLD["SITE_FAVICONS"]``)."""
-    return static("agents/favicon.svg")
 
 
 admin.site.index_title = "Console"

@@ -117,12 +117,14 @@ def preview(job: Import, choices: Choices) -> None:
             yaml = sum(file.size for file in job.files.all() if file.name.lower().endswith(YAML))
             if job.kind == Import.Kind.PERSONAS and yaml > MOST_YAML:
                 unread = {"personas": [], "personas_total": job.files.count(), "outcomes": {}, "new": 0, "unread": True}
-                fields |= {"found": unread}
+                fields |= {"contents": unread}
             else:
                 paths = _files(job, Path(place))
-                job.found = {"header": header_of(next(iter(paths)))}  # for the choice of columns when it cannot be read
-                kind, found = look(paths=paths, choices=choices, user=_user(job))
-                fields |= {"kind": kind, "found": found}
+                job.contents = {
+                    "header": header_of(next(iter(paths)))
+                }  # for the choice of columns when it cannot be read
+                kind, contents = look(paths=paths, choices=choices, user=_user(job))
+                fields |= {"kind": kind, "contents": contents}
     except NotPossible as problem:
         fields |= _failed(job, problem)
     _edit(job, **fields)
@@ -134,20 +136,20 @@ def submit(job: Import, choices: Choices) -> None:
     Raises:
         NotNow: The preview says why not, or the import is in progress, done, or without its files.
     """
-    found = job.found
-    if found.get("refusal"):
-        raise NotNow(found["refusal"])
-    if found.get("no_agent") and not (choices.made or any(choices.agents.values()) or choices.without_agents):
+    contents = job.contents
+    if contents.get("refusal"):
+        raise NotNow(contents["refusal"])
+    if contents.get("no_agent") and not (choices.made or any(choices.agents.values()) or choices.without_agents):
         raise NotNow("no speaker is an agent: say who is one, or confirm that it is to be imported without")
     decided = {*choices.agents, *choices.made}
-    if any(row["why"] and row["name"] not in decided for row in found.get("speakers", ())):
+    if any(row["why"] and row["name"] not in decided for row in contents.get("speakers", ())):
         raise NotNow("first say who the speakers are that no agent is known for")
     _edit(job, status=Status.PENDING, undoing=False, choices=choices.as_json(), **_start(job))
     wake_workers()
 
 
 def cancel(job: Import) -> None:
-    """Stop the worker. What is stored stays; the import can be submitted again while its files are kept.
+    """Stop the worker. What is stored stays; the import can be submitted again while its files are stored.
 
     Raises:
         NotNow: It is not in progress.
@@ -162,7 +164,7 @@ def discard(job: Import) -> None:
     Raises:
         NotNow: It is in progress or done.
     """
-    _edit(job, status=Status.CANCELLED, found={}, finished_at=timezone.now())
+    _edit(job, status=Status.CANCELLED, contents={}, finished_at=timezone.now())
     drop(job)
 
 
@@ -249,14 +251,14 @@ def _import_messages(
     if not may_import_transcripts(user) or (choices.made and not may_make_speakers(user)):
         raise NotPossible(f"{user} may not import this any more: a permission was removed.")
     (path, name), *_ = paths.items()
-    _, found = look(paths=paths, choices=choices, user=user, most=None, progress=report)
-    Import.objects.filter(pk=job.pk).update(found=found)
-    job.found = found
-    if found["refusal"]:
-        raise NotPossible(found["refusal"])
-    if found["undecided"]:
-        raise NotPossible(f"Say who these speakers are: {found['undecided']} name agents that are not known here.")
-    if found["no_agent"] and not choices.without_agents:
+    _, contents = look(paths=paths, choices=choices, user=user, most=None, progress=report)
+    Import.objects.filter(pk=job.pk).update(contents=contents)
+    job.contents = contents
+    if contents["refusal"]:
+        raise NotPossible(contents["refusal"])
+    if contents["undecided"]:
+        raise NotPossible(f"Say who these speakers are: {contents['undecided']} name agents that are not known here.")
+    if contents["no_agent"] and not choices.without_agents:
         raise NotPossible(
             "No speaker is one of your agents: say who is one, or confirm that it is to be imported without."
         )
@@ -360,8 +362,8 @@ _AT_REST: dict[str, Any] = {"doing": "", "done": 0, "total": 0}
 
 
 def _finish(job: Import, owner: str, *, status: str = Status.COMPLETED, **fields: Any) -> None:
-    found = {key: value for key, value in job.found.items() if key not in ("sample", "personas", "problem")}
-    if not job.finish(owner=owner, status=status, found=found, **_AT_REST, **fields):
+    contents = {key: value for key, value in job.contents.items() if key not in ("sample", "personas", "problem")}
+    if not job.finish(owner=owner, status=status, contents=contents, **_AT_REST, **fields):
         raise LeaseLost("another worker has it, or it was cancelled")
 
 
@@ -409,18 +411,18 @@ def _files(job: Import, folder: Path, report: _Report | None = None) -> dict[Pat
 
 
 def _failed(job: Import, problem: NotPossible) -> dict[str, Any]:
-    return {"status": Status.FAILED, "error": str(problem), "found": {**job.found, "problem": problem.as_json()}}
+    return {"status": Status.FAILED, "error": str(problem), "contents": {**job.contents, "problem": problem.as_json()}}
 
 
 def _start(job: Import) -> dict[str, Any]:
-    found = {key: value for key, value in job.found.items() if key != "problem"}
-    return {"error": "", "finished_at": None, "started_at": None, "found": found, **_AT_REST}
+    contents = {key: value for key, value in job.contents.items() if key != "problem"}
+    return {"error": "", "finished_at": None, "started_at": None, "contents": contents, **_AT_REST}
 
 
 def _edit(job: Import, **fields: Any) -> None:
     """Change an import that waits for a person, unless its files are gone."""
     if not are_kept(job):
-        raise NotNow("the files are not kept any more: upload them again")
+        raise NotNow("the files are not stored any more: upload them again")
     _move(job, Import.EDITABLE, **fields)
 
 

@@ -15,9 +15,9 @@ from django.contrib.auth.models import AnonymousUser, User
 
 from agents.imports.uploads import stems_of
 from agents.models import Import
-from agents.persona import AgentValues, Outcome, UpsertResult
+from agents.persona import Outcome, UpsertResult
 from agents.personas_io.reader import import_read, read_personas
-from agents.personas_io.shape import PersonaError
+from agents.personas_io.shape import PersonaError, PersonaSpec
 from agents.transcripts.importer import AUTO, BATCH, CHECKING, Progress, ReadOptions, Transcript
 from agents.transcripts.prepare import Prepared
 from agents.transcripts.readers import detect
@@ -191,7 +191,7 @@ def look(
         progress: Called with how far it is.
 
     Returns:
-        A kind of `Import`, and what the files hold, for its column `found`.
+        A kind of `Import`, and what the files hold, for its column `contents`.
 
     Raises:
         NotPossible: They cannot be imported as they are, with these choices or by this user.
@@ -286,7 +286,7 @@ def header_of(path: Path) -> list[str]:
 
 def read_and_import_personas(
     *, paths: Mapping[Path, str], reset: bool, user: User, dry_run: bool
-) -> tuple[list[AgentValues], list[UpsertResult]]:
+) -> tuple[list[PersonaSpec], list[UpsertResult]]:
     """Import personas with the permissions of `user`, all or none; inside the caller's transaction unless `dry_run`.
 
     Raises:

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from agents.models import Import, ImportChunk, ImportFile
 
-MOST_OF_STRANGERS = 5  # files of a form by somebody who is not signed in, or by a token: that is found out later
+MOST_OF_STRANGERS = 5  # files of a form of a user who is not signed in, or who has a token: that is known later
 _MARK = "plumbline.files_too_large"
 
 
@@ -49,7 +49,7 @@ class LimitedUploads(FileUploadHandler):
 
 
 def files_were_too_large(request: HttpRequest) -> bool:
-    """Whether the files of this form were not kept because of their size."""
+    """Whether the files of this form were not stored because of their size."""
     return bool(request.META.get(_MARK))
 
 
@@ -104,7 +104,7 @@ def write_into(
                 written += out.write(content)
                 progress(done + written, total)
         if written != file.size:
-            raise NotKept(f"{file.name} is not kept any more: hand it in again")
+            raise NotKept(f"{file.name} is not stored any more: upload it again")
         done += written
         paths[path] = file.name
     return paths
@@ -126,11 +126,11 @@ def drop(job: Import) -> None:
 
 
 def drop_old() -> str:
-    """Delete what nobody imported in `IMPORT_KEEP_DAYS`; a chore. Returns a sentence when there was any."""
+    """Delete what was not imported within `IMPORT_KEEP_DAYS`; a chore. Returns a sentence when there was any."""
     before = timezone.now() - timedelta(days=settings.IMPORT_KEEP_DAYS)
     old = Q(file__of__created_at__lt=before) & ~Q(file__of__status__in=Import.OPEN)
     dropped = _drop(ImportChunk.objects.filter(old))
-    return f"{dropped} pieces of files dropped that nobody imported" if dropped else ""
+    return f"{dropped} pieces of files dropped that were not imported" if dropped else ""
 
 
 def _drop(pieces: QuerySet[ImportChunk]) -> int:

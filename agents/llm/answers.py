@@ -22,7 +22,7 @@ _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 
 class NotOneObject(ValueError):
-    """The text does not hold exactly one JSON object. Its message says what was found instead."""
+    """The text does not hold exactly one JSON object. Its message says what it holds instead."""
 
 
 class _DuplicateKey(ValueError):
@@ -30,11 +30,11 @@ class _DuplicateKey(ValueError):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         keys = [key for key, _ in pairs]
         raise _DuplicateKey(f"the key {next(key for key in keys if keys.count(key) > 1)!r} occurs twice in one object")
-    return found
+    return members
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -59,7 +59,7 @@ def extract_object(text: str) -> dict[str, Any]:
         NotOneObject: There is no object, more than one, a list of objects, something that looks like an object but is
             not JSON (Python literals, NaN, a cut end), or an object that has a key twice.
     """
-    found: dict[str, Any] | None = None
+    one: dict[str, Any] | None = None
     position = 0
     while opening := _OPENING.search(text, position):
         start = opening.start()
@@ -69,13 +69,13 @@ def extract_object(text: str) -> dict[str, Any]:
             position = placeholder.end()
             continue
         value, position = _decode(text, start)
-        if found is not None:
+        if one is not None:
             raise NotOneObject("the answer holds more than one JSON object")
-        found = value
-    if found is None:
+        one = value
+    if one is None:
         raise NotOneObject("the answer holds no JSON object" if text.strip() else "the answer is empty")
     try:
-        return {storable(key): storable(item) for key, item in found.items()}
+        return {storable(key): storable(item) for key, item in one.items()}
     except RecursionError:
         raise NotOneObject("the answer is nested too deeply") from None
 
@@ -154,24 +154,24 @@ def _kept(block: Any, name: str) -> Any:
 def read_tool_calls(request: LLMRequest, blocks: Sequence[Mapping[str, Any]]) -> tuple[ToolCall, ...]:
     """The tool calls of an answer.
 
-    Some servers write the input as JSON text, or no input for a tool that needs none, or no id, or one that is taken:
-    that is put right. An id is made from the call's place in the conversation, so that a replay makes the same one.
+    Some servers write the input as JSON text, or no input for a tool that needs none, or no id, or one that is in use:
+    that is corrected. An id is made from the call's place in the conversation, so that a replay makes the same one.
 
     Raises:
         InvalidAnswer: A call names no tool, or its input is not an object.
     """
-    taken = {call.id for turn in request.turns for call in turn.tool_calls}
-    made = (name for number in range(1, 10**9) if (name := f"call_{number}") not in taken)
-    return tuple(_read(block, taken, made) for block in blocks)
+    in_use = {call.id for turn in request.turns for call in turn.tool_calls}
+    made = (name for number in range(1, 10**9) if (name := f"call_{number}") not in in_use)
+    return tuple(_read(block, in_use, made) for block in blocks)
 
 
-def _read(block: Mapping[str, Any], taken: set[str], made: Iterator[str]) -> ToolCall:
+def _read(block: Mapping[str, Any], in_use: set[str], made: Iterator[str]) -> ToolCall:
     name, id_ = block.get("name"), block.get("id")
     if not isinstance(name, str) or not 0 < len(name.strip()) <= LONGEST_NAME:
         raise InvalidAnswer(f"a tool call names {str(name)[:LONGEST_NAME]!r}, which is no name of a tool")
-    if not isinstance(id_, str) or not id_ or id_ in taken:
+    if not isinstance(id_, str) or not id_ or id_ in in_use:
         id_ = next(made)
-    taken.add(id_)
+    in_use.add(id_)
     return ToolCall(id_, storable(name.strip()), _input_of(name, block.get("input")))
 
 
@@ -202,7 +202,6 @@ class Exchange:
     """One call as the runtime sees it.
 
     Attributes:
-        reply: How it ended.
         started_at: When, in seconds since the epoch.
         body: What was sent over the network, without the key; None when nothing was.
         tool_blocks: The tool calls as the model wrote them, also where the answer could not be used.
@@ -243,10 +242,10 @@ def read_answer(
     if request.schema is None:
         return parsed(request, text) if text.strip() else Answer(Status.MALFORMED, error="the answer is empty")
     try:
-        found = extract_object(text)
+        value = extract_object(text)
     except NotOneObject as problem:
         return Answer(Status.MALFORMED, error=str(problem))
-    return parsed(request, found)
+    return parsed(request, value)
 
 
 def _with_tool_calls(request: LLMRequest, text: str, blocks: Sequence[Mapping[str, Any]]) -> Answer:
@@ -254,16 +253,16 @@ def _with_tool_calls(request: LLMRequest, text: str, blocks: Sequence[Mapping[st
         calls = read_tool_calls(request, blocks)
     except InvalidAnswer as problem:
         return Answer(Status.MALFORMED, error=one_line(str(problem)))
-    found = parsed(request, text) if text.strip() else Answer(Status.OK)
-    return replace(found, tool_calls=calls) if found.status is Status.OK else found
+    answer = parsed(request, text) if text.strip() else Answer(Status.OK)
+    return replace(answer, tool_calls=calls) if answer.status is Status.OK else answer
 
 
-def parsed(request: LLMRequest, found: Any) -> Answer:
+def parsed(request: LLMRequest, raw: Any) -> Answer:
     """Apply the request's `parse`. It runs in the loop thread: it must be pure, quick and without database access."""
     if request.parse is None:
-        return Answer(Status.OK, None if isinstance(found, str) else found)
+        return Answer(Status.OK, None if isinstance(raw, str) else raw)
     try:
-        return Answer(Status.OK, request.parse(found))
+        return Answer(Status.OK, request.parse(raw))
     except ValidationError as problem:
         return Answer(Status.MALFORMED, error=describe_validation(problem))
     except InvalidAnswer as problem:

@@ -31,8 +31,6 @@ def body_of(request: LLMRequest, *, model: str, structured: bool, example: bool)
     """What is sent, key and headers aside.
 
     Args:
-        request: The question.
-        model: Model asked for.
         structured: Whether to send the schema as `output_config`; not for servers that refuse it.
         example: Whether to put the request's example before the last user turn, as an exchange that already happened.
             Small models follow such an example far better than a description; the conversation still ends with the
@@ -102,8 +100,6 @@ async def post_message(client: anthropic.AsyncAnthropic, body: Mapping[str, Any]
     """Create a message.
 
     Args:
-        client: Who sends it.
-        body: Plain data.
         timeout: Seconds for each read, as the SDK takes it.
 
     Returns:
@@ -122,17 +118,17 @@ async def post_message(client: anthropic.AsyncAnthropic, body: Mapping[str, Any]
         options={"timeout": timeout},
     )
     try:
-        found = json.loads(response.content)
+        data = json.loads(response.content)
     except (ValueError, RecursionError) as problem:
         if response.headers.get("content-type", "").partition(";")[0].strip().lower().endswith("json"):
             raise NotJson(str(problem)) from problem
         return None
-    return _as_message(found) if isinstance(found, dict) else None
+    return _as_message(data) if isinstance(data, dict) else None
 
 
-def _as_message(found: dict[str, Any]) -> SimpleNamespace:
-    message = SimpleNamespace(**found)
-    content, usage = found.get("content"), found.get("usage")
+def _as_message(data: dict[str, Any]) -> SimpleNamespace:
+    message = SimpleNamespace(**data)
+    content, usage = data.get("content"), data.get("usage")
     if isinstance(content, list):
         message.content = [SimpleNamespace(**part) if isinstance(part, dict) else part for part in content]
     if isinstance(usage, dict):
@@ -256,13 +252,9 @@ async def answer(
     """Ask and, where the request wants it, ask again; the last exchange is the result, those before it went wrong.
 
     Args:
-        request: The question.
-        route: Who answers it.
-        background: The loop's clients and limiters.
         deadline: Seconds for everything.
         handed_at: When the calling thread handed the request over, on the loop's clock.
         waiting_counts: Whether the deadline runs while the request waits for a slot.
-        stage: Receives the time of sending, for a caller that gives the request up.
     """
     limiter = background.limiter(route.base_url)
     limiter.configure(maximum=route.max_concurrency, gate_slots=route.gate_slots)
@@ -377,12 +369,12 @@ def _reply(call: Call, received: Received, blocks: Sequence[Mapping[str, Any]]) 
         return call.blank(Status.REJECTED, error + _tools_hint(call, error))
     text = text_of(content)
     stop_reason = str(getattr(message, "stop_reason", None) or "")
-    found = read_answer(call.request, text=text, stop_reason=stop_reason, tool_blocks=blocks)
+    answer = read_answer(call.request, text=text, stop_reason=stop_reason, tool_blocks=blocks)
     return replace(
-        call.blank(found.status, found.error),
-        value=found.value,
+        call.blank(answer.status, answer.error),
+        value=answer.value,
         text=text,
-        tool_calls=found.tool_calls,
+        tool_calls=answer.tool_calls,
         stop_reason=stop_reason,
         served_model=str(getattr(message, "model", None) or ""),
         usage=usage_of(message),

@@ -99,13 +99,13 @@ def since(way: Route, begin: datetime) -> list[Seen]:
     """
 
     async def newest(batches: Any) -> list[Seen]:
-        found = []
+        batches_since = []
         async for batch in batches.list(limit=LISTED_AT_ONCE):
             seen = _seen(batch)
             if seen.created_at is not None and seen.created_at < begin:
                 break
-            found.append(seen)
-        return found[::-1]
+            batches_since.append(seen)
+        return batches_since[::-1]
 
     return _call(way, newest, LOOK_SECONDS)
 
@@ -119,16 +119,16 @@ def results(way: Route, batch_id: str) -> Iterator[list[Entry]]:
     lines: Any = _call(way, lambda batches: batches.results(batch_id), LOOK_SECONDS)
 
     async def some(_: Any) -> list[Any]:
-        found: list[Any] = []
-        while len(found) < RESULTS_AT_ONCE:
+        portion: list[Any] = []
+        while len(portion) < RESULTS_AT_ONCE:
             try:
-                found.append(await anext(lines))
+                portion.append(await anext(lines))
             except StopAsyncIteration:
                 break
-        return found
+        return portion
 
-    while found := _call(way, some, LOOK_SECONDS):
-        yield [_entry(line) for line in found]
+    while portion := _call(way, some, LOOK_SECONDS):
+        yield [_entry(line) for line in portion]
 
 
 def _call(way: Route, action: Callable[[Any], Awaitable[T]], seconds: float) -> T:

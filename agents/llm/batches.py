@@ -98,10 +98,7 @@ def hand_in(
     a name: the worker looks for it on the server, and only when it is not there the questions may be asked again.
 
     Args:
-        outgoing: What to ask.
-        owner: Of the batch's lease meanwhile.
         allowed: Called just before it is sent: whether the work is still the caller's.
-        agent_id: The agent whom the questions are about, if any.
         planned: US dollars they are expected to cost; budgets count them while the batch is open.
 
     Returns:
@@ -257,15 +254,15 @@ def _find(batch: LLMBatch, way: Route, owner: str) -> None:
     That it is ours is seen from the custom ids once there are results. Until then it is presumed, and left alone: it may be another
     installation's with the same key.
     """
-    taken = set(LLMBatch.objects.exclude(batch_id="").values_list("batch_id", flat=True)) | set(batch.not_ours)
+    known = set(LLMBatch.objects.exclude(batch_id="").values_list("batch_id", flat=True)) | set(batch.not_ours)
     made = batch_api.since(way, batch.created_at - CLOCKS_DIFFER)
-    found = next((seen for seen in made if seen.requests == batch.requests and seen.id not in taken), None)
-    if found is None:
+    ours = next((seen for seen in made if seen.requests == batch.requests and seen.id not in known), None)
+    if ours is None:
         _give_up(batch, owner, Result.LOST, "it never reached the server")
         return
-    log.warning("batch %s of %s is taken for %s, whose name was lost", batch.pk, batch.work_id, found.id)
-    seen = {"provider_status": found.status[:16], "expires_at": found.expires_at}
-    _wait(batch, owner, "", timezone.now(), batch_id=found.id, presumed=True, **seen)
+    log.warning("batch %s of %s is presumed to be %s, whose name was lost", batch.pk, batch.work_id, ours.id)
+    seen = {"provider_status": ours.status[:16], "expires_at": ours.expires_at}
+    _wait(batch, owner, "", timezone.now(), batch_id=ours.id, presumed=True, **seen)
 
 
 def _collect(batch: LLMBatch, way: Route, seen: Seen, owner: str) -> None:
@@ -333,8 +330,8 @@ def _call(row: LLMBatchRequest, entry: Entry, batch: LLMBatch, way: Route) -> tu
     if entry.result == Result.EXPIRED:
         fields = {"status": ReplyStatus.TIMEOUT, "error": "not answered before its batch expired", "attempts": 0}
     if entry.result == Result.SUCCEEDED:
-        found = read_answer(request, text=entry.text, stop_reason=entry.stop_reason)
-        fields = {"status": found.status, "error": found.error}
+        answer = read_answer(request, text=entry.text, stop_reason=entry.stop_reason)
+        fields = {"status": answer.status, "error": answer.error}
     reply = Reply(
         **fields,
         provider=way.provider,
@@ -364,8 +361,8 @@ class Answers:
 
     def __init__(self, work_id: str) -> None:
         self._rows: dict[str, deque[int]] = {}
-        found = LLMBatchRequest.objects.filter(work_id=work_id, result__in=(Result.SUCCEEDED, *NO_ANSWER))
-        for key, pk in found.order_by("pk").values_list("request_key", "pk"):
+        ended = LLMBatchRequest.objects.filter(work_id=work_id, result__in=(Result.SUCCEEDED, *NO_ANSWER))
+        for key, pk in ended.order_by("pk").values_list("request_key", "pk"):
             self._rows.setdefault(key, deque()).append(pk)
 
     def take(self, key: str) -> LLMBatchRequest | None:
@@ -376,11 +373,11 @@ class Answers:
 
 def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
     """Read an answer as a live one is read, and add to its ledger row what was not known when it came in."""
-    found = read_answer(request, text=row.text, stop_reason=row.stop_reason)
+    answer = read_answer(request, text=row.text, stop_reason=row.stop_reason)
     reply = Reply(
-        status=found.status,
-        value=found.value,
-        error=found.error,
+        status=answer.status,
+        value=answer.value,
+        error=answer.error,
         text=row.text,
         stop_reason=row.stop_reason,
         provider=way.provider,
@@ -394,7 +391,7 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
     if row.call_id is not None:
         body = body_of(request, model=way.model, structured=endpoints.ability(way).structured, example=False)
         ledger.store_payload(row.call_id, request, Exchange(reply, time.time(), body))
-        if found.status is ReplyStatus.MALFORMED:
+        if answer.status is ReplyStatus.MALFORMED:
             LLMCall.objects.filter(pk=row.call_id, status=ReplyStatus.OK.value).update(
                 status=reply.status.value, error=reply.error[:500]
             )

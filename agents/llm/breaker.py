@@ -24,7 +24,7 @@ PROBE_PAUSE = 5.0  # seconds from opening, and from the end of a probe, to the n
 LEAST_SILENCE = 1.0  # seconds; a judge that is silent for less is only slow
 LEAST_SHARE = 0.9  # of the deadline that must be silence of the judge: waiting for a slot of our own is no fault of it
 
-Found = Literal["answered", "silent", "other", "unknown"]
+Outcome = Literal["answered", "silent", "other", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +58,20 @@ class Breaker:
             self.probing = True
             return Pass(now, probe=True)
 
-    def leave(self, leave: Pass, about: Hashable | None, found: Found) -> None:
+    def leave(self, leave: Pass, about: Hashable | None, outcome: Outcome) -> None:
         """Note how the calls ended that `leave` was given for."""
         with self.lock:
             now = self.clock()
             if leave.probe:
                 self.probing = False
                 self.probe_at = None if self.probe_at is None else now + PROBE_PAUSE
-            if found == "answered":
+            if outcome == "answered":
                 self._close(now)
-            elif found == "other":  # a trickle, or no connection: no time-out of a silent judge
+            elif outcome == "other":  # a trickle, or no connection: no time-out of a silent judge
                 self.silent.clear()
-            elif found == "silent" and about is not None and self.probe_at is None and leave.began >= self.answered_at:
+            elif (
+                outcome == "silent" and about is not None and self.probe_at is None and leave.began >= self.answered_at
+            ):
                 self.silent.add(about)
                 if len(self.silent) >= TIMEOUTS:
                     self.silent.clear()
@@ -105,7 +107,6 @@ def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: 
     """Ask as `complete_together` does, but do not ask an endpoint that hangs.
 
     Args:
-        requests: Questions to one role's model, all about one draft or turn.
         deadline: Seconds for all of it.
         about: Tells this draft from others, so that one draft repeated does not stop the checks of all. None where less
             time is left than is configured: such a time-out proves nothing, and such a draft does not probe.
@@ -128,16 +129,16 @@ def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: 
             attempts=0,
         )
         return [reply] * len(requests)
-    found: Found = "unknown"
+    outcome: Outcome = "unknown"
     try:
         replies = complete_together(requests, deadline=deadline)
-        found = _found(replies, deadline)
+        outcome = _outcome(replies, deadline)
     finally:
-        breaker.leave(leave, about, found)
+        breaker.leave(leave, about, outcome)
     return replies
 
 
-def _found(replies: Sequence[Reply], deadline: float) -> Found:
+def _outcome(replies: Sequence[Reply], deadline: float) -> Outcome:
     """What the replies to one draft say of the judge. An error that it answers is an answer: it does not hang."""
     sent = [reply for reply in replies if reply.heard is not None]
     if any(reply.heard and reply.status is not Status.TIMEOUT for reply in sent):

@@ -144,7 +144,6 @@ class Ability:
         structured: False once the endpoint refused `output_config`.
         ignored: Answers in a row that did not fit the schema although it was sent.
         rescues: Times in a row that a worked example saved an answer which had failed without it.
-        example_first: Start with the worked example.
     """
 
     structured: bool = True

@@ -33,18 +33,15 @@ ROWS_PER_STATEMENT = 30  # SQLite takes 999 values
 def insert_calls(rows: Sequence[Mapping[str, Any]]) -> list[int]:
     """Insert calls, all of them or none, and return their primary keys in their order.
 
-    Args:
-        rows: Per call the value of every column but the primary key.
-
     Raises:
         DatabaseError: A row does not fit; a transaction around this stays usable.
     """
-    found: list[int] = []
+    keys: list[int] = []
     one_statement = len(rows) <= ROWS_PER_STATEMENT
     with nullcontext() if one_statement and not connection.in_atomic_block else transaction.atomic():
         for start in range(0, len(rows), ROWS_PER_STATEMENT):
-            found += _insert_rows(rows[start : start + ROWS_PER_STATEMENT])
-    return found
+            keys += _insert_rows(rows[start : start + ROWS_PER_STATEMENT])
+    return keys
 
 
 def _insert_rows(rows: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -90,7 +87,7 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
     Where the insert fails, because an agent was deleted meanwhile or a value does not fit, each row is written alone,
     so that one cannot cost the others. A row that cannot be written even so is logged and its key is None: the caller
     must not lose the answer with it. A worker waits for a database that is away (`agents.work.outages`). What an outage
-    outlasts is kept in memory, its key is None, and the next call that is written, or the end of the process, writes it.
+    outlasts stays in memory, its key is None, and the next call that is written, or the end of the process, writes it.
     """
     if not calls:
         return []
@@ -152,8 +149,8 @@ def _record_together(rows: Sequence[_Row], *, again: bool = False) -> list[int |
 def _known(rows: Sequence[_Row]) -> dict[tuple[datetime, str, str], int]:
     """The primary keys of those that are written already."""
     wanted = {row.identity for row in rows}
-    found = LLMCall.objects.filter(created_at__in=[row.at for row in rows]).order_by()
-    identities = found.values_list("created_at", "request_digest", "work_id", "pk")
+    calls = LLMCall.objects.filter(created_at__in=[row.at for row in rows]).order_by()
+    identities = calls.values_list("created_at", "request_digest", "work_id", "pk")
     return {(at, digest, work): key for at, digest, work, key in identities if (at, digest, work) in wanted}
 
 
@@ -365,8 +362,8 @@ def totals(calls: QuerySet[LLMCall] | None = None, *, work_id: str | None = None
 def totals_of_work(work_ids: Collection[str]) -> dict[str, Totals]:
     """Sum the calls of several pieces of work in one query; all of them are in the result, also those without calls."""
     grouped = LLMCall.objects.filter(work_id__in=work_ids).order_by().values("work_id").annotate(**_SUMS)
-    found = {row["work_id"]: _totals(row) for row in grouped}
-    return {work_id: found.get(work_id) or _totals({}) for work_id in work_ids}
+    by_work = {row["work_id"]: _totals(row) for row in grouped}
+    return {work_id: by_work.get(work_id) or _totals({}) for work_id in work_ids}
 
 
 _KINDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Slot = Literal["gate", "ordinary"]
 
 CUT_INTERVAL = 1.0  # seconds between two halvings: one burst of 429s is one piece of news
-MAX_PAUSE = 30.0  # seconds; a longer retry-after would stall a whole process on one header
+MAX_PAUSE = 30.0  # seconds; a longer retry-after would stall a process on one header
 
 
 class Limiter:
@@ -151,7 +151,6 @@ class Trace:
     Attributes:
         limiter: The endpoint's slots; it hears of every answer.
         give_up_at: End of the call's deadline on the loop's clock, in seconds.
-        attempts: HTTP requests sent.
         http_status: Status of the answer to the last request; 0 while there is none.
         request_id: The server's id of the last answer.
     """
@@ -230,7 +229,7 @@ class Clients:
 
 
 def _without_stray_headers(client: anthropic.AsyncAnthropic) -> anthropic.AsyncAnthropic:
-    """Undo ANTHROPIC_CUSTOM_HEADERS, which the SDK reads by itself: headers for one server would be sent to another."""
+    """Undo ANTHROPIC_CUSTOM_HEADERS, which the SDK reads unasked: headers for one server would be sent to another."""
     client._custom_headers = {}
     return client
 
@@ -363,7 +362,7 @@ def close() -> None:
 def _forget_in_child() -> None:
     """A forked child has neither the thread nor a right to the parent's sockets.
 
-    The parent's objects are kept, unused, so that no destructor of theirs runs in the child and closes what both share.
+    The parent's objects stay, unused, so that no destructor of theirs runs in the child and closes what both share.
     """
     global _background, _lock
     if _background is not None:

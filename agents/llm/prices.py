@@ -1,4 +1,4 @@
-"""What tokens cost: dated prices, seeded from ``prices.yaml``, kept as `ModelPrice` rows. Unknown is None, never 0."""
+"""What tokens cost: dated prices, seeded from ``prices.yaml``, stored as `ModelPrice` rows. Unknown is None, never 0."""
 
 from __future__ import annotations
 

@@ -101,7 +101,6 @@ class LLMRequest:
     Attributes:
         role: Whose model and endpoint answers, ``judge`` or ``actor``.
         task: Name of the offline responder (``OFFLINE_RESPONDERS``), e.g. ``score``.
-        system: System prompt, static text first.
         turns: The conversation; ends with a user turn.
         schema: JSON schema of the answer; None asks for free text.
         parse: Turns the decoded JSON object into the caller's value; raises `InvalidAnswer`. None keeps the object.
@@ -115,7 +114,6 @@ class LLMRequest:
         tools: What the model may use; with tools an answer may be text, tool calls or both, and `schema` stays None.
         facts: Structured input for the offline provider; never sent over the network.
         span: The Sentry span that the call belongs under; None for the one that is current when it is settled.
-        label: Columns of the ledger row.
     """
 
     role: Role
@@ -154,14 +152,11 @@ class Reply:
     Attributes:
         status: `Status.OK` exactly when `value` (structured) or `text` (free) can be used.
         value: What `parse` returned, or the decoded object.
-        text: The raw text of the answer.
-        tool_calls: The tools the model wants to use, in its order.
         error: One line for people when the status is not ``ok``.
         provider: ``anthropic``, ``offline`` or ``replay``.
         endpoint: Base URL without credentials; empty for offline and replay.
         model: The model asked for. `served_model`: the one the server says it used.
         latency_ms: Wall time of this call without waiting for a slot. `waited_ms`: waiting for a slot.
-        attempts: HTTP requests made, retries included.
         heard: Whether the server began to answer the last of them; None where nothing was sent, or that is not known.
         call_id: Primary key of the ledger row; None only when writing it failed.
         batch: Whether it was answered in a batch, at the batch price.

@@ -26,7 +26,7 @@ Future = concurrent.futures.Future[list[Exchange]]
 _sent: WeakKeyDictionary[Future, anthropic_api.Stage] = WeakKeyDictionary()
 
 GRACE = 1.0  # seconds past the deadline before the calling thread stops believing that the loop will answer
-GRACE_TOGETHER = 0.1  # the same where others wait for the whole: enough for the loop to cancel what hangs
+GRACE_TOGETHER = 0.1  # the same where others wait for all of them: enough for the loop to cancel what hangs
 LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough that no slot waits for the calling thread
 
 
@@ -45,7 +45,6 @@ def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:
     holds up every other call: it must be pure and quick, and must not touch the database.
 
     Args:
-        request: The question.
         deadline: Seconds for everything: waiting for a slot, retries and the re-ask. The call is cancelled at its end.
             Importing the SDK and making its client (seconds, once per process) is not counted.
 
@@ -140,7 +139,6 @@ def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> lis
     is in flight; replies that had arrived are settled all the same.
 
     Args:
-        requests: The questions.
         deadline: Seconds for all of it: waiting for slots, retries and re-asks. Calls that are late are cancelled. As
             in `complete`, importing the SDK and making its clients (once per process) is not counted.
 

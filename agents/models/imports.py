@@ -35,7 +35,7 @@ class Import(Leasable):
         blank=True,
         help_text="what was chosen: format, channel, speakers, tags, columns, time zone, reset",
     )
-    found = models.JSONField(default=dict, blank=True, help_text="what is in the files, as far as they were read")
+    contents = models.JSONField(default=dict, blank=True, help_text="what is in the files, as far as they were read")
     result = models.JSONField(default=dict, blank=True, help_text="what was imported")
     doing = models.CharField(max_length=60, blank=True, default="", help_text="what the worker does with it")
     done = models.PositiveBigIntegerField(default=0, help_text="how much of that is done")

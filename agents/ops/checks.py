@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.apps import AppConfig
@@ -17,7 +17,7 @@ from agents.llm.requests import ROLES, Role
 
 NUMBERS = {  # the least allowed, and what it is
     "LLM_MAX_CONCURRENCY": (1, "the number of calls that may be in flight"),
-    "LLM_GATE_SLOTS": (0, "the number of further calls kept for the gate"),
+    "LLM_GATE_SLOTS": (0, "the number of further calls reserved for the gate"),
     "LLM_EVALUATION_DEADLINE": (1, "seconds for one judging call"),
     "LLM_EVALUATION_RETRIES": (0, "how often a call is tried again"),
     "TURN_MAX_REVISIONS": (0, "how often one message may be sent back"),
@@ -30,48 +30,42 @@ PHASES = ("received", "prepare", "review", "committed", "finish")  # of a turn, 
 
 
 @register(deploy=True)  # a fact to know before going live; said on every command it would only be noise
-def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Whether an LLM judges at all."""
-    if provider_of(model_of("judge")) != "offline":
-        return []
-    return [
-        Info(
+    if provider_of(model_of("judge")) == "offline":
+        yield Info(
             f"No LLM judges: JUDGE_MODEL is {model_of('judge')!r}. Scores come from rules and word lists and are "
             "marked heuristic.",
             hint="Set ANTHROPIC_API_KEY, or JUDGE_BASE_URL and JUDGE_MODEL for a server that speaks the same API.",
             id="agents.I001",
         )
-    ]
 
 
 @register()
-def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Each role's model can be called, and what it costs is known."""
-    return [*(message for role in ROLES for message in _check_role(role)), *_check_prices()]
+    for role in ROLES:
+        model, setting = model_of(role), f"{role.upper()}_MODEL"
+        if problem := problem_of(role, model):
+            hint = problem[0].upper() + problem[1:] + "."
+            yield Error(f"{setting} cannot be called.", hint=hint, id="agents.E001")
+        elif provider_of(model) == "replay" and not replay_file(model).is_file():
+            hint = "Write one with `manage.py export_payloads --out FILE`, or correct the path after `replay:`."
+            yield Error(f"{setting} is {model!r}, but there is no such file.", hint=hint, id="agents.E002")
+        elif provider_of(model) == "offline" and model not in OFFLINE_MODELS[role]:
+            hint = f"Allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, or replay:FILE."
+            yield Error(f"{setting} is {model!r}: there is no such offline model.", hint=hint, id="agents.E005")
+    yield from _check_prices()
 
 
-def _check_role(role: Role) -> list[CheckMessage]:
-    model, setting = model_of(role), f"{role.upper()}_MODEL"
-    if problem := problem_of(role, model):
-        return [Error(f"{setting} cannot be called.", hint=problem[0].upper() + problem[1:] + ".", id="agents.E001")]
-    if provider_of(model) == "replay" and not replay_file(model).is_file():
-        hint = "Write one with `manage.py export_payloads --out FILE`, or correct the path after `replay:`."
-        return [Error(f"{setting} is {model!r}, but there is no such file.", hint=hint, id="agents.E002")]
-    if provider_of(model) == "offline" and model not in OFFLINE_MODELS[role]:
-        hint = f"Allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, or replay:FILE."
-        return [Error(f"{setting} is {model!r}: there is no such offline model.", hint=hint, id="agents.E005")]
-    return []
-
-
-def _check_prices() -> list[CheckMessage]:
+def _check_prices() -> Iterator[CheckMessage]:
     """One warning for each model that the shipped prices lack, whichever roles it has. No query: a check runs before any command."""
     roles: dict[str, list[Role]] = {}
     for role in ROLES:
         if not problem_of(role, model_of(role)) and not has_seed_price(model_of(role)):
             roles.setdefault(model_of(role), []).append(role)
-    found: list[CheckMessage] = []
     for model, having in roles.items():
-        said = " and ".join(f"{role.upper()}_MODEL" for role in having)
+        names = " and ".join(f"{role.upper()}_MODEL" for role in having)
         servers = dict.fromkeys(without_credentials(base_url_of(role)) for role in having if base_url_of(role))
         where = f" (served by {', '.join(servers)})" if servers else ""
         hint = (
@@ -79,28 +73,24 @@ def _check_prices() -> list[CheckMessage]:
             "costs nothing. Then set SILENCED_SYSTEM_CHECKS=agents.W002 in the environment or .env: this check reads "
             "only the shipped prices, not the console's."
         )
-        found.append(Warning(f"{said}: the price of {model!r}{where} is not known.", hint=hint, id="agents.W002"))
-    return found
+        yield Warning(f"{names}: the price of {model!r}{where} is not known.", hint=hint, id="agents.W002")
 
 
 @register()
-def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """The numbers and choices for model calls and turns are in range."""
-    found: list[CheckMessage] = []
     if settings.LLM_STORE_PAYLOADS not in STORE_CHOICES:
         hint = f"Set it to one of: {', '.join(STORE_CHOICES)}."
-        found.append(Error(f"LLM_STORE_PAYLOADS is {settings.LLM_STORE_PAYLOADS!r}.", hint=hint, id="agents.E003"))
+        yield Error(f"LLM_STORE_PAYLOADS is {settings.LLM_STORE_PAYLOADS!r}.", hint=hint, id="agents.E003")
     for name, (least, meaning) in NUMBERS.items():
         if getattr(settings, name) < least:
             hint = f"Set it to {least} or more ({meaning})."
-            found.append(Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004"))
-    return found
+            yield Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004")
 
 
 @register()
-def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Every stage of `TURN_PIPELINE` can be made and does something."""
-    found: list[CheckMessage] = []
     for path in settings.TURN_PIPELINE:
         try:
             stage = import_string(path)()
@@ -111,46 +101,41 @@ def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> li
                 continue
             problem = "has none of the methods of a stage"
         hint = f"Correct the path, or take it out. A stage is a class without arguments that has any of: {', '.join(PHASES)}."
-        found.append(Error(f"TURN_PIPELINE names {path!r}, which {problem}.", hint=hint, id="agents.E006"))
-    return found
+        yield Error(f"TURN_PIPELINE names {path!r}, which {problem}.", hint=hint, id="agents.E006")
 
 
 NEW_KEY = "python3 -c 'import secrets; print(secrets.token_urlsafe(64))'"
 
 
 @register(deploy=True)
-def check_unset(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_unset(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Warn of settings that a deployment needs and that are left to a default for a personal machine."""
-    found: list[CheckMessage] = []
     if "SECRET_KEY" in settings.NOT_SET:
         hint = f"Set it to a long random string, e.g. the output of: {NEW_KEY}"
-        found.append(Warning("SECRET_KEY is not set: one made on this machine is used.", hint=hint, id="agents.W003"))
+        yield Warning("SECRET_KEY is not set: one made on this machine is used.", hint=hint, id="agents.W003")
     if not settings.PRODUCTION:
         hint = "Set it to the names under which people reach the server, e.g. ALLOWED_HOSTS=plumbline.example.org"
         names = ", ".join(settings.ALLOWED_HOSTS) or "nothing"
         text = f"This is not run as production: ALLOWED_HOSTS names {names}, or DEBUG or PRODUCTION says so."
-        found.append(Warning(text, hint=hint, id="agents.W004"))
+        yield Warning(text, hint=hint, id="agents.W004")
     if "DATABASE_URL" in settings.NOT_SET:
         text = "DATABASE_URL is not set: what is stored goes to .local/plumbline.sqlite3 in the checkout."
-        found.append(Warning(text, hint="Set it to postgres://USER:PASSWORD@HOST:PORT/NAME", id="agents.W005"))
-    return found
+        yield Warning(text, hint="Set it to postgres://USER:PASSWORD@HOST:PORT/NAME", id="agents.W005")
 
 
 @register(deploy=True)
-def check_choices(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+def check_choices(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Choices that are sound, but worth knowing of before going live."""
-    found: list[CheckMessage] = []
     if not settings.CELERY_BROKER_URL:
         text = "CELERY_BROKER_URL is not set: queued work waits for `manage.py work`, of which several may run, also elsewhere."
-        found.append(Info(text, hint="Keep one running at least, or start Celery workers.", id="agents.I002"))
+        yield Info(text, hint="Keep one running at least, or start Celery workers.", id="agents.I002")
     if settings.DATABASES["default"]["ENGINE"].endswith(".sqlite3"):
         hint = "For several machines or many people set DATABASE_URL to postgres://USER:PASSWORD@HOST:PORT/NAME"
-        found.append(Info("The database is SQLite: one file, one writer at a time.", hint=hint, id="agents.I003"))
+        yield Info("The database is SQLite: one file, one writer at a time.", hint=hint, id="agents.I003")
     if not settings.METRICS_TOKEN:
         text = "METRICS_TOKEN is not set: there is no /metrics for Prometheus."
-        found.append(Info(text, hint="Set it to a long random string to have it.", id="agents.I004"))
+        yield Info(text, hint="Set it to a long random string to have it.", id="agents.I004")
     if settings.SECURE_SSL_REDIRECT and not settings.SECURE_PROXY_SSL_HEADER:
         text = "TRUST_PROXY_HEADERS is not set: behind a proxy that ends TLS every request is sent to https again and again."
         hint = "Set TRUST_PROXY_HEADERS=true where a proxy sets X-Forwarded-Proto itself."
-        found.append(Info(text, hint=hint, id="agents.I005"))
-    return found
+        yield Info(text, hint=hint, id="agents.I005")

@@ -18,35 +18,36 @@ class Consequences:
 
     Attributes:
         deleted: Go with it.
-        kept: Stay, without naming it any more.
+        unlinked: Stay, without naming it any more.
         protecting: Forbid it.
     """
 
     deleted: Counter[type[Model]] = field(default_factory=Counter)
-    kept: Counter[type[Model]] = field(default_factory=Counter)
+    unlinked: Counter[type[Model]] = field(default_factory=Counter)
     protecting: Counter[type[Model]] = field(default_factory=Counter)
 
 
 def consequences(rows: Sequence[Model]) -> Consequences:
     """What deleting `rows`, all of one model, would do. A row that is reached in several ways counts once per way."""
-    found = Consequences()
+    counts = Consequences()
     if rows:
         model = type(rows[0])
         using = router.db_for_write(model)
         chosen = model._base_manager.using(using).filter(pk__in=[row.pk for row in rows])
-        _follow(chosen, found, (model._meta.concrete_model or model,))
-    return found
+        _follow(chosen, counts, (model._meta.concrete_model or model,))
+    return counts
 
 
-def _follow(rows: QuerySet[Model], found: Consequences, way: tuple[type[Model], ...]) -> None:
+def _follow(rows: QuerySet[Model], counts: Consequences, way: tuple[type[Model], ...]) -> None:
     relations: list[Any] = list(get_candidate_relations_to_delete(rows.model._meta))
     for relation in relations:
         related, on_delete = relation.related_model, relation.on_delete
         theirs = related._base_manager.using(rows.db).filter(**{f"{relation.field.name}__in": rows.values("pk")})
         if related in way or related._meta.auto_created:
             continue
-        into = {CASCADE: found.deleted, SET_NULL: found.kept, PROTECT: found.protecting, RESTRICT: found.protecting}
+        into = {CASCADE: counts.deleted, SET_NULL: counts.unlinked}
+        into |= dict.fromkeys((PROTECT, RESTRICT), counts.protecting)
         if on_delete in into and (number := theirs.count()):
             into[on_delete][related] += number
             if on_delete is CASCADE:
-                _follow(theirs, found, (*way, related))
+                _follow(theirs, counts, (*way, related))

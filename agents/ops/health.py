@@ -39,10 +39,8 @@ from agents.ops.sums import LEDGER, read
 logger = logging.getLogger(__name__)
 
 PROBE_SECONDS = 1.0  # for broker and judge each
-KEPT_SECONDS = (
-    15.0  # what was found out about broker and judge holds so long; whoever probes often must not knock there as often
-)
-WRITE_KEPT_SECONDS = 1.0  # the same for a write that worked: everyone may ask, and each time costs the disk a little
+FRESH_SECONDS = 15.0  # an answer about broker and judge holds so long: frequent probes must not connect there each time
+WRITE_SECONDS = 1.0  # the same for a write that worked: anyone may ask, and each time costs the disk a little
 WRITTEN_CHARACTERS = 8_000  # more than a page holds, and not to be compressed: is there room for new pages?
 Probe = Callable[[], str]  # what is wrong; empty when all is well
 
@@ -75,10 +73,10 @@ def readyz(request: HttpRequest) -> HttpResponse:
     Everyone sees which check failed; its message needs the token of ``/metrics``. What `READY_WITHOUT` names is reported and fails
     nothing.
     """
-    found = {name: problem for name, probe in CHECKS.items() if (problem := _asked(name, probe)) is not None}
-    failed = [name for name, problem in found.items() if problem and name not in settings.READY_WITHOUT]
+    problems = {name: problem for name, probe in CHECKS.items() if (problem := _asked(name, probe)) is not None}
+    failed = [name for name, problem in problems.items() if problem and name not in settings.READY_WITHOUT]
     in_words = may_see_metrics(request)
-    checks = {name: (problem if in_words else "failed") if problem else "ok" for name, problem in found.items()}
+    checks = {name: (problem if in_words else "failed") if problem else "ok" for name, problem in problems.items()}
     return JsonResponse({"status": "not ready" if failed else "ready", "checks": checks}, status=503 if failed else 200)
 
 
@@ -108,8 +106,8 @@ PATHS: dict[str, Callable[[HttpRequest], HttpResponse]] = {"/healthz": healthz, 
 
 # -- checks
 _migrated = False  # once the database is as this code needs it, it stays so
-_kept: dict[str, tuple[float, str]] = {}
-_knocking = ThreadPoolExecutor(max_workers=4, thread_name_prefix="readyz")
+_latest: dict[str, tuple[float, str]] = {}
+_probing = ThreadPoolExecutor(max_workers=4, thread_name_prefix="readyz")
 
 
 def _asked(name: str, probe: Probe) -> str | None:
@@ -126,9 +124,9 @@ def _database() -> str:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
-        if time.monotonic() - _kept.get("write", (-WRITE_KEPT_SECONDS, ""))[0] >= WRITE_KEPT_SECONDS:
+        if time.monotonic() - _latest.get("write", (-WRITE_SECONDS, ""))[0] >= WRITE_SECONDS:
             _write()
-            _kept["write"] = time.monotonic(), ""
+            _latest["write"] = time.monotonic(), ""
             write_late()
     except DatabaseError as error:
         connection.close()
@@ -185,24 +183,24 @@ def _judge() -> str:
         return ""
     if way.problem:
         return "not configured: see manage.py check"
-    return _lately(f"judge {way.base_url}", lambda: _knock(way.base_url))
+    return _lately(f"judge {way.base_url}", lambda: _connect(way.base_url))
 
 
 CHECKS: dict[str, Probe] = {"database": _database, "migrations": _migrations, "broker": _broker, "judge": _judge}
 
 
 def _lately(key: str, probe: Probe) -> str:
-    """What a probe over the network found in the last seconds, else now; it has one second, also to find the host's name."""
-    if key in _kept and time.monotonic() - _kept[key][0] < KEPT_SECONDS:
-        return _kept[key][1]
-    asked: Future[str] = _knocking.submit(probe)
+    """Answer with what a probe over the network said in the last seconds, else ask it; it has one second, name lookup included."""
+    if key in _latest and time.monotonic() - _latest[key][0] < FRESH_SECONDS:
+        return _latest[key][1]
+    asked: Future[str] = _probing.submit(probe)
     try:
         problem = asked.result(timeout=PROBE_SECONDS + 0.5)
     except TimeoutError:
         problem = f"no answer within {PROBE_SECONDS:g} s"
     except Exception as error:  # noqa: BLE001 (whatever the network does is the answer)
         problem = f"not reached: {type(error).__name__}"
-    _kept[key] = time.monotonic(), problem
+    _latest[key] = time.monotonic(), problem
     return problem
 
 
@@ -217,7 +215,7 @@ def _ping_broker(url: str) -> str:
     return ""
 
 
-def _knock(base_url: str) -> str:
+def _connect(base_url: str) -> str:
     """Open a connection to where the judge's requests go, and close it: nothing is asked, nothing is paid."""
     parts = urlsplit(base_url)
     proxy = urllib.request.getproxies().get(parts.scheme, "")

@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector
 
 from agents.llm.loop import slots_in_use
 from agents.models import LLMCall
+from agents.ops.sums import TOKENS
 from agents.work.queues import work_models
 from agents.work.worker import alive
 
@@ -40,12 +41,12 @@ def collect_work() -> Iterator[Metric]:
         rows = model._default_manager.order_by()
         open_rows = rows.filter(status__in=(status.PENDING, status.RUNNING, status.PAUSED_BUDGET))
         per_status = open_rows.values("status").annotate(number=Count("pk"), first=Min("created_at"))
-        found = {row["status"]: (row["number"], row["first"]) for row in per_status}
-        count, first = found.get(status.PENDING, (0, None))
+        numbers = {row["status"]: (row["number"], row["first"]) for row in per_status}
+        count, first = numbers.get(status.PENDING, (0, None))
         waiting.add_metric([kind], count)
         oldest.add_metric([kind], max(0.0, (now - first).total_seconds()) if first else 0.0)
-        running.add_metric([kind], found.get(status.RUNNING, (0, None))[0])
-        paused.add_metric([kind], found.get(status.PAUSED_BUDGET, (0, None))[0])
+        running.add_metric([kind], numbers.get(status.RUNNING, (0, None))[0])
+        paused.add_metric([kind], numbers.get(status.PAUSED_BUDGET, (0, None))[0])
         lost.add_metric([kind], rows.filter(status=status.RUNNING, lease_expires_at__lt=now).count())
     yield from (waiting, oldest, running, paused, lost)
     yield from _workers()
@@ -63,7 +64,6 @@ def _workers() -> Iterator[Metric]:
 
 
 WINDOW = timedelta(minutes=5)
-KINDS = ("input", "output", "cache_read", "cache_write")
 
 
 def collect_calls() -> Iterator[Metric]:
@@ -82,14 +82,14 @@ def collect_calls() -> Iterator[Metric]:
         labels = [row["purpose"], row["status"], row["model"]]
         calls.add_metric(labels, row["n"])
         latency.add_metric(labels, (row["mean"] or 0) / 1000)
-    sums = {f"sum_{kind}": Sum(Coalesce(F(f"{kind}_tokens"), 0)) for kind in KINDS}
+    sums = {f"sum_{kind}": Sum(Coalesce(F(kind), 0)) for kind in TOKENS}
     of_models: Any = recent.values("purpose", "model").annotate(
         cost=Sum("cost_usd"), unpriced=Count("pk", filter=Q(cost_usd__isnull=True)), **sums
     )
     for used in of_models:
         labels = [used["purpose"], used["model"]]
-        for kind in KINDS:
-            tokens.add_metric([*labels, kind], used[f"sum_{kind}"])
+        for kind in TOKENS:
+            tokens.add_metric([*labels, kind.removesuffix("_tokens")], used[f"sum_{kind}"])
         cost.add_metric(labels, float(used["cost"] or 0))
         unpriced.add_metric(labels, used["unpriced"])
     yield from (calls, latency, tokens, cost, unpriced)

@@ -88,27 +88,27 @@ ExceptionInfo = tuple[type[BaseException], BaseException, TracebackType | None] 
 
 def discreet_traceback(error: BaseException) -> str:
     """Where it happened and of which kind it is, through all its causes, in the traceback's usual form."""
-    whole = traceback.TracebackException.from_exception(error)
-    for part, problem in _chain(whole, error):
+    described = traceback.TracebackException.from_exception(error)
+    for part, problem in _chain(described, error):
         words = spoken(problem)
         setattr(part, "_str", words)  # noqa: B010 (no public name) what `format` prints behind the type
         setattr(part, "__notes__", None)  # noqa: B010 (typed as always there)
         if words == HIDDEN and isinstance(problem, SyntaxError):
             part.text = ""
-    return "".join(whole.format()).rstrip("\n")
+    return "".join(described.format()).rstrip("\n")
 
 
 def _chain(
     part: traceback.TracebackException, error: BaseException
 ) -> list[tuple[traceback.TracebackException, BaseException]]:
-    found = [(part, error)]
+    pairs = [(part, error)]
     for inner, problem in ((part.__cause__, error.__cause__), (part.__context__, error.__context__)):
         if inner is not None and problem is not None:
-            found += _chain(inner, problem)
+            pairs += _chain(inner, problem)
     if part.exceptions and isinstance(error, BaseExceptionGroup):
         for inner, problem in zip(part.exceptions, error.exceptions, strict=False):
-            found += _chain(inner, problem)
-    return found
+            pairs += _chain(inner, problem)
+    return pairs
 
 
 def _named(error: BaseException) -> str:
@@ -210,10 +210,10 @@ def scrub_transaction(sent: Event, hint: Hint) -> Event:
 
 def _sentences(error: BaseException | None) -> dict[str, str]:
     """Per kind of exception in the chain, what it may say."""
-    found: dict[str, str] = {}
+    sentences: dict[str, str] = {}
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        found.setdefault(type(error).__name__, spoken(error))
+        sentences.setdefault(type(error).__name__, spoken(error))
         error = error.__cause__ or error.__context__
-    return found
+    return sentences

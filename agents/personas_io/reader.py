@@ -12,9 +12,9 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import transaction
 from pydantic import ValidationError
 
-from agents.persona import AgentValues, UpsertResult, upsert_agent
+from agents.persona import UpsertResult, upsert_agent
 from agents.personas_io import formats
-from agents.personas_io.shape import NotAPersonaError, PersonaError, describe, persona_spec
+from agents.personas_io.shape import NotAPersonaError, PersonaError, PersonaSpec, describe, persona_spec
 from agents.transcripts import json_input
 from agents.transcripts.records import TranscriptError
 from agents.transcripts.source import Source
@@ -28,7 +28,7 @@ YAML = (".yaml", ".yml")
 SUFFIXES = (*YAML, ".json", ".md", ".txt", ".png")
 
 
-def read_personas(path: Path, *, stems: Mapping[Path, str] | None = None) -> list[AgentValues]:
+def read_personas(path: Path, *, stems: Mapping[Path, str] | None = None) -> list[PersonaSpec]:
     """All personas of a file, or of the files of a folder (not of its subfolders; README and hidden files left out).
 
     Args:
@@ -38,7 +38,7 @@ def read_personas(path: Path, *, stems: Mapping[Path, str] | None = None) -> lis
     Raises:
         PersonaError: Something cannot be read; names file, line where known, field, value and what is allowed.
     """
-    personas: dict[str, tuple[Path, AgentValues]] = {}
+    personas: dict[str, tuple[Path, PersonaSpec]] = {}
     for file in _files(path):
         for values in _read_file(file, (stems or {}).get(file, file.stem)):
             before = personas.setdefault(values.slug, (file, values))
@@ -69,7 +69,7 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _read_file(path: Path, stem: str) -> Iterator[AgentValues]:
+def _read_file(path: Path, stem: str) -> Iterator[PersonaSpec]:
     if path.stat().st_size > MAX_FILE:
         raise PersonaError(str(path), 0, f"larger than {MAX_FILE:,} bytes")
     suffix = path.suffix.lower()
@@ -113,14 +113,14 @@ def _listed(value: Any) -> list[Any]:
 LineOf = Callable[[tuple[int | str, ...]], int]
 
 
-def _values(path: Path, stem: str, personas: list[Any], line_of: LineOf) -> Iterator[AgentValues]:
+def _values(path: Path, stem: str, personas: list[Any], line_of: LineOf) -> Iterator[PersonaSpec]:
     if not personas:
         raise PersonaError(str(path), 0, "the file holds no persona")
     for number, persona in enumerate(personas):
         start = (number,) if len(personas) > 1 else ()
         which = f"persona {number + 1}: " if len(personas) > 1 else ""
         try:
-            yield persona_spec(_fields(persona, stem)).values()
+            yield persona_spec(_fields(persona, stem))
         except ValidationError as error:
             place, reason = describe(error)
             raise PersonaError(str(path), line_of((*start, *place)), which + reason) from None
@@ -238,7 +238,7 @@ def import_agents(*, path: Path, reset: bool = False, dry_run: bool = False) -> 
 
     Args:
         path: A file or a folder.
-        reset: Overwrite personas that a person edited since their last import; otherwise those are kept.
+        reset: Overwrite personas that a person edited since their last import; otherwise those stay.
         dry_run: Say what would happen, change nothing.
 
     Raises:
@@ -249,7 +249,7 @@ def import_agents(*, path: Path, reset: bool = False, dry_run: bool = False) -> 
 
 def import_read(
     *,
-    personas: Sequence[AgentValues],
+    personas: Sequence[PersonaSpec],
     reset: bool = False,
     dry_run: bool = False,
     user: AbstractBaseUser | None = None,

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from django.utils.text import slugify
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from agents.persona import AgentValues, TraitValue
 from agents.transcripts.records import Cleaner
 
 SLUG_LIMIT = 64
@@ -78,7 +77,7 @@ class MemoryBlockSpec(_Part):
 
 
 class PersonaSpec(_Part):
-    """One persona. `traits` None = the file says nothing about traits."""
+    """One persona, as an import or the seed says it. `traits` None = an existing agent's traits stay as they are."""
 
     slug: Annotated[
         str, StringConstraints(pattern=r"^[-a-zA-Z0-9_]+$", max_length=SLUG_LIMIT), AfterValidator(not_reserved)
@@ -94,21 +93,6 @@ class PersonaSpec(_Part):
     traits: Annotated[tuple[TraitSpec, ...], _unique("name")] | None = None
     memory_blocks: Annotated[tuple[MemoryBlockSpec, ...], _unique("label")] = ()
     sample_lines: tuple[Line, ...] = ()
-
-    def values(self) -> AgentValues:
-        """What `upsert_agent` takes."""
-        return AgentValues(
-            slug=self.slug,
-            display_name=self.display_name,
-            system_prompt=self.system_prompt,
-            title=self.title,
-            description=self.description,
-            avatar_color=self.avatar_color,
-            model_id=self.model_id,
-            traits=None if self.traits is None else tuple(TraitValue(**trait.model_dump()) for trait in self.traits),
-            memory_blocks=tuple((block.label, block.value) for block in self.memory_blocks),
-            sample_lines=self.sample_lines,
-        )
 
 
 def persona_spec(value: dict[str, Any]) -> PersonaSpec:
@@ -127,7 +111,7 @@ def persona_spec(value: dict[str, Any]) -> PersonaSpec:
 
 
 def slug_of(name: str) -> str:
-    """An agent's id made of its name; the same name always gives the same id, whatever its script."""
+    """An agent's id made of its name; the same name always gives the same id, in any script."""
     return (
         slugify(name)[:SLUG_LIMIT].strip("-_")
         or "agent-" + hashlib.sha256(name.encode(errors="replace")).hexdigest()[:8]

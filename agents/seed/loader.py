@@ -17,8 +17,9 @@ from django.utils.module_loading import import_string
 from pydantic import BaseModel, ConfigDict, Field
 
 from agents.models import Agent, Channel, ChannelMember, Message
-from agents.persona import AgentValues, Outcome, upsert_agent
+from agents.persona import Outcome, upsert_agent
 from agents.personas_io.reader import read_personas
+from agents.personas_io.shape import PersonaSpec
 from agents.seed import FOLDER
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # both are safe; the C one is ten times faster
@@ -71,7 +72,7 @@ class SeedReport:
     notes: list[str] = field(default_factory=list)
 
 
-def personas() -> list[AgentValues]:
+def personas() -> list[PersonaSpec]:
     """Return the example agents, as their files say."""
     return read_personas(FOLDER / "personas")
 

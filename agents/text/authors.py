@@ -23,9 +23,9 @@ _HAN = re.compile(rf"[{_HAN_OR_KANA}]{{3,}}")
 
 
 class NameMask:
-    """Replaces names by □, whoever says them, whatever the case.
+    """Replaces names by □, in any case, whatever author wrote them.
 
-    Masked are every word of two letters or more of the names given (so first and family names alone, and whole names), also with a
+    Masked are every word of two letters or more of the names given (so first and family names alone, and full names), also with a
     plural or possessive s, and every ``@mention``. In scripts that write without spaces or attach particles (Chinese, Japanese,
     Korean, Thai, Arabic, Hebrew) a name is masked wherever it stands, and of Han names of three characters or more also the first two
     and the last two. Nicknames and misspellings that were not given are not known.

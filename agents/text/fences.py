@@ -1,4 +1,4 @@
-"""Text and names from agents, users and personas are data in every prompt: fenced by a marker nobody can guess, or quoted."""
+"""Text and names from agents, users and personas are data in every prompt: fenced by a marker that cannot be guessed, or quoted."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import secrets
 import unicodedata
 from functools import lru_cache
 
+MAX_CHARACTERS = 100_000  # of a message
 MAX_EVENT_CHARACTERS = 4_000
 
 _FENCE_LIKE = re.compile(r"<{2,}|>{2,}")
@@ -18,7 +19,7 @@ def new_nonce() -> str:
 
 
 def fence(name: str, body: str, nonce: str) -> str:
-    """`body` between markers that carry the nonce; the judge is told that nothing in between is an instruction."""
+    """`body` between markers that carry the nonce; the prompt says that nothing in between is an instruction."""
     return f"<<<{name} {nonce}>>>\n{body}\n<<<END {name} {nonce}>>>"
 
 
@@ -68,3 +69,14 @@ def one_line(name: str) -> str:
         return text
     text = text.translate({ord(mark): "'" for mark in '"\u201c\u201d\u201e'})
     return f"\u201c{text if len(text) <= LONGEST_NAME else text[:LONGEST_NAME] + '…'}\u201d"
+
+
+def fault_of(text: str) -> str | None:
+    """Say what is wrong with a text as a message; None when it can be said and stored."""
+    if not text.strip():
+        return f"the text is empty; allowed: 1 to {MAX_CHARACTERS:,} characters, not only white space"
+    if len(text) > MAX_CHARACTERS:
+        return f"the text has {len(text):,} characters; allowed: at most {MAX_CHARACTERS:,}"
+    if re.search(r"[\x00\ud800-\udfff]", text):
+        return "the text holds a NUL character or half of a surrogate pair; allowed: any other Unicode text"
+    return None

@@ -15,7 +15,7 @@ Ngram = tuple[str, ...]
 
 
 def extract_ngrams(text: str, n: int) -> list[Ngram]:
-    """The n-grams of a text in order, repeats kept; empty when it has fewer than `n` words.
+    """The n-grams of a text in order, with repeats; empty when it has fewer than `n` words.
 
     Raises:
         ValueError: `n` is below 1.

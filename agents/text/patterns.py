@@ -93,7 +93,7 @@ def phrase_pattern(phrase: str) -> regex.Pattern[str]:
 def find(phrase: str, text: str) -> regex.Match[str] | None:
     """The first place where a phrase or ``/regex/`` matches.
 
-    A regular expression is searched for in the first 20,000 characters. A match there counts when the whole text has it at the same
+    A regular expression is searched for in the first 20,000 characters. A match there counts when the full text has it at the same
     place: the cut is no end for ``$``, ``\\Z``, ``\\b`` and lookaheads.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Import a transcript: check the whole file, then store it in batches. One bad line, and nothing is stored."""
+"""Import a transcript: check all of the file, then store it in batches. One bad line, and nothing is stored."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Observer = Callable[[Sequence[Message]], int]
 
 
 class IngestRefused(ValueError):
-    """Messages that cannot be taken; nothing was stored. `errors` says per place, e.g. ``messages[3].agent``, what is wrong."""
+    """Messages that are refused; nothing was stored. `errors` says per place, e.g. ``messages[3].agent``, what is wrong."""
 
     def __init__(self, errors: dict[str, str]) -> None:
         self.errors = errors

@@ -38,12 +38,12 @@ def keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     Raises:
         ValueError: A key occurs twice.
     """
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in values:
             raise ValueError(f"the key {name[:60]!r} occurs twice in one object; allowed: each key once")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 _decoder = json.JSONDecoder(parse_float=_number, parse_constant=_constant, object_pairs_hook=keys_once)
@@ -97,7 +97,7 @@ def json_values(source: Source) -> Iterator[tuple[int, Any]]:
 
 
 def _is_json_lines(source: Source) -> bool:
-    """Whether the first line holds a whole JSON value and, when that is an array, another array follows."""
+    """Whether the first line holds a complete JSON value and, when that is an array, another array follows."""
     rows = ((line, text) for line, text in source.lines() if text and not text.isspace())
     try:
         line, text = next(rows, (0, ""))

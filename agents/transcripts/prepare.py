@@ -311,7 +311,7 @@ class Preparer:
         self.cleaner = Cleaner()
         self._path, self._tags, self._zone = path, tags, zone
         self._contents: dict[int, int] = {}  # by channel and id
-        # Most contents occur once: only their 8 bytes are kept, a number only for those that come again.
+        # Most contents occur once: only their 8 bytes are stored, a number only for those that come again.
         self._seen: set[int] = set()
         self._repeats: dict[int, int] = {}
 

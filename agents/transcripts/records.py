@@ -138,7 +138,7 @@ agent's · ``outsider`` and ``stimulus``: surely no agent · ``system``: a syste
 
 
 class TranscriptError(Exception):
-    """A file that cannot be read as a transcript: where, and why. Line 0 = the file as a whole."""
+    """A file that cannot be read as a transcript: where, and why. Line 0 = the file."""
 
     def __init__(self, path: str, line: int, reason: str) -> None:
         self.path, self.line, self.reason = path, line, reason

@@ -1,4 +1,4 @@
-"""The file a reader reads: decoded text by lines or chunks, from the start each time, never the whole file at once."""
+"""The file a reader reads: decoded text by lines or chunks, from the start each time, never all of it at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check a sender's permissions and write messages in batches: short transactions, whole or not at all, safe beside another writer."""
+"""Check a sender's permissions and write messages in batches: short transactions, all or nothing, safe beside another writer."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _result(
 
 
 def _locked_channels(targets: dict[str, Target]) -> dict[str, Channel]:
-    """The channels by slug, made where missing, their rows locked (on SQLite the whole database is)."""
+    """The channels by slug, made where missing, their rows locked (on SQLite the database is)."""
     known = set(Channel.objects.filter(slug__in=targets).values_list("slug", flat=True))
     missing = [target for slug, target in sorted(targets.items()) if slug not in known]
     if missing:
@@ -250,7 +250,7 @@ def _rows(
     # An idempotency key that another message has is not given again: a copy of a channel keeps none.
     keys = {message.idempotency_key for message in new} - {""}
     given = Message.objects.filter(idempotency_key__in=keys).values_list("idempotency_key", flat=True) if keys else ()
-    taken: set[str | None] = {"", *given}
+    used: set[str | None] = {"", *given}
     rows = {}
     for message in new:
         channel, parent = channels[message.target.slug], stored.get(_parent(message))
@@ -266,11 +266,11 @@ def _rows(
             payload=message.payload,
             sent_at=message.sent_at,
             synthetic=message.synthetic,
-            idempotency_key=None if message.idempotency_key in taken else message.idempotency_key,
+            idempotency_key=None if message.idempotency_key in used else message.idempotency_key,
             tags=message.tags,
             imported_by=job,
         )
-        taken.add(message.idempotency_key)
+        used.add(message.idempotency_key)
         channel.next_position += 1
     return rows
 

@@ -65,7 +65,7 @@ def lease() -> timedelta:
 
 @dataclass(slots=True)
 class LeasedTurn:
-    """A run while it is being taken, the turn as the stages see it, and the exchange with the model so far.
+    """A run that is being worked on, the turn as the stages see it, and the exchange with the model so far.
 
     Attributes:
         earlier: The trace that earlier leases stored.
@@ -364,7 +364,7 @@ def cancel(run: Run) -> Run:
 
 
 def _leasable() -> list[Run]:
-    """The turns that may be taken now, those that were lost first: they hold their agent until they end."""
+    """The turns that may begin or go on now, those that were lost first: they hold their agent until they end."""
     now, dead, busy = timezone.now(), [], []
     for run in Run.objects.filter(status=Status.RUNNING).only("agent_id", "lease_owner", "lease_expires_at"):
         if owner_is_dead(run.lease_owner):
@@ -418,7 +418,7 @@ def _take(run: Run, owner: str) -> None:
 
 
 def _hindrance(run: Run) -> str:
-    """Why the turn cannot be taken (any more); empty when it can."""
+    """Why the turn cannot begin or go on; empty when it can."""
     if run.channel is None:
         return "the channel of this turn was deleted"
     if not run.agent.is_active:

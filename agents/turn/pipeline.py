@@ -49,7 +49,7 @@ def tags_of(overrides: Mapping[str, Any]) -> dict[str, str]:
 
 
 def scene_of(overrides: Mapping[str, Any]) -> int | None:
-    """Where the scripted actor begins; None = it decides by itself."""
+    """Where the scripted actor begins; None = it decides."""
     scene = overrides.get("scene")
     return scene if isinstance(scene, int) and not isinstance(scene, bool) and scene >= 0 else None
 
@@ -270,7 +270,7 @@ class Pipeline:
                     method(turn, message)
 
     def finish(self, turn: Turn) -> None:
-        """The turn ends, whatever its reason."""
+        """The turn ends, for any reason."""
         for stage, method in self._having("finish"):
             with _noted(stage, "finish", turn.trace, turn.running):
                 method(turn)
@@ -287,11 +287,11 @@ def pipeline(overrides: Mapping[str, Any] | None = None) -> Pipeline:
     Raises:
         ImportError: A path leads nowhere (the system check ``agents.E006`` says so at start-up).
     """
-    whole = _built(tuple(settings.TURN_PIPELINE))
+    every = _built(tuple(settings.TURN_PIPELINE))
     chosen = stages_of(overrides) if overrides else None
     if chosen is None:
-        return whole
-    return Pipeline([s for s in whole.stages if name_of(s) in chosen or getattr(s, "required", False)])
+        return every
+    return Pipeline([s for s in every.stages if name_of(s) in chosen or getattr(s, "required", False)])
 
 
 @lru_cache(maxsize=16)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,7 @@ class Prompt:
         sections: Every part of the system prompt under its heading, with who added it.
         transcript: The conversation as shown, one entry per message.
         nonce: The random text in this prompt's fences.
+        draft: In a preview what a stage would answer at once, without asking the model. `trace`: there what the stages did.
     """
 
     system: tuple[llm.Block, ...]
@@ -123,28 +124,16 @@ class Prompt:
     sections: tuple[Section, ...]
     transcript: tuple[str, ...]
     nonce: str
+    draft: Draft | None = None
+    trace: tuple[TraceEntry, ...] = ()
 
+    @property
+    def system_text(self) -> str:
+        return _joined(block.text for block in self.system)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptPreview:
-    """What an agent would be shown now, for people.
-
-    Attributes:
-        system: The whole system prompt. `blocks`: the same as it is sent.
-        sections: Its parts: persona, instructions, memory, and one per section of a stage; `stage` says who added it.
-        transcript: The conversation as shown, one entry per message.
-        user: The text of the first user turn, transcript included.
-        draft: What a stage would answer at once, without asking the model; None when the model is asked.
-        trace: What the stages did.
-    """
-
-    system: str
-    blocks: tuple[llm.Block, ...]
-    sections: tuple[Section, ...]
-    transcript: tuple[str, ...]
-    user: str
-    draft: Draft | None
-    trace: tuple[TraceEntry, ...]
+    @property
+    def user_text(self) -> str:
+        return _joined(block.text for block in self.user.blocks)
 
 
 def new_turn(
@@ -156,7 +145,7 @@ def new_turn(
     overrides: Mapping[str, Any] | None = None,
     preview: bool = False,
 ) -> Turn:
-    """A turn with the conversation it begins from and the version of the persona it is taken under."""
+    """A turn with the conversation it begins from and the version of the persona that speaks."""
     version = PersonaVersion.objects.filter(agent=agent).order_by("-number").values_list("pk", flat=True).first()
     return Turn(
         agent=agent,
@@ -202,7 +191,7 @@ def preview_prompt(
     prompt: str = "",
     trigger: Message | None = None,
     overrides: Mapping[str, Any] | None = None,
-) -> PromptPreview:
+) -> Prompt:
     """Exactly what the agent would be shown if its turn began now. Asks no model and writes nothing.
 
     Raises:
@@ -210,16 +199,7 @@ def preview_prompt(
     """
     turn = new_turn(agent=agent, channel=channel, trigger=trigger, overrides=overrides, preview=True)
     draft = pipeline(turn.overrides).prepare(turn)
-    built = build_prompt(turn, prompt=prompt)
-    return PromptPreview(
-        system=_joined(block.text for block in built.system),
-        blocks=built.system,
-        sections=built.sections,
-        transcript=built.transcript,
-        user=_joined(block.text for block in built.user.blocks),
-        draft=draft,
-        trace=tuple(turn.trace),
-    )
+    return replace(build_prompt(turn, prompt=prompt), draft=draft, trace=tuple(turn.trace))
 
 
 def _static_parts(agent: Agent) -> list[Section]:

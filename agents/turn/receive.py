@@ -10,6 +10,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
 from agents.models import Agent, Channel, Message, Run
+from agents.text.fences import fault_of
 from agents.turn.pipeline import StageFailed, pipeline
 from agents.turn.send_message import (
     ChannelGone,
@@ -17,7 +18,6 @@ from agents.turn.send_message import (
     agents_of,
     append,
     check_message,
-    fault_of,
     queue,
     reply_key,
 )
@@ -50,7 +50,7 @@ def receive_message(
         tags: Tags of the message.
 
     Raises:
-        SendRefused: The text, the author, the parent, the tags or the key cannot be taken, or it is addressed to too many agents.
+        SendRefused: The text, the author, the parent, the tags or the key are not allowed, or it is addressed to too many agents.
     """
     outsider = outsider.strip()
     if (user is None) == (not outsider):
@@ -106,7 +106,7 @@ def addressed(channel: Channel, text: str) -> list[Agent]:
 
 
 def _named(agent: Agent, text: str) -> bool:
-    """Whether the text names the agent, whatever the case: ``@slug``, or the whole display name."""
+    """Whether the text names the agent, in any case: ``@slug``, or the full display name."""
     name = r"\s+".join(re.escape(word) for word in agent.display_name.split())
     mention = rf"(?<![\w@])@{re.escape(agent.slug)}(?![\w-])"
     return re.search(mention + (rf"|(?<!\w){name}(?!\w)" if name else ""), text, re.IGNORECASE) is not None

@@ -61,7 +61,7 @@ def next_line(
 
     From a place that depends on the agent and on how much it has said, the first line that is new; when none is new, the one
     said longest ago. Lines that differ only in white space are the same. With a scene it begins that many lines further on, so that one
-    scene after the other goes through the whole script.
+    scene after the other goes through all of the script.
     """
     start = (_stable_number(f"{agent}:{len(said) if scene is None else 0}") + (scene or 0)) % len(lines)
     refused = {_plain(text) for text in rejected}

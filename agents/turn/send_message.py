@@ -18,10 +18,10 @@ from django.utils import timezone
 from agents.llm.answers import storable
 from agents.models import Agent, Channel, ChannelMember, Message, PersonaVersion, Run
 from agents.models.conversations import validate_tags
+from agents.text.fences import fault_of
 from agents.turn.pipeline import Accept, Draft, Revise, SendResult, StageFailed, TraceEntry, Turn, pipeline, tags_of
 from agents.work.queues import wake_for_turns
 
-MAX_CHARACTERS = 100_000
 KEY_CHARACTERS = 200
 
 
@@ -38,18 +38,7 @@ class ChannelGone(LookupError):
 
 
 class TurnRefused(ValueError):
-    """The turn cannot be taken. Its text names what is wrong and what is allowed."""
-
-
-def fault_of(text: str) -> str | None:
-    """What is wrong with a text as a message; None when it can be said and stored."""
-    if not text.strip():
-        return "the text is empty; allowed: 1 to 100,000 characters, not only white space"
-    if len(text) > MAX_CHARACTERS:
-        return f"the text has {len(text):,} characters; allowed: at most {MAX_CHARACTERS:,}"
-    if storable(text) != text:
-        return "the text holds a NUL character or half of a surrogate pair; allowed: any other Unicode text"
-    return None
+    """The turn cannot begin. Its text names what is wrong and what is allowed."""
 
 
 def check_message(
@@ -122,7 +111,7 @@ def append(*, channel: Channel, **fields: Any) -> Message:
 
     Raises:
         ChannelGone: There is no such channel any more.
-        IntegrityError: A constraint speaks against it, e.g. the idempotency key is taken.
+        IntegrityError: A constraint speaks against it, e.g. the idempotency key is in use.
     """
     with connection.cursor() as cursor:
         cursor.execute(_TAKE_POSITION, [channel.pk])
@@ -195,7 +184,9 @@ def send_message(
                 if isinstance(outcome, Revise):
                     span.set_data("outcome", outcome.outcome or "sent_back")
                     return _sent_back(turn, text, outcome, begun)
-                message, is_first = _save(turn, channel, outcome.draft, idempotency_key or None, parent, tags)
+                message, is_first = commit(
+                    turn=turn, draft=outcome.draft, idempotency_key=idempotency_key, parent=parent, tags=tags
+                )
             word = (outcome.outcome if is_first else "") or "sent"
             span.set_data("outcome", word)
     except StageFailed as error:
@@ -220,33 +211,25 @@ def commit(
     idempotency_key: str | None = None,
     parent: Message | None = None,
     tags: Mapping[str, str] | None = None,
-) -> Message:
+) -> tuple[Message, bool]:
     """Save a reviewed draft as a message, in one short transaction with what the stages log of it and the replies it queues.
 
     Args:
         turn: Whose words these are. Its session in the channel ends.
         draft: What is said.
         channel: Where; default the turn's channel of the moment.
-        idempotency_key: The same key never commits twice: the message committed first is returned.
+        idempotency_key: The same key never commits twice.
         parent: The message whose thread it is said in; default the thread of the turn's trigger.
         tags: Tags of the message.
+
+    Returns:
+        The message, and whether it is new, not the one that the key had committed before.
 
     Raises:
         SendRefused: The channel is gone, or the key belongs to another message.
         StageFailed: A required stage failed; nothing was saved.
     """
-    return _save(turn, channel or turn.channel, draft, idempotency_key, parent, tags)[0]
-
-
-def _save(
-    turn: Turn,
-    where: Channel,
-    draft: Draft,
-    idempotency_key: str | None,
-    parent: Message | None,
-    tags: Mapping[str, str] | None,
-) -> tuple[Message, bool]:
-    """What `commit` does; and whether the message is new, not the one that the key had committed before."""
+    where = channel or turn.channel
     is_first, trigger = True, turn.trigger
     thread = trigger.parent_id if trigger is not None and trigger.channel_id == where.pk else None
     try:

@@ -1,4 +1,4 @@
-"""The tools an agent acts with: what the model is told of them, and the check of what it asks for."""
+"""The tools an agent acts with: how the model sees them, and the check of what it asks for."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from agents import llm
 from agents.models import Channel, ChannelMember, MemoryBlock, MemoryPassage, Message, Reaction
-from agents.text.fences import fence, neutral
+from agents.text.fences import MAX_CHARACTERS, fence, neutral
 from agents.text.tokens import has_emoji, tokenize
 from agents.turn.pipeline import Draft, SendResult, Turn
 from agents.turn.prompt import render, within_reach
-from agents.turn.send_message import KEY_CHARACTERS, MAX_CHARACTERS, RequiredStageFailed, SendRefused, send_message
+from agents.turn.send_message import KEY_CHARACTERS, RequiredStageFailed, SendRefused, send_message
 
 REASON_CHARACTERS = 500
 QUERY_CHARACTERS = 200

@@ -12,19 +12,19 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
+from agents.console.panels import table
 from agents.console.site import Select
 from agents.llm.ledger import Totals
 from agents.models import Agent, LLMCall
 from correction.admin.config import history_url
 from correction.admin.display import (
-    Ending,
     against_threshold,
     attempt_badge,
     endings,
@@ -43,7 +43,7 @@ from correction.config.configure import (
 )
 from correction.config.fields import GATE_DIMENSIONS, INHERIT, MECHANISMS, SETTINGS, ConfigError, Mechanism
 from correction.config.settings import ResolvedConfig, resolve_all, resolve_config
-from correction.costs import CORRECTION, CostRow, get_cost_summary
+from correction.costs import CORRECTION, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
 from evaluation.admin.drift_overview import Step
 from evaluation.change.overview import Card
@@ -97,27 +97,27 @@ def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
     newest = CorrectionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values("pk")[:MOST_LOOKED_AT]
     held_back = CorrectionLog.objects.filter(pk__in=list(newest.values_list("pk", flat=True)), outcome__in=CORRECTED)
     held_back = held_back.select_related("message__channel").prefetch_related("dimension_results").order_by("-pk")
-    rows = list(held_back[:SHOWN])
-    ended = endings(rows)
-    may_read = request.user.has_perm(READING)
+    logs = list(held_back[:SHOWN])
+    ended, may_read = endings(logs), request.user.has_perm(READING)
+    lines: list[tuple[SafeString, object]] = []
+    for log in logs:
+        line = format_html(
+            '{} {} {} <span class="pl-results">{}</span> <span class="pl-subtle">{}</span> {}',
+            display.page_of(log, f"attempt {log.attempt}"), attempt_badge(log, ended[log.session]), source_badge(log),
+            format_html_join("", "{}", ((against_threshold(result),) for result in log.dimension_results.all())),
+            display.moment(log.created_at),
+            display.link(transcript_url(log.message), "what was said") if log.message is not None else "",
+        )  # fmt: skip
+        draft = display.visible(display.shortened(" ".join(log.judged_text.split()), 160)) if may_read else ""
+        lines.append((line, draft and format_html('<p class="pl-subtle" dir="auto">{}</p>', draft)))
     context = {
-        "rows": [_log(log, ended[log.session], may_read=may_read) for log in rows],
-        "looked_at": MOST_LOOKED_AT,
-        "logs_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
+        "id": "corrections",
+        "title": "Last corrections",
+        "lines": lines,
+        "empty": f"No draft was sent back among the last {MOST_LOOKED_AT} that were judged.",
+        "more": display.link(display.list_url(CorrectionLog, agent__id__exact=agent.pk), "All drafts that were judged"),
     }
-    return SafeString(render_to_string("admin/correction/agent_corrections.html", context, request))
-
-
-def _log(log: CorrectionLog, ending: Ending, *, may_read: bool) -> dict[str, Any]:
-    return {
-        "when": display.moment(log.created_at),
-        "page": display.page_of(log, f"attempt {log.attempt}"),
-        "outcome": attempt_badge(log, ending),
-        "source": source_badge(log),
-        "results": [against_threshold(result) for result in log.dimension_results.all()],
-        "draft": display.visible(display.shortened(" ".join(log.judged_text.split()), 160)) if may_read else "",
-        "said": display.link(transcript_url(log.message), "what was said") if log.message is not None else "",
-    }
+    return SafeString(render_to_string("admin/correction/agent_list.html", context, request))
 
 
 def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -125,45 +125,48 @@ def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
     newest = InterventionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
     fired = InterventionLog.objects.filter(pk__in=list(newest[:MOST_LOOKED_AT]), fired=True).select_related("channel")
     context = {
-        "rows": [
-            {
-                "when": display.moment(log.created_at),
-                "page": display.page_of(log, log.name.replace("_", " ")),
-                "channel": display.visible(log.channel) if log.channel is not None else "",
-                "nudge": display.folded(log.nudge, 120),
-            }
+        "id": "nudges",
+        "title": "Last nudges",
+        "lines": [
+            (
+                format_html(
+                    '{} <span class="pl-subtle">{} {}</span>',
+                    display.page_of(log, log.name.replace("_", " ")),
+                    display.visible(log.channel) if log.channel is not None else "",
+                    display.moment(log.created_at),
+                ),
+                display.folded(log.nudge, 120),
+            )
             for log in fired.order_by("-pk")[:SHOWN]
         ],
-        "logs_url": display.list_url(InterventionLog, agent__id__exact=agent.pk),
+        "empty": "No nudge was given lately. Anti-convergence, variety and interventions of your own give them; the corrections above "
+        "say which are on.",
+        "more": display.link(display.list_url(InterventionLog, agent__id__exact=agent.pk), "All that were evaluated"),
     }
-    return SafeString(render_to_string("admin/correction/agent_nudges.html", context, request))
+    return SafeString(render_to_string("admin/correction/agent_list.html", context, request))
 
 
 def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """What its calls cost in the last seven days, by what they were for; the same sums as everywhere."""
     summary = get_cost_summary(agent=agent, window=COST_WINDOW, by=("mechanism",))
-    calls = {"agent__id__exact": agent.pk}
+    rows = []
+    for row in summary.by["mechanism"]:
+        used, name = row.totals, display.visible((row.key or row.purpose or "other").replace("_", " "))
+        if row.purpose in CORRECTION:
+            name = format_html(
+                "{} {}", name, display.badge("correction", "plain", "looks at messages before they are said")
+            )
+        read = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
+        rows.append((name, f"{used.calls:,}", f"{read:,} · {used.output_tokens:,}", _money(used)))
     context = {
-        "rows": [_cost(row) for row in summary.by["mechanism"]],
+        "table": table(("For", "Calls", "Tokens in · out", "US dollars"), rows, label="Costs of the last 7 days"),
         "calls": f"{summary.total.calls:,}",
         "total": _money(summary.total),
         "correction": _money(summary.correction),
-        "calls_url": display.list_url(LLMCall, **calls),
+        "calls_url": display.list_url(LLMCall, agent__id__exact=agent.pk),
         "slug": agent.slug,
     }
     return SafeString(render_to_string("admin/correction/agent_costs.html", context, request))
-
-
-def _cost(row: CostRow) -> dict[str, Any]:
-    used = row.totals
-    name = (row.key or row.purpose or "other").replace("_", " ")
-    return {
-        "name": display.visible(name),
-        "is_correction": row.purpose in CORRECTION,
-        "calls": f"{used.calls:,}",
-        "tokens": f"{used.input_tokens + used.cache_read_tokens + used.cache_write_tokens:,} · {used.output_tokens:,}",
-        "cost": _money(used),
-    }
 
 
 def _money(used: Totals) -> SafeString:

@@ -1,4 +1,4 @@
-"""Configurations in the console: the matrix is their list, and one page edits a whole configuration or one mechanism of it."""
+"""Configurations in the console: the matrix is their list, and one page edits a configuration or one mechanism of it."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             groups=_groups(agent, form, shown, config),
             heuristic=heuristic_badge(kind_of_judge()),
             chosen=chosen,
-            whole_url=config_url(agent),
+            all_url=config_url(agent),
             history_url=history_url(agent),
             thresholds_url=thresholds_url(agent),
         )

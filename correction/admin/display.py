@@ -145,6 +145,6 @@ def mode_badge(config: ResolvedConfig) -> SafeString:
     return display.badge(config.gate_mode, MODE_TONES.get(config.gate_mode, "plain"))
 
 
-def share(part: int, whole: int) -> str:
+def share(part: int, total: int) -> str:
     """``12 of 80 (15 %)``."""
-    return f"{part:,} of {whole:,}" + (f" ({100 * part / whole:.0f} %)" if whole else "")
+    return f"{part:,} of {total:,}" + (f" ({100 * part / total:.0f} %)" if total else "")

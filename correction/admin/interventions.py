@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
 from agents.console.logs import LogAdmin
+from agents.console.panels import table
 from agents.console.site import ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
@@ -31,13 +32,13 @@ else:
 
 
 class ParametersField(forms.JSONField):
-    """JSON that every database can keep: Python's reader also takes NaN and halves of characters."""
+    """JSON that every database can store: Python's reader also takes NaN and halves of characters."""
 
     def to_python(self, value: Any) -> Any:
-        found = super().to_python(value)
-        if found is not None and (problem := unstorable(found)):
+        parsed = super().to_python(value)
+        if parsed is not None and (problem := unstorable(parsed)):
             raise forms.ValidationError(problem)
-        return found
+        return parsed
 
     def prepare_value(self, value: Any) -> Any:
         shown = super().prepare_value(value)
@@ -55,10 +56,10 @@ class InterventionForm(InterventionModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._offer("function", [(name, name.replace("_", " ")) for name in sorted(FUNCTIONS)], "no function")
-        self._offer("nudge_type", NudgeType.choices, "no kind: the text below is the whole nudge")
+        self._offer("nudge_type", NudgeType.choices, "no kind: the text below is the nudge")
 
     def _post_clean(self) -> None:
-        super()._post_clean()  # type: ignore[misc]  # Django's place for what needs the whole row
+        super()._post_clean()  # type: ignore[misc]  # Django's place for what needs the row
         for name, problem in problems_of(self.instance).items():
             self.add_error(name, problem)
 
@@ -107,56 +108,24 @@ def _variables(names: tuple[str, ...]) -> SafeString:
     return format_html_join(", ", "<code>{}</code>", (("{{" + name + "}}",) for name in names))
 
 
-_KNOWN = ("kind", "text", "held", "score", "threshold", "reasoning", "reason", "judge", "status")
-
-
-def held_badge(held: Any) -> SafeString:
-    if held is None:
-        return display.badge("not asked", "plain", "not asked, or not judged")
-    return display.badge("holds", "good") if held else display.badge("does not hold", "warning")
-
-
-def preconditions_table(found: Any) -> SafeString:
-    """One line per precondition; whatever else a line says is shown as it is."""
-    lines = [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
-    if not lines:
-        return display.EMPTY
-    rows = format_html_join(
-        "",
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-        (
-            (
-                display.visible(entry.get("kind", "")),
-                display.folded(str(entry.get("text") or ""), 80),
-                held_badge(entry.get("held")),
-                _measured(entry),
-                _why(entry),
-            )
-            for entry in lines
-        ),
-    )
-    return format_html(
-        '<div class="pl-scroll" tabindex="0" role="group" aria-label="Preconditions">'
-        '<table class="pl-table pl-stacking"><thead><tr><th>Kind</th><th>Precondition</th><th>Held</th>'
-        "<th>Measured</th><th>Why</th></tr></thead><tbody>{}</tbody></table></div>",
-        rows,
-    )
-
-
-def _measured(entry: dict[str, Any]) -> SafeString:
-    score, threshold = entry.get("score"), entry.get("threshold")
-    parts = [
-        f"{score:g}" if isinstance(score, int | float) else "",
-        f"threshold {threshold}" if threshold is not None else "",
-    ]
-    others = [f"{key} {value}" for key, value in entry.items() if key not in _KNOWN]
-    return display.lines(display.visible(" · ".join(filter(None, [*parts, *others])) or "–"))
-
-
-def _why(entry: dict[str, Any]) -> SafeString:
-    text = "\n\n".join(str(entry[key]) for key in ("reasoning", "reason") if entry.get(key))
-    judge = str(entry.get("judge") or "")
-    return format_html("{} {}", display.folded(text, 90), judge_badge(judge) if judge else "")
+def preconditions_table(logged: Any) -> SafeString:
+    """One line per precondition, as `PreconditionResult` logs it."""
+    rows = []
+    for entry in filter(lambda entry: isinstance(entry, dict), logged if isinstance(logged, list) else ()):
+        held, score, judge = entry.get("held"), entry.get("score"), entry.get("judge")
+        tone: display.Tone = "good" if held else "warning"
+        badge = display.badge("holds" if held else "does not hold", tone)
+        if held is None:
+            badge = display.badge("not asked", "plain", "not asked, or not judged")
+        measured = [] if score is None else [f"{score:g}"]
+        measured += [] if entry.get("threshold") is None else [f"threshold {entry['threshold']}"]
+        why = format_html(
+            "{} {}", display.folded(str(entry.get("reasoning") or ""), 90), judge_badge(judge) if judge else ""
+        )
+        text = display.folded(str(entry.get("text") or ""), 80)
+        rows.append((display.visible(entry.get("kind", "")), text, badge, " · ".join(measured) or "–", why))
+    heads = ("Kind", "Precondition", "Held", "Measured", "Why")
+    return table(heads, rows, label="Preconditions") or display.EMPTY
 
 
 @admin.register(Intervention)
@@ -242,8 +211,6 @@ class InterventionFilter(ChosenFilter):
 
 @admin.register(InterventionLog)
 class InterventionLogAdmin(LogAdmin[InterventionLog]):
-    list_display = ("when", "what", "who", "fired_mark", "reason", "shown", "place")
-    list_display_links = ("when",)
     list_filter = (
         InterventionFilter,
         "fired",
@@ -255,35 +222,18 @@ class InterventionLogAdmin(LogAdmin[InterventionLog]):
     )
     list_select_related = ("agent", "channel")
     ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
-    fieldsets: ClassVar = (
-        (None, {"fields": ("what", "fired_mark", "reason", "conditions", "nudge_type", "nudge_text")}),
-        ("Where", {"fields": ("who", "place", "channel_position", "run_link", "intervention_link")}),
-        ("How it was judged", {"fields": ("judge_mark", "duration", "calls", "when")}),
-    )
 
-    when = display.column("time", lambda log: display.moment(log.created_at), ordering="created_at")
-    what = display.column("intervention", lambda log: display.isolated(log.name.replace("_", " ")), ordering="name")
-    who = display.column("agent", lambda log: display.agent_chip(log.agent), ordering="agent")
     fired_mark = display.column("fired", lambda log: fired_badge(log.fired), ordering="fired")
-    reason = display.column("why", lambda log: display.folded(log.why, 90))
-    shown = display.column("nudge", lambda log: display.folded(log.nudge, 60))
-
     place = display.column("channel", channel_link, ordering="channel")
     conditions = display.column("preconditions", lambda log: preconditions_table(log.preconditions))
-    nudge_text = display.column("nudge", lambda log: display.block(log.nudge))
-
-    @admin.display(description="run")
-    def run_link(self, log: InterventionLog) -> SafeString:
-        return display.page_of(log.run, f"run {log.run_id}") if log.run else display.EMPTY
+    judge_mark = display.column("judge", lambda log: judge_badge(log.judge))
+    duration = display.column("duration", lambda log: f"{log.duration_ms:,} ms")
 
     @admin.display(description="written down in")
     def intervention_link(self, log: InterventionLog) -> SafeString:
         if log.intervention is not None:
             return display.page_of(log.intervention)
         return SafeString("built in" if log.name in BUILT_IN else "an intervention that was deleted")
-
-    judge_mark = display.column("judge", lambda log: judge_badge(log.judge))
-    duration = display.column("duration", lambda log: f"{log.duration_ms:,} ms")
 
     @admin.display(description="model calls")
     def calls(self, log: InterventionLog) -> SafeString:

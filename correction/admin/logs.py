@@ -39,7 +39,7 @@ from correction.gate.sessions import as_uuid
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
-SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "what was found")
+SHOWN["session"] = lambda session: display.link(display.list_url(CorrectionLog, session=session), "its verdicts")
 Status = GateDimensionResult.Status
 UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.BUDGET, Status.UNSCORED)
 UNCHECKED = (

@@ -1,4 +1,4 @@
-"""A session of the gate as a timeline: each attempt at one message, what was found, what the agent was told, what was said."""
+"""A session of the gate as a timeline: each attempt at one message with its verdicts, the feedback, and what was said."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LATE = (GateDimensionResult.Status.TIMEOUT, GateDimensionResult.Status.ERROR, G
 def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
     """The attempts at one message on one scale of time. Reads their results as they were fetched.
 
-    An attempt is logged when it was judged; its dimensions are judged side by side from its beginning.
+    An attempt is logged when it was judged; its dimensions are judged at the same time, from its beginning.
     """
     begun = min(log.created_at - timedelta(milliseconds=log.duration_ms) for log in attempts)
     ending, spans = ending_of(attempts), []

@@ -5,36 +5,52 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import AwareDatetime, BaseModel
-from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
+from rest_framework.serializers import (
+    CharField,
+    DateField,
+    DateTimeField,
+    DictField,
+    FloatField,
+    Serializer,
+)
 
-from agents.api import parameters
-from agents.api.schema import AGENT, SINCE, UNTIL, documented, query
+from agents.api import filters
+from agents.api.filters import Filters
+from agents.api.runs import UsageFields
+from agents.api.schema import answers
+from agents.api.views import View
 from agents.models import LLMCall
 from correction.config.fields import GATE_DIMENSIONS
-from correction.costs import (
-    ALLOWED_WINDOWS,
-    costs_as_json,
-    get_cost_summary,
-    groupings,
-    window_of_time,
-)
+from correction.costs import ALLOWED_WINDOWS, costs_as_json, get_cost_summary, groupings, window_of_time
 from correction.gate.statistics import GateStatistics, get_gate_statistics
 from correction.gate.thresholds import Precision, precision
 from correction.models import CorrectionLog, GateDimensionResult
 from evaluation.scorers.windows import MessageWindow
 
-NAMES = ("window", "since", "until")
-STRETCH = (query("window", f"{ALLOWED_WINDOWS}; or since and until instead"), SINCE, UNTIL)
 
-
-def stretch(request: Request, default: str = "7d") -> MessageWindow:
+class Stretch(Filters):
     """``window`` (a duration back from now, or all), or ``since`` and ``until`` (either may be left out)."""
-    spec = parameters.text(request, "window")
-    since, until = parameters.moment(request, "since"), parameters.moment(request, "until")
+
+    agent = filters.agent()
+    window = filters.Parameter(about=f"{ALLOWED_WINDOWS}; or since and until instead")
+    since = filters.since()
+    until = filters.until()
+
+
+class CostFilters(Stretch):
+    by = filters.Parameter(about="groupings, with commas between; default mechanism,dimension")
+
+
+class PrecisionFilters(Stretch):
+    dimension = filters.choice(GATE_DIMENSIONS)
+
+
+def stretch(given: dict[str, Any], default: str = "7d") -> MessageWindow:
+    """The stretch of time that the parameters name."""
+    spec, since, until = given["window"], given["since"], given["until"]
     if since or until:
         if spec:
             raise ValidationError({"window": ["give window, or since and until, not both"]})
@@ -47,36 +63,30 @@ def stretch(request: Request, default: str = "7d") -> MessageWindow:
         raise ValidationError({"window": [str(error)]}) from None
 
 
-class Sums(serializers.Serializer[Any]):
+class Sums(UsageFields):
     """Calls, tokens and US dollars; `cost_usd` leaves out the `unpriced` calls."""
 
-    calls = serializers.IntegerField()
-    input_tokens = serializers.IntegerField()
-    output_tokens = serializers.IntegerField()
-    cache_read_tokens = serializers.IntegerField()
-    cache_write_tokens = serializers.IntegerField()
-    cost_usd = serializers.FloatField()
-    unpriced = serializers.IntegerField()
+    cost_usd = FloatField()  # type: ignore[assignment]  # a number here
 
 
 class CostRowShown(Sums):
     """Sums for one key of a grouping, which stands under the grouping's name; null = none was noted."""
 
-    purpose = serializers.CharField(required=False, help_text="where a grouping tells purposes apart")
-    mechanism = serializers.CharField(required=False, allow_null=True)
-    dimension = serializers.CharField(required=False, allow_null=True)
-    model = serializers.CharField(required=False, allow_null=True)
-    day = serializers.DateField(required=False, allow_null=True)
-    agent = serializers.CharField(required=False, allow_null=True)
+    purpose = CharField(required=False, help_text="where a grouping tells purposes apart")
+    mechanism = CharField(required=False, allow_null=True)
+    dimension = CharField(required=False, allow_null=True)
+    model = CharField(required=False, allow_null=True)
+    day = DateField(required=False, allow_null=True)
+    agent = CharField(required=False, allow_null=True)
 
 
-class CostAnswer(serializers.Serializer[Any]):
-    agent = serializers.CharField(allow_null=True, help_text="null = all")
-    since = serializers.DateTimeField(allow_null=True)
-    until = serializers.DateTimeField(allow_null=True)
+class CostAnswer(Serializer[Any]):
+    agent = CharField(allow_null=True, help_text="null = all")
+    since = DateTimeField(allow_null=True)
+    until = DateTimeField(allow_null=True)
     total = Sums()
     correction = Sums(help_text="what was spent on messages about to be said")
-    by = serializers.DictField(child=CostRowShown(many=True))
+    by = DictField(child=CostRowShown(many=True))
 
 
 class PrecisionAnswer(BaseModel):
@@ -86,7 +96,16 @@ class PrecisionAnswer(BaseModel):
     results: list[Precision]
 
 
-class Costs(APIView):
+class Figures(View):
+    """Base of what is counted over a stretch of time; a GET of it is no list."""
+
+    filterset_class = Stretch
+
+    def get_filterset_class(self) -> type[Filters]:
+        return self.filterset_class
+
+
+class Costs(Figures):
     """Calls, tokens and US dollars of a stretch of time, of one agent or of all.
 
     `?agent=michael&window=7d&by=mechanism,dimension`; `since` and `until` (ISO times) instead of `window`; `by` takes any of
@@ -94,22 +113,20 @@ class Costs(APIView):
     """
 
     queryset = LLMCall.objects.all()
+    filterset_class = CostFilters
+    serializer_class = CostAnswer
 
-    @documented(
-        CostAnswer,
-        parameters=(AGENT, *STRETCH, query("by", "groupings, with commas between; default mechanism,dimension")),
-    )
-    def get(self, request: Request) -> Response:
-        parameters.only(request, "agent", *NAMES, "by")
-        agent, window = parameters.agent(request), stretch(request)
+    def retrieve(self, request: Request) -> Response:
+        given = self.given
+        window = stretch(given)
         try:
-            by = groupings(parameters.text(request, "by") or "mechanism,dimension")
+            by = groupings(given["by"] or "mechanism,dimension")
         except ValueError as error:
             raise ValidationError({"by": [str(error)]}) from None
-        return Response(costs_as_json(get_cost_summary(agent=agent, window=window, by=by)))
+        return Response(costs_as_json(get_cost_summary(agent=given["agent"], window=window, by=by)))
 
 
-class GateFigures(APIView):
+class GateFigures(Figures):
     """What the gate did in a stretch of time, of one agent or of all: `?agent=michael&window=7d`, or `since` and `until`.
 
     `total_actions` counts each message once, however many drafts it took; `original_success_rate` is first drafts passed ÷
@@ -119,28 +136,27 @@ class GateFigures(APIView):
 
     queryset = CorrectionLog.objects.all()
 
-    @documented(GateStatistics, parameters=(AGENT, *STRETCH))
-    def get(self, request: Request) -> Response:
-        parameters.only(request, "agent", *NAMES)
-        agent, window = parameters.agent(request), stretch(request)
-        return Response(get_gate_statistics(agent, window).model_dump(mode="json"))
+    @answers(GateStatistics)
+    def retrieve(self, request: Request) -> Response:
+        given = self.given
+        return Response(get_gate_statistics(given["agent"], stretch(given)).model_dump(mode="json"))
 
 
-class GatePrecision(APIView):
+class GatePrecision(Figures):
     """How often a failed check was right, as far as people marked it, with its 95 % interval, per dimension, threshold and judge.
 
     `?agent=michael&dimension=fluency&window=all` (the default here), or `since` and `until`.
     """
 
     queryset = GateDimensionResult.objects.all()
+    filterset_class = PrecisionFilters
 
-    @documented(PrecisionAnswer, parameters=(AGENT, query("dimension", enum=GATE_DIMENSIONS), *STRETCH))
-    def get(self, request: Request) -> Response:
-        parameters.only(request, "agent", "dimension", *NAMES)
-        agent, window = parameters.agent(request), stretch(request, default="all")
-        dimension = parameters.choice(request, "dimension", GATE_DIMENSIONS)
-        found = precision(agent=agent, window=window, dimension=dimension)
+    @answers(PrecisionAnswer)
+    def retrieve(self, request: Request) -> Response:
+        given = self.given
+        agent, window = given["agent"], stretch(given, default="all")
+        results = precision(agent=agent, window=window, dimension=given["dimension"] or "")
         answer = PrecisionAnswer(
-            agent=agent.slug if agent else None, since=window.start, until=window.end, results=found
+            agent=agent.slug if agent else None, since=window.start, until=window.end, results=results
         )
         return Response(answer.model_dump(mode="json"))

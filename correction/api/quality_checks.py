@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any, ClassVar, Literal
 
-from django.db.models import QuerySet
 from drf_spectacular.utils import OpenApiExample, extend_schema_field
-from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
-from rest_framework.generics import GenericAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.reverse import reverse
+from rest_framework.serializers import (
+    BooleanField,
+    CharField,
+    ChoiceField,
+    DictField,
+    FloatField,
+    HyperlinkedRelatedField,
+    IntegerField,
+    ListField,
+    Serializer,
+    SerializerMethodField,
+    UUIDField,
+    empty,
+)
 
-from agents.api import parameters
-from agents.api.bodies import Deadline, Flag, Said, SomeOf, StrictBody, Tags, Text, Traits, Whole, _Allowing
-from agents.api.headers import IdempotentPosts
-from agents.api.parameters import named_agent
-from agents.api.requests import Sends
-from agents.api.schema import documented
-from agents.persona import render_persona
-from agents.turn.send_message import MAX_CHARACTERS
+from agents.api.bodies import AgentField, Anything, Body, Said, Tags, TraitBody, many, refusal, says, trait_values
+from agents.api.overrides import Deadline
+from agents.api.requests import SENDS
+from agents.api.rows import Row
+from agents.api.schema import answers
+from agents.api.views import View
+from agents.persona import TraitValue, render_persona
+from agents.text.fences import MAX_CHARACTERS
 from correction.api.figures import Sums
 from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
 from correction.gate.quality_check import (
@@ -36,138 +45,103 @@ from correction.gate.quality_check import (
 )
 from correction.gate.sessions import SessionRefused
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from evaluation.api.serializers import Heuristic
 from evaluation.judge.prompts import Event
-from evaluation.models import is_heuristic
-from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PropositionFile
 
 MOST_PERSONA = 60_000  # characters, as many as a judge is shown
-MOST_EVENTS = 500
-MOST_NAME = 120
-KINDS = ("action", "stimulus")
-_EVENT_FIELDS = ("name", "text", "kind")
 _THRESHOLD = SETTINGS["gate_adherence_threshold"]
 
 
-class PersonaFields(StrictBody):
-    """Who speaks."""
+class PersonaFields(Body):
+    """Who speaks: a text, or a specification with name and traits."""
 
-    name = Text(required=False, most=MOST_NAME)
-    system_prompt = Text(most=MOST_PERSONA)
-    traits = Traits(required=False)
+    needed: ClassVar[tuple[str, ...]] = ("system_prompt",)
+
+    name = CharField(max_length=120)
+    system_prompt = CharField(max_length=MOST_PERSONA)
+    traits = many(TraitBody, most=200)
+
+    def validate_traits(self, traits: list[dict[str, Any]]) -> list[TraitValue]:
+        return trait_values(traits)
 
 
-_PERSONA_SCHEMA: dict[str, Any] = {
-    "oneOf": [
-        {"type": "string", "minLength": 1, "maxLength": MOST_PERSONA},
-        {
-            "type": "object",
-            "properties": {
-                "name": {"type": "string", "minLength": 1, "maxLength": MOST_NAME},
-                "system_prompt": {"type": "string", "minLength": 1, "maxLength": MOST_PERSONA},
-                "traits": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "properties": {
-                            "name": {"type": "string", "minLength": 1, "maxLength": 120},
-                            "description": {"type": "string"},
-                            "strength": {"type": "number", "minimum": 0, "maximum": 1},
-                            "sentiment": {"type": "number", "minimum": -1, "maximum": 1},
+_TEXT = {"type": "string", "minLength": 1}
+
+
+@extend_schema_field(
+    {
+        "oneOf": [
+            {**_TEXT, "maxLength": MOST_PERSONA},
+            {
+                "type": "object",
+                "properties": {
+                    "name": {**_TEXT, "maxLength": 120},
+                    "system_prompt": {**_TEXT, "maxLength": MOST_PERSONA},
+                    "traits": {
+                        "type": "array",
+                        "items": {
+                            "type": "object",
+                            "properties": {
+                                "name": {**_TEXT, "maxLength": 120},
+                                "description": {"type": "string"},
+                                "strength": {"type": "number", "minimum": 0, "maximum": 1},
+                                "sentiment": {"type": "number", "minimum": -1, "maximum": 1},
+                            },
+                            "required": ["name"],
+                            "additionalProperties": False,
                         },
-                        "required": ["name"],
-                        "additionalProperties": False,
                     },
                 },
+                "required": ["system_prompt"],
+                "additionalProperties": False,
             },
-            "required": ["system_prompt"],
-            "additionalProperties": False,
-        },
-    ]
-}
-
-
-@extend_schema_field(_PERSONA_SCHEMA)
-class Persona(_Allowing, serializers.JSONField):
+        ]
+    }
+)
+class Persona(PersonaFields):
     """A specification as text, or its name, system prompt and traits; read as a name and the text a judge is shown."""
 
-    allowed = "a text, or an object with system_prompt and, if you like, name and traits"
+    default_error_messages = says("a text, or an object with system_prompt and, if you like, name and traits")
+    json_types = (str, dict)
+
+    def run_validation(self, data: Any = empty) -> Any:
+        return super().run_validation({"system_prompt": data} if isinstance(data, str) else data)
 
     def to_internal_value(self, data: Any) -> tuple[str, str]:
-        body = PersonaFields(data={"system_prompt": data} if isinstance(data, str) else data)
-        if not isinstance(data, str | dict):
-            self.refuse(data)
-        if not body.is_valid():
-            raise ValidationError([f"{self.field_name}.{text}" for texts in body.errors.values() for text in texts])
-        fields = body.validated_data
+        fields = super().to_internal_value(data)
         text = render_persona(system_prompt=fields["system_prompt"], traits=fields.get("traits", ()))
         return fields.get("name", ""), text
 
 
-class EventFields(serializers.Serializer[Any]):
+class EventFields(Body):
     """Something that was said before."""
 
-    name = serializers.CharField(max_length=MOST_NAME, help_text="who said it")
-    text = serializers.CharField(max_length=MAX_CHARACTERS)
-    kind = serializers.ChoiceField(KINDS, help_text="action: the one whose draft it is; stimulus: anybody else")
+    needed: ClassVar[tuple[str, ...]] = ("name", "text", "kind")
 
-
-class Trajectory(_Allowing, serializers.ListField):
-    """What happened before, oldest first."""
-
-    allowed = f"a list of at most {MOST_EVENTS} objects with {', '.join(_EVENT_FIELDS)}"
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(child=EventFields(), max_length=MOST_EVENTS, **kwargs)
-
-    def to_internal_value(self, data: Any) -> list[Event]:
-        if not isinstance(data, list) or len(data) > MOST_EVENTS:
-            self.refuse(data if not isinstance(data, list) else len(data))
-        return [self._event(number, one) for number, one in enumerate(data)]
-
-    def _event(self, number: int, one: Any) -> Event:
-        given: Mapping[str, Any] = one if isinstance(one, dict) else {}
-        if set(given) != set(_EVENT_FIELDS):
-            self._wrong(f"[{number}]", one, f"an object with {', '.join(_EVENT_FIELDS)}")
-        for name, most in (("name", MOST_NAME), ("text", MAX_CHARACTERS)):
-            value = given[name]
-            if not isinstance(value, str) or not value.strip() or len(value) > most:
-                self._wrong(f"[{number}].{name}", value, f"a text of 1 to {most:,} characters")
-        if given["kind"] not in KINDS:
-            self._wrong(f"[{number}].kind", given["kind"], " or ".join(KINDS))
-        if given["kind"] == "action":
-            return Event("action", given["name"], given["text"])
-        return Event("stimulus", "", given["text"], speaker=given["name"])
-
-    def _wrong(self, place: str, value: Any, allowed: str) -> NoReturn:
-        raise ValidationError([f"{self.field_name}{place} {repr(value)[:80]}: allowed: {allowed}"])
+    name = CharField(max_length=120, trim_whitespace=False, help_text="who said it")
+    text = CharField(max_length=MAX_CHARACTERS, trim_whitespace=False)
+    kind = ChoiceField(("action", "stimulus"), help_text="action: the one whose draft it is; stimulus: anybody else")
 
 
 _THRESHOLD_SCHEMA = {"type": "number", "minimum": 0, "maximum": 9, "multipleOf": 0.1}
 
 
 @extend_schema_field(
-    {
-        "type": "object",
-        "properties": dict.fromkeys(GATE_DIMENSIONS, _THRESHOLD_SCHEMA),
-        "additionalProperties": False,
-    }
+    {"type": "object", "properties": dict.fromkeys(GATE_DIMENSIONS, _THRESHOLD_SCHEMA), "additionalProperties": False}
 )
-class Thresholds(_Allowing, serializers.DictField):
+class Thresholds(Anything):
     """Per dimension the lowest score that passes."""
 
-    allowed = f"an object of {', '.join(GATE_DIMENSIONS)} to numbers, {_THRESHOLD.allowed}"
+    default_error_messages = says(f"an object of {', '.join(GATE_DIMENSIONS)} to numbers, {_THRESHOLD.allowed}")
 
     def to_internal_value(self, data: Any) -> dict[str, Decimal]:
-        if not isinstance(data, dict) or not set(data) <= set(GATE_DIMENSIONS):
-            self.refuse(data)
-        for value in data.values():
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                self.refuse(data)
+        if not set(data) <= {*GATE_DIMENSIONS} or any(type(value) not in (int, float) for value in data.values()):
+            raise ValidationError("")
         try:
             return {name: _THRESHOLD.read(value) for name, value in data.items()}
         except ConfigError:
-            self.refuse(data)
+            raise ValidationError("") from None
 
 
 def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
@@ -185,48 +159,62 @@ _FILE = PropositionFile.model_json_schema()
 
 
 @extend_schema_field({"type": "array", "maxItems": MOST_PROPOSITIONS, "items": _inlined(_FILE, _FILE["$defs"])})
-class Propositions(_Allowing, serializers.ListField):
+class Propositions(ListField):
     """Proposition files as they are sent."""
 
-    allowed = f"a list of at most {MOST_PROPOSITIONS} objects with dimension and propositions"
+    default_error_messages = says(f"a list of at most {MOST_PROPOSITIONS} objects with dimension and propositions")
 
-    def to_internal_value(self, data: Any) -> tuple[LoadedFile, ...]:
-        if not isinstance(data, list) or len(data) > MOST_PROPOSITIONS:
-            self.refuse(data)
+    def to_internal_value(self, data: Any) -> Any:
+        if len(data) > MOST_PROPOSITIONS:
+            raise ValidationError("")
         try:
             return read_propositions(data)
         except ValueError as error:
-            raise ValidationError([f"{self.field_name}: {error}"]) from None
+            raise refusal(f"{self.field_name}: {error}") from None
 
 
-class CheckRequest(StrictBody):
+class CheckRequest(Body):
     """A draft, who would say it, and what it is checked for."""
 
+    needed: ClassVar[tuple[str, ...]] = ("draft",)
+
     draft = Said(help_text="the text that would be said")
-    persona = Persona(required=False, help_text="of a speaker who is no agent here; this or agent")
-    agent = Text(required=False, allowed="the slug of an agent", help_text="slug of an agent; this or persona")
-    trajectory = Trajectory(required=False, help_text="what happened before, oldest first")
-    dimensions = SomeOf(
-        GATE_DIMENSIONS, required=False, help_text="default: what the configuration enables, else all of them"
+    persona = Persona(help_text="of a speaker who is no agent here; this or agent")
+    agent = AgentField(help_text="slug of an agent; this or persona")
+    trajectory = many(EventFields, most=500, source="events", help_text="what happened before, oldest first")
+    dimensions = ListField(
+        child=ChoiceField(GATE_DIMENSIONS),
+        allow_empty=False,
+        help_text="default: what the configuration enables, else all of them",
     )
-    thresholds = Thresholds(required=False, help_text="lowest scores that pass; default: the configuration's")
+    thresholds = Thresholds(help_text="lowest scores that pass; default: the configuration's")
     propositions = Propositions(
-        required=False,
         help_text="a persona's own, as files have them, without regular expressions; at action level (the default here) "
-        "they take the place of the shipped ones of their dimension",
+        "they take the place of the shipped ones of their dimension"
     )
-    rules = Flag(required=False, help_text="whether rules are checked; default: as the configuration says, else true")
-    deadline_seconds = Deadline(required=False)
-    session = Text(required=False, most=64, allowed="the session that a rejected draft came with")
-    attempt = Whole(
-        required=False, least=1, most=MOST_ATTEMPTS, help_text="which attempt it is, where you keep no session"
+    rules = BooleanField(help_text="whether rules are checked; default: as the configuration says, else true")
+    deadline_seconds = Deadline(source="deadline")
+    session = CharField(max_length=64, error_messages=says("the session that a rejected draft came with"))
+    attempt = IntegerField(
+        min_value=1, max_value=MOST_ATTEMPTS, help_text="which attempt it is, where you have no session"
     )
-    tags = Tags(required=False, help_text="kept with the log")
+    tags = Tags(help_text="stored with the log")
+
+    def validate_trajectory(self, events: list[dict[str, str]]) -> tuple[Event, ...]:
+        return tuple(
+            Event("action", event["name"], event["text"])
+            if event["kind"] == "action"
+            else Event("stimulus", "", event["text"], speaker=event["name"])
+            for event in events
+        )
+
+    def to_internal_value(self, data: Any) -> Any:
+        if ("persona" in data) == ("agent" in data):
+            said = "both are given" if "agent" in data else "none is given"
+            raise ValidationError({"persona": [f"give a persona or the slug of an agent, exactly one of them; {said}"]})
+        return super().to_internal_value(data)
 
     def validate(self, given: dict[str, Any]) -> dict[str, Any]:
-        if ("persona" in given) == ("agent" in given):
-            said = "both are given" if "agent" in given else "none is given"
-            raise ValidationError({"persona": [f"give a persona or the slug of an agent, exactly one of them; {said}"]})
         if "agent" in given and "propositions" in given:
             raise ValidationError({"propositions": ["allowed with a persona only: an agent has its files"]})
         if "session" in given and "attempt" in given:
@@ -239,141 +227,97 @@ class CheckRequest(StrictBody):
         return given
 
 
-class DimensionVerdict(serializers.Serializer[Any]):
-    """A draft on one dimension."""
+class DimensionVerdict(Row):
+    """A draft on one dimension. The `score` is 0 to 9; null = not judged (`status` and `reason` say why), then it passes."""
 
-    score = serializers.FloatField(allow_null=True, help_text="0 to 9; null = not judged, then it passes")
-    threshold = serializers.FloatField(help_text="lowest score that passes")
-    passed = serializers.BooleanField()
-    status = serializers.ChoiceField(GateDimensionResult.Status.values, help_text="scored, or why it was not")
-    reason = serializers.CharField(allow_blank=True, help_text="why it was not judged")
-    reasoning = serializers.CharField(allow_blank=True, help_text="of what decided the score")
-    recommendations = serializers.CharField(allow_blank=True, help_text="where it failed")
-    judge = serializers.CharField(allow_blank=True, help_text="rule, or the model that decided the score")
-    heuristic = serializers.BooleanField(
-        help_text="scored by an offline judge: not to be compared with a model's scores"
+    threshold = FloatField(help_text="lowest score that passes")
+    heuristic = Heuristic(
+        source="judge", help_text="scored by an offline judge: not to be compared with a model's scores"
     )
 
+    class Meta:
+        model = GateDimensionResult
+        fields = (
+            *("score", "threshold", "passed", "status", "reason", "reasoning", "recommendations", "judge", "heuristic"),
+        )
 
-class CheckAnswer(serializers.Serializer[Any]):
+
+class CheckAnswer(Serializer[Any]):
     """What became of a draft."""
 
-    verdict = serializers.ChoiceField(["passed", "rejected"])
-    outcome = serializers.ChoiceField(
-        Outcome.values, help_text="such as passed; timeout_passed = passed for want of a verdict"
+    verdict = SerializerMethodField()
+    outcome = ChoiceField(
+        Outcome.values, source="log.outcome", help_text="such as passed; timeout_passed = passed for want of a verdict"
     )
-    fully_judged = serializers.BooleanField(help_text="false: it passed although not everything could be judged")
-    session = serializers.UUIDField(help_text="send the next attempt at the same message with it")
-    attempt = serializers.IntegerField(min_value=1)
-    attempts_left = serializers.IntegerField(min_value=0, help_text="further ones that the configuration grants")
-    best_attempt = serializers.IntegerField(
+    fully_judged = SerializerMethodField(help_text="false: it passed although not everything could be judged")
+    session = UUIDField(source="log.session", help_text="send the next attempt at the same message with it")
+    attempt = IntegerField(source="log.attempt", min_value=1)
+    attempts_left = IntegerField(source="left", min_value=0, help_text="further ones that the configuration grants")
+    best_attempt = IntegerField(
+        source="best",
         allow_null=True,
         min_value=1,
         help_text="the attempt of the session with the highest scores; null where it passed",
     )
-    judge = serializers.CharField(allow_blank=True, help_text="the model that was asked")
-    heuristic = serializers.BooleanField()
-    dimensions = serializers.DictField(child=DimensionVerdict())
-    feedback = serializers.CharField(
-        allow_blank=True, help_text="for the writer of the next attempt; empty where it passed"
+    judge = CharField(source="result.judge", allow_blank=True, help_text="the model that was asked")
+    heuristic = Heuristic(source="result.judge")
+    dimensions = SerializerMethodField()
+    feedback = CharField(
+        source="log.feedback", allow_blank=True, help_text="for the writer of the next attempt; empty where it passed"
     )
     cost = Sums(help_text="of this attempt")
-    duration_ms = serializers.IntegerField(min_value=0, help_text="milliseconds of judging")
-    log = serializers.URLField(help_text="the attempt in the correction logs")
-
-
-_EXAMPLE = OpenApiExample(
-    "a draft out of character",
-    request_only=True,
-    value={
-        "persona": {"name": "Ada", "system_prompt": "You are Ada, a dry and careful clerk. You never cheer."},
-        "trajectory": [{"name": "Bob", "text": "Where is my file?", "kind": "stimulus"}],
-        "draft": "Hooray, I found your file!!!",
-        "dimensions": ["adherence"],
-        "thresholds": {"adherence": 6.5},
-        "deadline_seconds": 4,
-    },
-)
-
-
-class QualityChecks(IdempotentPosts, GenericAPIView[CorrectionLog]):
-    """POST a draft of your own agent: scores, a verdict, and feedback for the next attempt. Nothing is said, no agent is needed.
-
-    Say who would speak: `persona` (a text, or `system_prompt`, `name` and `traits`), or an `agent` of this installation. `trajectory`
-    is what was said before. When the verdict is `rejected`, write another draft with `feedback` in mind and send it with the
-    `session`: feedback asks for more with each attempt. `attempts_left` 0 is advice: whether to say the draft, the `best_attempt` or
-    nothing is yours to decide.
-
-    What cannot be judged within `deadline_seconds` passes: `fully_judged` is false, `outcome` says why. Scores are never made up. A
-    `heuristic` score comes from an offline judge. Every check is logged with its cost under the source `external`, in no figure of
-    the gate's own messages. The persona and the trajectory are not stored.
-    """
-
-    queryset: QuerySet[CorrectionLog] = CorrectionLog.objects.all()
-    serializer_class = CheckRequest
-    throttle_classes = (Sends,)
-    most_bytes = 500_000  # what a judge is shown costs by its length
-
-    @documented(CheckAnswer, body=CheckRequest, examples=[_EXAMPLE], summary="Judge a draft of your own agent")
-    def post(self, request: Request) -> Response:
-        parameters.only(request)
-        body = CheckRequest(data=request.data)
-        body.is_valid(raise_exception=True)
-        try:
-            checked = check_quality(_asked(body.validated_data))
-        except SessionRefused as error:
-            raise ValidationError({"session": [str(error)]}) from None
-        return Response(_shown(checked, request))
-
-
-def _asked(given: dict[str, Any]) -> QualityCheck:
-    name, persona = given.get("persona", ("", ""))
-    return QualityCheck(
-        draft=given["draft"],
-        agent=named_agent(given["agent"]) if "agent" in given else None,
-        name=name,
-        persona=persona,
-        events=tuple(given.get("trajectory", ())),
-        dimensions=tuple(given.get("dimensions", ())),
-        thresholds=given.get("thresholds", {}),
-        propositions=given.get("propositions", ()),
-        rules=given.get("rules"),
-        deadline=given.get("deadline_seconds"),
-        session=given.get("session", ""),
-        attempt=given.get("attempt", 1),
-        tags=given.get("tags", {}),
+    duration_ms = IntegerField(source="result.duration_ms", min_value=0, help_text="milliseconds of judging")
+    log = HyperlinkedRelatedField[Any](
+        view_name="correctionlog-detail", read_only=True, help_text="the attempt in the correction logs"
     )
 
+    def get_verdict(self, checked: Checked) -> Literal["passed", "rejected"]:
+        return "passed" if checked.result.passed else "rejected"
 
-def _shown(checked: Checked, request: Request) -> dict[str, Any]:
-    log, result = checked.log, checked.result
-    return {
-        "verdict": "passed" if result.passed else "rejected",
-        "outcome": str(log.outcome),
-        "fully_judged": result.unjudged_outcome is None,
-        "session": str(log.session),
-        "attempt": log.attempt,
-        "attempts_left": checked.left,
-        "best_attempt": checked.best,
-        "judge": result.judge,
-        "heuristic": is_heuristic(result.judge),
-        "dimensions": {one.dimension: _dimension(one) for one in result.dimensions},
-        "feedback": log.feedback,
-        "cost": {**asdict(checked.cost), "cost_usd": float(checked.cost.cost_usd)},
-        "duration_ms": result.duration_ms,
-        "log": str(reverse("correction:log", [log.pk], request=request)),
-    }
+    def get_fully_judged(self, checked: Checked) -> bool:
+        return checked.result.unjudged_outcome is None
+
+    @extend_schema_field(DictField(child=DimensionVerdict()))
+    def get_dimensions(self, checked: Checked) -> dict[str, Any]:
+        return {one.dimension: DimensionVerdict(one).data for one in checked.result.dimensions}
 
 
-def _dimension(check: GateDimensionResult) -> dict[str, Any]:
-    return {
-        "score": check.score,
-        "threshold": float(check.threshold),
-        "passed": check.passed,
-        "status": check.status,
-        "reason": check.reason,
-        "reasoning": check.reasoning,
-        "recommendations": check.recommendations,
-        "judge": check.judge,
-        "heuristic": is_heuristic(check.judge),
-    }
+EXAMPLE = {
+    "persona": {"name": "Ada", "system_prompt": "You are Ada, a dry and careful clerk. You never cheer."},
+    "trajectory": [{"name": "Bob", "text": "Where is my file?", "kind": "stimulus"}],
+    "draft": "Hooray, I found your file!!!",
+    "dimensions": ["adherence"],
+    "thresholds": {"adherence": 6.5},
+    "deadline_seconds": 4,
+}
+
+
+class QualityChecks(View):
+    """The gate as a service."""
+
+    queryset = CorrectionLog.objects.all()
+    bodies: ClassVar = {"create": CheckRequest}
+    example: ClassVar = EXAMPLE
+    throttle_scope = SENDS
+    most_bytes = 500_000  # what a judge is shown costs by its length
+
+    @answers(CheckAnswer, examples=[OpenApiExample("a draft out of character", request_only=True, value=EXAMPLE)])
+    def create(self, request: Request) -> Response:
+        """Judge a draft of your own agent: scores, a verdict, and feedback for the next attempt. Nothing is said, no agent is needed.
+
+        Say who would speak: `persona` (a text, or `system_prompt`, `name` and `traits`), or an `agent` of this installation. `trajectory`
+        is what was said before. When the verdict is `rejected`, write another draft with `feedback` in mind and send it with the
+        `session`: feedback asks for more with each attempt. `attempts_left` 0 is advice: whether to say the draft, the `best_attempt` or
+        nothing is yours to decide.
+
+        What cannot be judged within `deadline_seconds` passes: `fully_judged` is false, `outcome` says why. Scores are never made up. A
+        `heuristic` score comes from an offline judge. Every check is logged with its cost under the source `external`, in no figure of
+        the gate's own messages. The persona and the trajectory are not stored.
+        """
+        fields = self.read_body()
+        name, persona = fields.pop("persona", ("", ""))
+        try:
+            checked = check_quality(QualityCheck(name=name, persona=persona, **fields))
+        except SessionRefused as error:
+            raise ValidationError({"session": [str(error)]}) from None
+        return Response(CheckAnswer(checked, context=self.get_serializer_context()).data)

@@ -1,22 +1,34 @@
-from django.urls import path
+from django.urls import include, path
+from rest_framework.routers import SimpleRouter
 
+from correction.api.behavior import BehaviorRequests
 from correction.api.config import Config, ConfigOfAgent
 from correction.api.figures import Costs, GateFigures, GatePrecision
-from correction.api.interventions import InterventionDetail, InterventionLogDetail, InterventionLogs, Interventions
-from correction.api.logs import CorrectionLogDetail, CorrectionLogs, MarkResult
+from correction.api.interventions import InterventionLogs, Interventions
+from correction.api.logs import CorrectionLogs, MarkResult
+from correction.api.quality_checks import QualityChecks
 
-app_name = "correction"
+router = SimpleRouter(use_regex_path=False)
+router.register("evaluations/correction-logs", CorrectionLogs)
+router.register("evaluations/intervention-logs", InterventionLogs)
+router.register("evaluations/interventions", Interventions)
+router.register("behavior-requests", BehaviorRequests)
+router.register("quality-checks", QualityChecks, "quality-check")
+
 urlpatterns = [
-    path("config/", Config.as_view(), name="config"),
-    path("config/<slug:agent>/", ConfigOfAgent.as_view(), name="config-of-agent"),
-    path("costs/", Costs.as_view(), name="costs"),
-    path("gate-statistics/", GateFigures.as_view(), name="gate-statistics"),
-    path("gate-precision/", GatePrecision.as_view(), name="gate-precision"),
-    path("correction-logs/", CorrectionLogs.as_view(), name="logs"),
-    path("correction-logs/<int:pk>/", CorrectionLogDetail.as_view(), name="log"),
-    path("correction-logs/<int:pk>/results/<str:dimension>/mark/", MarkResult.as_view(), name="mark"),
-    path("intervention-logs/", InterventionLogs.as_view(), name="intervention-logs"),
-    path("intervention-logs/<int:pk>/", InterventionLogDetail.as_view(), name="intervention-log"),
-    path("interventions/", Interventions.as_view(), name="interventions"),
-    path("interventions/<slug:slug>/", InterventionDetail.as_view(), name="intervention"),
+    path("evaluations/config/", Config.as_view({"get": "retrieve", "put": "update"}), name="config"),
+    path(
+        "evaluations/config/<slug:agent>/",
+        ConfigOfAgent.as_view({"get": "retrieve", "put": "update", "patch": "partial_update"}),
+        name="config-of-agent",
+    ),
+    path("evaluations/costs/", Costs.as_view({"get": "retrieve"}), name="costs"),
+    path("evaluations/gate-statistics/", GateFigures.as_view({"get": "retrieve"}), name="gate-statistics"),
+    path("evaluations/gate-precision/", GatePrecision.as_view({"get": "retrieve"}), name="gate-precision"),
+    path(
+        "evaluations/correction-logs/<int:pk>/results/<str:dimension>/mark/",
+        MarkResult.as_view({"post": "mark"}),
+        name="mark",
+    ),
+    path("", include(router.urls)),
 ]

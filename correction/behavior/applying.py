@@ -173,7 +173,7 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
     """
 
     def finish(change: Change | None = None, **values: Any) -> bool:
-        """End the worker's part. Where the lease was lost meanwhile, the whole transaction is undone."""
+        """End the worker's part. Where the lease was lost meanwhile, the transaction is undone."""
         if change is not None:
             values = {**change.columns(), **values, "warnings": [*warnings, *change.warnings]}
         ended = {"finished_at": timezone.now(), "lease_owner": "", "lease_expires_at": None, "deaths": 0}

@@ -51,7 +51,7 @@ REVERTED, CHANGED = "it was reverted", "its trait was changed again"
 def lasting(request: BehaviorRequest) -> tuple[Moments, str]:
     """The time of an applied request with that around it in which nothing else changed its trait, and what ended it (empty: it holds).
 
-    The versions of the persona say so, whoever made them: requests, people, imports.
+    The versions of the persona say so: those made by requests, people and imports.
     """
     assert request.applied_at is not None  # noqa: S101 (callers checked)
     made = request.persona_version
@@ -207,7 +207,7 @@ class EffectResult(EffectPlan):
     mean_after: float | None = Field(description="0 to 9")
     difference: float | None = Field(description="of the means, after less before")
     interval: tuple[float, float] | None = Field(
-        description="95 %: low, high; messages are taken as independent, and it is too narrow where neighbours are alike"
+        description="95 %: low, high; messages count as independent, and it is too narrow where neighbours are alike"
     )
     before_scored: int
     before_trivial: int
@@ -224,7 +224,7 @@ class EffectResult(EffectPlan):
     def of(cls, change: RequestedChange, judged: BeforeAfter) -> EffectResult:
         samples: dict[Literal["before", "after"], Sequence[Judged]] = {"before": judged.before, "after": judged.after}
         sure = judged.verdict != "not enough data" and change.expected != "otherwise"
-        difference, interval, spent = judged.difference.value, judged.difference.interval, judged.spent
+        measured, interval, spent = judged.change, judged.change.interval, judged.spent
         counts = {
             f"{sample}_{status}": sum(row.verdict.status == status for row in rows)
             for sample, rows in samples.items()
@@ -236,9 +236,10 @@ class EffectResult(EffectPlan):
                 **counts,
                 "as_requested": judged.verdict == change.expected if sure else None,
                 "verdict": judged.verdict,
-                "reason": judged.reason or judged.difference.reason,
-                **{f"mean_{sample}": _mean(rows) for sample, rows in samples.items()},
-                "difference": None if difference is None else round(difference, 2),
+                "reason": judged.reason,
+                "mean_before": None if measured.baseline is None else round(measured.baseline, 2),
+                "mean_after": None if measured.candidate is None else round(measured.candidate, 2),
+                "difference": None if measured.delta is None else round(measured.delta, 2),
                 "interval": (round(interval.low, 2), round(interval.high, 2)) if interval else None,
                 "messages": [_judged(sample, row) for sample, rows in samples.items() for row in rows],
                 "actual_calls": spent.calls,
@@ -285,11 +286,6 @@ _CAME_OUT = {
     "no change shown": "no change shows: the interval of the difference holds zero",
     "not enough data": "there are not enough data to say whether anything changed",
 }
-
-
-def _mean(rows: Sequence[Judged]) -> float | None:
-    values = [row.verdict.value for row in rows if row.verdict.status == "scored" and row.verdict.value is not None]
-    return round(sum(values) / len(values), 2) if values else None
 
 
 def _judged(sample: Literal["before", "after"], row: Judged) -> JudgedMessage:
@@ -358,7 +354,7 @@ def judge_request(
 
 
 Status = BehaviorEffect.Status
-MOST_ANEW = 3  # how often all messages may have been paid for before it is not begun again
+MOST_REPEATS = 3  # how often all messages may be paid for; then an interrupted evaluation ends
 LONGEST_MODEL = 200  # characters
 UNDER_WAY = "an evaluation of it is under way already; allowed: to wait until that has ended"
 NOT_MEASURABLE = "allowed: when there are messages before and after the change"
@@ -393,7 +389,7 @@ def measure_now(
 ) -> BehaviorEffect:
     """The same while the caller waits; `model` overrides the configured judge. A budget that is used up makes it fail.
 
-    Killed in between, it is work like any other: a worker judges it anew.
+    Killed in between, it is work like any other: a worker judges it again.
 
     Raises:
         BehaviorError, ValueError: As `queue_effect`.
@@ -414,7 +410,7 @@ def measure_now(
             owner=owner, status=Status.ERRORED if isinstance(stop, Exception) else Status.CANCELLED, error=why
         )
         raise
-    if ended["status"] == Status.PAUSED_BUDGET:  # nobody waits until midnight
+    if ended["status"] == Status.PAUSED_BUDGET:  # the caller does not wait until midnight
         ended = {"status": Status.FAILED, "error": ended["error"]}
     effect.finish(owner=owner, **ended)
     return effect
@@ -452,8 +448,8 @@ def _measured(effect: BehaviorEffect, owner: str, done: Callable[[int], None] = 
     if request.agent is not None and (paused := over_budget(request.agent, effect.judge)):
         return paused
     paid = ledger.totals(work_id=effect.work_id).calls
-    if paid >= MOST_ANEW * 2 * effect.messages:
-        why = f"{paid} calls were paid for it, and it was interrupted each time: not begun again by itself"
+    if paid >= MOST_REPEATS * 2 * effect.messages:
+        why = f"{paid} calls were paid for it, and it was interrupted each time: it is not repeated automatically"
         return {"status": Status.ERRORED, "error": why}
 
     def heartbeat(judged: int) -> None:

@@ -115,7 +115,7 @@ def _is_marked(name: str, mark: str) -> bool:
 
 
 def _any_of(words: str, before: str = "") -> Pattern:
-    """Any of these as a whole word; in scripts without spaces, anywhere."""
+    """Any of these as a word of its own; in scripts without spaces, anywhere."""
     spaced = rf"(?<![^\W_]){before}(?:%s)(?![^\W_])"
     return re.compile("|".join(one if _form("unspaced").search(one) else spaced % one for one in _alternatives(words)))
 
@@ -327,7 +327,7 @@ class _Sentence:
         known = name in _topics()
         if _is_of_a_thing(name, before, after):
             return None
-        if _form("somebody to call").match(cut, start) and not language.has(before, "turning"):
+        if _form("a noun to call").match(cut, start) and not language.has(before, "turning"):
             return None
         sign, soft, stop = self.direction(before, word, after)
         turned_before = language.has(earlier, *TURNING)
@@ -555,10 +555,10 @@ def gate(request: LLMRequest) -> dict[str, Any]:
 
 
 def extract(request: LLMRequest) -> dict[str, Any]:
-    """Which behaviour? (responder for the task ``behavior_extract``) An empty name where it cannot be told."""
+    """Which behaviour? (responder for the task ``behavior_extract``) An empty name where that is not clear."""
     text = str(request.facts.get("text", ""))
     reading, name, asked = read_request(text), "", text
-    if hostile_signs(masked(text)) or _form("somebody else").search(folded(masked(text))):
+    if hostile_signs(masked(text)) or _form("another person").search(folded(masked(text))):
         reading, name = None, CORE
     elif reading is not None:
         name, asked = written_name(reading.name, text), reading.sentence
@@ -589,7 +589,7 @@ def map_trait(request: LLMRequest) -> dict[str, Any]:
         "is_new": trait is None,
         "replaces_trait": trait["name"] if trait else None,
         "contradicts_persona": name == CORE,
-        "contradiction": "it would make the agent somebody else" if name == CORE else "",
+        "contradiction": "it would make another person of the agent" if name == CORE else "",
     }
 
 

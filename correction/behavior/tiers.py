@@ -107,7 +107,7 @@ def read_gate(data: Any) -> dict[str, Any]:
     known = level in CONFIDENCES
     answer = {"has_request": asks, "confidence": level if known else "low", "reason": _short(fields.get("reason"))}
     if not known:
-        answer["warning"] = f"confidence {said!r:.40} is none of {', '.join(CONFIDENCES)}; taken as low"
+        answer["warning"] = f"confidence {said!r:.40} is none of {', '.join(CONFIDENCES)}; read as low"
     return answer
 
 

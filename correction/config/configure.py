@@ -1,4 +1,4 @@
-"""Changing configurations: checked, saved with who, when and why, and taken back (AC-7.3.4)."""
+"""Changing configurations: checked, saved with who, when and why, and undone (AC-7.3.4)."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class GateMode(models.TextChoices):
 
 
 class LeastConfidence(models.TextChoices):
-    """From which confidence on a behaviour request is applied by itself."""
+    """From which confidence on a behaviour request is applied automatically."""
 
     NEVER = "never", "never (a person decides)"
     HIGH = "high", "high"
@@ -251,7 +251,7 @@ class Mechanism:
 
     Attributes:
         id: Its name in URLs, and for people where it has no `name`. `purpose`: what it does, in a line.
-        settings: All of them. The first, the `switch`, turns it on; for the gate as a whole it is the mode.
+        settings: All of them. The first, the `switch`, turns it on; for the gate it is the mode.
         number: The setting shown beside the switch; empty when there is none.
         sign: How that number reads, e.g. ``≥`` before a lowest score.
         is_dimension: Whether it is a dimension that the gate judges; its propositions are the action-level files of that name.
@@ -390,7 +390,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
             "repetition_suppression_enabled": Setting(False, "show the agent its own repeated phrases to avoid"),
             "repetition_threshold": Setting(
                 Decimal("0.300"),
-                "share of recurring 3-grams in its last 5 messages, 0 to 1, above which it is told (default 0.3)",
+                "share of recurring 3-grams in its last 5 messages, 0 to 1, above which they are shown (default 0.3)",
                 bounds=("0", "1"),
                 digits=4,
                 places=3,
@@ -420,7 +420,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
             ),
             "behavior_auto_apply": Setting(
                 "high",
-                "least confidence from which a request is applied by itself: high, medium, low, or never (default high); the others "
+                "least confidence from which a request is applied automatically: high, medium, low, or never (default high); the others "
                 "wait for a person",
                 choices=LeastConfidence,
             ),
@@ -433,12 +433,10 @@ MECHANISMS: tuple[Mechanism, ...] = (
             "behavior_named_requesters": Setting(
                 [], "user names whose requests count where behavior_requesters is named; exact names"
             ),
-            "behavior_protected_traits": Setting(
-                [], "traits that no message can change, whatever the case of their names"
-            ),
+            "behavior_protected_traits": Setting([], "traits that no message can change, in upper or lower case"),
             "behavior_daily_limit": Setting(
                 10,
-                "requests applied by themselves per day (UTC), 0 to 1000 (default 10); further ones wait for a person",
+                "requests applied automatically per day (UTC), 0 to 1000 (default 10); further ones wait for a person",
                 bounds=("0", "1000"),
                 places=0,
             ),

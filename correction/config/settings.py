@@ -88,7 +88,7 @@ def resolve_defaults() -> ResolvedConfig:
 
 
 def config_of(turn: Turn) -> ResolvedConfig:
-    """The configuration of a turn, read once and kept on it: an edit holds from the next turn on."""
+    """The configuration of a turn, read once: an edit holds from the next turn on."""
     known: ResolvedConfig | None = turn.reports.get("config")
     if known is None:
         known = turn.reports["config"] = resolve_config(turn.agent, turn.overrides)

@@ -336,7 +336,7 @@ def check_action_quality(
         dimensions: What to check, in the order of the answer.
         thresholds: Lowest score that passes, 0 to 9, by dimension.
         label: Columns of the ledger rows; `dimension` is filled in.
-        deadline: Seconds for judging each dimension; they run side by side. 0 or less: no time is left, no judge is asked.
+        deadline: Seconds for judging each dimension, all at the same time. 0 or less: no time is left, no judge is asked.
         judged: The dimensions a judge is asked about; default all. The others are checked by rules alone.
         rules: Whether the agent's rules and cues are checked (adherence).
         within_budget: False when the agent's budget is used up: no judge is asked.
@@ -377,7 +377,7 @@ def check_action_quality(
         )
         looked_at = [("adherence", part) for part in own] + [(d, part) for d in parts for part in parts[d]]
         PatternTimeout.count((d, part.id, part.reason) for d, part in looked_at)
-        for check in checks:  # they ran side by side: each span is made afterwards with the time it took (AC-7.0.16)
+        for check in checks:  # they ran at the same time: spans are made afterwards with the time each took (AC-7.0.16)
             name = f"check {check.dimension}"
             one = sentry_sdk.start_span(op="correction.gate.dimension", name=name, start_timestamp=started_at)
             one.set_data("gate.dimension", check.dimension)
@@ -399,36 +399,50 @@ def check_action_quality(
 
 def check_for_agent(
     *,
-    agent: Agent,
+    agent: Agent | None,
     config: ResolvedConfig,
-    run_id: int | None,
     work_id: str,
     deadline: float,
     action: Callable[[DraftPropositions], Action],
+    run_id: int | None = None,
     gate: bool = True,
+    dimensions: Sequence[str] = (),
+    thresholds: Mapping[str, Decimal] | None = None,
+    own: Sequence[LoadedFile] = (),
+    rules: bool | None = None,
 ) -> GateResult:
-    """Check what an agent is about to say, or said, on the dimensions its configuration enables.
+    """Check what an agent, or a speaker who is none, is about to say or said, as a configuration wants it.
 
     Args:
-        agent: Who speaks.
-        config: Its configuration in effect.
+        agent: Who speaks; None for a speaker whom another program described.
+        config: The configuration in effect.
         run_id, work_id: Columns of the ledger rows.
         deadline: Seconds for judging each dimension; 0 or less: there is no time left.
         action: Makes the draft and its context, once it is known what the propositions want to see.
         gate: Whether the calls may use the slots reserved for drafts; False for what can wait.
+        dimensions: Those that a judge is asked about; empty: those that the configuration enables, some by rules alone.
+        thresholds: Lowest scores that pass; of the others, the configuration's.
+        own: Files that lie in no folder, see `load_propositions`.
+        rules: Whether rules and cues are checked; None: as the configuration says.
     """
-    dimensions = config.gate_dimensions
-    judged = [d for d in dimensions if config[f"gate_{d}_enabled"]]
-    hard = bool(config["gate_adherence_hard"])
-    propositions = load_propositions(agent_slug=agent.slug, dimensions=judged, hard_adherence=hard, seeded=agent.seeded)
+    checked = tuple(dimensions) or config.gate_dimensions
+    judged = [d for d in checked if dimensions or config[f"gate_{d}_enabled"]]
+    propositions = load_propositions(
+        agent_slug=agent.slug if agent is not None else "",
+        dimensions=judged,
+        hard_adherence=bool(config["gate_adherence_hard"]),
+        own=own,
+        seeded=agent is not None and agent.seeded,
+    )
+    agent_id = agent.pk if agent is not None else None
     return check_action_quality(
         action=action(propositions),
-        dimensions=dimensions,
-        thresholds={d: config.threshold(d) for d in dimensions},
-        label=Label(purpose="gate", mechanism="gate", agent_id=agent.pk, run_id=run_id, work_id=work_id),
+        dimensions=checked,
+        thresholds={d: (thresholds or {}).get(d, config.threshold(d)) for d in checked},
+        label=Label(purpose="gate", mechanism="gate", agent_id=agent_id, run_id=run_id, work_id=work_id),
         deadline=deadline,
         judged=judged,
-        rules=bool(config["gate_rules_enabled"]),
+        rules=bool(config["gate_rules_enabled"]) if rules is None else rules,
         within_budget=not (judged and over_budget(agent, config)),
         gate=gate,
         shortened=deadline < float(config["gate_deadline_seconds"]),
@@ -566,7 +580,7 @@ def _conversation(agent: Agent, channel: Channel, before: int | None, first_n: i
     return {"events": events, "head": len(first), "omitted": max(1, number - len(events))}
 
 
-# The columns an event is made of, and no others: rows of three whole tables cost more than the query itself.
+# The columns an event is made of, and no others: rows of three tables cost more than the query itself.
 _COLUMNS = ("agent", "agent__display_name", "user__username", "user__first_name", "user__last_name", "outsider", "text")
 
 

@@ -14,14 +14,12 @@ from typing import Any
 from django.db import IntegrityError
 from pydantic import ValidationError
 
-from agents.llm import Label
 from agents.llm.ledger import Totals, totals
 from agents.models import Agent, LLMCall
 from correction.config.fields import GATE_DIMENSIONS
 from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
-from correction.costs import over_budget
 from correction.gate import sessions
-from correction.gate.check import Action, GateResult, check_action_quality, load_propositions, persona_of
+from correction.gate.check import Action, GateResult, check_for_agent, persona_of
 from correction.gate.sessions import GateSession, best_attempt, load_attempts, open_session
 from correction.gate.stage import feedback
 from correction.models import CorrectionLog
@@ -31,7 +29,7 @@ from evaluation.propositions.schema import PropositionFile, PropositionSpec, res
 
 OWNER = ""  # no agent's slug and no file's: what is read here holds for no other agent
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own
-MOST_PHRASES = 200  # of all rules and cues; each is looked for in the whole draft
+MOST_PHRASES = 200  # of all rules and cues; each is looked for in the draft
 NO_REGEX = "regular expressions stand in files only; allowed here: phrases"
 
 
@@ -202,52 +200,32 @@ def _session(check: QualityCheck) -> GateSession:
 
 
 def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) -> GateResult:
-    agent, rules = check.agent, check.rules
-    brought = {file.dimension for file in check.propositions}
-    if check.dimensions or brought or not config.gate_dimensions:
-        chosen = {*check.dimensions, *brought} or set(GATE_DIMENSIONS)
-        dimensions = judged = tuple(d for d in GATE_DIMENSIONS if d in chosen)
-    else:
-        dimensions = config.gate_dimensions
-        judged = tuple(d for d in dimensions if config[f"gate_{d}_enabled"])
+    agent, name, rules = check.agent, check.speaker, check.rules
+    chosen = {*check.dimensions, *(file.dimension for file in check.propositions)}
+    if not chosen and not config.gate_dimensions:
+        chosen = set(GATE_DIMENSIONS)
     if rules is None:
         rules = bool(config["gate_rules_enabled"]) or config.provenance["gate_rules_enabled"] == "built-in"
-    configured = float(config["gate_deadline_seconds"])
     left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
-    deadline = check.deadline or min(configured, left)
-    slug, seeded = (agent.slug, agent.seeded) if agent is not None else (OWNER, False)
-    propositions = load_propositions(
-        agent_slug=slug,
-        dimensions=judged,
-        hard_adherence=bool(config["gate_adherence_hard"]),
-        own=check.propositions,
-        seeded=seeded,
+    action = Action(
+        text=check.draft,
+        agent_name=name,
+        agent_slug=agent.slug if agent is not None else OWNER,
+        seeded=agent is not None and agent.seeded,
+        persona=persona_of(agent, None) if agent is not None else check.persona,
+        events=tuple(e if e.kind == "action" else replace(e, name=name) for e in check.events),
+        channel_name=HERE,
     )
-    name = check.speaker
-    return check_action_quality(
-        action=Action(
-            text=check.draft,
-            agent_name=name,
-            agent_slug=slug,
-            seeded=seeded,
-            persona=persona_of(agent, None) if agent is not None else check.persona,
-            events=tuple(e if e.kind == "action" else replace(e, name=name) for e in check.events),
-            channel_name=HERE,
-        ),
-        dimensions=dimensions,
-        thresholds={d: check.thresholds.get(d, config.threshold(d)) for d in dimensions},
-        label=Label(
-            purpose="gate",
-            mechanism="gate",
-            agent_id=agent.pk if agent is not None else None,
-            work_id=f"gate_session:{session.id}",
-        ),
-        deadline=deadline,
-        shortened=deadline < configured,
-        judged=judged,
+    return check_for_agent(
+        agent=agent,
+        config=config,
+        work_id=f"gate_session:{session.id}",
+        deadline=check.deadline or min(float(config["gate_deadline_seconds"]), left),
+        action=lambda propositions: action,
+        dimensions=[d for d in GATE_DIMENSIONS if d in chosen],
+        thresholds=check.thresholds,
+        own=check.propositions,
         rules=rules,
-        within_budget=not (judged and over_budget(agent, config)),
-        propositions=propositions,
     )
 
 

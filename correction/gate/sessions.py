@@ -96,7 +96,7 @@ def open_session(
 
     Args:
         session: Its id, as it was sent.
-        attempts: What `load_attempts` found.
+        attempts: What `load_attempts` returned.
         problem: Why the session of this last attempt is not the caller's, as the end of a sentence; empty where it is.
 
     Raises:
@@ -179,7 +179,7 @@ def write(log: CorrectionLog, *, committed: bool = False, message: Message | Non
 
 
 def _insert(log: CorrectionLog) -> CorrectionLog:
-    log.pk = None  # an earlier try may have been taken back
+    log.pk = None  # an earlier try may have been rolled back
     with transaction.atomic():
         log.save(force_insert=True)
         for result in log.results:

@@ -132,7 +132,7 @@ def _send_back(turn: Turn, draft: Draft, log: CorrectionLog, result: GateResult,
 
 
 def feedback(*, draft: str, result: GateResult, attempt: int, left: int, external: bool = False) -> str:
-    """What the agent is told about an attempt that failed (AC-7.0.7): findings per failed dimension, and to change more each time.
+    """Write the feedback on an attempt that failed (AC-7.0.7): findings per failed dimension, and to change more each time.
 
     The draft and the judge's words are data: quoted line by line, their marker-like text neutralised, so that neither can pass for
     an instruction of ours.
@@ -170,7 +170,7 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
 
 
 def committed(turn: Turn, message: Message) -> None:
-    """Log the attempt that passed and link the whole session to the message; in observe mode queue it to be judged."""
+    """Log the attempt that passed and link its session to the message; in observe mode queue it to be judged."""
     closing: Closing | None = turn.reports.pop(CLOSING, None)
     if closing is None:
         config = config_of(turn)

@@ -150,13 +150,13 @@ def problems_of(row: InterventionRow) -> dict[str, str]:
 
 
 def unstorable(parameters: Any) -> str:
-    """Why no database can keep these parameters, in a sentence; empty when it can."""
+    """Why no database can store these parameters, in a sentence; empty when it can."""
     try:
         json.dumps(parameters, allow_nan=False)
     except ValueError:
         return "Numbers must be finite: NaN and Infinity are not JSON."
     if storable(parameters) != parameters:
-        return "A text holds NUL or half a character, which no database keeps."
+        return "A text holds NUL or half a character, which no database stores."
     return ""
 
 

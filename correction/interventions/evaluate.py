@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import sentry_sdk
@@ -121,44 +121,39 @@ def evaluate_interventions(
 
 def _pass_over_cooling(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) -> None:
     """Those that fired lately for this agent in this channel; one query for all of them."""
-    cooling = [one for one in evaluations if one.intervention.cooldown_messages]
     fired = InterventionLog.objects.filter(agent=around.agent, channel=around.channel, fired=True)
-    for one, since in _lately(turn, cooling, around, fired, lambda one: one.cooldown_messages):
-        after = one.intervention.cooldown_messages
-        one.why = f"cooldown: fired {since} messages ago, may fire again after {after}"
+    waits = [(one, one.intervention.cooldown_messages) for one in evaluations]
+    for one, least, since in _lately(turn, waits, around, fired):
+        one.why = f"cooldown: fired {since} messages ago, may fire again after {least}"
         one.results = [not_asked(other, "cooldown") for other in one.intervention.preconditions]
 
 
 def _pass_over_asked(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) -> None:
     """Those about which a judge was asked lately in this channel, in whichever agent's turn; one query for all of them."""
-    open_ = [one for one in evaluations if not one.why and one.intervention.ask_every]
-    position = around.position - max((one.intervention.ask_every for one in open_), default=0)
-    recent = InterventionLog.objects.filter(channel=around.channel, channel_position__gt=position).exclude(judge="")
-    for one, since in _lately(turn, open_, around, recent, lambda one: one.ask_every):
-        after = one.intervention.ask_every
-        one.why = f"not asked: the judge was asked {since} messages ago, is asked again after {after}"
+    waits = [(one, one.intervention.ask_every) for one in evaluations if not one.why]
+    position = around.position - max((least for _, least in waits), default=0)
+    asked = InterventionLog.objects.filter(channel=around.channel, channel_position__gt=position).exclude(judge="")
+    for one, least, since in _lately(turn, waits, around, asked):
+        one.why = f"not asked: the judge was asked {since} messages ago, is asked again after {least}"
         one.results += [not_asked(other, "a judge was asked lately") for other in one.intervention.judged]
 
 
 def _lately(
-    turn: Turn,
-    evaluations: Sequence[Evaluation],
-    around: Surroundings,
-    logs: QuerySet[InterventionLog],
-    least: Callable[[Intervention], int],
-) -> list[tuple[Evaluation, int]]:
-    """Those with a log fewer than `least` messages ago, and how many.
+    turn: Turn, waits: Sequence[tuple[Evaluation, int]], around: Surroundings, logs: QuerySet[InterventionLog]
+) -> list[tuple[Evaluation, int, int]]:
+    """Of evaluations with the messages they wait for, those with a log fewer messages ago; the last number is how many.
 
     What was logged in this very run does not count: it was interrupted before its agent read the nudge.
     """
-    if not evaluations:
+    waits = [(one, least) for one, least in waits if least]
+    if not waits:
         return []
-    logs = logs.filter(name__in={one.intervention.name for one in evaluations})
+    logs = logs.filter(name__in={one.intervention.name for one, _ in waits})
     if turn.run is not None:
         logs = logs.exclude(run_id=turn.run.pk)
     last = dict(logs.order_by().values_list("name").annotate(Max("channel_position")))
-    since = [(one, around.position - last.get(one.intervention.name, -(10**9))) for one in evaluations]
-    return [(one, messages) for one, messages in since if messages < least(one.intervention)]
+    since = [(one, least, around.position - last.get(one.intervention.name, -(10**9))) for one, least in waits]
+    return [(one, least, messages) for one, least, messages in since if messages < least]
 
 
 def _ask_functions(evaluation: Evaluation) -> None:
@@ -250,7 +245,8 @@ def _why_not(result: PreconditionResult) -> str:
         return f"{result.kind} precondition {result.reasoning}"
     measured = f": {result.reasoning}" if result.kind == "functional" and result.reasoning else ""
     if result.threshold is not None:
-        measured = f": score {result.score:g} is {'not ' if result.fires_below else ''}below {result.threshold:g}"
+        above = "" if (result.score or 0.0) < result.threshold else "not "
+        measured = f": score {result.score:g} is {above}below {result.threshold:g}"
     return f"the {result.kind} precondition does not hold{measured}"
 
 
@@ -267,7 +263,7 @@ def _log(turn: Turn, evaluations: Sequence[Evaluation], around: Surroundings) ->
             run=turn.run,
             fired=one.fired,
             why=storable(one.why)[:300],
-            preconditions=storable([result.as_json() for result in one.results]),
+            preconditions=storable([asdict(result) for result in one.results]),
             nudge_type=one.nudge_type,
             nudge=storable(one.modification.guidance) if one.modification else "",
             judge=one.judge[:200],

@@ -57,7 +57,7 @@ class Surroundings:
 
     @cached_property
     def channel_message_count(self) -> int:
-        """Messages anybody ever sent in this channel."""
+        """Messages ever sent in this channel."""
         return spoken_in(self.channel).count()
 
     @cached_property
@@ -111,7 +111,7 @@ Count = Annotated[int, Field(ge=1, le=10_000)]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a function found: whether it holds (None = it could not tell), in words, and the number it measured."""
+    """What a function measured: whether it holds (None = not known), in words, and the number."""
 
     held: bool | None
     reasoning: str = ""
@@ -218,7 +218,7 @@ class Mentions(Parameters):
 
 @named(MessageCount)
 def message_count(context: InterventionContext, parameters: MessageCount) -> Finding:
-    """Messages ever committed in this channel by the agent, or by anybody."""
+    """Messages ever committed in this channel, by the agent or by all."""
     around = context.surroundings
     count = around.own_message_count if parameters.of == "agent" else around.channel_message_count
     whose = "of the agent in this channel" if parameters.of == "agent" else "in this channel"
@@ -298,7 +298,7 @@ def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
 
 
 def speaker(message: Message) -> str:
-    """Who said it, told apart also where two have the same name."""
+    """Who said it: another key for another speaker of the same name."""
     return f"{message.agent_id or ''}/{message.user_id or ''}/{message.outsider}"
 
 

@@ -26,13 +26,12 @@ NEEDS_JUDGE = "needs an LLM judge"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreconditionResult:
-    """What was found of one precondition.
+    """The result of one precondition, as the log stores it.
 
     Attributes:
         held: None when it was not asked or could not be judged; `reasoning` says why. It does not fire then.
         score: 0 to 9 of a scored proposition; what a function measured.
-        threshold: The score below which a scored proposition fires, or from which on.
-        fires_below: Which of the two.
+        threshold: What the score of a proposition is compared with.
         judge: The model asked; empty where none was.
     """
 
@@ -42,19 +41,7 @@ class PreconditionResult:
     reasoning: str = ""
     score: float | None = None
     threshold: float | None = None
-    fires_below: bool = True
     judge: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "text": self.text,
-            "held": self.held,
-            "reasoning": self.reasoning,
-            "score": self.score,
-            "threshold": self.threshold,
-            "judge": self.judge,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,49 +64,13 @@ class FunctionalPrecondition:
         return cls(test=function_named(name).bind(given), text=f"{name}({shown})")
 
     def evaluate(self, context: InterventionContext) -> PreconditionResult:
-        found = self.test(context)
-        finding = found if isinstance(found, Finding) else Finding(bool(found))
+        result = self.test(context)
+        finding = result if isinstance(result, Finding) else Finding(bool(result))
         if finding.held is None:
             return not_judged(self.kind, self.text, finding.reasoning)
         return PreconditionResult(
             kind=self.kind, text=self.text, held=finding.held, reasoning=finding.reasoning, score=finding.score
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TextualPrecondition:
-    """A claim in plain language: given this conversation, is it true? (AC-7.1.5)
-
-    Attributes:
-        claim: May use ``{{agent_name}}`` and ``{{channel_name}}``.
-        cues: What the offline judge may go by; without them it cannot judge the claim.
-        about: Whose words the claim is about: everybody's, or the agent's.
-    """
-
-    kind: ClassVar[Kind] = "textual"
-    claim: str
-    cues: Cues | None = None
-    about: About = "conversation"
-
-    @property
-    def text(self) -> str:
-        return self.claim
-
-    def ask(self, context: InterventionContext, label: Label, nonce: str) -> tuple[str, Check]:
-        """The claim as it is asked here, and the question.
-
-        Raises:
-            ValueError: The claim uses a variable that has no value here.
-        """
-        proposition = Proposition(
-            dimension="", id="precondition", claim=self.claim, cues=self.cues, include_personas=False
-        )
-        shown = judge_context(context, about=self.about)
-        check = Check(proposition=proposition, context=shown, label=label, gate=True, nonce=nonce)
-        return fill(self.claim, shown.variables()), check
-
-    def read(self, text: str, answer: CheckResult | list[Verdict]) -> PreconditionResult:
-        return _read(self.kind, text, answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,10 +83,10 @@ class PropositionalPrecondition:
         ValueError: The proposition has a rule or a precondition of its own: both are about one message, this is about a conversation.
     """
 
-    kind: ClassVar[Kind] = "propositional"
     proposition: Proposition
     threshold: Decimal | None = None
     fires_below: bool = True
+    kind: Kind = "propositional"
 
     def __post_init__(self) -> None:
         if self.proposition.rule is not None or self.proposition.precondition is not None:
@@ -148,28 +99,70 @@ class PropositionalPrecondition:
         return self.proposition.claim
 
     def ask(self, context: InterventionContext, label: Label, nonce: str) -> tuple[str, Check | Question]:
-        """As for a `TextualPrecondition`."""
+        """The claim as it is asked here, and the question.
+
+        Raises:
+            ValueError: The claim uses a variable that has no value here.
+        """
         proposition = self.proposition
-        if proposition.target_type == "environment":
-            shown = judge_context(context, about="conversation")
-        else:
-            persona = context.surroundings.persona if proposition.include_personas else None
-            shown = judge_context(context, about="agent", persona=persona)
+        about: About = "conversation" if proposition.target_type == "environment" else "agent"
+        with_persona = about == "agent" and proposition.include_personas
+        persona = context.surroundings.persona if with_persona else None
+        shown = judge_context(context, about=about, persona=persona)
         text = fill(self.text, shown.variables())
         if self.threshold is None:
             return text, Check(proposition=proposition, context=shown, label=label, gate=True, nonce=nonce)
         return text, Question(propositions=(proposition,), context=shown, label=label, gate=True, nonce=nonce)
 
-    def read(self, text: str, answer: CheckResult | list[Verdict]) -> PreconditionResult:
-        return _read(self.kind, text, answer, self.threshold, fires_below=self.fires_below)
+    def read(self, text: str, answer: CheckResult | Sequence[Verdict]) -> PreconditionResult:
+        """What the judge's answer says, where the claim was asked as `text`."""
+        kind, threshold = self.kind, self.threshold
+        if isinstance(answer, CheckResult):
+            if answer.holds is None:
+                return not_judged(kind, text, answer.reason, answer.judge)
+            reasoning = " ".join(filter(None, (answer.reasoning, answer.justification)))
+            return PreconditionResult(kind=kind, text=text, held=answer.holds, reasoning=reasoning, judge=answer.judge)
+        verdict = answer[0]
+        no_evidence = verdict.status == "trivial" and not self.fires_below  # then its 9 is no score of the claim
+        if verdict.value is None or threshold is None or no_evidence:
+            return not_judged(kind, text, verdict.reason, verdict.judge)
+        return PreconditionResult(
+            kind=kind,
+            text=text,
+            held=(verdict.value < threshold) is self.fires_below,
+            reasoning=verdict.reasoning or verdict.reason,
+            score=verdict.value,
+            threshold=float(threshold),
+            judge=verdict.judge,
+        )
 
 
-JudgedPrecondition = TextualPrecondition | PropositionalPrecondition
-AnyPrecondition = FunctionalPrecondition | JudgedPrecondition
+class TextualPrecondition(PropositionalPrecondition):
+    """A claim in plain language: given this conversation, is it true? (AC-7.1.5)
+
+    Args:
+        claim: May use ``{{agent_name}}`` and ``{{channel_name}}``.
+        cues: What the offline judge may go by; without them it cannot judge the claim.
+        about: Whose words the claim is about: those of all, or the agent's.
+    """
+
+    def __init__(self, *, claim: str, cues: Cues | None = None, about: About = "conversation") -> None:
+        proposition = Proposition(
+            dimension="",
+            id="precondition",
+            claim=claim,
+            cues=cues,
+            include_personas=False,
+            target_type="environment" if about == "conversation" else "agent",
+        )
+        super().__init__(proposition=proposition, kind="textual")
+
+
+AnyPrecondition = FunctionalPrecondition | PropositionalPrecondition
 
 
 def judge_context(context: InterventionContext, *, about: About, persona: str | None = None) -> Context:
-    """The conversation as the judge is shown it: of everybody who takes part, or as it looks from the agent's place."""
+    """The conversation as the judge is shown it: of all who take part, or as it looks from the agent's place."""
     name, channel = context.agent.display_name, str(context.channel)
     events = []
     for message in context.messages:
@@ -201,37 +194,7 @@ def not_judged(kind: Kind, text: str, reason: str, judge: str = "") -> Precondit
     return PreconditionResult(kind=kind, text=text, held=None, reasoning=f"could not be judged: {reason}", judge=judge)
 
 
-def _read(
-    kind: Kind,
-    text: str,
-    answer: CheckResult | Sequence[Verdict],
-    threshold: Decimal | None = None,
-    *,
-    fires_below: bool = True,
-) -> PreconditionResult:
-    if isinstance(answer, CheckResult):
-        if answer.holds is None:
-            return not_judged(kind, text, answer.reason, answer.judge)
-        reasoning = " ".join(filter(None, (answer.reasoning, answer.justification)))
-        return PreconditionResult(kind=kind, text=text, held=answer.holds, reasoning=reasoning, judge=answer.judge)
-    verdict = answer[0]
-    found_nothing = verdict.status == "trivial" and not fires_below  # its 9 stands for no evidence
-    if verdict.value is None or threshold is None or found_nothing:
-        return not_judged(kind, text, verdict.reason, verdict.judge)
-    return PreconditionResult(
-        kind=kind,
-        text=text,
-        held=(verdict.value < threshold) is fires_below,
-        reasoning=verdict.reasoning or verdict.reason,
-        score=verdict.value,
-        threshold=float(threshold),
-        fires_below=fires_below,
-        judge=verdict.judge,
-    )
-
-
 HEADING = "Conversation Guidance"  # AC-7.1.9
-DEFAULT_WINDOW, DEFAULT_COOLDOWN = 10, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,8 +231,8 @@ class Intervention:
     name: str
     preconditions: tuple[AnyPrecondition, ...]
     effect: Effect
-    window: int = DEFAULT_WINDOW
-    cooldown_messages: int = DEFAULT_COOLDOWN
+    window: int = 10
+    cooldown_messages: int = 5
     ask_every: int = 0
     dm_allowed: bool = False
     agent_id: int | None = None
@@ -291,7 +254,7 @@ class Intervention:
         return tuple(p for p in self.preconditions if isinstance(p, FunctionalPrecondition))
 
     @property
-    def judged(self) -> tuple[JudgedPrecondition, ...]:
+    def judged(self) -> tuple[PropositionalPrecondition, ...]:
         """The preconditions that ask a judge."""
         return tuple(p for p in self.preconditions if not isinstance(p, FunctionalPrecondition))
 
@@ -304,29 +267,14 @@ class InterventionBatch:
 
     @classmethod
     def create_for_each(
-        cls,
-        agents: Iterable[Agent],
-        *,
-        name: str,
-        preconditions: Iterable[AnyPrecondition],
-        effect: Effect,
-        window: int = DEFAULT_WINDOW,
-        cooldown_messages: int = DEFAULT_COOLDOWN,
-        dm_allowed: bool = False,
+        cls, agents: Iterable[Agent], *, preconditions: Iterable[AnyPrecondition], **settings: Any
     ) -> Self:
-        """One intervention per agent, with the same preconditions and effect (AC-7.1.4).
+        """One intervention per agent, with the same preconditions and effect (AC-7.1.4); `settings` are those of `Intervention`.
 
         Raises:
             ValueError: See `Intervention`.
         """
-        shared = Intervention(
-            name=name,
-            preconditions=tuple(preconditions),
-            effect=effect,
-            window=window,
-            cooldown_messages=cooldown_messages,
-            dm_allowed=dm_allowed,
-        )
+        shared = Intervention(preconditions=tuple(preconditions), **settings)
         return cls(tuple(replace(shared, agent_id=agent.pk) for agent in agents))
 
     def for_agent(self, agent: Agent) -> tuple[Intervention, ...]:

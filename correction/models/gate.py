@@ -80,7 +80,7 @@ class CorrectionLog(models.Model):
     judged_text = models.TextField(help_text="the draft as it was judged and would be said")
     payload = models.JSONField(default=dict, blank=True, help_text="typed data beside the draft, sent with it")
     outcome = models.CharField(max_length=20, choices=Outcome.choices)
-    feedback = models.TextField(blank=True, default="", help_text="what the agent was told")
+    feedback = models.TextField(blank=True, default="", help_text="feedback to the agent")
     score_sum = models.FloatField(null=True, blank=True, help_text="sum of the dimensions' scores; empty = none scored")
     judge = models.CharField(
         max_length=200, blank=True, default="", help_text="model asked; offline ones are heuristic"

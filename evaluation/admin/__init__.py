@@ -1,5 +1,6 @@
 """The console's pages for what was measured, and what measuring adds to the pages of agents and messages."""
 
+from agents.console.logs import register_pages
 from agents.console.site import Extension, extend
 from agents.models import Agent, Channel, Message
 from evaluation.admin import drift, home, labels, propositions, runs, schedules, scores
@@ -17,6 +18,7 @@ from evaluation.admin.notes import judgement_notes
 
 __all__ = ["drift", "home", "labels", "propositions", "runs", "schedules", "scores"]
 
+register_pages("evaluation")
 extend(
     Agent,
     Extension(

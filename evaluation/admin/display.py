@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -11,6 +13,7 @@ from agents.console.columns import SHOWN
 from agents.console.display import Tone
 from agents.models import Channel
 from evaluation.calibration.agreement import Key, all_agreements, calibration_of, figure_text
+from evaluation.change.evidence import Judged
 from evaluation.models import (
     COUNTED,
     RULE_JUDGE,
@@ -24,6 +27,7 @@ from evaluation.models import (
 )
 from evaluation.runs.summary import DimensionSummary, PropositionSummary, Share, percent
 from evaluation.simulation.conversations import awaits_simulation
+from evaluation.statistics.difference import Verdict
 
 MOST_LINKS = 20  # conversations of a simulation
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}
@@ -32,6 +36,14 @@ SIMULATED_HINT = "said in a simulated conversation: it is in no figure of real s
 AGREEMENT = (
     "quadratic-weighted kappa of this judge and people, with its 95 % interval: 0 is chance, 1 perfect agreement"
 )
+MEASURE = "evaluation.add_evaluationrun"  # the permission to have something measured
+TONES: dict[Verdict, Tone] = {
+    "drifted": "bad",
+    "possibly drifted": "warning",
+    "steady": "good",
+    "improved": "good",
+    "not enough data": "plain",
+}
 HEURISTIC = "scores by word lists and statistics: not comparable with a model's"
 
 
@@ -60,7 +72,7 @@ def dimension_badge(dimension: str) -> SafeString:
     return display.badge(dimension.replace("_", " "), "plain", str(label))
 
 
-SHOWN.update({"judge": judge_badge, "dimension": dimension_badge})
+SHOWN.update({"judge": judge_badge, "dimension": dimension_badge, "seed": display.visible})
 
 
 def coverage_mark(share: Share | None) -> SafeString | str:
@@ -115,6 +127,28 @@ def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
     return format_html_join(" ", "{}", ((display.badge(label, tone, hint),) for label, tone, hint in marks))
 
 
+def judged_by(row: Any) -> SafeString:
+    """The judge and procedure of `row` (anything that has both)."""
+    return format_html("{} {}", judge_badge(row.judge), procedure_badge(row.procedure))
+
+
+def way_name(way: Judged) -> str:
+    """A judge and its procedure for a list of choices."""
+    name = f"{way.judge} (heuristic)" if is_heuristic(way.judge) else way.judge
+    return name if way.procedure == Method.PLUMBLINE else f"{name}, {way.procedure}"
+
+
+def evaluation_link(pk: int) -> SafeString:
+    return display.page_of(EvaluationRun(pk=pk), f"evaluation {pk}")
+
+
+def target(run: EvaluationRun) -> SafeString:
+    """The agent or channel that an evaluation measured."""
+    if run.channel is not None:
+        return display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
+    return display.agent_chip(run.agent)
+
+
 def judged_counts(scored: int | None, trivial: int | None, unscored: int | None, pending: int | None) -> SafeString:
     """How many judgements were scored, and how many were not; with those still to come while there are any."""
     rest = [
@@ -150,9 +184,11 @@ def _channels(run: EvaluationRun) -> SafeString | str:
     simulation = run.where.get("simulation")
     if not simulation:
         return ""
-    found = list(Channel.objects.filter(synthetic=True, tags__simulation=simulation).order_by("slug")[: MOST_LINKS + 1])
-    links = format_html_join(" · ", "{}", ((_link(channel),) for channel in found[:MOST_LINKS]))
-    return format_html("{}{}", links, " …" if len(found) > MOST_LINKS else "")
+    channels = list(
+        Channel.objects.filter(synthetic=True, tags__simulation=simulation).order_by("slug")[: MOST_LINKS + 1]
+    )
+    links = format_html_join(" · ", "{}", ((_link(channel),) for channel in channels[:MOST_LINKS]))
+    return format_html("{}{}", links, " …" if len(channels) > MOST_LINKS else "")
 
 
 def _link(channel: Channel) -> SafeString:
@@ -161,30 +197,34 @@ def _link(channel: Channel) -> SafeString:
     return display.link(reverse("admin:agents_channel_transcript", args=[channel.pk]), label)
 
 
-def agreement_badge(found: JudgeCalibration | None, dimension: str) -> SafeString | str:
+def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> SafeString | str:
     """The figure of a judge in a dimension; nothing for a dimension that is counted."""
     if dimension in COUNTED:
         return ""
     changed = "a worker computes it again"
-    stale = display.badge("labels changed since", "warning", changed) if found is not None and found.is_stale else ""
-    if found is None or not found.labels:
+    stale = (
+        display.badge("labels changed since", "warning", changed)
+        if calibration is not None and calibration.is_stale
+        else ""
+    )
+    if calibration is None or not calibration.labels:
         unknown = "no labels of people: how far this judge can be trusted is not known"
         return format_html("{} {}", display.badge(figure_text(None), "plain", unknown), stale)
     return format_html(
-        "{} {}", display.badge(figure_text(found), "info" if found.enough else "plain", AGREEMENT), stale
+        "{} {}", display.badge(figure_text(calibration), "info" if calibration.enough else "plain", AGREEMENT), stale
     )
 
 
 def mark_agreements(baselines: list[Baseline]) -> None:
     """Put each baseline's figure on it, in one query for all."""
-    found = all_agreements()
+    agreements = all_agreements()
     for row in baselines:
-        row.agreement = found.get(Key(row.judge, row.procedure, row.dimension))  # type: ignore[attr-defined]
+        row.agreement = agreements.get(Key(row.judge, row.procedure, row.dimension))  # type: ignore[attr-defined]
 
 
 def agreement_of_baseline(baseline: Baseline) -> SafeString | str:
     """The figure put there by `mark_agreements`, or looked up for a baseline alone."""
     if not hasattr(baseline, "agreement"):
-        found = calibration_of(baseline.judge, baseline.procedure).get(baseline.dimension)
-        return agreement_badge(found, baseline.dimension)
+        calibration = calibration_of(baseline.judge, baseline.procedure).get(baseline.dimension)
+        return agreement_badge(calibration, baseline.dimension)
     return agreement_badge(baseline.agreement, baseline.dimension)

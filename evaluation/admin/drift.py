@@ -17,29 +17,21 @@ from django.utils.safestring import SafeString
 from agents.admin.access import user_of
 from agents.console import display
 from agents.console.charts import Line, Marker, Point, line_chart
-from agents.console.display import Tone
 from agents.console.filters import AgentFilter, RecentValuesFilter, RelatedFilter
 from agents.console.forms import tell_done
+from agents.console.panels import table
 from agents.console.site import ReadOnlyAdmin
 from agents.models import Agent
-from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
+from evaluation.admin.display import TONES, dimension_badge, evaluation_link, judged_by, meter
 from evaluation.change.over_time import Series, series_of
 from evaluation.change.position import PositionDimension, position_profile
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
 from evaluation.runs.summary import Share, shares_of
-from evaluation.statistics.difference import Verdict
 from evaluation.wording import counted, interval_text, signed
 
 MOST_CHARTS = 12
 MOST_POINTS = 120
 MOST_JUDGED = 2_000  # messages of an evaluation by position that a page waits for
-TONES: dict[Verdict, Tone] = {
-    "drifted": "bad",
-    "possibly drifted": "warning",
-    "steady": "good",
-    "improved": "good",
-    "not enough data": "plain",
-}
 
 
 def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -105,7 +97,7 @@ def _chart(series: Series, alerts: Iterable[DriftAlert], shares: Mapping[int, Ma
     return {
         "dimension": dimension_badge(series.dimension),
         "now": meter(shown[-1].score, share=shares.get(shown[-1].run, {}).get(series.dimension)),
-        "judge": format_html("{} {}", judge_badge(series.judge), procedure_badge(series.procedure)),
+        "judge": judged_by(series),
         "schedule": display.visible(series.schedule.name),
         "note": series.note,
         "chart": line_chart(
@@ -124,8 +116,8 @@ def position_panel(request: HttpRequest, agent: Agent) -> SafeString:
     run = runs.order_by("-created_at", "-pk").first()
     context: dict[str, Any] = {"slug": agent.slug}
     if run is not None:
-        context |= {"run": display.page_of(run, f"evaluation {run.pk}"), "at": display.moment(run.finished_at)}
-        context |= {"judge": judge_badge(run.judge), "procedure": procedure_badge(run.procedure, run.repeats)}
+        at = display.moment(run.finished_at)
+        context |= {"run": evaluation_link(run.pk), "at": at, "judge": judged_by(run)}
         if run.sample_size > MOST_JUDGED:
             context["too_large"] = run.sample_size
         else:
@@ -137,17 +129,19 @@ def _by_position(dimension: PositionDimension) -> dict[str, Any]:
     change = dimension.within
     return {
         "dimension": dimension_badge(dimension.dimension),
-        "bins": [
-            {
-                "name": row.positions,
-                "score": meter(row.score, share=row.share),
-                "interval": interval_text(row.interval, sign=False),
-                "messages": f"{row.messages:,}",
-                "conversations": f"{row.conversations:,}",
-                "unscored": f"{row.unscored:,}" if row.unscored else "–",
-            }
-            for row in dimension.bins
-        ],
+        "bins": table(
+            ("Positions", "Score", "95 % interval", "Messages", "Conversations", "Unscored"),
+            [
+                (
+                    row.positions,
+                    meter(row.score, share=row.share),
+                    interval_text(row.interval, sign=False),
+                    *(f"{count:,}" for count in (row.messages, row.conversations, row.unscored)),
+                )
+                for row in dimension.bins
+            ],
+            label="Scores by position",
+        ),
         "verdict": display.badge(change.verdict, TONES[change.verdict]),
         "change": signed(change.delta) if change.delta is not None else "",
         "interval": interval_text(change.interval) if change.interval is not None else "",
@@ -199,9 +193,7 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
     def change(self, alert: DriftAlert) -> SafeString:
         return format_html('<span class="pl-pair">{} → {}</span>', f"{alert.before:.1f}", meter(alert.after))
 
-    @admin.display(description="judge", ordering="judge")
-    def judge_mark(self, alert: DriftAlert) -> SafeString:
-        return format_html("{} {}", judge_badge(alert.judge), procedure_badge(alert.procedure))
+    judge_mark = display.column("judge", judged_by, ordering="judge")
 
     @admin.display(description="state", ordering="acknowledged_at")
     def state(self, alert: DriftAlert) -> SafeString:

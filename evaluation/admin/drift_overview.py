@@ -1,4 +1,4 @@
-"""The drift overview: one card per agent, those who lost most first; and the same card with every claim on the agent's own page."""
+"""The drift overview: one card per agent, those who lost most first; and the same card with every proposition on the agent's own page."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from typing import Any, NamedTuple
 
 from django import forms
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.paginator import Paginator
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.charts import sparkline
 from agents.console.display import Tone
-from agents.console.site import Button, Select, TextInput
+from agents.console.filters import number_in
+from agents.console.panels import table
+from agents.console.site import Button, ModelAdmin, Select, TextInput
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import TAG_KEY
-from evaluation.admin.asking import PERMISSION, AskingAdmin
-from evaluation.admin.display import dimension_badge, judge_badge, meter, procedure_badge
+from evaluation.admin.display import MEASURE, dimension_badge, evaluation_link, judged_by, meter, way_name
 from evaluation.change.evidence import Judged, Tag, judged_ways
 from evaluation.change.overview import Card, Move, Overview, Quote, State, drift_overview
 from evaluation.change.overview_text import candidate_words, how_sure, sentence_of, short_name
@@ -30,14 +33,15 @@ from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuri
 from evaluation.runs.summary import percent
 from evaluation.wording import signed
 
+INVERTED = "an anti-pattern: 9 means not at all"
 PAGE = 12  # cards
-MOST_MOVES = 60  # claims in the table of an agent's page; the largest falls
+MOST_MOVES = 60  # propositions in the table of an agent's page; the largest falls
 QUOTED = 280  # characters of a message
 MOST_CHANNELS = 200  # to choose from; any other can stand in the URL
 MOST_AGENTS = 200  # ranked at once
 NEEDED = ("evaluation.view_baseline", "agents.view_agent")
 ACTIVE = (("", "active agents"), ("all", "all agents"), ("no", "inactive agents"))
-TONES: dict[State, tuple[Tone, str]] = {
+STATES: dict[State, tuple[Tone, str]] = {
     "drifted": ("bad", "a proposition fell by more than chance explains, among all that were compared"),
     "not enough data": (
         "warning",
@@ -45,7 +49,7 @@ TONES: dict[State, tuple[Tone, str]] = {
     ),
     "possibly drifted": ("warning", "a proposition fell by half a point or more; too little was judged to be sure"),
     "steady": ("good", "no proposition fell by half a point"),
-    "improved": ("good", "a claim rose by more than chance explains, and none surely fell"),
+    "improved": ("good", "a proposition rose by more than chance explains, and none surely fell"),
     "not comparable": ("plain", "no proposition was scored both in the baseline and the candidate"),
     "not measured since": ("plain", "there is a baseline, and no newer measurement"),
     "no baseline": ("plain", "there is a measurement, and no baseline"),
@@ -75,10 +79,14 @@ def _measuring_steps(request: HttpRequest, card: Card) -> list[Step]:
     """Read what fell, measure what is not known, capture a baseline of what was meant to change."""
     state, steps = card.state, []
     if state in ("drifted", "possibly drifted") and request.user.has_perm("evaluation.view_evaluationscore"):
-        steps.append(Step("Read what was judged", scores_behind(card), "its judgements now, with the judge's reasons"))
-    if not request.user.has_perm(PERMISSION):
+        steps.append(
+            Step("Read what was judged", scores_behind(card.main), "its judgements now, with the judge's reasons")
+        )
+    if not request.user.has_perm(MEASURE):
         return steps
-    capture, evaluate = ask_url(card.agent.pk, "capture"), ask_url(card.agent.pk, "evaluate")
+    capture, evaluate = (
+        reverse(f"admin:evaluation_agent_{what}", args=[card.agent.pk]) for what in ("capture", "evaluate")
+    )
     if state in ("never measured", "no baseline"):
         steps.append(Step("Capture a baseline", capture, "so that there is something to compare with"))
     elif state in ("not measured since", "not comparable"):
@@ -91,21 +99,12 @@ def _measuring_steps(request: HttpRequest, card: Card) -> list[Step]:
     return steps
 
 
-def ask_url(agent: int, what: str) -> str:
-    """The page that estimates and asks before an evaluation (`what`: ``evaluate`` or ``capture``) is queued."""
-    return reverse(f"admin:evaluation_agent_{what}", args=[agent])
-
-
-def scores_behind(card: Card) -> str:
-    """The judgements now of what the sentence is about."""
-    if card.main is None:
+def scores_behind(move: Move | None) -> str:
+    """The candidate's judgements of a proposition; without one all there are."""
+    if move is None:
         return display.list_url(EvaluationScore)
-    return _scores_of(card.main)
-
-
-def _scores_of(move: Move) -> str:
-    run, dimension, proposition = move.candidate_run, move.dimension, move.proposition
-    return display.list_url(EvaluationScore, run=run, dimension__exact=dimension, proposition_id=proposition)
+    where = {"run": move.candidate_run, "dimension__exact": move.dimension, "proposition_id": move.proposition}
+    return display.list_url(EvaluationScore, **where)
 
 
 # -- cards
@@ -121,8 +120,7 @@ def shown_cards(request: HttpRequest, cards: Sequence[Card]) -> list[dict[str, A
 
 
 def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
-    agent, main, compared = card.agent, card.main, card.compared
-    runs = {run.pk: run for run in compared.candidate.values()}
+    agent, main = card.agent, card.main
     quotes = ("Baseline", card.baseline_quote), ("Now", card.candidate_quote)
     course = f"Overall score of the last {len(card.course)} evaluations, 0 to 9"
     return {
@@ -130,26 +128,30 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
         "chip": display.agent_chip(agent),
         "inactive": not agent.is_active,
         "state": card.state,
-        "badge": display.badge(card.state, *TONES[card.state]),
+        "badge": display.badge(card.state, *STATES[card.state]),
         "sentence": display.visible(sentence_of(card)),
         "claim": display.visible(card.claim.rstrip(".")),
         "inverted": main is not None and main.inverted,
         "sure": how_sure(main) if main is not None else "",
-        "scores_url": scores_behind(card) if main is not None else "",
-        "edited": compared.persona_edited,
+        "scores_url": scores_behind(main) if main is not None else "",
+        "edited": card.compared.persona_edited,
         "quotes": [_quote(name, quote) for name, quote in quotes if quote is not None],
-        "dimensions": [
-            {
-                "badge": dimension_badge(move.dimension),
-                "baseline": meter(move.baseline, share=move.baseline_share, why=move.reason),
-                "now": meter(move.candidate, share=move.share, why=move.reason),
-                "change": signed(move.delta),
-            }
-            for move in card.dimensions
-        ],
-        "baseline": display.visible(compared.baseline_name),
+        "dimensions": table(
+            ("Dimension", "Baseline", "Now", "Change"),
+            [
+                (
+                    dimension_badge(move.dimension),
+                    meter(move.baseline, share=move.baseline_share, why=move.reason),
+                    meter(move.candidate, share=move.share, why=move.reason),
+                    signed(move.delta),
+                )
+                for move in card.dimensions
+            ],
+            label="Scores by dimension",
+        ),
+        "baseline": display.visible(card.compared.baseline_name),
         "now": display.visible(candidate_words(card)),
-        "now_runs": [display.page_of(run, f"evaluation {pk}") for pk, run in sorted(runs.items())],
+        "now_runs": [evaluation_link(pk) for pk in sorted({run.pk for run in card.compared.candidate.values()})],
         "course": sparkline(card.course, label=course) if len(card.course) > 1 else "",
         "course_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "steps": steps[:3],
@@ -188,12 +190,12 @@ class OverviewForm(forms.Form):
     q = forms.CharField(
         required=False, max_length=120, widget=TextInput, label="Name", help_text="part of a name or id"
     )
-    state = forms.ChoiceField(required=False, choices=[("", "any"), *((s, s) for s in TONES)], widget=Select)
+    state = forms.ChoiceField(required=False, choices=[("", "any"), *((s, s) for s in STATES)], widget=Select)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ways = {str(way): way for way in judged_ways()}
-        self.fields["judge"].choices = [(name, _way_name(way)) for name, way in self.ways.items()]  # type: ignore[attr-defined]
+        self.fields["judge"].choices = [(name, way_name(way)) for name, way in self.ways.items()]  # type: ignore[attr-defined]
         there = Channel.objects.filter(synthetic=False).order_by("kind", "name", "slug").values_list("slug", "name")
         channels = {"": "any", **{slug: f"{name} ({slug})" for slug, name in there[:MOST_CHANNELS]}}
         asked = self.data.get("channel", "") if self.is_bound else ""
@@ -250,118 +252,87 @@ def read_tag(text: str) -> Tag | None:
     return key, value
 
 
-def _way_name(way: Judged) -> str:
-    how = way.procedure.removeprefix("plumbline").lstrip("+")
-    return f"{way.judge}, {how}" if how else way.judge
-
-
 # -- the page
-class OverviewAdmin(AskingAdmin):
-    """Adds the page to the baselines' admin."""
-
-    def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view(self.overview_view)
-        return [path("overview/", view, name="evaluation_drift_overview"), *super().get_urls()]
-
-    def overview_view(self, request: HttpRequest) -> HttpResponse:
-        """The cards of a page, by the filters in the URL."""
-        if not request.user.has_perms(NEEDED):
-            raise PermissionDenied
-        form = OverviewForm(request.GET)
-        # The other fields stay folded unless one of them was used.
-        context: dict[str, Any] = {"form": form, "filtered": any(form.data.get(n) for n in form.fields if n != "judge")}
-        if form.is_valid():
-            context |= self._overview(request, form)
-        return self.page(request, "admin/evaluation/overview/page.html", "Drift overview", **context)
-
-    @staticmethod
-    def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
-        agents, chosen, judged = list(form.agents()[: MOST_AGENTS + 1]), form.cleaned_data, form.judged
-        text = request.GET.get("page", "")
-        number = max(1, int(text)) if text.isascii() and text.isdecimal() and len(text) < 6 else 1
-        overview = drift_overview(
-            agents[:MOST_AGENTS],
-            judged,
-            baseline=chosen["baseline"],
-            candidate=chosen["candidate"],
-            state=chosen["state"] or None,
-            start=(number - 1) * PAGE,
-            stop=number * PAGE,
-            quotes=request.user.has_perm("agents.view_message"),
-        )
-        last = max(1, -(-overview.total // PAGE))
-        return {
-            "judge": judge_badge(judged.judge) if judged else "",
-            "procedure": procedure_badge(judged.procedure) if judged else "",
-            "heuristic": judged is not None and is_heuristic(judged.judge),
-            "cards": shown_cards(request, overview.cards),
-            # How many agents are in which state, each number a link to their cards.
-            "states": [
-                {
-                    "label": state,
-                    "tone": tone,
-                    "hint": hint,
-                    "count": overview.states[state],
-                    "url": _url(request, state="" if chosen["state"] == state else state, page=""),
-                    "chosen": chosen["state"] == state,
-                }
-                for state, (tone, hint) in TONES.items()
-                if state in overview.states
-            ],
-            "too_many": MOST_AGENTS if len(agents) > MOST_AGENTS else 0,
-            "pages": {
-                "number": number,
-                "last": last,
-                "before": _url(request, page=str(number - 1)) if number > 1 else "",
-                "after": _url(request, page=str(number + 1)) if number < last else "",
-            },
-            "compares_tags": bool(chosen["baseline"] and chosen["candidate"]),
-            "tags": [display.visible(form.data.get(name, "")) for name in ("baseline", "candidate")],
-            "no_agents": not agents,
-            "measured": judged is not None and Baseline.objects.exists(),
-        }
+def overview_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResponse:
+    """The cards of a page, by the filters in the URL."""
+    if not request.user.has_perms(NEEDED):
+        raise PermissionDenied
+    form = OverviewForm(request.GET)
+    # The other fields stay folded unless one of them was used.
+    context: dict[str, Any] = {"form": form, "filtered": any(form.data.get(n) for n in form.fields if n != "judge")}
+    if form.is_valid():
+        context |= _overview(request, form)
+    return model_admin.page(request, "admin/evaluation/overview/page.html", "Drift overview", **context)
 
 
-def _url(request: HttpRequest, **changes: str) -> str:
-    """The same page with some of its parameters changed; empty ones go."""
-    query = request.GET.copy()
-    for name, value in changes.items():
-        query.pop(name, None)
-        if value:
-            query[name] = value
-    return f"?{query.urlencode()}"
+def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
+    agents, chosen, judged = list(form.agents()[: MOST_AGENTS + 1]), form.cleaned_data, form.judged
+    number = max(1, number_in(request.GET, "page") or 1)
+    overview = drift_overview(
+        agents[:MOST_AGENTS],
+        judged,
+        baseline=chosen["baseline"],
+        candidate=chosen["candidate"],
+        state=chosen["state"] or None,
+        start=(number - 1) * PAGE,
+        stop=number * PAGE,
+        quotes=request.user.has_perm("agents.view_message"),
+    )
+    return {
+        "judge": judged_by(judged) if judged else "",
+        "heuristic": judged is not None and is_heuristic(judged.judge),
+        "cards": shown_cards(request, overview.cards),
+        "states": [
+            (state, overview.states[state], tone, hint)
+            for state, (tone, hint) in STATES.items()
+            if state in overview.states
+        ],
+        "chosen": chosen["state"],
+        "too_many": MOST_AGENTS if len(agents) > MOST_AGENTS else 0,
+        "page": Paginator(range(overview.total), PAGE).get_page(number),
+        "compares_tags": bool(chosen["baseline"] and chosen["candidate"]),
+        "tags": [display.visible(form.data.get(name, "")) for name in ("baseline", "candidate")],
+        "no_agents": not agents,
+    }
 
 
 # -- an agent's own page
 def run_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
     """What can be measured; each asks first."""
     return [
-        Button(label="Evaluate now", url=ask_url(agent.pk, "evaluate"), why="estimates and asks first", main=True),
-        Button(label="Capture baseline", url=ask_url(agent.pk, "capture"), why="estimates and asks first"),
+        Button(
+            label=label,
+            url=reverse(f"admin:evaluation_agent_{what}", args=[agent.pk]),
+            why="estimates and asks first",
+            main=what == "evaluate",
+        )
+        for what, label in (("evaluate", "Evaluate now"), ("capture", "Capture baseline"))
     ]
 
 
 def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """The agent's card with every claim, by the judge that comes first on the overview among those of its baselines."""
+    """The agent's card with every proposition, by the judge that comes first on the overview among those of its baselines."""
     own = set(Baseline.objects.filter(agent=agent).order_by().values_list("judge", "procedure").distinct())
     judged = next((way for way in judged_ways() if (way.judge, way.procedure) in own), None) if own else None
     card = drift_overview([agent], judged, quotes=request.user.has_perm("agents.view_message")).cards[0]
     context = {
         "card": shown_cards(request, [card])[0],
-        "judge": judge_badge(judged.judge) if judged else "",
-        "procedure": procedure_badge(judged.procedure) if judged else "",
-        "moves": [_move(card, move) for move in card.moves[:MOST_MOVES]],
+        "judge": judged_by(judged) if judged else "",
+        "moves": table(MOVE_HEADS, [_move(card, move) for move in card.moves[:MOST_MOVES]], label="Every proposition"),
         "more": max(0, len(card.moves) - MOST_MOVES),
         "changed": [display.visible(name) for name in card.changed],
         "lost": [display.visible(f"{lost} ({percent(lost.before)} → {percent(lost.now)})") for lost in card.lost],
-        "may_ask": request.user.has_perm(PERMISSION),
+        "may_ask": request.user.has_perm(MEASURE),
         "overview_url": reverse("admin:evaluation_drift_overview"),
         "slug": agent.slug,
     }
     return SafeString(render_to_string("admin/evaluation/overview/panel.html", context, request))
 
 
-def _move(card: Card, move: Move) -> dict[str, Any]:
+MOVE_HEADS = ("Proposition", "Baseline", "Now", "Change", "Judged, baseline · now", "Verdict")
+
+
+def _move(card: Card, move: Move) -> tuple[object, ...]:
     name = short_name(move.proposition, card.agent.slug, move.dimension)
     if move.is_sure:
         fell = move.points < 0
@@ -372,14 +343,14 @@ def _move(card: Card, move: Move) -> dict[str, Any]:
         verdict = display.badge(
             "within chance", "plain", f"p {move.p_adjusted:.2g}, corrected for all propositions here"
         )
-    return {
-        "link": display.link(_scores_of(move), name, f"the judgements of {move.proposition} now"),
-        "dimension": dimension_badge(move.dimension),
-        "inverted": move.inverted,
-        "baseline": meter(move.baseline, share=move.baseline_share),
-        "now": meter(move.candidate, share=move.share),
-        "change": signed(move.delta),
-        "judged": f"{move.baseline_scored:,} · {move.scored:,}",
-        "unscored": f"{move.unscored:,} unscored" if move.unscored else "",
-        "verdict": verdict,
-    }
+    inverted = display.badge("inverted", "plain", INVERTED) if move.inverted else ""
+    link = display.link(scores_behind(move), name, f"the judgements of {move.proposition} now")
+    judged = f"{move.baseline_scored:,} · {move.scored:,}"
+    return (
+        format_html("{} {} {}", link, dimension_badge(move.dimension), inverted),
+        meter(move.baseline, share=move.baseline_share),
+        meter(move.candidate, share=move.share),
+        signed(move.delta),
+        f"{judged}, {move.unscored:,} unscored" if move.unscored else judged,
+        verdict,
+    )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from urllib.parse import quote
 
@@ -33,11 +32,19 @@ from agents.console.home import (
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
 from agents.ops.health import call_health
-from evaluation.admin.display import agreement_badge, coverage_mark, judge_badge, meter, procedure_badge
-from evaluation.admin.drift_overview import TONES, usual_overview
+from evaluation.admin.display import (
+    agreement_badge,
+    coverage_mark,
+    evaluation_link,
+    judge_badge,
+    judged_by,
+    meter,
+    target,
+    way_name,
+)
+from evaluation.admin.drift_overview import STATES, usual_overview
 from evaluation.calibration.agreement import calibration_of
-from evaluation.change.evidence import Judged
-from evaluation.change.history import History, Reading, histories, measured_lately
+from evaluation.change.history import History, histories, measured_lately
 from evaluation.change.overview import Card, State
 from evaluation.change.overview_text import candidate_words, numbers_of, short_name
 from evaluation.models import (
@@ -50,11 +57,10 @@ from evaluation.models import (
     LabelSet,
     Method,
     Proposition,
-    is_heuristic,
 )
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.propositions.library import all_entries
-from evaluation.runs.summary import Share, shares_of, total
+from evaluation.runs.summary import shares_of, total
 from evaluation.wording import counted
 
 DAYS = (7, 30, 90, 180, 365)
@@ -83,7 +89,7 @@ def drifting_card(request: HttpRequest) -> SafeString | None:
         lines.append(format_html("and {} more", overview_now.total - NAMED))
     others = [
         display.link(f"{overview}?state={quote(state)}", f"{overview_now.states[state]:,} {state}")
-        for state in TONES
+        for state in STATES
         if state != "drifted" and overview_now.states.get(state)
     ]
     lines.append(format_html_join(", ", "{}", ((other,) for other in others)))
@@ -108,7 +114,7 @@ def drifting_card(request: HttpRequest) -> SafeString | None:
 
 
 def _fallen(one: Card) -> SafeString:
-    """An agent with the claim that fell most, its scores, and of what messages they are."""
+    """An agent with the proposition that fell most, its scores, and of what messages they are."""
     url = f"{reverse('admin:agents_agent_change', args=[one.agent.pk])}#change"
     name = short_name(one.main.proposition, one.agent.slug, one.main.dimension) if one.main else ""
     return format_html(
@@ -125,27 +131,18 @@ def judge_card(request: HttpRequest) -> SafeString:
     lately = {"role": "judge", "created_at__gte": day.isoformat()}
     lines: list[object] = [judge_badge(judge)]
     if health.calls:
-        ok = display.link(display.list_url(LLMCall, **lately, status__exact="ok"), f"{health.ok:,} answered")
         failed = sum(health.failed.values())
-        statuses = ",".join(sorted(health.failed))
-        wrong = (
-            display.link(display.list_url(LLMCall, **lately, status__in=statuses), f"{failed:,} failed")
-            if failed
-            else "none failed"
-        )
+        in_statuses = display.list_url(LLMCall, **lately, status__in=",".join(sorted(health.failed)))
+        wrong = display.link(in_statuses, f"{failed:,} failed") if failed else "none failed"
+        ok = display.link(display.list_url(LLMCall, **lately, status__exact="ok"), f"{health.ok:,} answered")
         mean = f", {health.mean_ms:,.0f} ms on average" if health.mean_ms is not None else ""
         lines.append(format_html("{}, {}{} in 24 h", ok, wrong, mean))
     else:
         lines.append("No calls in the last 24 hours.")
     if (last := health.last_failure) is not None:
-        shown = display.shortened(last.error, 60) if last.error else ""
+        status, shown = display.page_of(last, last.get_status_display()), display.shortened(last.error, 60)
         lines.append(
-            format_html(
-                "Last failure: {} {} {}",
-                display.page_of(last, last.get_status_display()),
-                display.moment(last.created_at),
-                display.visible(shown),
-            )
+            format_html("Last failure: {} {} {}", status, display.moment(last.created_at), display.visible(shown))
         )
     if request.user.has_perm("evaluation.view_labelset"):
         adherence = Dimension.ADHERENCE.value
@@ -183,26 +180,14 @@ def runs_list(request: HttpRequest) -> SafeString:
 def _shown(runs: Iterable[EvaluationRun]) -> list[tuple[object, ...]]:
     runs = list(runs)
     shares = shares_of([run.pk for run in runs])
-    return [_run(run, total(shares[run.pk].values())) for run in runs]
-
-
-def _run(run: EvaluationRun, share: Share) -> tuple[object, ...]:
-    name = display.lines(display.page_of(run, f"evaluation {run.pk}"), display.moment(run.created_at))
-    of = (
-        display.agent_chip(run.agent)
-        if run.agent is not None
-        else display.page_of(run.channel)
-        if run.channel
-        else display.EMPTY
-    )
-    state = display.status_badge(run)
-    if run.error:
-        return (name, of, format_html("{} {}", state, display.folded(run.error, 90)))
-    return (
-        name,
-        of,
-        display.lines(format_html("{} {}", state, meter(run.overall_score, share=share)), judge_badge(run.judge)),
-    )
+    rows: list[tuple[object, ...]] = []
+    for run in runs:
+        state, score = display.status_badge(run), meter(run.overall_score, share=total(shares[run.pk].values()))
+        said = display.lines(format_html("{} {}", state, score), judge_badge(run.judge))
+        if run.error:
+            said = format_html("{} {}", state, display.folded(run.error, 90))
+        rows.append((display.lines(evaluation_link(run.pk), display.moment(run.created_at)), target(run), said))
+    return rows
 
 
 def no_baseline(request: HttpRequest) -> SafeString | None:
@@ -235,7 +220,7 @@ def no_schedule(request: HttpRequest) -> SafeString | None:
         return None
     may = request.user.has_perm("evaluation.add_evaluationschedule")
     return step(
-        "Nothing is measured again by itself",
+        "Nothing is measured again",
         "A schedule measures every night and raises an alert when a score falls and stays low.",
         command="manage.py schedule add nightly --every 1d --at 03:00",
         url=reverse("admin:evaluation_evaluationschedule_add") if may else "",
@@ -268,124 +253,79 @@ def files_unusable(request: HttpRequest) -> SafeString | None:
     return None
 
 
-# -- drift over time: a line per agent, against its baseline, with what was changed on the way
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What the form above the chart asks for; anything it does not offer is as if it were not said."""
-
-    dimension: str
-    days: int
-    way: str
-    agents: tuple[str, ...]
-
-    @classmethod
-    def of(cls, request: HttpRequest) -> Choice:
-        asked = request.GET
-        dimension = asked.get("dimension", "")
-        days = asked.get("days", "")
-        return cls(
-            dimension=dimension if dimension in dict(DIMENSIONS) else Dimension.ADHERENCE.value,
-            days=int(days) if days in {str(one) for one in DAYS} else USUAL_DAYS,
-            way=asked.get("judge", "")[:300],
-            agents=tuple(slug[:64] for slug in asked.getlist("agent")[:MOST_LINES]),
-        )
-
-
+# -- drift over time: a line per agent with its baseline, and what was changed on the way
 def drift_chart(request: HttpRequest) -> SafeString:
-    """The chart with its form, or how to get a first measurement."""
-    choice = Choice.of(request)
-    start, end = since(24 * choice.days), timezone.now()
+    """The chart with its form, or how to get a first measurement. What the form does not offer is as if it were not given."""
+    asked, offered_days = request.GET, {str(days): days for days in DAYS}
+    dimension = asked.get("dimension", "")
+    dimension = dimension if dimension in dict(DIMENSIONS) else Dimension.ADHERENCE.value
+    days = offered_days.get(asked.get("days", ""), USUAL_DAYS)
+    start, end = since(24 * days), timezone.now()
     lately = measured_lately(since=start)
-    way = next((way for way in lately.ways if str(way) == choice.way), lately.ways[0] if lately.ways else None)
-    offered = lately.agents.get(way, ()) if way is not None else ()
-    offered_histories = (
-        [] if way is None else histories(agents=offered, judged=way, dimension=choice.dimension, since=start)
+    way = next((way for way in lately.ways if str(way) == asked.get("judge")), lately.ways[0] if lately.ways else None)
+    offered = [] if way is None else histories(agents=lately.agents[way], judged=way, dimension=dimension, since=start)
+    chosen = [history for history in offered if history.agent.slug in asked.getlist("agent")]
+    shown, label = (chosen or offered)[:MOST_LINES], Dimension(dimension).label
+    period = f"in the last {counted(days, 'day')}"
+    chart = line_chart(
+        _lines(shown, dimension),
+        label=f"{label} {period}, 0 to 9",
+        unit="of 9",
+        markers=markers_of(request, [history.agent.pk for history in shown], start, end),
+        since=start,
+        until=end,
     )
-    chosen = [history for history in offered_histories if history.agent.slug in choice.agents]
-    shown = (chosen or offered_histories)[:MOST_LINES]
     context = {
-        "dimensions": [(value, label, value == choice.dimension) for value, label in DIMENSIONS],
-        "days": [(days, counted(days, "day"), days == choice.days) for days in DAYS],
-        "ways": [(str(one), _way_name(one), one == way) for one in lately.ways],
+        "dimensions": [(value, name, value == dimension) for value, name in DIMENSIONS],
+        "days": [(one, counted(one, "day"), one == days) for one in DAYS],
+        "ways": [(str(one), way_name(one), one == way) for one in lately.ways],
         "agents": [
             (history.agent.slug, display.isolated(history.agent.display_name), history in chosen)
-            for history in _by_name(offered_histories)
+            for history in sorted(offered, key=lambda history: history.agent.display_name.casefold())
         ],
         "most": MOST_LINES,
-        "judge": "" if way is None else format_html("{} {}", judge_badge(way.judge), procedure_badge(way.procedure)),
-        "sentence": _sentence(shown, len(offered_histories), chosen=bool(chosen)),
-        "chart": _chart(request, shown, choice, start, end) if shown else "",
-        "empty": f"Nothing was measured in the last {counted(choice.days, 'day')}."
-        if way is None
-        else f"{Dimension(choice.dimension).label} was not measured in the last {counted(choice.days, 'day')} by this judge.",
+        "judge": judged_by(way) if way else "",
+        "sentence": _sentence(shown, len(offered), chosen=bool(chosen)),
+        "chart": chart if shown else "",
+        "empty": f"{label} was not measured {period} by this judge." if way else f"Nothing was measured {period}.",
         "runs_url": display.list_url(EvaluationRun),
         "schedules_url": display.list_url(EvaluationSchedule),
     }
     return render_to_string("admin/home/drift.html", context)
 
 
-def _chart(
-    request: HttpRequest, shown: Sequence[History], choice: Choice, start: datetime, end: datetime
-) -> SafeString:
-    agents = [history.agent.pk for history in shown]
-    dimension = Dimension(choice.dimension).label
+def _lines(shown: Sequence[History], dimension: str) -> list[Line]:
+    """Each agent's line; in the legend its newest score with the share scored."""
     shares = shares_of({history.newest.run for history in shown if history.newest is not None})
-    of_run = {run: by_dimension.get(choice.dimension) for run, by_dimension in shares.items()}
-    return line_chart(
-        [_line(history, of_run) for history in shown],
-        label=f"{dimension} over the last {counted(choice.days, 'day')}, 0 to 9",
-        unit="of 9",
-        shown="{:.1f}".format,
-        markers=markers_of(request, agents, start, end),
-        since=start,
-        until=end,
-    )
+    lines = []
+    for history in shown:
+        note = display.badge("not scored", "warning")
+        if history.newest is not None:
+            share = coverage_mark(shares.get(history.newest.run, {}).get(dimension))
+            note = format_html('<span class="pl-number">{}</span>{}', f"{history.newest.score:.1f}", share)
+        points = [
+            Point(
+                at=reading.at,
+                value=reading.score,
+                error=reading.error,
+                url=reverse("admin:evaluation_evaluationrun_change", args=[reading.run]),
+            )
+            for reading in history.readings
+        ]
+        url = reverse("admin:agents_agent_change", args=[history.agent.pk])
+        lines.append(Line(name=history.agent.display_name, points=points, note=note, url=url, level=history.baseline))
+    return lines
 
 
-def _line(history: History, shares: Mapping[int, Share | None]) -> Line:
-    agent = history.agent
-    return Line(
-        name=agent.display_name,
-        points=[_point(agent, reading) for reading in history.readings],
-        note=_now(history, shares),
-        url=reverse("admin:agents_agent_change", args=[agent.pk]),
-        level=history.baseline,
-    )
-
-
-def _point(agent: Agent, reading: Reading) -> Point:
-    url = reverse("admin:evaluation_evaluationrun_change", args=[reading.run])
-    return Point(at=reading.at, value=reading.score, error=reading.error, url=url)
-
-
-def _now(history: History, shares: Mapping[int, Share | None]) -> SafeString:
-    """The newest score in the legend, with the share scored."""
-    newest = history.newest
-    if newest is None:
-        return display.badge("not scored", "warning")
-    return format_html(
-        '<span class="pl-number">{}</span>{}', f"{newest.score:.1f}", coverage_mark(shares.get(newest.run))
-    )
-
-
-def _sentence(shown: Sequence[History], there: int, *, chosen: bool) -> str:
+def _sentence(shown: Sequence[History], offered: int, *, chosen: bool) -> str:
     """Which agents are shown, of how many."""
     if not shown:
         return ""
     missing = sum(history.left_out for history in shown)
     older = f" {counted(missing, 'older evaluation')} of no schedule not drawn." if missing else ""
-    if chosen or there <= MOST_LINES:
+    if chosen or offered <= MOST_LINES:
         return f"{counted(len(shown), 'agent')}. Dotted: their baselines.{older}"
-    return f"The {len(shown)} of {there} agents that lie furthest below their baselines (dotted).{older}"
-
-
-def _by_name(shown: Sequence[History]) -> list[History]:
-    return sorted(shown, key=lambda history: history.agent.display_name.casefold())
-
-
-def _way_name(way: Judged) -> str:
-    name = f"{way.judge} (heuristic)" if is_heuristic(way.judge) else way.judge
-    return name if way.procedure == Method.PLUMBLINE else f"{name}, {way.procedure}"
+    return f"The {len(shown)} of {offered} agents that lie furthest below their baselines (dotted).{older}"
 
 
 def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> list[Marker]:

@@ -1,4 +1,4 @@
-"""Label sets in the console: drawing one, labelling it, and what came of it."""
+"""Label sets in the console: drawing one, labelling it, and how well people and judge agree."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Avg, Count, F, FloatField, Q
 from django.db.models.functions import Abs, Cast
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
-from django.urls import URLPattern, path, reverse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
 from agents.console import display
-from agents.console.filters import RecentValuesFilter
-from agents.console.site import ModelAdmin, NumberInput, Select, TextInput
-from evaluation.admin.display import agreement_badge, dimension_badge, judge_badge, procedure_badge
+from agents.console.filters import RecentValuesFilter, number_in
+from agents.console.panels import table
+from agents.console.site import ModelAdmin, NumberInput, Select, TextInput, console_page
+from agents.finding import UnknownAgent, find_agents
+from evaluation.admin.display import agreement_badge, dimension_badge, judged_by
 from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
 from evaluation.calibration.agreement import (
     Calibration,
-    Figure,
     Key,
     confusion,
     refresh,
@@ -49,7 +51,6 @@ from evaluation.models import (
     LabelSet,
     procedure_name,
 )
-from evaluation.runs.capture import UnknownAgents, choose_agents
 
 
 class DrawForm(forms.Form):
@@ -108,8 +109,7 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> 
     only_mine = mine is not None and not all_done(entries)
     return {
         "label_set": label_set,
-        "judge": judge_badge(label_set.judge),
-        "procedure": procedure_badge(label_set.procedure),
+        "judge": judged_by(label_set),
         "dimension": dimension_badge(label_set.dimension),
         "drawn": f"{label_set.drawn.count():,} of {label_set.population_size:,}",
         "drawn_at": display.moment(parse_datetime(label_set.population["until"])),
@@ -123,51 +123,48 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> 
 
 
 def _figures(label_set: LabelSet, annotators: Sequence[str] | None) -> dict[str, Any]:
-    row = JudgeCalibration.objects.filter(
-        judge=label_set.judge, procedure=label_set.procedure, dimension=label_set.dimension
-    ).first()
+    key = {"judge": label_set.judge, "procedure": label_set.procedure, "dimension": label_set.dimension}
+    row = JudgeCalibration.objects.filter(**key).first()
     figures = Calibration.model_validate(row.figures) if row and row.figures else None
+    rows = [
+        (
+            display.lines(display.visible(name), meaning),
+            display.EMPTY if figure.value is None else figure.text,
+            figure.interval_text,
+            f"{figure.n:,}",
+        )
+        for name, meaning, figure in (figures.rows() if figures else ())
+    ]
+    counts = confusion(label_set, annotators=annotators)
     return {
         "agreement": agreement_badge(row, label_set.dimension),
         "stale": row is not None and row.is_stale,
         "computed": display.moment(row.computed_at) if row else "",
-        "figures": [_figure(*figure) for figure in figures.rows()] if figures else [],
+        "figures": table(("Figure", "Value", "95 % interval", "n"), rows, label="Agreement"),
         "notes": figures.notes() if figures else [],
         "needed": figures.needed if figures else [],
-        "confusion": _confusion(confusion(label_set, annotators=annotators)),
-        "differences": _differences(label_set, annotators),
+        "confusion": _confusion(counts) if any(map(any, counts)) else "",
+        "differences": table(
+            ("Judgement", "People", "Judge"), _differences(label_set, annotators), label="Differences"
+        ),
     }
 
 
-def _figure(name: str, meaning: str, figure: Figure) -> dict[str, Any]:
-    value = display.EMPTY if figure.value is None else figure.text
-    shown = {"name": display.visible(name), "meaning": meaning, "value": value}
-    return {**shown, "interval": figure.interval_text, "n": f"{figure.n:,}"}
-
-
-def _confusion(table: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
+def _confusion(counts: Sequence[Sequence[int]]) -> SafeString:
     """Rows from 9 down to 0, as an axis goes; a cell's shade grows with its share of the fullest cell."""
-    most = max(map(max, table))
-    if not most:
-        return []
-    return [
-        {
-            "value": value,
-            "cells": [
-                {
-                    "count": count or "",
-                    "shade": -(-SHADES * count // most),
-                    "same": value == raw,
-                    "title": f"people {value}, judge {raw}: {count}",
-                }
-                for raw, count in enumerate(table[value])
-            ],
-        }
-        for value in reversed(range(len(table)))
-    ]
+    most = max(map(max, counts))
+    cell = '<td class="pl-shade-{}{}" title="people {}, judge {}: {}">{}</td>'
+    rows = []
+    for value in reversed(range(len(counts))):
+        cells = (
+            (-(-SHADES * n // most), " pl-same" if value == raw else "", value, raw, n, n or "")
+            for raw, n in enumerate(counts[value])
+        )
+        rows.append((value, format_html_join("", cell, cells)))
+    return format_html_join("", '<tr><th scope="row">{}</th>{}</tr>', rows)
 
 
-def _differences(label_set: LabelSet, annotators: Sequence[str] | None) -> list[dict[str, Any]]:
+def _differences(label_set: LabelSet, annotators: Sequence[str] | None) -> list[tuple[object, ...]]:
     """The judgements in which people and judge are furthest apart."""
     counted = Q(labels__blind=True, labels__value__isnull=False)
     if annotators is not None:
@@ -181,19 +178,16 @@ def _differences(label_set: LabelSet, annotators: Sequence[str] | None) -> list[
         .order_by("-apart", "pk")[:MOST_DIFFERENCES]
     )
     return [
-        {
-            "page": display.page_of(row, row.proposition_id),
-            "claim": display.visible(row.claim),
-            "said": display.visible(display.shortened(row.context_snippet, 160)),
-            "people": f"{row.people:g}" if row.given == 1 else f"{row.people:.1f}",
-            "judge": row.raw_score,
-        }
+        (
+            display.lines(
+                format_html("{} {}", display.page_of(row, row.proposition_id), display.visible(row.claim)),
+                display.visible(display.shortened(row.context_snippet, 160)),
+            ),
+            f"{row.people:g}" if row.given == 1 else f"{row.people:.1f}",
+            row.raw_score,
+        )
         for row in rows
     ]
-
-
-def label_url(label_set: LabelSet, query: str = "") -> str:
-    return reverse("admin:evaluation_labelset_label", args=[label_set.pk]) + query
 
 
 PAGES = "admin/evaluation/labels/"
@@ -202,7 +196,7 @@ LABELLING = "evaluation.add_scorelabel"
 
 @admin.register(LabelSet)
 class LabelSetAdmin(ModelAdmin[LabelSet]):
-    """A set cannot be changed: labels speak for what was drawn. Whoever may label may see which sets there are."""
+    """A set cannot be changed: labels speak for what was drawn. Users who may label may see which sets there are."""
 
     list_display = ("title", "what", "people", "label_link")
     list_display_links = ("title",)
@@ -211,29 +205,24 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
     search_fields = ("name",)
     actions = None
 
+    people = display.column("labelled", lambda label_set: progress_lines(label_set.entries) or display.EMPTY)
+    label_link = display.column("", lambda label_set: display.link(_url("label", label_set), "Label"))
+
     def has_view_permission(self, request: HttpRequest, obj: LabelSet | None = None) -> bool:
         return super().has_view_permission(request, obj) or request.user.has_perm(LABELLING)
 
     def has_change_permission(self, request: HttpRequest, obj: LabelSet | None = None) -> bool:
         return False
 
-    def get_urls(self) -> list[URLPattern]:
-        views = (("label", self.label_view), ("compute", self.compute_view), ("open", self.open_view))
-        own = [
-            path(f"<int:pk>/{name}/", self.admin_site.admin_view(view), name=f"evaluation_labelset_{name}")
-            for name, view in views
-        ]
-        return [*own, *super().get_urls()]
+    def get_list_display(self, request: HttpRequest) -> Any:
+        columns = super().get_list_display(request)
+        return columns if request.user.has_perm(LABELLING) else [name for name in columns if name != "label_link"]
 
-    def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """The list, with how far each annotator is, in two queries for the whole page."""
-        page: Any = super().get_changelist_instance(request)
-        page.result_list = list(page.result_list)
-        entries = progress(page.result_list)
-        may_label = request.user.has_perm(LABELLING)
-        for label_set in page.result_list:
-            label_set.entries, label_set.may_label = entries[label_set.pk], may_label
-        return page
+    def fill_in(self, rows: list[Any]) -> None:
+        """Set how far each annotator is, in two queries for the page."""
+        entries = progress(rows)
+        for label_set in rows:
+            label_set.entries = entries[label_set.pk]
 
     @admin.display(description="label set", ordering="name")
     def title(self, label_set: LabelSet) -> SafeString:
@@ -241,14 +230,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
 
     @admin.display(description="judge and dimension", ordering="judge")
     def what(self, label_set: LabelSet) -> SafeString:
-        judge = format_html("{} {}", judge_badge(label_set.judge), procedure_badge(label_set.procedure))
-        return format_html("{} {}", judge, dimension_badge(label_set.dimension))
-
-    people = display.column("labelled", lambda label_set: progress_lines(label_set.entries) or display.EMPTY)
-
-    @admin.display(description="")
-    def label_link(self, label_set: Any) -> SafeString:
-        return display.link(label_url(label_set), "Label") if label_set.may_label else SafeString("")
+        return format_html("{} {}", judged_by(label_set), dimension_badge(label_set.dimension))
 
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -262,7 +244,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         if request.method == "POST" and form.is_valid() and (label_set := self._draw(request, form)) is not None:
             text = f"{label_set}: {label_set.drawn.count()} of {label_set.population_size:,} judgements drawn."
             self.message_user(request, text, messages.SUCCESS)
-            return HttpResponseRedirect(_page_url(label_set))
+            return HttpResponseRedirect(_url("change", label_set))
         return self.page(request, f"{PAGES}draw.html", "Draw judgements to label", form=form)
 
     def _draw(self, request: HttpRequest, form: DrawForm) -> LabelSet | None:
@@ -275,11 +257,11 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
                 procedure=procedure,
                 dimension=wanted["dimension"],
                 n=wanted["n"],
-                agents=choose_agents(wanted["agents"]) if wanted["agents"].strip() else None,
+                agents=find_agents(wanted["agents"]) if wanted["agents"].strip() else None,
                 seed=wanted["seed"],
                 user=user_of(request),
             )
-        except UnknownAgents as error:
+        except UnknownAgent as error:
             form.add_error("agents", str(error))
         except ValueError as error:
             form.add_error(None, str(error))
@@ -288,84 +270,68 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """What came of a set."""
-        label_set = self._found(request, object_id)
-        context = results_context(
-            label_set,
-            annotator=user_of(request).get_username(),
-            may_label=request.user.has_perm(LABELLING),
-        )
-        return self.page(
-            request,
-            f"{PAGES}results.html",
-            f"Label set {label_set}",
-            label_url=label_url(label_set) if request.user.has_perm(LABELLING) else "",
-            compute_url=reverse("admin:evaluation_labelset_compute", args=[label_set.pk]),
-            open_url=reverse("admin:evaluation_labelset_open", args=[label_set.pk]),
-            **context,
-        )
+        """Show what a set says of its judge."""
+        label_set = self._label_set(request, object_id)
+        may_label = request.user.has_perm(LABELLING)
+        context = results_context(label_set, annotator=user_of(request).get_username(), may_label=may_label)
+        urls = {f"{name}_url": _url(name, label_set) for name in ("compute", "open")}
+        label_url = _url("label", label_set) if may_label else ""
+        title = f"Label set {label_set}"
+        return self.page(request, f"{PAGES}results.html", title, label_url=label_url, **urls, **context)
 
+    @console_page("<int:pk>/compute/", post=True)
     def compute_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Compute the figures now, without waiting for a worker (POST)."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        label_set = self._found(request, str(pk))
+        """Compute the figures now, without waiting for a worker."""
+        label_set = self._label_set(request, pk)
         refresh(Key(label_set.judge, label_set.procedure, label_set.dimension))
-        return HttpResponseRedirect(_page_url(label_set))
+        return HttpResponseRedirect(_url("change", label_set))
 
+    @console_page("<int:pk>/open/", post=True)
     def open_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Show the figures to a user who may label but has not: later labels are not blind (POST)."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        label_set = self._found(request, str(pk))
+        """Show the figures to a user who may label but has not: later labels are not blind."""
+        label_set = self._label_set(request, pk)
         if request.user.has_perm(LABELLING) and not begun(label_set, user_of(request).get_username()):
             open_figures(label_set=label_set, user=user_of(request))
-        return HttpResponseRedirect(_page_url(label_set))
+        return HttpResponseRedirect(_url("change", label_set))
 
+    @console_page("<int:pk>/label/", permission=LABELLING)
     def label_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """One judgement to label; POST stores a label or takes one back."""
-        if not request.user.has_perm(LABELLING):
-            raise PermissionDenied
-        label_set = self._found(request, str(pk))
+        """Show one judgement to label; POST stores a label or withdraws it."""
+        label_set = self._label_set(request, pk)
         if request.method == "POST":
             return self._label(request, label_set)
         desk = desk_of(label_set, user_of(request).get_username())
-        item, saved, after = (_number(request.GET.get(name, "")) for name in ("item", "saved", "after"))
+        item, saved, after = (number_in(request.GET, name) for name in ("item", "saved", "after"))
         if item not in desk.ids:
             item = desk.next_after(saved if saved is not None else after)
         context = page_context(desk, item=item, saved=saved)
-        return self.page(
-            request, f"{PAGES}label.html", f"Label: {label_set}", results_url=_page_url(label_set), **context
-        )
+        results_url = _url("change", label_set)
+        return self.page(request, f"{PAGES}label.html", f"Label: {label_set}", results_url=results_url, **context)
 
     def _label(self, request: HttpRequest, label_set: LabelSet) -> HttpResponse:
-        pk = _number(request.POST.get("item", "")) or 0
-        score = EvaluationScore.objects.select_related("evaluation_run").filter(pk=pk, label_sets=label_set).first()
-        if score is None:
-            raise Http404("There is no such judgement in this label set.")
+        related = EvaluationScore.objects.select_related("evaluation_run").filter(label_sets=label_set)
+        score = get_object_or_404(related, pk=number_in(request.POST, "item") or 0)
         user = user_of(request)
+        back = HttpResponseRedirect(_url("label", label_set, f"?item={score.pk}"))
         if "undo" in request.POST:
             withdraw_label(score=score, annotator=user.get_username())
-            return HttpResponseRedirect(label_url(label_set, f"?item={score.pk}"))
-        given = request.POST.get("value", "")
+            return back
+        given, note = request.POST.get("value", ""), request.POST.get("note", "")
+        if not (given == CANNOT_TELL or (len(given) == 1 and given in "0123456789")):
+            self.message_user(request, f"value {given[:20]!r}: allowed: 0 to 9, or cannot tell", messages.ERROR)
+            return back
         try:
-            value = None if given == CANNOT_TELL else _value(given)
-            save_label(
-                score=score, annotator=user.get_username(), value=value, note=request.POST.get("note", ""), user=user
-            )
+            value = None if given == CANNOT_TELL else int(given)
+            save_label(score=score, annotator=user.get_username(), value=value, note=note, user=user)
         except ValueError as error:
             self.message_user(request, str(error), messages.ERROR)
-            return HttpResponseRedirect(label_url(label_set, f"?item={score.pk}"))
-        return HttpResponseRedirect(label_url(label_set, f"?saved={score.pk}"))
+            return back
+        return HttpResponseRedirect(_url("label", label_set, f"?saved={score.pk}"))
 
-    def _found(self, request: HttpRequest, pk: str) -> LabelSet:
+    def _label_set(self, request: HttpRequest, pk: object) -> LabelSet:
         if not self.has_view_permission(request):
             raise PermissionDenied
-        number = _number(pk)
-        label_set = LabelSet.objects.filter(pk=number).first() if number is not None else None
-        if label_set is None:
-            raise Http404(f"There is no label set {pk}.")
-        return label_set
+        return get_object_or_404(LabelSet, pk=number_in({"pk": str(pk)}, "pk"))
 
 
 def progress_lines(entries: Sequence[Progress]) -> SafeString:
@@ -376,15 +342,5 @@ def progress_lines(entries: Sequence[Progress]) -> SafeString:
     )
 
 
-def _page_url(label_set: LabelSet) -> str:
-    return reverse("admin:evaluation_labelset_change", args=[label_set.pk])
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
-
-
-def _value(text: str) -> int:
-    if len(text) == 1 and text in "0123456789":
-        return int(text)
-    raise ValueError(f"value {text[:20]!r}: allowed: 0 to 9, or cannot tell")
+def _url(page: str, label_set: LabelSet, query: str = "") -> str:
+    return reverse(f"admin:evaluation_labelset_{page}", args=[label_set.pk]) + query

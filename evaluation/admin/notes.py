@@ -8,12 +8,14 @@ from django.db.models import Count, F, Window
 from django.db.models.functions import DenseRank
 from django.http import HttpRequest
 from django.template.loader import render_to_string
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.console import display
+from agents.console.panels import table
 from agents.models import Message
-from evaluation.admin.display import dimension_badge, judge_badge, verdict
-from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, verdict
+from evaluation.models import EvaluationScore
 
 SHOWN = 5  # scores of a message; the lowest
 
@@ -32,38 +34,33 @@ def judgement_notes(request: HttpRequest, messages: list[Message]) -> dict[int, 
         .order_by("message_id", F("score").asc(nulls_last=True), "pk")
         .defer("flaws", "recommendations", "context_snippet", "claim")
     )
-    found: dict[int, list[Any]] = {}
+    by_message: dict[int, list[Any]] = {}
     for score in newest:
         if score.message_id is not None:
-            found.setdefault(score.message_id, []).append(score)
-    return {pk: _note(pk, scores) for pk, scores in found.items()}
+            by_message.setdefault(score.message_id, []).append(score)
+    return {pk: _note(pk, scores) for pk, scores in by_message.items()}
 
 
 def _note(message: int, scores: list[Any]) -> SafeString:
     scored = [score for score in scores if score.status == EvaluationScore.Status.SCORED and score.score is not None]
     total = scores[0].of_message
+    all_words = "1 score" if total == 1 else f"{total:,} scores"
+    rows = [
+        (
+            format_html("{} {}", display.page_of(score, score.proposition_id), dimension_badge(score.dimension)),
+            verdict(score),
+            judge_badge(score.judge),
+            display.folded(score.reason or score.justification or score.reasoning, 80),
+        )
+        for score in scores[:SHOWN]
+    ]
     context = {
         "message": message,
         "lowest": scored[0].score if scored else None,
         "scored": len(scored),
-        "rows": [_row(score) for score in scores[:SHOWN]],
+        "table": table(("Proposition", "Score", "Judge", "Why"), rows, label="Scores"),
         "left_out": max(0, len(scores) - SHOWN),
-        "run": display.page_of(
-            EvaluationRun(pk=scores[0].evaluation_run_id), f"evaluation {scores[0].evaluation_run_id}"
-        ),
-        "all": display.link(
-            display.list_url(EvaluationScore, message=message), "1 score" if total == 1 else f"{total:,} scores"
-        ),
-        "total": total,
+        "run": evaluation_link(scores[0].evaluation_run_id),
+        "all": display.link(display.list_url(EvaluationScore, message=message), all_words),
     }
     return render_to_string("admin/evaluation/score_note.html", context)
-
-
-def _row(score: EvaluationScore) -> dict[str, Any]:
-    return {
-        "dimension": dimension_badge(score.dimension),
-        "proposition": display.page_of(score, score.proposition_id),
-        "verdict": verdict(score),
-        "judge": judge_badge(score.judge),
-        "why": display.folded(score.reason or score.justification or score.reasoning, 80),
-    }

@@ -19,6 +19,7 @@ from django.utils.safestring import SafeString, mark_safe
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.display import Tone
+from agents.console.panels import table
 from agents.models import Agent
 from evaluation.admin.display import dimension_badge, judge_badge, meter
 from evaluation.drafting.suggesting import find_quote
@@ -39,12 +40,14 @@ STATES: dict[str, tuple[str, Tone, str]] = {  # heading, tone and hint, in the o
 }
 
 
-def card_of(entry: Entry, persona: str | None, name: str, timeouts: Sequence[PatternTimeout]) -> dict[str, Any]:
-    """Return a proposition as its template shows it; `name` fills the variable of the agent's name."""
+def card_of(
+    entry: Entry, timeouts: Sequence[PatternTimeout], name: str = "", persona: str | None = None
+) -> dict[str, Any]:
+    """Return a proposition as templates show it; `name` fills the variable of the agent's name."""
     p = entry.proposition
     return {
+        "entry": entry,
         "id": p.id,
-        "state": entry.state,
         "badge": state_badge(entry),
         "marks": marks_of(entry),
         "claim": claim_of(p.claim, name),
@@ -54,17 +57,14 @@ def card_of(entry: Entry, persona: str | None, name: str, timeouts: Sequence[Pat
         "advice": display.visible(p.recommendations) if p.recommendations else "",
         "source": quoted_in(p.quote, persona),
         "place": _place_of(entry),
-        "origin": "shipped" if entry.is_shipped else "your own",
         "command": _command(entry),
-        "mark": entry.mark,
-        "was_suggested": bool(p.quote),
         "edit_url": page_url("edit", entry.owner, at=entry.key),
         "try_url": page_url("try", entry.owner, at=entry.key) if can_be_tried(entry) else "",
-        "timeouts": timeout_sentences(timeouts, p),
+        "timeouts": _timeout_sentences(timeouts, p),
     }
 
 
-def timeout_sentences(rows: Sequence[PatternTimeout], p: Proposition) -> list[SafeString]:
+def _timeout_sentences(rows: Sequence[PatternTimeout], p: Proposition) -> list[SafeString]:
     """Return a sentence for each pattern that took too long, as far as the proposition still has it."""
     written = repr((p.rule, p.cues)).replace("\\\\", "\\")
     return [
@@ -226,21 +226,26 @@ def trial_shown(trial: Trial) -> dict[str, Any]:
         "counts": ", ".join(f"{count} {name}" for name, count in counts.items() if count),
         "spread": None if trial.spread is None else f"{trial.spread:.1f}",
         "spent": cost,
-        "rows": list(_trial_rows(trial)),
+        "table": table(("Score", "Message", "Why"), _trial_rows(trial), label="What each message scored"),
     }
 
 
-def _trial_rows(trial: Trial) -> Iterator[dict[str, Any]]:
+def _trial_rows(trial: Trial) -> Iterator[tuple[object, ...]]:
     """The lowest scores first: they show what the judge objects to."""
     for one in sorted(trial.messages, key=lambda one: (one.score is None, one.score or 0.0)):
         verdict = one.shown
         is_scored = verdict.status == "scored"
         tone: Tone = "warning" if verdict.status == "unscored" else "plain"
-        yield {
-            "score": meter(one.score, digits=0) if is_scored else display.badge(verdict.status, tone, verdict.reason),
-            "text": display.folded(one.text, 160),
-            "where": display.link(transcript_url(one.source), str(one.source.channel)),
-            "at": display.moment(one.source.sent_at),
-            "why": display.folded(verdict.reasoning if is_scored else verdict.reason, 200),
-            "quote": display.visible(verdict.justification) if verdict.justification else "",
-        }
+        quote = format_html('<q class="pl-text" dir="auto">{}</q>', display.visible(verdict.justification))
+        where = display.link(transcript_url(one.source), str(one.source.channel))
+        yield (
+            meter(one.score, digits=0) if is_scored else display.badge(verdict.status, tone, verdict.reason),
+            display.lines(
+                display.folded(one.text, 160), format_html("{} {}", where, display.moment(one.source.sent_at))
+            ),
+            format_html(
+                "{} {}",
+                display.folded(verdict.reasoning if is_scored else verdict.reason, 200),
+                quote if verdict.justification else "",
+            ),
+        )

@@ -8,20 +8,14 @@ from typing import Any
 
 from django import forms
 from django.http import HttpRequest
-from django.utils.safestring import SafeString
 
-from agents.console import display
 from agents.console.site import GrowingTextarea, NumberInput, Select, TextInput
 from agents.models import Agent
-from agents.persona import render_persona
-from evaluation.admin.proposition_cards import path_shown, quoted_in, state_badge
 from evaluation.models import Dimension
 from evaluation.propositions.editing import (
-    NO_FOLDER,
     CannotSave,
     as_file,
     head_of,
-    place_for,
     save_proposition,
     validated,
     written_as,
@@ -40,14 +34,13 @@ from evaluation.propositions.schema import (
 )
 
 MAIN = ("claim", "id", "weight", "inverted", "hard")
-RULE_NUMBERS = ("max_sentences", "min_sentences", "max_words", "min_words", "max_characters")
-RULE_PATTERNS = ("matches", "not_matches")
-RULE_LISTS = ("contains_any", "contains_all", "contains_none")
-RULE_SWITCHES = ("lowercase", "no_emoji")
-RULE = (*RULE_NUMBERS, *RULE_PATTERNS, *RULE_LISTS, *RULE_SWITCHES)
+NUMBERS = ("max_sentences", "min_sentences", "max_words", "min_words", "max_characters")
+LISTS = ("contains_any", "contains_all", "contains_none")
+RULE = (*NUMBERS, "matches", "not_matches", *LISTS, "lowercase", "no_emoji")
 CUES = ("supports", "contradicts")
 CONTEXT = ("precondition", "trait", "trait_stopped", "include_personas", "first_n", "last_n")
 ADVICE = ("recommendations_for_improvement", "source")
+FIELDS = (*MAIN, *RULE, *CUES, *CONTEXT, *ADVICE)
 LEVELS = {"evaluation": "what was said", "action": "a draft, in the gate"}
 GROUPS = (
     (
@@ -62,7 +55,6 @@ GROUPS = (
     ),
     ("Where it applies, and what the judge is shown", "", CONTEXT),
 )
-_YES_NO = [("", "as its file says"), ("yes", "yes"), ("no", "no")]
 _LABELS = {
     "claim": "sentence",
     "inverted": "anti-pattern",
@@ -94,18 +86,16 @@ class PropositionForm(forms.Form):
     ) -> None:
         super().__init__(data, initial=_typed(written), label_suffix="")
         self.written = dict(written)
-        for name in (*MAIN, *RULE, *CUES, *CONTEXT, *ADVICE):
+        for name in FIELDS:
             self.fields[name] = _field(name, list(traits))
         self.fields["claim"].required = True
-        if written:
-            self.fields["id"].disabled = True
+        self.fields["id"].disabled = bool(written)
 
     def blame(self, errors: Mapping[str, str]) -> None:
         """Show the loader's errors at the fields they are about."""
         for name, text in errors.items():
-            self.add_error(
-                name if name in self.fields else None, text if name in self.fields or not name else f"{name}: {text}"
-            )
+            known = name in self.fields
+            self.add_error(name if known else None, text if known or not name else f"{name}: {text}")
 
     def entry(self, *, active: bool) -> dict[str, Any]:
         """All that would stand in the file. What says the same as before stays as it was written."""
@@ -124,33 +114,40 @@ class PropositionForm(forms.Form):
             entry["active"] = active
         return entry
 
+    def groups(self) -> list[tuple[str, str, list[forms.BoundField], bool]]:
+        """Heading, explanation and fields of each folded part, and whether it is open: where something is typed."""
+        typed = set(_typed(self.written)) | {name for name in self.fields if self.is_bound and self[name].value()}
+        return [
+            (title, text, [self[name] for name in names], bool(typed & set(names))) for title, text, names in GROUPS
+        ]
+
+    def advice(self) -> list[forms.BoundField]:
+        return [self[name] for name in ADVICE]
+
 
 def _field(name: str, traits: list[str]) -> forms.Field:
     """The form field of a field of a file, with the description it has in the schema."""
     schema = next(model.model_fields[name] for model in (PropositionSpec, Rule, Cues) if name in model.model_fields)
-    common: dict[str, Any] = {
-        "required": False,
-        "label": _LABELS.get(name, name.replace("_", " ")),
-        "help_text": schema.description,
-    }
-    if name in ("inverted", "hard", "trait_stopped", *RULE_SWITCHES):
+    label = _LABELS.get(name, name.replace("_", " "))
+    common: dict[str, Any] = {"required": False, "label": label, "help_text": schema.description}
+    if name in ("inverted", "hard", "trait_stopped", "lowercase", "no_emoji"):
         return forms.BooleanField(**common)
     if name == "weight":
-        return forms.FloatField(
-            widget=NumberInput(attrs={"step": "any", "min": 0, "max": 5, "placeholder": "1"}), **common
-        )
-    if name in (*RULE_NUMBERS, "first_n", "last_n"):
+        attrs: dict[str, Any] = {"step": "any", "min": 0, "max": 5, "placeholder": "1"}
+        return forms.FloatField(widget=NumberInput(attrs=attrs), **common)
+    if name in (*NUMBERS, "first_n", "last_n"):
         return forms.IntegerField(min_value=0, widget=NumberInput(attrs={"step": 1}), **common)
     if name == "precondition":
         choices = [("", "always")] + [(known, known.replace("_", " ")) for known in sorted(PRECONDITIONS)]
         return forms.ChoiceField(choices=choices, widget=Select, **common)
     if name == "include_personas":
-        return forms.ChoiceField(choices=_YES_NO, widget=Select, **common)
-    if name in ("id", "trait", *RULE_PATTERNS):
+        choices = [("", "as its file says"), ("yes", "yes"), ("no", "no")]
+        return forms.ChoiceField(choices=choices, widget=Select, **common)
+    if name in ("id", "trait", "matches", "not_matches"):
         attrs = {"list": "pl-traits"} if name == "trait" and traits else {}
         attrs |= {"placeholder": "made from the sentence"} if name == "id" else {}
         return forms.CharField(widget=TextInput(attrs=attrs), max_length=2000, **common)
-    hints = {"claim": "{{agent_name}} …"} | dict.fromkeys((*RULE_LISTS, *CUES), "one phrase or /regex/ a line")
+    hints = {"claim": "{{agent_name}} …"} | dict.fromkeys((*LISTS, *CUES), "one phrase or /regex/ a line")
     widget = GrowingTextarea(attrs={"rows": 3 if name == "claim" else 2, "placeholder": hints.get(name, "")})
     return forms.CharField(widget=widget, max_length=20_000, **common)
 
@@ -158,8 +155,8 @@ def _field(name: str, traits: list[str]) -> forms.Field:
 def _typed(written: Mapping[str, Any]) -> dict[str, Any]:
     """An entry as its fields show it."""
     flat = {**written, **(written.get("rule") or {}), **(written.get("cues") or {})}
-    typed = {name: flat[name] for name in (*MAIN, *RULE, *CUES, *CONTEXT, *ADVICE) if name in flat}
-    for name in (*RULE_LISTS, *CUES):
+    typed = {name: flat[name] for name in FIELDS if name in flat}
+    for name in (*LISTS, *CUES):
         if isinstance(typed.get(name), list):
             typed[name] = "\n".join(map(str, typed[name]))
     if "include_personas" in typed:
@@ -172,17 +169,16 @@ def _typed(written: Mapping[str, Any]) -> dict[str, Any]:
 
 def _parts(typed: Mapping[str, Any]) -> dict[str, Any]:
     """What is typed as the fields of an entry; None for what need not be said."""
-    values = {name: _value(name, typed.get(name)) for name in (*MAIN, *RULE, *CUES, *CONTEXT, *ADVICE)}
-    rule = {name: values.pop(name) for name in RULE}
-    cues = {name: values.pop(name) for name in CUES}
-    for name, parts in (("rule", rule), ("cues", cues)):
-        values[name] = {key: value for key, value in parts.items() if value is not None} or None
+    values = {name: _value(name, typed.get(name)) for name in FIELDS}
+    for part, names in (("rule", RULE), ("cues", CUES)):
+        said = {name: values.pop(name) for name in names}
+        values[part] = {name: value for name, value in said.items() if value is not None} or None
     return values
 
 
 def _value(name: str, value: Any) -> Any:
     """A field's value as it stands in a file; None for what need not be said."""
-    if name in (*RULE_LISTS, *CUES):
+    if name in (*LISTS, *CUES):
         lines = [line.strip() for line in str(value or "").splitlines()]
         return list(dict.fromkeys(filter(None, lines))) or None
     if name == "include_personas":
@@ -210,15 +206,17 @@ class Editing:
         entry: Entry | None,
         files: Sequence[LoadedFile],
     ) -> None:
-        self.owner, self.agent, self.entry, self.files = owner, agent, entry, files
-        asked = request.POST if request.method == "POST" else request.GET
-        self.dimension = entry.dimension if entry else _one_of(asked.get("dimension", ""), self._dimensions())
+        self.owner, self.entry, self.files = owner, entry, files
+        is_sent = request.method == "POST"
+        asked = request.POST if is_sent else request.GET
+        # Dimensions of channels are only in files about every one of them.
+        self.dimensions = [name for name in Dimension.values if agent is None or name not in ENVIRONMENT_DIMENSIONS]
+        self.dimension = entry.dimension if entry else _one_of(asked.get("dimension", ""), self.dimensions)
         self.level = entry.level if entry else _one_of(asked.get("level", ""), list(LEVELS))
-        self.mark = request.POST.get("mark", "") if request.method == "POST" else entry.mark if entry else ""
+        self.mark = request.POST.get("mark", "") if is_sent else entry.mark if entry else ""
         written, self.head = written_as(entry) if entry else ({}, {})
         self.traits = [trait.name for trait in agent.traits.all()] if agent else []
-        typed = request.POST if request.method == "POST" else None
-        self.form = PropositionForm(typed, written=written, traits=self.traits)
+        self.form = PropositionForm(request.POST if is_sent else None, written=written, traits=self.traits)
 
     @property
     def id(self) -> str:
@@ -230,8 +228,8 @@ class Editing:
             return False
         if not self.form.cleaned_data["id"]:
             words = self.form.cleaned_data["claim"].replace(AGENT_NAME, " ").split()[:5]
-            taken = {entry.proposition.id for entry in all_entries(self.files)}
-            self.form.cleaned_data["id"] = free_id(self.owner, " ".join(words), taken=taken)
+            used = {entry.proposition.id for entry in all_entries(self.files)}
+            self.form.cleaned_data["id"] = free_id(self.owner, " ".join(words), in_use=used)
         try:
             self._file()
         except CannotSave as problem:
@@ -246,8 +244,8 @@ class Editing:
 
     def as_yaml(self) -> str:
         """A file of it alone."""
-        head = {**head_of(self.dimension, self.owner, self.level), **self.head}
-        return as_file(head, [self.form.entry(active=self.entry is None or self.entry.proposition.active)])
+        active = self.entry is None or self.entry.proposition.active
+        return as_file(self._head(), [self.form.entry(active=active)])
 
     def save(self, *, active: bool) -> Path:
         """Store it.
@@ -263,48 +261,11 @@ class Editing:
             mark=self.mark if self.entry else "",
         )
 
-    def context(self) -> dict[str, Any]:
-        """What the template shows."""
-        place = place_for(owner=self.owner, dimension=self.dimension, level=self.level, entry=self.entry)
-        form = self.form
-        opened = set(_typed(form.written)) | {name for name in form.fields if form.is_bound and form[name].value()}
-        return {
-            "form": form,
-            "entry": self.entry,
-            "badge": state_badge(self.entry) if self.entry else "",
-            "mark": self.mark,
-            "traits": self.traits,
-            "dimensions": [(name, Dimension(name).label) for name in self._dimensions()],
-            "levels": LEVELS.items(),
-            "dimension": self.dimension,
-            "level": self.level,
-            "place": display.visible(path_shown(place.path)) if place else "",
-            "replaces": display.visible(path_shown(self.entry.path)) if place and place.replaces and self.entry else "",
-            "no_folder": "" if place else NO_FOLDER,
-            "groups": [
-                (heading, text, [form[name] for name in names], bool(opened & set(names)))
-                for heading, text, names in GROUPS
-            ],
-            "advice": [form[name] for name in ADVICE],
-            "quoted": self._quoted(),
-        }
+    def _head(self) -> dict[str, Any]:
+        return {**head_of(self.dimension, self.owner, self.level), **self.head}
 
     def _file(self) -> PropositionFile:
-        head = {**head_of(self.dimension, self.owner, self.level), **self.head}
-        return validated({**head, "propositions": [self.form.entry(active=True)]})
-
-    def _dimensions(self) -> list[str]:
-        """Dimensions of channels are only in files about every one of them."""
-        if self.agent is None:
-            return list(Dimension.values)
-        return [name for name in Dimension.values if name not in ENVIRONMENT_DIMENSIONS]
-
-    def _quoted(self) -> SafeString | str:
-        quote = self.form["source"].value() or ""
-        if self.agent is None or not quote:
-            return ""
-        persona = render_persona(system_prompt=self.agent.system_prompt, traits=self.agent.traits.all())
-        return quoted_in(str(quote), persona)
+        return validated({**self._head(), "propositions": [self.form.entry(active=True)]})
 
 
 def _one_of(wanted: str, allowed: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -15,12 +15,13 @@ from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.html import format_html
 
 from agents.admin.access import user_of
 from agents.console import display
-from agents.console.site import ModelAdmin
+from agents.console.panels import table
+from agents.console.site import ModelAdmin, console_page
 from agents.models import Agent
 from agents.persona import render_persona
 from evaluation import models
@@ -30,20 +31,19 @@ from evaluation.admin.proposition_cards import (
     can_be_tried,
     card_of,
     checked_by,
-    checked_shortly,
     claim_of,
     estimate_sentence,
     marks_of,
     page_url,
+    path_shown,
     propositions_url,
-    state_badge,
-    timeout_sentences,
+    quoted_in,
     trial_shown,
 )
 from evaluation.admin.proposition_form import LEVELS, Editing
 from evaluation.drafting.trying import try_proposition
 from evaluation.models import Dimension, PatternTimeout
-from evaluation.propositions.editing import CHANGED, CannotSave, Decision, decide, exported
+from evaluation.propositions.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, exported, place_for
 from evaluation.propositions.files import (
     DEFAULT,
     LoadedFile,
@@ -85,13 +85,9 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
     def has_delete_permission(self, request: HttpRequest, obj: models.Proposition | None = None) -> bool:
         return False
 
-    def get_urls(self) -> list[URLPattern]:
-        views = {"new": self.edit_view, "edit": self.edit_view, "try": self.try_view, "export": self.export_view}
-        own = [
-            path(f"about/<str:owner>/{name}/", self.admin_site.admin_view(view), name=f"evaluation_proposition_{name}")
-            for name, view in views.items()
-        ]
-        return [*own, *super().get_urls()]
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """What the history of decisions is about: Django logs them by the agent's slug."""
+        return models.Proposition(pk=object_id)
 
     # -- lists
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -159,17 +155,15 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             f"{PAGES}agent.html",
             f"{agent or owner}: propositions",
             name=_name_of(owner, agent),
-            cards=[
-                card_of(entry, persona, name, slow.get((entry.dimension, entry.proposition.id), ())) for entry in shown
-            ],
+            cards=[_card(entry, slow, name, persona) for entry in shown],
             tabs=[
                 {"url": f"?show={s}" if s else "?", "label": label, "count": n, "is_on": s == chosen}
                 for s, label, n in (tabs if len(counts) > 1 else ())
             ],
             chosen=chosen if chosen in STATES else "",
-            traits=_of_traits(agent, files) if agent is not None and not problems else [],
-            everybody=_of_every_agent(about, files) if owner != DEFAULT else [],
-            everybody_url=propositions_url(DEFAULT),
+            traits=_of_traits(agent, files) if agent is not None and not problems else {},
+            every_agent=_of_every_agent(about, files) if owner != DEFAULT else {},
+            every_agent_url=propositions_url(DEFAULT),
             exports=[
                 (
                     dimension.replace("_", " ") + (", about drafts" if level == "action" else ""),
@@ -185,26 +179,6 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             history_url=reverse("admin:evaluation_proposition_history", args=[quote(owner)]),
         )
 
-    def history_view(
-        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        """Show who decided what about the propositions of one agent."""
-        self._allow(request)
-        owner = unquote(object_id)
-        content_type = ContentType.objects.get_for_model(models.Proposition)
-        logged = LogEntry.objects.filter(content_type=content_type, object_id=owner).select_related("user")
-        rows = [
-            {
-                "at": display.moment(e.action_time),
-                "user": str(e.user),
-                "what": e.object_repr,
-                "said": e.get_change_message(),
-            }
-            for e in logged.order_by("-action_time", "-pk")[:200]
-        ]
-        title, url = f"{owner}: decisions", propositions_url(owner)
-        return self.page(request, f"{PAGES}history.html", title, rows=rows, owner=owner, propositions_url=url)
-
     def _decide(self, request: HttpRequest, owner: str) -> HttpResponse:
         """Carry out ``accept=MARK``, ``reject=MARK``, ``undo=MARK``, ``retire=MARK`` or ``restore=MARK``."""
         pressed = [name for name in Decision if name in request.POST]
@@ -219,7 +193,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
                     raise CannotSave(CHANGED)
                 p = entry.proposition
                 anchor = f"#proposition-{p.id}"
-                self._log(request, owner, p.id, f"{decision}: {p.claim} ({entry.path})")
+                self._log(request, owner, p.id, f"{decision}: {p.claim} ({p.id} in {entry.path})")
                 decide(mark=mark, owner=owner, decision=decision)
         except CannotSave as problem:
             self.message_user(request, str(problem), messages.ERROR)
@@ -230,6 +204,11 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         return HttpResponseRedirect(propositions_url(owner) + anchor)
 
     # -- one proposition
+    @console_page("about/<str:owner>/new/", name="evaluation_proposition_new")
+    def new_view(self, request: HttpRequest, owner: str) -> HttpResponse:
+        return self.edit_view(request, owner)
+
+    @console_page("about/<str:owner>/edit/")
     def edit_view(self, request: HttpRequest, owner: str) -> HttpResponse:
         """Show the form of a new proposition, or with ``?at=`` of one there is; save, export, or try it as it is typed."""
         self._allow(request, change=True)
@@ -261,11 +240,12 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             name=_name_of(owner, agent),
             propositions_url=propositions_url(owner),
             may_try=_may_try(request) and agent is not None,
-            timeouts=_timeouts_of(entry),
-            **editing.context(),
+            card=_card(entry, PatternTimeout.of([entry.proposition.id])) if entry else {},
+            **_editor(editing, agent),
             **context,
         )
 
+    @console_page("about/<str:owner>/try/")
     def try_view(self, request: HttpRequest, owner: str) -> HttpResponse:
         """Show what trying one proposition on ten messages would cost; after pressing the button, what it scored."""
         self._allow(request)
@@ -286,23 +266,17 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             f"{PAGES}try.html",
             f"Try {p.id}",
             name=_name_of(owner, agent if owner != DEFAULT else None),
-            claim=claim_of(p.claim, agent.display_name if agent else ""),
-            marks=marks_of(entry),
-            badge=state_badge(entry),
-            checked_by=checked_by(p),
-            checked_shortly=checked_shortly(p),
-            timeouts=_timeouts_of(entry),
-            entry=entry,
+            card=_card(entry, PatternTimeout.of([p.id]), agent.display_name if agent else ""),
             agent=agent,
             agents=Agent.objects.filter(is_active=True)[:MOST_AGENTS] if owner == DEFAULT else (),
             at=request.GET.get("at", ""),
             may_try=_may_try(request),
             may_change=self.has_change_permission(request),
             propositions_url=propositions_url(owner),
-            edit_url=page_url("edit", owner, at=request.GET.get("at", "")),
             **context,
         )
 
+    @console_page("about/<str:owner>/export/")
     def export_view(self, request: HttpRequest, owner: str) -> HttpResponse:
         """Answer with a proposition file of one agent, dimension and level."""
         self._allow(request)
@@ -326,7 +300,9 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         try:
             with transaction.atomic():  # the log entry first: nothing is saved without one
                 verb = "saved" if active else "saved as a suggestion"
-                self._log(request, editing.owner, editing.id, f"{verb}: {editing.form.cleaned_data['claim']}")
+                self._log(
+                    request, editing.owner, editing.id, f"{verb}: {editing.form.cleaned_data['claim']} ({editing.id})"
+                )
                 where = editing.save(active=active)
         except CannotSave as problem:
             editing.form.blame(problem.errors)
@@ -393,32 +369,53 @@ def _entry(request: HttpRequest, owner: str, files: Sequence[LoadedFile]) -> Ent
     return entry
 
 
-def _timeouts_of(entry: Entry | None) -> list[Any]:
-    if entry is None:
-        return []
-    p = entry.proposition
-    return timeout_sentences(PatternTimeout.of([p.id]).get((entry.dimension, p.id), ()), p)
+def _card(
+    entry: Entry, slow: Mapping[tuple[str, str], Any], name: str = "", persona: str | None = None
+) -> dict[str, Any]:
+    return card_of(entry, slow.get((entry.dimension, entry.proposition.id), ()), name, persona)
 
 
 def _may_try(request: HttpRequest) -> bool:
     return request.user.has_perms(TRIAL_PERMISSIONS)
 
 
-def _of_traits(agent: Agent, files: Sequence[LoadedFile]) -> list[dict[str, Any]]:
+def _editor(editing: Editing, agent: Agent | None) -> dict[str, Any]:
+    """The form and what stands around it."""
+    entry, quoted = editing.entry, editing.form["source"].value() or ""
+    place = place_for(owner=editing.owner, dimension=editing.dimension, level=editing.level, entry=entry)
+    persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()) if agent else ""
+    return {
+        "form": editing.form,
+        "entry": entry,
+        "mark": editing.mark,
+        "traits": editing.traits,
+        "dimensions": [(name, Dimension(name).label) for name in editing.dimensions],
+        "levels": LEVELS.items(),
+        "dimension": editing.dimension,
+        "level": editing.level,
+        "place": display.visible(path_shown(place.path)) if place else "",
+        "replaces": display.visible(path_shown(entry.path)) if place and place.replaces and entry else "",
+        "no_folder": "" if place else NO_FOLDER,
+        "quoted": quoted_in(str(quoted), persona) if agent and quoted else "",
+    }
+
+
+def _of_traits(agent: Agent, files: Sequence[LoadedFile]) -> dict[str, Any]:
     """The automatic propositions: of the traits that no file is about."""
     own = propositions_for(agent_slug=agent.slug, dimension="adherence", files=files, seeded=agent.seeded)
-    return [
-        {
-            "id": p.id,
-            "claim": claim_of(p.claim, agent.display_name),
-            "how": "once over the window" if p.over_window else "message by message",
-        }
+    rows = [
+        (
+            claim_of(p.claim, agent.display_name),
+            "once over the window" if p.over_window else "message by message",
+            format_html("<code>{}</code>", display.visible(p.id)),
+        )
         for p in with_traits(own, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
         if p.source == OF_TRAIT
     ]
+    return {"count": len(rows), "table": table(("Proposition", "Judged", "Id"), rows, label="From traits")}
 
 
-def _of_every_agent(about: Sequence[Entry], files: Sequence[LoadedFile]) -> list[dict[str, Any]]:
+def _of_every_agent(about: Sequence[Entry], files: Sequence[LoadedFile]) -> dict[str, Any]:
     """What is asked of every agent, and not replaced or retired by one of this agent's own."""
     own = {(e.dimension, e.level, e.proposition.id) for e in about if e.state in ("accepted", "retired")}
     rows = []
@@ -428,8 +425,9 @@ def _of_every_agent(about: Sequence[Entry], files: Sequence[LoadedFile]) -> list
             continue
         if entry.dimension == "adherence":  # the only one that `marks_of` does not name
             marks = format_html("{} {}", dimension_badge(entry.dimension), marks)
-        rows.append({"id": p.id, "claim": display.visible(p.claim), "marks": marks, "checked_by": checked_by(p)})
-    return rows
+        rows.append((display.visible(p.claim), marks, checked_by(p)))
+    heads = ("Proposition", "Kind", "Checked by")
+    return {"count": len(rows), "table": table(heads, rows, label="Asked of every agent")}
 
 
 def _download(text: str, name: str) -> HttpResponse:

@@ -10,13 +10,14 @@ from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.console.forms import confirmed, tell_done
+from agents.console.panels import table
 from agents.console.site import ModelAdmin, TextInput
-from evaluation.admin.display import dimension_badge, judge_badge, meter
+from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, meter
 from evaluation.models import Dimension, DriftAlert, EvaluationRun, EvaluationSchedule
 from evaluation.runs.summary import shares_of, total
 from evaluation.schedules import ALLOWED_EVERY, every_name, fire_now, overlap_note, parse_every
@@ -125,8 +126,7 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
 
     @admin.display(description="dimensions")
     def what(self, schedule: EvaluationSchedule) -> SafeString | str:
-        badges = [dimension_badge(str(name)) for name in schedule.dimensions]
-        return format_html(" ".join(["{}"] * len(badges)), *badges) if badges else "all"
+        return format_html_join(" ", "{}", ((dimension_badge(str(name)),) for name in schedule.dimensions)) or "all"
 
     @admin.display(description="window, every")
     def how(self, schedule: EvaluationSchedule) -> SafeString:
@@ -157,18 +157,17 @@ def _history(schedule: EvaluationSchedule) -> SafeString:
     runs = list(newest[:RUNS_SHOWN])
     shares = shares_of([run.pk for run in runs])
     rows = [
-        {
-            "run": display.page_of(run, f"evaluation {run.pk}"),
-            "at": display.moment(run.created_at),
-            "agent": display.agent_chip(run.agent),
-            "state": display.status_badge(run),
-            "score": meter(run.overall_score, share=total(shares[run.pk].values())),
-            "judge": judge_badge(run.judge),
-        }
+        (
+            display.lines(evaluation_link(run.pk), display.moment(run.created_at)),
+            display.agent_chip(run.agent),
+            display.status_badge(run),
+            meter(run.overall_score, share=total(shares[run.pk].values())),
+            judge_badge(run.judge),
+        )
         for run in runs
     ]
     context = {
-        "rows": rows,
+        "table": table(("Evaluation", "Agent", "Status", "Overall score", "Judge"), rows, label="What it measured"),
         "fired": display.moment(schedule.last_fired_at),
         "outcome": display.visible(schedule.last_outcome) if schedule.last_outcome else "",
         "note": overlap_note(schedule),

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -15,7 +14,8 @@ from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
 from agents.console.logs import LogAdmin
-from evaluation.admin.display import dimension_badge, judge_badge, verdict
+from agents.models import Message
+from evaluation.admin.display import dimension_badge, judge_badge, target, verdict
 from evaluation.models import EvaluationScore
 
 
@@ -70,106 +70,50 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
     search_fields = ("proposition_id",)
     search_help_text = "proposition"
     ordering = ("-pk",)
-    fieldsets = (
-        (
-            None,
-            {
-                "fields": (
-                    "outcome",
-                    "reason_text",
-                    "dimension_mark",
-                    "judge_mark",
-                    "who",
-                    "evaluation_run",
-                    "judged",
-                )
-            },
-        ),
-        ("Proposition", {"fields": ("proposition", "claim_text", "weight", "inverted")}),
-        ("What was judged", {"fields": ("message_link", "earlier_link", "snippet", "repeat")}),
-        (
-            "The judge's answer",
-            {
-                "fields": (
-                    *("score", "count", "first_score", "raw_score", "flaw_list", "evidence", "confidence"),
-                    *("reasoning_text", "justification_text", "recommendation_text", "served_model", "call"),
-                )
-            },
-        ),
-    )
-
-    judged = display.time_of("judged_at")
     number = display.column("score", lambda score: f"#{score.pk}", ordering="pk")
     outcome = display.column("verdict", verdict, ordering="score")
+    judge_mark = display.column("judge", lambda score: judge_badge(score.judge), ordering="judge")
+    who = display.column("target", lambda score: target(score.evaluation_run))
+    message_link = display.column("message", lambda score: _said(score.message))
+    earlier_link = display.column("compared with", lambda score: _said(score.compared_with))
 
     @admin.display(description="proposition", ordering="proposition_id")
     def claimed(self, score: EvaluationScore) -> SafeString:
-        return display.lines(self.proposition(score), self.dimension_mark(score))
+        return display.lines(self.proposition(score), dimension_badge(score.dimension))
 
     @admin.display(description="proposition")
     def proposition(self, score: EvaluationScore) -> SafeString:
         url = display.list_url(EvaluationScore, proposition_id=score.proposition_id)
-        mark = (
-            display.badge("inverted", "plain", "an anti-pattern: its score is 9 less the judge's")
-            if score.inverted
-            else ""
-        )
+        hint = "an anti-pattern: its score is 9 less the judge's"
+        mark = display.badge("inverted", "plain", hint) if score.inverted else ""
         return format_html("{} {}", display.link(url, score.proposition_id, score.claim), mark)
 
     @admin.display(description="message")
     def said(self, score: EvaluationScore) -> SafeString:
-        if score.message is None:
-            whole = "the whole window" if score.evaluation_run.channel_id is None else "the whole conversation"
-            place = format_html('<span class="pl-subtle">{}</span>', whole)
+        message, before = score.message, score.compared_with
+        if message is None:
+            over = "the whole window" if score.evaluation_run.channel_id is None else "the whole conversation"
+            place = format_html('<span class="pl-subtle">{}</span>', over)
         else:
-            place = display.link(
-                transcript_url(score.message), display.shortened(score.message.text, 70), "in its conversation"
-            )
-        if score.compared_with is not None:
-            before = score.compared_with
-            told = display.link(transcript_url(before), display.shortened(before.text, 50), "the earlier message")
-            place = format_html('{} <span class="pl-subtle">against</span> {}', place, told)
-        return format_html('<div class="pl-wide">{}</div>', display.lines(self.who(score), place))
+            text = display.shortened(message.text, 70)
+            place = display.link(transcript_url(message), text, "in its conversation")
+        if before is not None:
+            earlier = display.link(transcript_url(before), display.shortened(before.text, 50), "the earlier message")
+            place = format_html('{} <span class="pl-subtle">against</span> {}', place, earlier)
+        return format_html('<div class="pl-wide">{}</div>', display.lines(target(score.evaluation_run), place))
 
     @admin.display(description="why")
     def why(self, score: EvaluationScore) -> SafeString:
         return display.folded("\n\n".join(filter(None, (score.reason, score.reasoning, score.justification))), 60)
 
-    dimension_mark = display.column("dimension", lambda score: dimension_badge(score.dimension), ordering="dimension")
-    judge_mark = display.column("judge", lambda score: judge_badge(score.judge), ordering="judge")
-
-    @admin.display(description="target")
-    def who(self, score: EvaluationScore) -> SafeString:
-        run = score.evaluation_run
-        if run.channel is not None:
-            return display.link(reverse("admin:agents_channel_transcript", args=[run.channel.pk]), run.channel)
-        return display.agent_chip(run.agent)
-
-    reason_text = display.column("reason", lambda score: display.block(score.reason))
-    claim_text = display.column("claim", lambda score: display.block(score.claim))
-
-    @admin.display(description="message")
-    def message_link(self, score: EvaluationScore) -> SafeString:
-        if score.message is None:
-            return display.EMPTY
-        place = display.link(transcript_url(score.message), "Read it in its conversation")
-        return format_html("{}{}", display.block(score.message.text), place)
-
-    @admin.display(description="compared with")
-    def earlier_link(self, score: EvaluationScore) -> SafeString:
-        if score.compared_with is None:
-            return display.EMPTY
-        place = display.link(transcript_url(score.compared_with), "Read it in its conversation")
-        return format_html("{}{}", display.block(score.compared_with.text), place)
-
-    snippet = display.column("snippet", lambda score: display.folded(score.context_snippet, 120))
-
     @admin.display(description="flaws")
     def flaw_list(self, score: EvaluationScore) -> SafeString:
-        return (
-            format_html_join("", "<div>• {}</div>", ((display.visible(flaw),) for flaw in score.flaws)) or display.EMPTY
-        )
+        flaws = ((display.visible(flaw),) for flaw in score.flaws)
+        return format_html_join("", "<div>• {}</div>", flaws) or display.EMPTY
 
-    reasoning_text = display.column("reasoning", lambda score: display.folded(score.reasoning, 120))
-    justification_text = display.column("justification", lambda score: display.folded(score.justification, 120))
-    recommendation_text = display.column("recommendations", lambda score: display.folded(score.recommendations, 120))
+
+def _said(message: Message | None) -> SafeString:
+    if message is None:
+        return display.EMPTY
+    place = display.link(transcript_url(message), "Read it in its conversation")
+    return format_html("{}{}", display.block(message.text), place)

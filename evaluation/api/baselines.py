@@ -4,32 +4,20 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
-from drf_spectacular.utils import extend_schema_view
-from rest_framework import serializers
-from rest_framework.exceptions import NotFound, ValidationError
-from rest_framework.generics import ListAPIView
+from rest_framework.decorators import action
+from rest_framework.exceptions import NotFound
+from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from agents.api import parameters
-from agents.api.headers import IdempotentPosts
+from agents.api import filters
+from agents.api.filters import Filters, the_agent
 from agents.api.problems import Conflict
-from agents.api.requests import ModelPermissions, PaidRequests
-from agents.api.schema import AGENT, documented, query
-from agents.finding import no_agent
+from agents.api.requests import PAID, ModelPermissions
+from agents.api.schema import answers
+from agents.api.views import View, or_404
 from agents.models import Agent
-from evaluation.api.requests import (
-    DIMENSION,
-    JUDGE,
-    PROCEDURE,
-    PROCEDURES,
-    CaptureRequest,
-    number,
-    reading_propositions,
-    spec_of,
-)
+from evaluation.api.requests import BaselineFilters, CaptureRequest, reading_propositions, spec_of
 from evaluation.api.runs import accepted
 from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, ComparisonAnswer, shown_run
 from evaluation.calibration.agreement import all_agreements
@@ -37,12 +25,11 @@ from evaluation.change.choosing import nothing_newer
 from evaluation.change.comparison import compare_runs
 from evaluation.change.evidence import Judged, newest_of, newest_since_baselines, runs_of
 from evaluation.change.measurements import NotComparable
-from evaluation.models import Baseline, Dimension, EvaluationRun
+from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.control import queue_run
 from evaluation.statistics.difference import MARGIN
 
 MOST_MARGIN = 9.0
-_BASELINES = Baseline.objects.select_related("agent").prefetch_related("agent__traits")
 
 
 class CapturePermissions(ModelPermissions):
@@ -51,88 +38,75 @@ class CapturePermissions(ModelPermissions):
     perms_map = {**ModelPermissions.perms_map, "POST": ["evaluation.add_evaluationrun"]}  # noqa: RUF012 (as its base has it)
 
 
-@extend_schema_view(
-    get=documented({200: BaselineRow(many=True)}, parameters=(AGENT, JUDGE, PROCEDURE, DIMENSION)),
-)
-class Baselines(IdempotentPosts, ListAPIView[Baseline]):
-    """The current baselines, by agent; POST asks for the capture of one.
+def _read_margin(text: str) -> float:
+    if not 0 < float(text) <= MOST_MARGIN:  # which no "nan" is
+        raise ValueError
+    return float(text)
 
-    GET filters: agent (slug), judge, procedure, dimension. `is_stale` says that the persona changed since. POST names an `agent` and
-    may say all that an evaluation may, but for a channel; 202 with the run and its URL: a worker judges, and the old baseline stays
-    until the new one succeeded.
+
+class ComparisonFilters(Filters):
+    run = filters.number(allowed="the id of an evaluation of this agent")
+    margin = filters.Parameter(
+        read=_read_margin,
+        allowed=f"points above 0, at most {MOST_MARGIN:g}",
+        schema={"type": "number", "exclusiveMinimum": 0, "maximum": MOST_MARGIN},
+        about="points",
+    )
+
+
+class Baselines(View, ListModelMixin):
+    """The current baselines, by agent.
+
+    Filters: agent (slug), judge, procedure, dimension. `is_stale` says that the persona changed since.
     """
 
     example: ClassVar = {"agent": "michael", "dimensions": ["adherence"]}
-    queryset = _BASELINES.order_by("agent__slug", "judge", "procedure", "dimension")
+    queryset = (
+        Baseline.objects.select_related("agent")
+        .prefetch_related("agent__traits")
+        .order_by("agent__slug", "judge", "procedure", "dimension")
+    )
+    row_class = BaselineRow
+    serializer_class = BaselinesAnswer
     permission_classes = (CapturePermissions,)
-    throttle_classes = (PaidRequests,)
-
-    def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
-        return CaptureRequest if self.request.method == "POST" else BaselineRow
-
-    def filter_queryset(self, queryset: QuerySet[Baseline, Any]) -> QuerySet[Baseline, Any]:
-        request = self.request
-        parameters.only(request, "agent", "judge", "procedure", "dimension")
-        if agent := parameters.agent(request):
-            queryset = queryset.filter(agent=agent)
-        if judge := parameters.text(request, "judge"):
-            queryset = queryset.filter(judge=judge)
-        if procedure := parameters.choice(request, "procedure", PROCEDURES):
-            queryset = queryset.filter(procedure=procedure)
-        if dimension := parameters.choice(request, "dimension", Dimension.values):
-            queryset = queryset.filter(dimension=dimension)
-        return queryset
+    throttle_scope = PAID
+    filterset_class = BaselineFilters
+    bodies: ClassVar = {"create": CaptureRequest}
+    lookup_field = "agent"
+    lookup_value_converter = "slug"
 
     def get_serializer_context(self) -> dict[str, Any]:
         return {**super().get_serializer_context(), "agreements": all_agreements()}
 
-    @documented({202: AcceptedRun}, body=CaptureRequest, summary="Ask for the capture of a baseline")
-    def post(self, request: Request) -> Response:
-        parameters.only(request)
+    @answers({202: AcceptedRun})
+    def create(self, request: Request) -> Response:
+        """Ask for the capture of a baseline. It names an `agent` and may say all that an evaluation may, but for a channel.
+
+        202 with the run and its URL: a worker judges, and the old baseline stays until the new one succeeded.
+        """
         with reading_propositions():
-            body = CaptureRequest(data=request.data)
-            spec = spec_of(body, is_baseline=True)
-            run, taken_up = queue_run(spec, simulate=body.validated_data.get("simulate", True))
-        return accepted(request, run, taken_up=taken_up)
+            given = self.read_body()
+            run, again = queue_run(spec_of(given, is_baseline=True), simulate=given.get("simulate", True))
+        return accepted(request, run, taken_up=again)
 
+    def retrieve(self, request: Request, agent: str) -> Response:
+        """The current baselines of one agent: one per judge, procedure and dimension. Empty when none was captured yet."""
+        named = or_404(the_agent, agent)
+        rows = BaselineRow(self.get_queryset().filter(agent=named), many=True, context=self.get_serializer_context())
+        return Response({"agent": named.slug, "display_name": named.display_name, "baselines": rows.data})
 
-class BaselinesOfAgent(APIView):
-    """The current baselines of one agent: one per judge, procedure and dimension. Empty when none was captured yet."""
+    @answers(ComparisonAnswer, 409)
+    @action(detail=True, filterset_class=ComparisonFilters)
+    def compare(self, request: Request, agent: str) -> Response:
+        """An evaluation of the agent compared with its baseline by the same judge and procedure: delta, interval and verdict (AC-6.5.4).
 
-    queryset = Baseline.objects.all()
-
-    @documented(BaselinesAnswer)
-    def get(self, request: Request, agent: str) -> Response:
-        parameters.only(request)
-        named = _agent(agent)
-        rows = _BASELINES.filter(agent=named).order_by("judge", "procedure", "dimension")
-        shown = BaselineRow(rows, many=True, context={"request": request, "agreements": all_agreements()}).data
-        return Response({"agent": named.slug, "display_name": named.display_name, "baselines": shown})
-
-
-class CompareWithBaseline(APIView):
-    """An evaluation of the agent compared with its baseline by the same judge and procedure: delta, interval and verdict (AC-6.5.4).
-
-    Per dimension the completed evaluation that scored something and judged the newest message, if that is newer than the baseline's
-    newest; or `?run=ID`, of any time. `run` is the newest of them, `where` the tags they were made with. `margin` is the change, in
-    points, that still counts as none: 0.5 unless given. 404 when there is nothing to compare, 409 when the two cannot be compared; the
-    detail says why.
-    """
-
-    queryset = Baseline.objects.all()
-
-    @documented(
-        ComparisonAnswer,
-        parameters=(
-            query("run", "the id of an evaluation of this agent", type={"type": "integer", "minimum": 1}),
-            query("margin", "points", type={"type": "number", "exclusiveMinimum": 0, "maximum": MOST_MARGIN}),
-        ),
-        problems=(409,),
-    )
-    def get(self, request: Request, agent: str) -> Response:
-        parameters.only(request, "run", "margin")
-        pk, margin = number(request, "run", allowed="the id of an evaluation of this agent"), _margin(request)
-        named = _agent(agent)
+        Per dimension the completed evaluation that scored something and judged the newest message, if that is newer than the baseline's
+        newest; or `?run=ID`, of any time. `run` is the newest of them, `where` the tags they were made with. `margin` is the change, in
+        points, that still counts as none: 0.5 unless given. 404 when there is nothing to compare, 409 when the two cannot be compared;
+        the detail says why.
+        """
+        given = self.given
+        named, pk, margin = or_404(the_agent, agent), given["run"], given["margin"] or MARGIN
         run, runs = _newest(named) if pk is None else _chosen(named, pk)
         try:
             comparison = compare_runs(runs, margin=margin)
@@ -141,24 +115,6 @@ class CompareWithBaseline(APIView):
         if comparison is None:
             raise NotFound(_no_baseline(run))
         return Response({"agent": named.slug, "run": shown_run(request, run), "comparison": comparison.model_dump()})
-
-
-def _agent(slug: str) -> Agent:
-    agent = Agent.objects.filter(slug=slug).first()
-    if agent is None:
-        raise NotFound(no_agent(slug))
-    return agent
-
-
-def _margin(request: Request) -> float:
-    text = parameters.text(request, "margin")
-    try:
-        margin = float(text) if text else MARGIN
-    except ValueError:
-        margin = -1.0
-    if not 0 < margin <= MOST_MARGIN:  # which no "nan" is
-        raise ValidationError({"margin": [f"margin {text[:60]!r}: allowed: points above 0, at most {MOST_MARGIN:g}"]})
-    return margin
 
 
 def _newest(agent: Agent) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:

@@ -7,27 +7,30 @@ from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from agents.api import parameters
-from agents.api.parameters import Pages
-from agents.api.schema import AGENT, PAGES, documented, query
+from agents.api import filters
+from agents.api.filters import Filters
+from agents.api.schema import answers
+from agents.api.views import View
 from agents.models import Agent
-from evaluation.api.requests import DIMENSION, YES_NO, reading_propositions
-from evaluation.api.serializers import PropositionPage, PropositionShown
+from evaluation.api.requests import by_dimension, reading_propositions
+from evaluation.api.serializers import PropositionShown
 from evaluation.models import Dimension, EvaluationScore
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all, propositions_for
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.judging import propositions_asked
 
 LEVELS = ("evaluation", "action")
-_FILTERS = (
-    query("level", enum=LEVELS),
-    query("active", "false = suggestions, rejected and retired ones only", enum=YES_NO),
-)
 
 
-class Propositions(APIView):
+class PropositionFilters(Filters):
+    agent = filters.agent()
+    dimension = by_dimension()
+    level = filters.choice(LEVELS)
+    active = filters.flag(about="false = suggestions, rejected and retired ones only")
+
+
+class Propositions(View):
     """The propositions in effect, as their files say.
 
     Filters: dimension, level (`evaluation`, the default, or `action`: asked of a draft), agent (slug): the defaults merged with the
@@ -38,21 +41,19 @@ class Propositions(APIView):
     """
 
     queryset = EvaluationScore.objects.all()  # who may see what was judged may see what is asked
+    filterset_class = PropositionFilters
+    serializer_class = PropositionShown
 
-    @documented(PropositionPage, parameters=(AGENT, DIMENSION, *_FILTERS, *PAGES), problems=(409,))
-    def get(self, request: Request) -> Response:
-        parameters.only(request, "agent", "dimension", "level", "active")
-        agent = parameters.agent(request)
-        dimension = parameters.choice(request, "dimension", Dimension.values)
-        level = parameters.choice(request, "level", LEVELS) or "evaluation"
-        dimensions = [dimension] if dimension else list(Dimension.values)
+    @answers(PropositionShown(many=True), 409)
+    def list(self, request: Request) -> Response:
+        given = self.given
+        agent, level = given["agent"], given["level"] or "evaluation"
+        dimensions = [given["dimension"]] if given["dimension"] else [*Dimension.values]
         with reading_propositions():
-            rows = list(_merged(agent, dimensions, level) if agent else _by_file(dimensions, level))
-        if active := parameters.choice(request, "active", YES_NO):
-            rows = [row for row in rows if row["active"] is YES_NO[active]]
-        self.paginator = Pages()
-        page = self.paginator.paginate_queryset(rows, request, view=self)
-        return self.paginator.get_paginated_response(page)
+            rows = [*(_merged(agent, dimensions, level) if agent else _by_file(dimensions, level))]
+        if given["active"] is not None:
+            rows = [row for row in rows if row["active"] is given["active"]]
+        return self.get_paginated_response(self.paginate_queryset(rows))
 
 
 def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[dict[str, Any]]:

@@ -2,73 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
-from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema_view
-from rest_framework import serializers
-from rest_framework.exceptions import NotFound, ValidationError
-from rest_framework.generics import ListAPIView
+from drf_spectacular.utils import PolymorphicProxySerializer
+from rest_framework.decorators import action
+from rest_framework.exceptions import NotFound
+from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
-from rest_framework.views import APIView
 
-from agents.api import parameters
-from agents.api.bodies import NoBody
-from agents.api.headers import Conditional, IdempotentPosts, etag_of
-from agents.api.parameters import Log
+from agents.api import filters
+from agents.api.filters import Filters
+from agents.api.headers import etag_of, located
+from agents.api.pagination import Log
 from agents.api.problems import Conflict
-from agents.api.requests import ActionPermissions, PaidRequests
-from agents.api.schema import documented, query
-from evaluation.api.requests import (
-    DIMENSION,
-    RUN_FILTERS,
-    YES_NO,
-    RunRequest,
-    filtered_runs,
-    reading_propositions,
-    spec_of,
-)
+from agents.api.requests import PAID, ActionPermissions
+from agents.api.schema import answers
+from agents.api.views import Nothing, Rows, View
+from evaluation.api.requests import RunFilters, RunRequest, by_dimension, reading_propositions, spec_of
 from evaluation.api.serializers import AcceptedRun, BlindScoreRow, RunRow, ScoreRow, WholeRun, links_of, shown_run
-from evaluation.models import Dimension, EvaluationRun, EvaluationScore
+from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.as_json import numbers_json
 from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, queue_run, resume_run
 from evaluation.runs.summary import summarize
 
 MOST_EMBEDDED = 1_000
-_HOW_MANY = {"type": "integer", "minimum": 0, "maximum": MOST_EMBEDDED}
 
 
-class ScorePages(Log):
-    """In the order in which they were planned: by dimension, then by message."""
+class WholeRunFilters(Filters):
+    scores = filters.number(
+        allowed=f"0 to {MOST_EMBEDDED:,}",
+        most=MOST_EMBEDDED,
+        schema={"type": "integer", "minimum": 0, "maximum": MOST_EMBEDDED},
+        about="how many of its judgements",
+    )
 
-    orders = MappingProxyType({"id": ("pk",)})
 
+class Runs(Rows):
+    """Evaluations, newest first.
 
-@extend_schema_view(get=documented({200: RunRow(many=True)}, parameters=RUN_FILTERS))
-class Runs(IdempotentPosts, ListAPIView[EvaluationRun]):
-    """Evaluations, newest first; POST asks for one.
-
-    GET filters: agent and channel (slugs), dimension, status, judge, procedure, is_baseline, since, until (ISO times, of when it was
-    asked for); `ordering` is `-id` or `id`. POST names exactly one of `agent` and `channel`, and answers 202 with the run and its URL:
-    a worker judges. What was asked for within 24 hours and has not ended is not asked for twice: then `taken_up` is true.
+    Filters: agent and channel (slugs), dimension, status, judge, procedure, is_baseline, since, until (ISO times, of when it was
+    asked for); `ordering` is `-id` or `id`.
     """
 
-    name = "Evaluations"
     example: ClassVar = {"agent": "michael", "dimensions": ["adherence"], "window": "all"}
     queryset = EvaluationRun.objects.select_related("agent", "channel")
-    throttle_classes = (PaidRequests,)
+    row_class = RunRow
+    serializer_class = WholeRun
     pagination_class = Log
+    filterset_class = RunFilters
+    throttle_scope = PAID
+    etags = ("retrieve",)
+    bodies: ClassVar = {"create": RunRequest, "cancel": Nothing, "resume": Nothing}
+    what = "evaluation"
     progress: Mapping[int, Progress] = MappingProxyType({})
 
-    def get_serializer_class(self) -> type[serializers.BaseSerializer[Any]]:
-        return RunRequest if self.request.method == "POST" else RunRow
-
-    def filter_queryset(self, queryset: QuerySet[EvaluationRun, Any]) -> QuerySet[EvaluationRun, Any]:
-        return filtered_runs(self.request, queryset)
+    def get_filterset_class(self) -> type[Filters]:
+        return WholeRunFilters if self.action == "retrieve" else super().get_filterset_class()
 
     def paginate_queryset(self, queryset: Any) -> Any:
         page = super().paginate_queryset(queryset)
@@ -78,54 +72,87 @@ class Runs(IdempotentPosts, ListAPIView[EvaluationRun]):
     def get_serializer_context(self) -> dict[str, Any]:
         return {**super().get_serializer_context(), "progress": self.progress}
 
-    @documented({202: AcceptedRun}, body=RunRequest, summary="Ask for an evaluation")
-    def post(self, request: Request) -> Response:
-        parameters.only(request)
+    @answers({202: AcceptedRun})
+    def create(self, request: Request) -> Response:
+        """Ask for an evaluation of exactly one of `agent` and `channel`. 202 with the run and its URL: a worker judges.
+
+        What was asked for within 24 hours and has not ended is not asked for twice: then `taken_up` is true.
+        """
         with reading_propositions():
-            run, taken_up = queue_run(spec_of(RunRequest(data=request.data)))
-        return accepted(request, run, taken_up=taken_up)
+            run, again = queue_run(spec_of(self.read_body()))
+        return accepted(request, run, taken_up=again)
 
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """One evaluation: what was asked for, how far it is, what it measured, and its judgements.
 
-class Run(Conditional, APIView):
-    """One evaluation: what was asked for, how far it is, what it found, and its judgements.
-
-    `summary` is the object that `--json` prints for a run, without its observations. `scores` holds the first judgements, 1,000
-    unless `?scores=N` says fewer (0 while you only wait for it); `scores_url` has them all, in pages. Ask again with `If-None-Match` while
-    you wait: 304 as long as nothing was judged.
-    """
-
-    name = "Evaluation"
-    queryset = EvaluationRun.objects.all()
-
-    @documented(WholeRun, parameters=(query("scores", "how many of its judgements", type=_HOW_MANY),))
-    def get(self, request: Request, pk: int) -> Response:
-        parameters.only(request, "scores")
-        most = _how_many(request)
-        run = the_run(pk)
-        scores = scores_of(run)[: most + 1] if most else ()
-        shown = list(scores)
+        `summary` is the object that `--json` prints for a run, without its observations. `scores` holds the first judgements, 1,000
+        unless `?scores=N` says fewer (0 while you only wait for it); `scores_url` has them all, in pages. Ask again with `If-None-Match`
+        while you wait: 304 as long as nothing was judged.
+        """
+        wanted = self.given["scores"]
+        most, run = MOST_EMBEDDED if wanted is None else wanted, self.get_object()
+        scores = list(scores_of(run)[: most + 1]) if most else []
         answer = {
             **shown_run(request, run),
             **links_of(request, run),
             "summary": numbers_json(summarize(run)),
             "channels": _channels(request, run),
-            "scores": ScoreRow(shown[:most], many=True).data,
-            "scores_complete": bool(most) and len(shown) <= most,
+            "scores": ScoreRow(scores[:most], many=True).data,
+            "scores_complete": bool(most) and len(scores) <= most,
         }
         return self.tagged(request, answer, etag_of(answer))
 
+    @answers({200: RunRow, 202: AcceptedRun}, 409)
+    @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,), throttle_scope="")
+    def cancel(self, request: Request, pk: int) -> Response:
+        """Stop an evaluation that waits, runs or is paused; what was judged stays. 409 when it ended already."""
+        return self._act(cancel_run)
 
-_SCORE_FILTERS = (
-    DIMENSION,
-    query("status", enum=EvaluationScore.Status.values),
-    query("proposition", "its id"),
-    query("blind", "for people who label: without what the judge said", enum=YES_NO),
-)
+    @answers({200: RunRow, 202: AcceptedRun}, 409)
+    @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,))
+    def resume(self, request: Request, pk: int) -> Response:
+        """Have a worker go on with one that failed, crashed, paused or was cancelled, or ask again what its judge did not answer.
+
+        202; stored judgements are not made again. 409 when it waits or runs, or nothing is left to ask.
+        """
+        return self._act(resume_run)
+
+    def _act(self, act: Callable[[EvaluationRun], EvaluationRun]) -> Response:
+        self.read_body()
+        try:
+            run = act(self.get_object())
+        except NotPossible as error:
+            raise Conflict(str(error)) from None
+        if run.status == EvaluationRun.Status.PENDING:
+            return accepted(self.request, run)
+        return Response(shown_run(self.request, run))
+
+
+def accepted(request: Request, run: EvaluationRun, **more: Any) -> Response:
+    """202: a worker does it; where to look."""
+    return located({**shown_run(request, run), **more}, status=202)
+
+
+class ScorePages(Log):
+    """In the order in which they were planned: by dimension, then by message."""
+
+    orders = MappingProxyType({"id": ("pk",)})
+
+
+class ScoreFilters(Filters):
+    dimension = by_dimension()
+    status = filters.choice(EvaluationScore.Status.values)
+    proposition = filters.Parameter("proposition_id", about="its id")
+    blind = filters.flag(method="only_scored", about="for people who label: without what the judge said")
+
+    def only_scored(self, scores: QuerySet[EvaluationScore], name: str, value: bool) -> QuerySet[EvaluationScore]:
+        return scores.filter(status="scored") if value else scores
+
+
 _SCORES = PolymorphicProxySerializer("ScoreToRead", [ScoreRow, BlindScoreRow], resource_type_field_name=None, many=True)
 
 
-@extend_schema_view(get=documented({200: _SCORES}, parameters=_SCORE_FILTERS))
-class RunScores(ListAPIView[EvaluationScore]):
+class Scores(View, ListModelMixin):
     """The judgements of one evaluation, in the order in which they were planned.
 
     Filters: dimension, status, proposition (its id). With `blind=true` only those that were scored, without what the judge said of
@@ -134,95 +161,27 @@ class RunScores(ListAPIView[EvaluationScore]):
 
     queryset = EvaluationScore.objects.all()
     pagination_class = ScorePages
+    filterset_class = ScoreFilters
+    what = "evaluation"
 
-    def filter_queryset(self, queryset: QuerySet[EvaluationScore, Any]) -> QuerySet[EvaluationScore, Any]:
-        request, queryset = self.request, scores_of(the_run(self.kwargs["pk"]))
-        parameters.only(request, "dimension", "status", "proposition", "blind")
-        if self._blind():
-            queryset = queryset.filter(status="scored")
-        if dimension := parameters.choice(request, "dimension", Dimension.values):
-            queryset = queryset.filter(dimension=dimension)
-        if status := parameters.choice(request, "status", EvaluationScore.Status.values):
-            queryset = queryset.filter(status=status)
-        if proposition := parameters.text(request, "proposition"):
-            queryset = queryset.filter(proposition_id=proposition)
-        return queryset
+    @answers({200: _SCORES})
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        return super().list(request, *args, **kwargs)
+
+    def get_queryset(self) -> QuerySet[EvaluationScore]:
+        run = EvaluationRun.objects.filter(pk=self.kwargs["pk"]).first()
+        if run is None:
+            raise NotFound(self.missing(self.kwargs["pk"]))
+        return scores_of(run)
 
     def get_serializer_class(self) -> type[ScoreRow]:
-        return BlindScoreRow if self._blind() else ScoreRow
-
-    def _blind(self) -> bool:
-        return YES_NO.get(parameters.choice(self.request, "blind", YES_NO), False)
-
-
-class RunAction(IdempotentPosts, APIView):
-    """What is done with one evaluation; POST without a body."""
-
-    queryset = EvaluationRun.objects.all()
-    permission_classes = (ActionPermissions,)
-
-    @documented({200: RunRow, 202: AcceptedRun}, body=NoBody, problems=(409,))
-    def post(self, request: Request, pk: int) -> Response:
-        parameters.only(request)
-        if request.data:
-            raise ValidationError(["send no body, or an empty one: there is nothing to choose"])
-        try:
-            run = self.act(the_run(pk))
-        except NotPossible as error:
-            raise Conflict(str(error)) from None
-        if run.status == EvaluationRun.Status.PENDING:
-            return accepted(request, run)
-        return Response(shown_run(request, run))
-
-    def act(self, run: EvaluationRun) -> EvaluationRun:
-        raise NotImplementedError
-
-
-class CancelRun(RunAction):
-    """POST stops an evaluation that waits, runs or is paused; what was judged stays. 409 when it ended already."""
-
-    def act(self, run: EvaluationRun) -> EvaluationRun:
-        return cancel_run(run)
-
-
-class ResumeRun(RunAction):
-    """POST has a worker go on with one that failed, crashed, paused or was cancelled, or ask again what its judge did not answer.
-
-    202; stored judgements are not made again. 409 when it waits or runs, or nothing is left to ask.
-    """
-
-    throttle_classes = (PaidRequests,)
-
-    def act(self, run: EvaluationRun) -> EvaluationRun:
-        return resume_run(run)
-
-
-def accepted(request: Request, run: EvaluationRun, **more: Any) -> Response:
-    """202: a worker does it; where to look."""
-    shown = {**shown_run(request, run), **more}
-    return Response(shown, status=202, headers={"Location": str(shown["url"])})  # of no subclass: WSGI asks for that
-
-
-def the_run(pk: int) -> EvaluationRun:
-    run: EvaluationRun | None = EvaluationRun.objects.select_related("agent", "channel").filter(pk=pk).first()
-    if run is None:
-        raise NotFound(f"there is no evaluation {pk}")
-    return run
+        return BlindScoreRow if self.request.query_params.get("blind", "").strip() == "true" else ScoreRow
 
 
 def scores_of(run: EvaluationRun) -> QuerySet[EvaluationScore]:
     """The judgements of a run with what their rows show, without the messages' texts."""
-    found = EvaluationScore.objects.filter(evaluation_run=run).select_related("message__channel")
-    return found.defer("message__text", "message__tags", "message__channel__topic").order_by("pk")
-
-
-def _how_many(request: Request) -> int:
-    text = parameters.text(request, "scores")
-    if not text:
-        return MOST_EMBEDDED
-    if not (text.isascii() and text.isdecimal() and int(text[:9]) <= MOST_EMBEDDED and len(text) < 9):
-        raise ValidationError({"scores": [f"scores {text[:60]!r}: allowed: 0 to {MOST_EMBEDDED:,}"]})
-    return int(text)
+    scores = EvaluationScore.objects.filter(evaluation_run=run).select_related("message__channel")
+    return scores.defer("message__text", "message__tags", "message__channel__topic").order_by("pk")
 
 
 def _channels(request: Request, run: EvaluationRun) -> list[dict[str, Any]]:
@@ -234,7 +193,7 @@ def _channels(request: Request, run: EvaluationRun) -> list[dict[str, Any]]:
             "messages": share.messages,
             "status": share.channel_run.status,
             "evaluation_run": share.channel_run_id,
-            "url": reverse("evaluation:run", [share.channel_run_id], request=request),
+            "url": reverse("evaluationrun-detail", [share.channel_run_id], request=request),
         }
         for share in shares
     ]

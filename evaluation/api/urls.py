@@ -1,23 +1,21 @@
-from django.urls import path
+from django.urls import include, path
+from rest_framework.routers import SimpleRouter
 
-from evaluation.api.baselines import Baselines, BaselinesOfAgent, CompareWithBaseline
+from evaluation.api.baselines import Baselines
 from evaluation.api.labels import Labels
 from evaluation.api.propositions import Propositions
-from evaluation.api.runs import CancelRun, ResumeRun, Run, Runs, RunScores
+from evaluation.api.runs import Runs, Scores
 from evaluation.api.schedules import Alerts, Schedules
 
-app_name = "evaluation"
+router = SimpleRouter(use_regex_path=False)
+router.register("evaluations/baselines", Baselines)
+router.register("evaluations/propositions", Propositions, "proposition")
+router.register("evaluations/labels", Labels)
+router.register("evaluations/schedules", Schedules)
+router.register("evaluations/alerts", Alerts)
+router.register("evaluations", Runs)
+
 urlpatterns = [
-    path("", Runs.as_view(), name="runs"),
-    path("<int:pk>/", Run.as_view(), name="run"),
-    path("<int:pk>/scores/", RunScores.as_view(), name="run-scores"),
-    path("<int:pk>/cancel/", CancelRun.as_view(), name="run-cancel"),
-    path("<int:pk>/resume/", ResumeRun.as_view(), name="run-resume"),
-    path("baselines/", Baselines.as_view(), name="baselines"),
-    path("baselines/<slug:agent>/", BaselinesOfAgent.as_view(), name="baselines-of-agent"),
-    path("baselines/<slug:agent>/compare/", CompareWithBaseline.as_view(), name="baseline-compare"),
-    path("propositions/", Propositions.as_view(), name="propositions"),
-    path("labels/", Labels.as_view(), name="labels"),
-    path("schedules/", Schedules.as_view(), name="schedules"),
-    path("alerts/", Alerts.as_view(), name="alerts"),
+    path("evaluations/<int:pk>/scores/", Scores.as_view({"get": "list"}), name="evaluationrun-scores"),
+    path("", include(router.urls)),
 ]

@@ -99,7 +99,6 @@ class PoweredMean(BaseModel):
     Means are on the scale where higher is better: the judge's and people's numbers for anti-patterns are flipped.
 
     Attributes:
-        label_set: Its name.
         population: Judgements it was drawn from; `drawn` how many were, `labelled` those with a label.
         mean, labels_only, judge_mean, tuning: As in `PredictionPowered`.
     """
@@ -123,12 +122,9 @@ class Calibration(BaseModel):
     Attributes:
         labels: Labels in the figures; `items` judgements that have one, `annotators` who gave them.
         cannot_tell: Labels without a value. `not_blind`: labels given after the judge's score was shown.
-        kappa: Quadratic-weighted kappa, judge and people.
-        spearman: Rank correlation, judge and people.
         alpha: Krippendorff's alpha (interval metric), judge and people as two raters.
         people_alpha: The same among the annotators: what can be expected of a judge at best.
         bias: Judge minus people, in points, higher is better: positive where the judge is too lenient.
-        prediction_powered: One per label set with a random draw.
         digest: SHA-256 of the labels and scores compared.
     """
 
@@ -263,9 +259,7 @@ def calibration(
     """How well a judge agrees with people in one dimension.
 
     Args:
-        judge, procedure, dimension: Whose scores.
         label_set: Only labels of this draw; default all labels there are.
-        resamples, seed: Of the bootstrap, over judgements.
 
     Raises:
         ValueError: A procedure or number that is not allowed.
@@ -366,7 +360,7 @@ def confusion(label_set: LabelSet, *, annotators: Sequence[str] | None = None) -
 
 # -- as JSON
 def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
-    """What stands beside a judge's scores in one dimension; null when it is not calibrated.
+    """What is shown with a judge's scores in one dimension; null when it is not calibrated.
 
     `kappa` is quadratic-weighted, null when it cannot be computed; `interval` its 95 % interval, null when there is none.
     """

@@ -94,9 +94,7 @@ class LabelRow(BaseModel):
         return (self.score,) if self.score is not None else names
 
 
-Problems = list[
-    tuple[int, str]
-]  # line (0: the file as a whole), and the rest of the sentence that begins with the path
+Problems = list[tuple[int, str]]  # line (0: the file itself), and the rest of the sentence that begins with the path
 
 
 def _at(line: int, reason: str, column: str = "", value: object = "") -> tuple[int, str]:
@@ -108,7 +106,7 @@ def _read(path: Path, annotator: str) -> tuple[list[LabelRow], int, Problems]:
     """Return the rows of a file, how many have no value yet, and what is wrong with the others.
 
     Raises:
-        LabelFileError: The file as a whole cannot be read.
+        LabelFileError: The file cannot be read.
     """
     rows: list[LabelRow] = []
     problems: Problems = []
@@ -180,8 +178,6 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
 
     Args:
         path: CSV with a header, or one JSON object per line: score (or run, proposition and message), annotator, value, note.
-        annotator: For rows that name none.
-        replace: Let a label that differs from a stored one replace it.
 
     Raises:
         LabelFileError: With every problem: file, line, column, value, allowed. Nothing was stored.

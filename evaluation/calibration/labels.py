@@ -53,8 +53,6 @@ def save_label(
         score: The judgement; with its run.
         annotator: Who says so, 1 to 150 characters.
         value: 0 to 9 for the claim as written; None: cannot tell.
-        note: Anything else.
-        user: The account, for labels given in the console.
 
     Raises:
         ValueError: Names the field, the value, and what is allowed.

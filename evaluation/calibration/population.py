@@ -27,7 +27,7 @@ from evaluation.models import (
 )
 
 MOST_DRAWN = 10_000
-OF_MESSAGES = ("adherence", "consistency")  # judged message by message; the others over a whole window
+OF_MESSAGES = ("adherence", "consistency")  # judged message by message; the others over a window
 _MARKS = ("hard", "double_check", "simulated")
 
 
@@ -74,7 +74,7 @@ def judged(*, judge: str, procedure: str, dimension: str) -> QuerySet[Evaluation
 def population(
     *, judge: str, procedure: str, dimension: str, runs: Sequence[int], until: datetime | None = None
 ) -> QuerySet[EvaluationScore]:
-    """What is drawn from: of each message and claim the newest judgement in these runs, of whole windows every one."""
+    """What is drawn from: of each message and claim the newest judgement in these runs, of windows every one."""
     scores = judged(judge=judge, procedure=procedure, dimension=dimension).filter(evaluation_run__in=runs)
     if until is not None:
         scores = scores.filter(Q(judged_at__isnull=True) | Q(judged_at__lte=until))
@@ -115,16 +115,12 @@ def draw_label_set(
     """Draw judgements at random for people to label, each as likely as any other.
 
     Args:
-        name: Of the set, unique.
-        judge, procedure, dimension: Whose judgements.
         n: How many; all, when there are fewer.
         runs: Only of these evaluations. `agents`: only of these agents, and of the channels they spoke in.
-        seed: Of the draw. The same seed draws the same from the same judgements.
-        user: Who asked for it.
 
     Raises:
         NothingToDraw: No judgement is of that kind.
-        ValueError: A value that is not allowed, or a name that is taken.
+        ValueError: A value that is not allowed, or a name that is in use.
     """
     name = name.strip()
     if not 1 <= len(name) <= 100 or not name.isprintable():

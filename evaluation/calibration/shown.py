@@ -33,6 +33,11 @@ class Section:
     folded: bool = False
     marked: bool = False
 
+    @property
+    def count(self) -> int:
+        """Events that are shown."""
+        return len(self.window.first) + len(self.window.last)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
@@ -45,8 +50,6 @@ class Shown:
         persona: As the judge was shown it; None where it was withheld.
         message: The message the claim is about; empty where it is about a window or a pair.
         sections: What was said around it.
-        statistics, additional: Data the judge was given beside it.
-        notes: What cannot be shown as the judge saw it, in sentences.
     """
 
     about: str

@@ -22,13 +22,14 @@ from agents.llm.ledger import Totals
 from agents.models import Agent, Message
 from agents.persona import TraitLike
 from agents.text.fences import new_nonce
+from evaluation.change.change import Change, Sample, change_of, mean_of
 from evaluation.judge.prompts import Context, Event, Window
 from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
 from evaluation.propositions.traits import presence
 from evaluation.runs.budget import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
 from evaluation.scorers.subjects import Said, said
-from evaluation.statistics.bootstrap import Observation, bootstrap_difference
-from evaluation.statistics.estimates import Estimate
+from evaluation.statistics.bootstrap import Observation
+from evaluation.statistics.difference import MARGIN
 
 MESSAGES, MOST_MESSAGES = 10, 100  # of each sample
 PURPOSE = "before_after"
@@ -95,26 +96,30 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeforeAfter:
-    """What came out: how much the trait shows, 0 to 9, before and after, and the difference of the means with its 95 % interval.
+    """What came out: how much the trait shows, 0 to 9, before and after, and the change of the means.
 
-    The interval resamples messages as if each were independent of the others. Neighbours of one conversation are not: it is too
+    Its interval resamples messages as if each were independent of the others. Neighbours of one conversation are not: it is too
     narrow where they are alike.
     """
 
     plan: Plan
     before: tuple[Judged, ...]
     after: tuple[Judged, ...]
-    difference: Estimate
+    change: Change
     spent: Totals
-    reason: str = ""  # why nothing was judged
 
     @property
     def verdict(self) -> str:
         """``more``, ``less``, ``no change shown`` (the interval holds zero), or ``not enough data``."""
-        interval = self.difference.interval
+        interval = self.change.interval
         if interval is None:
             return "not enough data"
         return "more" if interval.low > 0 else "less" if interval.high < 0 else "no change shown"
+
+    @property
+    def reason(self) -> str:
+        """Why there is no difference, or no interval of it; empty when there is."""
+        return "" if self.change.interval else self.change.reason
 
 
 def plan_before_after(
@@ -176,24 +181,18 @@ def judge_before_after(
         two on one.
     """
     work_id = work_id or f"{PURPOSE}:{secrets.token_hex(8)}"
-    reason = ""
+    reason: str | None = ""
+    before, after = tuple[Judged, ...](), tuple[Judged, ...]()
     if not plan.before or not plan.after:
         reason = plan.waits or "there is nothing to judge"
-    elif over := why_over_budget(plan.agent, plan.judge):
-        reason = over
+    elif not (reason := why_over_budget(plan.agent, plan.judge)):
+        label = Label(purpose=PURPOSE, dimension="adherence", agent_id=plan.agent.pk, work_id=work_id)
+        verdicts = _verdicts(plan, (*plan.before, *plan.after), label, done)
+        before, after = (tuple(Judged(m, verdicts[m.pk]) for m in sample) for sample in (plan.before, plan.after))
+    change = change_of(_sample(before), _sample(after), dimension="adherence", margin=MARGIN)
     if reason:
-        return BeforeAfter(
-            plan=plan, before=(), after=(), difference=Estimate(None, None, 0, reason),
-            spent=ledger.totals(work_id=work_id), reason=reason,
-        )  # fmt: skip
-    messages = (*plan.before, *plan.after)
-    label = Label(purpose=PURPOSE, dimension="adherence", agent_id=plan.agent.pk, work_id=work_id)
-    verdicts = _verdicts(plan, messages, label, done)
-    before, after = (tuple(Judged(m, verdicts[m.pk]) for m in sample) for sample in (plan.before, plan.after))
-    difference = bootstrap_difference(_observations(before), _observations(after))
-    return BeforeAfter(
-        plan=plan, before=before, after=after, difference=difference, spent=ledger.totals(work_id=work_id)
-    )
+        change = change.model_copy(update={"reason": reason})
+    return BeforeAfter(plan=plan, before=before, after=after, change=change, spent=ledger.totals(work_id=work_id))
 
 
 def _questions(
@@ -222,12 +221,10 @@ def _verdicts(plan: Plan, messages: Sequence[Message], label: Label, done: Calla
     return verdicts
 
 
-def _observations(rows: Iterable[Judged]) -> list[Observation]:
-    return [
-        Observation(float(row.verdict.value), 1.0, f"message:{row.message.pk}")
-        for row in rows
-        if row.verdict.status == "scored" and row.verdict.value is not None
-    ]
+def _sample(rows: Iterable[Judged]) -> Sample:
+    scored = [(row.message.pk, row.verdict.value) for row in rows if row.verdict.status == "scored"]
+    observations = [Observation(float(value), 1.0, f"message:{pk}") for pk, value in scored if value is not None]
+    return Sample(score=mean_of(observations), observations=observations)
 
 
 # -- which messages

@@ -10,8 +10,7 @@ from django.utils import timezone
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import console_on
-from agents.text.tables import Cell, Emphasis, print_table
+from agents.commands import Cell, Emphasis, console_on, print_table
 from evaluation.change.change import Change
 from evaluation.change.choosing import Detection
 from evaluation.change.comparison import Comparison

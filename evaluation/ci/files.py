@@ -77,7 +77,6 @@ def load_files(
         personas: A file or a folder, as `import_agents` reads it.
         transcripts: Conversations, as `import_transcript` reads them.
         speakers: Speaker or role -> agent slug, where the names differ.
-        format: Of the transcripts.
 
     Raises:
         UnusableFiles: A file cannot be read, or no agent says anything in the transcripts.

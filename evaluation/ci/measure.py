@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 from django.db.models import Count
@@ -16,17 +15,8 @@ from evaluation.change.measurement_files import measurements_of_file
 from evaluation.change.measurements import NotComparable, measurement_of
 from evaluation.models import OUT_OF_REACH, Baseline, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.capture import Captured, capture
-from evaluation.runs.estimate import Estimate
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, Share
-from evaluation.simulation.conversations import (
-    Simulation,
-    SimulationEstimate,
-    estimate_simulation,
-    simulate,
-    simulation_spec,
-)
-from evaluation.simulation.situations import load_situations
 
 
 # -- how much was judged
@@ -34,9 +24,7 @@ class Coverage(BaseModel):
     """The judgements of one dimension.
 
     Attributes:
-        scored, trivial: Judged.
         failed: Could have been judged and was not: timeout, rate limit, refusal, malformed reply, never asked. `example` says why.
-        needs_llm_judge: What a heuristic judge cannot see, and leaves to an LLM.
         not_evaluable: Nothing to judge: one message, no history, an empty text.
     """
 
@@ -160,8 +148,6 @@ class AgentResult:
     """One agent of the build.
 
     Attributes:
-        captured: Its run, with its numbers.
-        coverage: Per dimension how much was judged.
         comparison: With its baseline; None, and then `no_baseline` says why.
         expected: Whether it must have a score: it was named, or it has a baseline.
     """
@@ -214,9 +200,7 @@ def measure(
     """Measure, resuming what an earlier attempt left, and compare; all comparisons count as looked at together.
 
     Args:
-        specs: One per agent.
         margin: Half-width of "no change", in points.
-        named: Slugs of agents that were asked for by name.
         prepared, progress: As for `capture`.
     """
     results = []
@@ -242,64 +226,6 @@ def measure(
         )
     corrected = iter(adjusted([result.comparison for result in results if result.comparison is not None]))
     return tuple(replace(r, comparison=next(corrected)) if r.comparison is not None else r for r in results)
-
-
-# -- simulations
-def simulate_agents(
-    specs: Sequence[RunSpec],
-    *,
-    situations: Path,
-    actor_model: str = "",
-    progress: Callable[[str, int, int], None] = lambda agent, done, total: None,
-) -> tuple[list[RunSpec], list[Simulation]]:
-    """Simulate a file's situations with every agent; an interrupted simulation is resumed.
-
-    Args:
-        specs: What is to be measured of each agent; `RunSpec.repeats` is how often each situation is simulated, each line is judged once.
-        actor_model: Default as configured.
-        progress: Called with an agent's slug, how many lines are done, and of how many.
-
-    Returns:
-        The specs of the simulations, without those agents that said nothing to measure; and the simulations.
-
-    Raises:
-        YamlProblems: The file cannot be used.
-    """
-    loaded = load_situations(situations)
-    measured: list[RunSpec] = []
-    simulations: list[Simulation] = []
-    for spec in specs:
-        if spec.agent is None:
-            continue
-        simulations.append(
-            simulate(
-                agent=spec.agent,
-                situations=loaded,
-                actor_model=actor_model,
-                repeats=spec.repeats,
-                progress=partial(progress, spec.agent.slug),
-            )
-        )
-        if simulations[-1].usable:
-            measured.append(simulation_spec(replace(spec, repeats=1), simulations[-1]))
-    return measured, simulations
-
-
-def estimate_simulations(
-    specs: Iterable[RunSpec], *, situations: Path, actor_model: str = ""
-) -> tuple[list[SimulationEstimate], list[Estimate]]:
-    """What the same would need of the actor and of the judge, before any call.
-
-    Raises:
-        YamlProblems: The file cannot be used.
-    """
-    loaded = load_situations(situations)
-    pairs = [
-        estimate_simulation(replace(spec, repeats=1), situations=loaded, actor_model=actor_model, repeats=spec.repeats)
-        for spec in specs
-        if spec.agent is not None
-    ]
-    return [acting for acting, _ in pairs], [judging for _, judging in pairs]
 
 
 def other_situations(comparison: Comparison) -> str:

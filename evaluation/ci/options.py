@@ -5,25 +5,19 @@ from __future__ import annotations
 import math
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from agents.transcripts.readers import READERS
 from evaluation.change.position import BY_POSITION
+from evaluation.ci.verdict import HIGHEST, MAX_UNSCORED, OVERALL, REGRESSION_DELTA, Limits
 from evaluation.commands import add_how, add_what, specs_of, wrong
 from evaluation.models import COUNTED
 from evaluation.runs.planning import RunSpec
 from evaluation.scorers import SCORERS
 from evaluation.scorers.windows import DEFAULT_BINS, Bin, parse_bins, parse_history, parse_window
 from evaluation.statistics.difference import MARGIN
-
-EVERY = ""  # the threshold of every dimension that is scored 0 to 9
-OVERALL = "overall"
-HIGHEST = 9.0
-REGRESSION_DELTA = 0.5
-MAX_UNSCORED = 0.2
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -81,55 +75,6 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--propositions", type=Path, metavar="DIR", help=beside)
 
 
-# -- what a build is held to
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What makes a build fail.
-
-    Attributes:
-        thresholds: Least score by dimension id; `OVERALL` for the overall score, `EVERY` for each dimension without one of its own.
-        regression_delta: A fall of this many points, if it is sure, is a regression.
-        margin: A change within ± this many points is none.
-        max_unscored: Share of what the judge could have judged that may stay unjudged, per agent and dimension, 0 to 1.
-        strict: Whether "cannot tell yet" and a missing baseline end with 2.
-    """
-
-    thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
-    regression_delta: float = REGRESSION_DELTA
-    margin: float = MARGIN
-    max_unscored: float = MAX_UNSCORED
-    strict: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("regression_delta", "margin"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and 0 < value <= HIGHEST):
-                raise ValueError(f"--{name.replace('_', '-')} {value:g}: allowed: above 0, at most 9")
-        if not 0 <= self.max_unscored <= 1:
-            raise ValueError(f"--max-unscored {self.max_unscored:g}: allowed: 0 to 1, e.g. 0.2 or 20%")
-
-    def threshold(self, dimension: str) -> float | None:
-        """The least score a dimension must have; a bare number says nothing about counts."""
-        if dimension in self.thresholds or dimension in COUNTED or dimension == OVERALL:
-            return self.thresholds.get(dimension)
-        return self.thresholds.get(EVERY)
-
-    def check_dimensions(self, measured: Sequence[str]) -> None:
-        """Refuse a threshold for what is not measured: it would never fail.
-
-        Raises:
-            ValueError: Names the dimension and those measured.
-        """
-        for name in self.thresholds:
-            if name not in (*measured, OVERALL, EVERY):
-                raise ValueError(f"--threshold {name}: not among the dimensions measured: {', '.join(measured)}")
-
-    def __str__(self) -> str:
-        """The thresholds, e.g. ``5, fluency 4``; empty without any."""
-        named = sorted(self.thresholds.items(), key=lambda item: item[0] != EVERY)
-        return ", ".join(f"{name} {value:g}".strip() for name, value in named)
-
-
 def parse_thresholds(text: str) -> dict[str, float]:
     """Read ``5`` (each dimension that is scored), or ``adherence=6,fluency=4``, or both; ``overall=6`` is for the overall score.
 
@@ -173,10 +118,7 @@ class Request:
     """What was asked for, read as far as it can be without a database.
 
     Attributes:
-        options: As the command line gave them.
-        limits: What the build is held to.
         bins: Stretches of positions; empty unless asked for by position.
-        speakers: Agent slugs by the speakers of the transcripts.
     """
 
     options: Mapping[str, Any]

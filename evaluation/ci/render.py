@@ -19,21 +19,20 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import console_on
+from agents.commands import Cell, console_on, markdown_table, print_table
 from agents.llm.endpoints import provider_of
-from agents.text.tables import Cell, markdown_table, print_table
 from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.change.tables import position_table
 from evaluation.ci.measure import AgentResult, Coverage
-from evaluation.ci.options import OVERALL, Limits
-from evaluation.ci.verdict import Findings, Row, decide, why_no_score
+from evaluation.ci.verdict import OVERALL, Findings, Limits, Row, decide, why_no_score
 from evaluation.models import COUNTED, Dimension, EvaluationRun, is_heuristic
 from evaluation.runs.as_json import as_json
 from evaluation.runs.capture import Spending, spending_json, spent_on
 from evaluation.runs.summary import with_share
 from evaluation.scorers.windows import Bin
-from evaluation.simulation.conversations import Simulation, SimulationEstimate, simulations_json
+from evaluation.simulation.conversations import Simulation, simulations_json
+from evaluation.simulation.estimate import SimulationEstimate
 from evaluation.simulation.output import simulations_table
 from evaluation.wording import counted, heading_of, judge_label, money, number, signed
 
@@ -302,7 +301,7 @@ def plain(text: str, limit: int = 240) -> str:
 
 
 def as_code(text: str, limit: int = 240) -> str:
-    """For a comment on GitHub or GitLab, also in a table cell: code, which mentions nobody and links nothing.
+    """For a comment on GitHub or GitLab, also in a table cell: code, which mentions and links nothing.
 
     Everything but letters, digits and spaces is written as a character reference, which Markdown never reads as structure; a mark
     that could mention or refer is also parted from what follows it.
@@ -368,11 +367,7 @@ def print_line(line: str, out: Any) -> None:
 
 
 def complaint(report: Report, *, everything: bool) -> str:
-    """The verdict for standard error; empty for a pass of which everything is known.
-
-    Args:
-        everything: Every finding in a line of its own, for readers who get no table.
-    """
+    """The verdict for standard error; empty for a pass of which everything is known."""
     findings = report.findings
     head = f"{findings.verdict}: {findings.headline}"
     if not everything:
@@ -565,24 +560,28 @@ def _details(title: str, lines: Iterable[str]) -> str:
 
 # -- JUnit
 def junit(report: Report) -> str:
-    """An XML document with a case per agent and dimension: ``failure`` for a regression or a score below its threshold, ``error`` for
-    what could not be judged enough, ``skipped`` for what is not evaluable."""
+    """Return an XML document with a case per agent and dimension: ``failure`` for a regression or a score below its threshold, ``error``
+    for what could not be judged enough, ``skipped`` for what is not evaluable."""
     suites = ET.Element("testsuites", {"name": "plumbline"})
+    rows = report.findings.rows()
     for result in report.results:
-        suite = _suite(suites, as_xml(result.agent))
+        suite = ET.SubElement(suites, "testsuite", {"name": as_xml(result.agent)})
         properties = ET.SubElement(suite, "properties")
         for name, value in (("judge", judge_label(report.judge)), ("procedure", result.run.procedure)):
             ET.SubElement(properties, "property", {"name": name, "value": as_xml(value)})
-        for name in _case_names(report, result):
+        own = [row for row in rows if row.agent == result.agent]
+        overall = [OVERALL] if any(row.dimension == OVERALL for row in own) else []
+        for name in (*result.run.dimensions, *overall):
             case = ET.SubElement(suite, "testcase", {"name": name, "classname": f"plumbline.{as_xml(result.agent)}"})
-            _outcome(case, report, result, name)
+            _outcome(case, [row for row in own if row.dimension in ("", name)], strict=report.limits.strict)
+            if not len(case) and name != OVERALL and result.score(name) is None:
+                _fail(case, "skipped", why_no_score(result, name))
             if note := _note(result, name):
                 ET.SubElement(case, "system-out").text = as_xml(note)
     nothing = next((finding.why for finding in report.findings.could_not_judge if not finding.agent), "")
     if nothing or not report.results:
-        case = ET.SubElement(
-            _suite(suites, "plumbline"), "testcase", {"name": "anything measured", "classname": "plumbline"}
-        )
+        suite = ET.SubElement(suites, "testsuite", {"name": "plumbline"})
+        case = ET.SubElement(suite, "testcase", {"name": "anything measured", "classname": "plumbline"})
         _fail(case, "error", nothing or "no agents")
     for element in (suites, *suites):
         cases = list(element.iter("testcase"))
@@ -593,24 +592,9 @@ def junit(report: Report) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 
-def _suite(suites: ET.Element, name: str) -> ET.Element:
-    return ET.SubElement(suites, "testsuite", {"name": name})
-
-
-def _case_names(report: Report, result: AgentResult) -> Iterator[str]:
-    yield from result.run.dimensions
-    if any((row.agent, row.dimension) == (result.agent, OVERALL) for row in report.findings.rows()):
-        yield OVERALL
-
-
-def _outcome(case: ET.Element, report: Report, result: AgentResult, dimension: str) -> None:
-    """What is wrong with a dimension, what weighs most first; nothing when it passes."""
-    rows = [r for r in report.findings.rows() if r.agent == result.agent and r.dimension in ("", dimension)]
-    for level, kind in (
-        ("unjudged", "error"),
-        ("fails", "failure"),
-        ("lacks", "error" if report.limits.strict else "skipped"),
-    ):
+def _outcome(case: ET.Element, rows: Sequence[Row], *, strict: bool) -> None:
+    """Add what is wrong with a dimension, what weighs most first; nothing when it passes."""
+    for level, kind in (("unjudged", "error"), ("fails", "failure"), ("lacks", "error" if strict else "skipped")):
         lines = [
             f"{f'{row.proposition}: ' if row.proposition else ''}{row.verdict}: {_line(row, 1_000)}"
             for row in sorted(rows, key=lambda row: row.worst is None)
@@ -618,8 +602,6 @@ def _outcome(case: ET.Element, report: Report, result: AgentResult, dimension: s
         ]
         if lines:
             return _fail(case, kind, *lines)
-    if dimension != OVERALL and result.score(dimension) is None:
-        _fail(case, "skipped", why_no_score(result, dimension))
     return None
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation, model_serializer
@@ -12,13 +14,17 @@ from evaluation.change.change import Change
 from evaluation.change.comparison import NONE_IN_COMMON
 from evaluation.change.position import PositionProfile
 from evaluation.ci.measure import AgentResult, Coverage
-from evaluation.ci.options import OVERALL, Limits
 from evaluation.models import COUNTED, EvaluationRun
 from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, ShareShown, with_share, worst_judgement
 from evaluation.simulation.conversations import Simulation
-from evaluation.statistics.difference import ALPHA
+from evaluation.statistics.difference import ALPHA, MARGIN
 from evaluation.wording import counted, interval_text, number, signed
 
+EVERY = ""  # the threshold of every dimension that is scored 0 to 9
+OVERALL = "overall"
+HIGHEST = 9.0
+REGRESSION_DELTA = 0.5
+MAX_UNSCORED = 0.2
 EXCERPT = 240
 LARGE_FALL = 1.0  # points of 0 to 9
 MOST_PROPOSITIONS = 3  # named where of none of them it is sure that it fell
@@ -36,15 +42,62 @@ EXIT_CODES: dict[Verdict, int] = {
 }
 
 
+# -- what a build is held to
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What makes a build fail.
+
+    Attributes:
+        thresholds: Least score by dimension id; `OVERALL` for the overall score, `EVERY` for each dimension without one of its own.
+        regression_delta: A fall of this many points, if it is sure, is a regression.
+        margin: A change within ± this many points is none.
+        max_unscored: Share of what the judge could have judged that may stay unjudged, per agent and dimension, 0 to 1.
+        strict: Whether "cannot tell yet" and a missing baseline end with 2.
+    """
+
+    thresholds: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    regression_delta: float = REGRESSION_DELTA
+    margin: float = MARGIN
+    max_unscored: float = MAX_UNSCORED
+    strict: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("regression_delta", "margin"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and 0 < value <= HIGHEST):
+                raise ValueError(f"--{name.replace('_', '-')} {value:g}: allowed: above 0, at most 9")
+        if not 0 <= self.max_unscored <= 1:
+            raise ValueError(f"--max-unscored {self.max_unscored:g}: allowed: 0 to 1, e.g. 0.2 or 20%")
+
+    def threshold(self, dimension: str) -> float | None:
+        """The least score a dimension must have; a bare number says nothing about counts."""
+        if dimension in self.thresholds or dimension in COUNTED or dimension == OVERALL:
+            return self.thresholds.get(dimension)
+        return self.thresholds.get(EVERY)
+
+    def check_dimensions(self, measured: Sequence[str]) -> None:
+        """Refuse a threshold for what is not measured: it would never fail.
+
+        Raises:
+            ValueError: Names the dimension and those measured.
+        """
+        for name in self.thresholds:
+            if name not in (*measured, OVERALL, EVERY):
+                raise ValueError(f"--threshold {name}: not among the dimensions measured: {', '.join(measured)}")
+
+    def __str__(self) -> str:
+        """The thresholds, e.g. ``5, fluency 4``; empty without any."""
+        named = sorted(self.thresholds.items(), key=lambda item: item[0] != EVERY)
+        return ", ".join(f"{name} {value:g}".strip() for name, value in named)
+
+
 # -- findings
 class WorstMessage(BaseModel):
     """The judgement that scored lowest, with where its message is.
 
     Attributes:
-        text: The start of what was judged, on one line.
         score: 0 to 9.
-        external_id, position, channel, sent_at: Of the message; empty where a whole window was judged.
-        reasoning: The judge's.
+        external_id, position, channel, sent_at: Of the message; empty where a window was judged.
     """
 
     text: str
@@ -57,7 +110,7 @@ class WorstMessage(BaseModel):
 
     @property
     def place(self) -> str:
-        """For people, e.g. ``#general 41``; empty for a whole window."""
+        """For people, e.g. ``#general 41``; empty for a window."""
         return f"#{self.channel} {self.position}" if self.position is not None else ""
 
 
@@ -106,12 +159,11 @@ class Finding(BaseModel):
 
 
 class Regression(Finding):
-    """A fall that is sure and large enough to matter: of a whole dimension, or of one proposition in it.
+    """A fall that is sure and large enough to matter: of a dimension, or of one proposition in it.
 
     Attributes:
-        scope: ``dimension``: the dimension as a whole fell; ``proposition``: only this one.
+        scope: ``dimension``: the dimension fell; ``proposition``: only this one.
         change: What surely fell: a proposition; where of none of them that is sure, the dimension.
-        dimension_change: Of the dimension as a whole.
         worst_message: The lowest judgement of the proposition now (of the one that fell most).
         fell_most: Where no proposition surely fell, those that fell most: of none of them alone it is sure.
     """
@@ -152,7 +204,7 @@ class BelowThreshold(Finding):
 
 
 class Unjudged(Finding):
-    """What could not be judged enough. `dimension` is empty for the agent (or build) as a whole."""
+    """What could not be judged enough. `dimension` is empty for the agent (or build) itself."""
 
     why: str
     share: float | None = None
@@ -176,7 +228,6 @@ class Undecided(Finding):
     """A comparison that does not decide.
 
     Attributes:
-        suspected: It fell enough and alone would be sure, but not among so many.
         hint: What would fail a build, where a fall has no interval; empty otherwise.
     """
 

@@ -72,9 +72,7 @@ class Trial(BaseModel):
     Attributes:
         spread: Standard deviation between messages, in points; None with fewer than two scores.
         noise: Standard deviation of one judgement around its message's mean, in points; None without repeats.
-        scored, trivial, unscored: Judgements, repeats included.
         hint: What to think about before accepting it; empty when nothing stands out.
-        reason: Why nothing was tried.
         about: The proposition. `of`: the agent.
     """
 
@@ -162,23 +160,17 @@ def try_proposition(
     Calls have rows in the ledger; nothing else is stored.
 
     Args:
-        proposition: Of adherence, at evaluation level.
-        agent: Whose messages.
         n: Most messages, 1 to 1,000.
         repeats: Judgements per message, 1 to 20; rules are exact and judged once.
         model: Overrides the configured judge.
-        seed: Of the sampling: the same draws the same messages.
         window: From which stretch of its speech; default: all of it.
         deadline: Seconds for each call; default: that of evaluations.
-        done: Called with the number of judgements that arrived.
 
     Raises:
         ValueError: Something asked for makes no sense; says what is allowed.
     """
     if proposition.dimension != adherence.DIMENSION:
-        raise ValueError(
-            f"{proposition.id} is of {proposition.dimension}, judged over a whole window; allowed: adherence"
-        )
+        raise ValueError(f"{proposition.id} is of {proposition.dimension}, judged over a window; allowed: adherence")
     if "{{action}}" in proposition.claim.replace(" ", ""):
         raise ValueError(f"{proposition.id} speaks of a draft ({{{{action}}}}), and messages that were sent are none")
     if not 1 <= n <= MOST_MESSAGES:

@@ -62,12 +62,9 @@ _EXAMPLE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One claim to be found true or false. An inverted proposition is asked as written; its answer is not flipped.
+    """One claim to be judged true or false. An inverted proposition is asked as written; its answer is not flipped.
 
     Attributes:
-        proposition: The claim.
-        context: What the judge is shown.
-        label: Columns for the ledger.
         model: Overrides the configured judge.
         gate: Whether the call may use the gate's slots; such a call is never asked again.
         nonce: Marks the fences of the prompt; checks that share a window may share it, so that a prompt cache can hold the window.
@@ -155,7 +152,6 @@ def ask_together(
     """Ask several checks, and questions that are scored, at the same time: while a turn waits, so not where the judge hangs.
 
     Args:
-        asked: What to ask.
         deadline: Seconds for all of it.
         about: What tells this turn from others, see `complete_guarded`.
 

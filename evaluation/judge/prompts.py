@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -59,43 +59,22 @@ def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
     return Window(tuple(events[:first_n]), last_start - first_n, tuple(events[last_start:]))
 
 
-def one_event(event: Event, number: int) -> tuple[str, int]:
-    """One numbered entry. Further lines of a text are indented behind a bar, so that none can pass for an entry."""
-    text, cut = neutral(event.text)
-    name, _ = neutral(" ".join(event.name.split()), 200)
-    if event.kind == "action":
-        head = f"{name} acts: "
-    else:
-        speaker, _ = neutral(" ".join(event.speaker.split()), 200)
-        head = f"--> {name}: " + (f"{speaker} says: " if speaker else "")
-    return f"{number}. {head}" + text.replace("\n", "\n    | "), cut
+def one_event(event: Event, number: int) -> str:
+    """Return one numbered entry. Further lines of a text are indented behind a bar, so that none can pass for an entry."""
+    name, speaker = (neutral(" ".join(who.split()), 200)[0] for who in (event.name, event.speaker))
+    head = f"{name} acts: " if event.kind == "action" else f"--> {name}: {f'{speaker} says: ' if event.speaker else ''}"
+    return f"{number}. {head}" + neutral(event.text)[0].replace("\n", "\n    | ")
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedTrajectory:
-    """A window as text, with the number of messages that had to be cut."""
-
-    text: str
-    cut_messages: int
-
-
-def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY", start: int = 1) -> RenderedTrajectory:
-    """The window inside its fence: numbered entries, and a line that says how many events were left out between them."""
-    lines: list[str] = []
-    cut_messages = 0
-
-    def add(events: Iterable[Event], start: int) -> None:
-        nonlocal cut_messages
-        for number, event in enumerate(events, start):
-            line, cut = one_event(event, number)
-            lines.append(line)
-            cut_messages += cut > 0
-
-    add(window.first, start)
+def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY") -> str:
+    """Return the window inside its fence: numbered entries, and a line that says how many events were left out between them."""
+    lines = [one_event(event, number) for number, event in enumerate(window.first, 1)]
     if window.omitted:
         lines.append(f"[… {window.omitted} events left out here …]")
-    add(window.last, start + len(window.first) + window.omitted)
-    return RenderedTrajectory(fence(marker, "\n".join(lines) or "(nothing happened yet)", nonce), cut_messages)
+    lines += [
+        one_event(event, number) for number, event in enumerate(window.last, 1 + len(window.first) + window.omitted)
+    ]
+    return fence(marker, "\n".join(lines) or "(nothing happened yet)", nonce)
 
 
 EMPTY_WINDOW = Window((), 0, ())
@@ -110,13 +89,10 @@ class Context:
     Attributes:
         agent_name: Whom the claims are about; the channel's name for an environment.
         persona: The rendered persona; None withholds it (AC-6.0.9).
-        window: The events around what is judged.
-        message: The one message judged; None judges the window as a whole.
+        message: The one message judged; None judges the window.
         message_number: Of its entry in the window; None where it is not there.
         action: A draft that has not been sent (the gate); excludes `message`.
-        channel_name: Where the message was sent.
-        statistics: Measured facts given to the judge as data.
-        environment: Whether a whole conversation is judged (AC-6.0.10).
+        environment: Whether a conversation is judged (AC-6.0.10).
         own_messages: Whether the window holds only the agent's own messages.
         pair: Two moments to compare, the earlier and the later one; the last event of each is the agent's message.
         additional: What those who measure say beside the messages; shown as data.
@@ -196,7 +172,7 @@ def _trajectory_text(
     return render(
         "trajectory",
         name=name,
-        trajectory=render_trajectory(window, nonce=nonce).text,
+        trajectory=render_trajectory(window, nonce=nonce),
         statistics=fence("STATISTICS", neutral(statistics, 20_000)[0], nonce) if statistics else "",
         environment=environment,
         own_messages=own_messages,
@@ -226,10 +202,6 @@ def user_turn(
     """The trajectory (cached, unless it is shown in this call `alone`), then what is judged and the claims (cached if asked `again`).
 
     Args:
-        context: What the judge is shown.
-        claims: (key, text) pairs.
-        nonce: Of the fences.
-        advised: Keys of the claims for which a recommendation is asked.
         alone: Whether no other call shows this window.
         again: Whether the very same prompt is sent again.
     """
@@ -256,9 +228,7 @@ def user_turn(
         message=message,
         number=context.message_number,
         action=action,
-        pair=[
-            render_trajectory(w, nonce=nonce, marker=m).text for w, m in zip(context.pair or (), MOMENTS, strict=False)
-        ],
+        pair=[render_trajectory(w, nonce=nonce, marker=m) for w, m in zip(context.pair or (), MOMENTS, strict=False)],
         single=len(claims) == 1,
         advised=", ".join(advised),
         claims=[{"key": key, "text": neutral(text)[0]} for key, text in claims],
@@ -270,4 +240,4 @@ def user_turn(
 def _judged(event: Event, context: Context, nonce: str) -> str:
     """The one message judged, in its fence, with where it was sent."""
     where = f"(in {neutral(' '.join(context.channel_name.split()), 200)[0]})\n" if context.channel_name else ""
-    return fence("MESSAGE", where + one_event(event, 1)[0].removeprefix("1. "), nonce)
+    return fence("MESSAGE", where + one_event(event, 1).removeprefix("1. "), nonce)

@@ -44,7 +44,7 @@ def entry_schema(hard: bool, advised: bool) -> dict[str, Any]:
 
 
 def answer_schema(keyed: Mapping[str, Proposition], advised: Sequence[str]) -> dict[str, Any]:
-    """The schema of a whole answer: the fields themselves for one claim, an entry per key for several."""
+    """The schema of an answer: the fields themselves for one claim, an entry per key for several."""
     hard = any(p.hard for p in keyed.values())
     if len(keyed) == 1:
         return entry_schema(hard, bool(advised))
@@ -80,12 +80,10 @@ class Verdict:
         status: ``scored``; ``trivial`` (could not be false here: stored as 9, in no mean); ``unscored`` (could not be judged).
         value: 0 to 9, higher is better: inverted claims flipped, penalties applied. None exactly when unscored.
         raw_value: 0 to 9 as the judge gave it.
-        flaws: Flaws listed by the judge (hard mode).
         evidence: ``present`` or ``absent``; empty when unscored, or when the judge did not say.
         confidence: 0 to 1, the judge's own; None when it gave no usable one.
         recommendations: Advice for a low score: the proposition's, else the judge's (AC-6.0.14).
         first_value: The value before the judge was asked whether it is sure (AC-6.0.11); None when it was asked once.
-        reason: Why it is trivial or unscored.
         cause: Why it is unscored, for programs: the status of a call that failed, ``malformed`` for an invalid entry, `OUT_OF_REACH`
             where this judge cannot score the proposition whatever the text; empty for other reasons.
         judge: ``rule``, or the model asked. `served_model`: the one that answered.
@@ -144,7 +142,7 @@ def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:
 
 
 def usable_confidence(value: Any) -> Any:
-    """A confidence outside 0 to 1 says nothing; it must not cost the score it stands beside."""
+    """A confidence outside 0 to 1 says nothing; it must not cost the score beside it."""
     ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
     return float(value) if ok else None
 
@@ -184,11 +182,10 @@ def parse_answers(data: Any, propositions: Mapping[str, Proposition]) -> dict[st
     """The entries of a reply by claim key.
 
     Args:
-        data: The decoded JSON object.
         propositions: What was asked, by key. A single claim is answered at the top level, several under their keys.
 
     Returns:
-        An entry for every key; an invalid one is an `Abstention`, so that its neighbours are kept.
+        An entry for every key; an invalid one is an `Abstention`, so that its neighbours stay.
 
     Raises:
         InvalidAnswer: Nothing in the reply is valid.
@@ -225,7 +222,7 @@ def _entry(data: Any, proposition: Proposition) -> Answer | Abstention:
 def judged(entry: Answer | Abstention, proposition: Proposition, method: str = Method.PLUMBLINE) -> Verdict:
     """The verdict for one entry: absent evidence is trivial, penalties and inversion are applied here.
 
-    By TinyTroupe's method absent evidence counts as the 9 the judge was told to give, and penalties are the judge's own.
+    By TinyTroupe's method absent evidence counts as the 9 the judge was instructed to give, and penalties are the judge's own.
     """
     if isinstance(entry, Abstention):
         if entry.invalid:
@@ -238,7 +235,7 @@ def judged(entry: Answer | Abstention, proposition: Proposition, method: str = M
         "evidence": entry.evidence or "",
     }
     if entry.evidence == "absent" and method != Method.TINYTROUPE:
-        return trivial("the judge found nothing to judge the claim by", raw_value=entry.value, **fields)
+        return trivial("the judge saw nothing to judge the claim by", raw_value=entry.value, **fields)
     flaws = tuple(entry.flaws or ()) if proposition.hard else ()
     value = hard_score(entry.value, len(flaws)) if proposition.hard else entry.value
     return Verdict(
@@ -285,7 +282,7 @@ class Question:
     """Propositions that share a context, to be asked in one call.
 
     `nonce` marks the fences of the prompt. An evaluation gives all its questions the same one, or no call could read what another
-    wrote into the prompt cache; it is as unknown to whoever wrote the messages as a fresh one. `double_check` asks again whether the
+    wrote into the prompt cache; it is as unknown to the authors of the messages as a fresh one. `double_check` asks again whether the
     judge is sure (AC-6.0.11), `advise` for a recommendation where the proposition has none (AC-6.0.14).
 
     Writing into the prompt cache costs more than doing without: `alone` says that no other call shows this window, `again` that the very
@@ -441,10 +438,10 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A call: what it asks, and the positions of its propositions in the whole question."""
+    """A call: what it asks, and the positions of its propositions in the full question."""
 
     question: Question
-    whole: Question
+    full: Question
     positions: tuple[int, ...]
     first: tuple[Reply, list[Verdict]] | None = None  # the answer of which the judge is asked whether it is sure
 
@@ -497,16 +494,16 @@ def ask_all(
             reply, before = call.first
             verdicts = [reconsidered(first, second) for first, second in zip(before, verdicts, strict=True)]
         again: tuple[int, ...] = ()
-        if call.question is call.whole:  # else it is a second try: the last one
+        if call.question is call.full:  # else it is a second try: the last one
             first_tries, served = first_tries - 1, served + reply.ok
             if retried <= max(RETRIED_AT_LEAST, served) and not call.question.gate:
                 again = _second_try(reply, verdicts)
         if again:
             retried += 1
             part = tuple(call.question.propositions[i] for i in again)
-            retries.append(_Asked(replace(call.question, propositions=part, max_tokens_factor=2), call.whole, again))
+            retries.append(_Asked(replace(call.question, propositions=part, max_tokens_factor=2), call.full, again))
         if settled := [i for i in range(len(verdicts)) if i not in again]:
-            yield Answered(call.whole, tuple(call.positions[i] for i in settled), tuple(verdicts[i] for i in settled))
+            yield Answered(call.full, tuple(call.positions[i] for i in settled), tuple(verdicts[i] for i in settled))
 
 
 def _second_try(reply: Reply, verdicts: Sequence[Verdict]) -> tuple[int, ...]:
@@ -528,8 +525,6 @@ def score_propositions(
 
     Args:
         propositions: What to judge; rules are not accepted here, they need no judge.
-        context: What the judge is shown.
-        label: Columns for the ledger.
         model: Overrides the configured judge.
         deadline: Seconds per call; default `LLM_EVALUATION_DEADLINE`.
 

@@ -21,8 +21,8 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from evaluation.propositions.files import (
     DEFAULT,
-    LOADER,
     LoadedFile,
+    Loader,
     in_words,
     load_all,
     location_of,
@@ -288,7 +288,7 @@ def parse(text: str, path: Path) -> dict[Any, Any]:
         CannotSave: It is no YAML mapping.
     """
     try:
-        data = yaml.load(text, Loader=LOADER)  # noqa: S506 (a safe one)
+        data = yaml.load(text, Loader=Loader)  # noqa: S506 (a safe one)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = getattr(error, "problem", None) or error
         raise CannotSave(f"{path} is not valid YAML: {problem}; edit it by hand") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,7 +17,20 @@ from agents.models import Agent
 from agents.seed import example_slugs
 from evaluation.propositions.schema import DimensionId, Proposition, PropositionFile, resolve
 
-LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # both are safe; the C one is ten times faster
+
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # both are safe; the C one is ten times faster
+    """The safe loader, which refuses a key that stands twice in one mapping."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                problem = f"{key.value}: stands twice in the same mapping"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(key.value)
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        return mapping
+
 
 T = TypeVar("T")
 
@@ -48,7 +61,6 @@ def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
     """A file with a mapping at its top, as nodes (for the lines) and as data.
 
     Args:
-        path: The file.
         expected: The keys to name where there is no mapping.
 
     Raises:
@@ -59,10 +71,9 @@ def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
     except (OSError, UnicodeDecodeError) as error:
         raise YamlProblems([FileProblem(path, None, "", f"cannot be read: {error}")]) from None
     try:
-        loader = LOADER(text)
+        loader = Loader(text)
         node = loader.get_single_node()
-        duplicates = list(_duplicate_keys(node, set()))
-        data = loader.construct_document(node) if node is not None and not duplicates else None
+        data = loader.construct_document(node) if node is not None else None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         reason = getattr(error, "problem", None) or str(error)
@@ -73,10 +84,6 @@ def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
         raise YamlProblems([FileProblem(path, None, "", f"not valid YAML: {error}")]) from None
     except RecursionError:
         raise YamlProblems([FileProblem(path, None, "", "nested too deeply")]) from None
-    if duplicates:
-        raise YamlProblems(
-            [FileProblem(path, line, key, "stands twice in the same mapping") for key, line in duplicates]
-        )
     if not isinstance(data, dict):
         raise YamlProblems([FileProblem(path, 1, "", f"expected a mapping with {expected} at the top")])
     return node, data
@@ -88,8 +95,6 @@ def read_folders(
     """Read the YAML files of folders and their subfolders; a file is read again only when it changed.
 
     Args:
-        folders: Where they are.
-        setting: Names the folders in a problem.
         load: Reads one file; raises `YamlProblems`.
 
     Returns:
@@ -164,24 +169,6 @@ def line_of(node: yaml.Node | None, location: Sequence[Any]) -> int | None:
         else:
             return line
     return line
-
-
-def _duplicate_keys(node: yaml.Node | None, visited: set[int]) -> Iterator[tuple[str, int]]:
-    """Keys that stand twice in one mapping, with their lines. Each node is looked at once, however often aliases repeat it."""
-    if node is None or id(node) in visited:
-        return
-    visited.add(id(node))
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    yield key.value, key.start_mark.line + 1
-                seen.add(key.value)
-            yield from _duplicate_keys(value, visited)
-    elif isinstance(node, yaml.SequenceNode):
-        for child in node.value:
-            yield from _duplicate_keys(child, visited)
 
 
 DEFAULT = "_default"
@@ -318,7 +305,6 @@ def propositions_for(
     shipped with the examples apply to these alone.
 
     Args:
-        agent_slug: Whose.
         dimension: Its id.
         level: ``evaluation``, or ``action`` for those about a draft.
         files: What `load_all` returned, for callers that ask several times and have no time to look at the folders again.

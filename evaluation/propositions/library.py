@@ -22,10 +22,7 @@ class Entry:
     """A proposition with its place.
 
     Attributes:
-        path: The file.
         owner: The agent's slug, or ``_default``.
-        dimension, level: What the file is about.
-        proposition: The entry.
         mark: Digest of all that a person sees of it; a different one means that it was changed.
         replaces: The proposition of ours with the same id, for one that `listed` returns; None for most.
     """
@@ -102,12 +99,12 @@ def mark_of(path: Path, p: Proposition) -> str:
     return hashlib.sha256(json.dumps(shown, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:32]
 
 
-def free_id(owner: str, text: str, *, taken: Collection[str]) -> str:
-    """Return ``<agent>-<text in small letters>``, with a number where that id is taken."""
+def free_id(owner: str, text: str, *, in_use: Collection[str]) -> str:
+    """Return ``<agent>-<text in small letters>``, with a number where that id is in use."""
     prefix = "" if owner == DEFAULT else f"{slugified(owner)[:40].strip('-') or 'agent'}-"
     words = slugified(text.replace(AGENT_NAME, " ")).removeprefix(prefix)[:LONGEST_ID].strip("-") or "proposition"
     free, number = prefix + words, 1
-    while free in taken:
+    while free in in_use:
         number += 1
         free = f"{prefix}{words}-{number}"
     return free

@@ -100,7 +100,6 @@ def score_claim(claim: Mapping[str, Any], texts: Sequence[str], history: Sequenc
 
     Args:
         claim: As a request's facts hold it: ``cues``, ``measure``, ``hard``.
-        texts: What the claim is about.
         history: What the agent said before, where the text is a draft; None for what has been said already.
     """
     if claim["hard"]:
@@ -251,7 +250,6 @@ def check_draft(
         channel_kind: Where it will be said, for preconditions.
         is_reply: Whether it answers a message in a thread, for preconditions.
         cues: Whether to look for the cues of judged claims as well, as the offline judge does.
-        variables: Values of the claims' variables, for preconditions.
         files, seeded: As for `propositions_for`.
 
     Returns:

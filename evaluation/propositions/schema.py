@@ -14,9 +14,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 from evaluation.propositions.rules import PRECONDITIONS, Phrase, Rule
 
 DimensionId = Literal["adherence", "consistency", "fluency", "convergence", "ideas_quantity"]
-# Judged over a whole window or conversation, never on one message.
+# Judged over a window or conversation, never on one message.
 WINDOW_DIMENSIONS = ("consistency", "fluency", "convergence", "ideas_quantity")
-ENVIRONMENT_DIMENSIONS = ("convergence", "ideas_quantity")  # measured of a whole channel
+ENVIRONMENT_DIMENSIONS = ("convergence", "ideas_quantity")  # measured of a channel
 MEASURED_IN = {
     "style": "consistency",
     "voices": "convergence",
@@ -214,8 +214,6 @@ class Proposition:
     """A proposition with everything inherited and merged; immutable, so that no two runs can disturb each other.
 
     Attributes:
-        source: Its file and line.
-        quote: The words of the persona it comes from.
         trait: Name of the trait it speaks of (`trait_stopped`: at strength 0); empty for most.
         trait_now: That trait as the agent has it: a change of it makes this another proposition.
         over_window: Judged once over the window instead of message by message.

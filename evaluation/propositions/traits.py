@@ -82,15 +82,15 @@ def of_a_message(strength: float) -> bool:
     return strength <= OF_A_MESSAGE_UP_TO + ROUNDING or strength >= OF_A_MESSAGE_FROM - ROUNDING
 
 
-def trait_id(name: str, taken: Iterable[str] = ()) -> str:
+def trait_id(name: str, in_use: Iterable[str] = ()) -> str:
     """``trait-concise-replies`` for *Concise replies*, whatever its case. A name that loses something on the way, or whose id is
-    `taken`, gets a few hex digits of the name, so that the id depends on no other trait."""
+    `in_use`, gets a few hex digits of the name, so that the id depends on no other trait."""
     plain = unicodedata.normalize("NFKC", name.casefold()).casefold()
     ascii_only = unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
     slug = "-".join(re.findall(r"[a-z0-9]+", ascii_only))[:LONGEST_ID].strip("-")
     is_whole = bool(slug) and slug == "-".join(re.split(r"[\s_-]+", plain.strip()))
     short = f"trait-{slug}"
-    if is_whole and short not in taken:
+    if is_whole and short not in in_use:
         return short
     return "-".join(filter(None, ("trait", slug, hashlib.sha256(name.casefold().encode()).hexdigest()[:6])))
 
@@ -110,10 +110,10 @@ def presence(trait: TraitLike) -> Proposition:
     )
 
 
-def _automatic(trait: TraitLike, taken: set[str]) -> Proposition:
+def _automatic(trait: TraitLike, in_use: set[str]) -> Proposition:
     band, stopped = strength_band(trait.strength), trait.strength == 0
-    identifier = trait_id(trait.name, taken)
-    taken.add(identifier)
+    identifier = trait_id(trait.name, in_use)
+    in_use.add(identifier)
     return Proposition(
         dimension=DIMENSION,
         id=identifier,

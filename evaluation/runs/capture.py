@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 import sentry_sdk
-from django.db.models import Q
 
 from agents.models import Agent, Channel
 from evaluation.models import CHANNEL_DIMENSIONS, Baseline, EvaluationRun
@@ -37,38 +36,6 @@ class Captured:
     held_elsewhere: bool
     before: float | None = None
     before_share: Share | None = None
-
-
-class UnknownAgents(ValueError):
-    """Names that are no agent's slug; says which agents there are."""
-
-
-def choose_agents(names: str) -> list[Agent]:
-    """The agents for ``--agents``: ``all`` (every active one) or slugs separated by commas; display names are understood too.
-
-    Raises:
-        UnknownAgents: A name fits no agent.
-    """
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    if not wanted:
-        raise UnknownAgents("no agent named; write slugs separated by commas, or all")
-    if [name.lower() for name in wanted] == ["all"]:
-        return list(Agent.objects.filter(is_active=True).order_by("slug"))
-    chosen: list[Agent] = []
-    missing = []
-    for name in wanted:
-        agent = Agent.objects.filter(Q(slug=name) | Q(slug__iexact=name) | Q(display_name__iexact=name)).first()
-        if agent is None:
-            missing.append(name)
-        elif agent not in chosen:
-            chosen.append(agent)
-    if missing:
-        known = (
-            ", ".join(Agent.objects.order_by("slug").values_list("slug", flat=True)[:40])
-            or "none; import or seed some first"
-        )
-        raise UnknownAgents(f"no agent {', '.join(map(repr, missing))}; agents: {known}")
-    return chosen
 
 
 def capture(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache, partial
-from itertools import islice
 
 import sentry_sdk
 from django.conf import settings
@@ -18,8 +17,6 @@ from django.utils import timezone
 from agents.llm.batches import forget_answers, is_waiting
 from agents.llm.endpoints import route_of
 from agents.models import Leasable, owner_name
-from agents.ops.telemetry import logging_about
-from agents.work.lease import LOOKS
 from agents.work.outages import is_outage
 from agents.work.parallel import side_by_side
 from evaluation.change import evidence
@@ -28,7 +25,6 @@ from evaluation.judge.questions import JudgeHealth
 from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, Dimension, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.batches import BatchAsking
-from evaluation.runs.budget import why_over_budget
 from evaluation.runs.ideas import count_ideas
 from evaluation.runs.judging import (
     Judging,
@@ -45,11 +41,9 @@ from evaluation.runs.store import failed_call, judge_answered, reopen_failed
 from evaluation.runs.summary import WITHOUT_SCORE, RunSummary, summarize, summarize_all
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
-from evaluation.simulation.conversations import actor_of, awaits_simulation, simulate_for
 from evaluation.wording import counted
 
 Status = Leasable.Status
-CHANNELS_TOGETHER = 4  # evaluations of channels that one piece of work takes
 BATCH_PAUSE = timedelta(minutes=10)  # between two tries to submit a batch for which the budget had no room
 RESUMABLE = (Status.FAILED, Status.ERRORED, Status.PAUSED_BUDGET)
 SIMULATED_ALONE = "speech was simulated with one agent at a time: there is no conversation of agents to measure"
@@ -274,54 +268,3 @@ def _why_no_channel(run: EvaluationRun) -> str:
         if each.status in WITHOUT_SCORE or each.error:
             return f"{each.channel}: {each.error or each.status}"
     return ""
-
-
-def _paused_that_may_go_on() -> EvaluationRun | None:
-    """The oldest run that paused for its budget (its agent's, or that of all channels), which has room again: a new day, a higher cap."""
-    paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
-    paused = paused.exclude(lease_expires_at__gt=timezone.now())
-    over: set[tuple[int | None, str]] = set()  # asked once per agent, and once for channels
-    run: EvaluationRun
-    for run in paused.order_by("created_at", "pk"):
-        model = actor_of(run.agent) if run.agent is not None and awaits_simulation(run) else run.judge
-        if (run.agent_id, model) not in over:
-            if not why_over_budget(run.agent, model):
-                return run
-            over.add((run.agent_id, model))
-    return None
-
-
-def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: str) -> list[EvaluationRun]:
-    """Lease further runs of channels to execute with one: each asks only a few questions, which alone would leave most call slots free."""
-    if run.agent_id is not None:
-        return []
-    others = (r for r in waiting if r.agent_id is None and r.pk != run.pk)
-    return list(islice((r for r in others if r.acquire(owner=owner, lease=lease())), CHANNELS_TOGETHER - 1))
-
-
-def work_one(*, owner: str) -> bool:
-    """Lease and execute the pending, lost or no longer paused run whose turn it is; return whether there was one.
-
-    Runs of channels are executed a few at a time.
-    """
-    for _ in range(LOOKS):  # other workers may have leased all rows of one look
-        waiting = EvaluationRun.in_turn()
-        if not waiting and (paused := _paused_that_may_go_on()) is not None:
-            waiting = [paused]
-        for run in waiting:
-            if not run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
-                continue
-            run.note_served()
-            about = logging_about(evaluation_run=run.pk, agent=run.agent_id)
-            with (
-                about,
-                sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"),
-            ):  # a span alone is sent nowhere
-                if awaits_simulation(run):
-                    simulate_for(run, owner=owner)
-                else:
-                    execute([run, *_more_channels(run, waiting, owner)], owner=owner)
-            return True
-        if not waiting:
-            break
-    return False

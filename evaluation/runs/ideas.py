@@ -151,7 +151,7 @@ def listing_request(
         name=shown,
         part=part[0],
         parts=part[1],
-        trajectory=render_trajectory(Window(tuple(events), 0, ()), nonce=nonce).text,
+        trajectory=render_trajectory(Window(tuple(events), 0, ()), nonce=nonce),
         claim=neutral(fill(proposition.claim, {"agent_name": shown, "channel_name": shown}))[0],
     )
     return LLMRequest(

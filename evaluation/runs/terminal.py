@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from agents.commands import console_for_bars, console_on
-from agents.text.tables import Cell, print_table
+from agents.commands import Cell, console_for_bars, console_on, print_table
 from evaluation.calibration.agreement import agreements_text, calibration_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, is_heuristic
 from evaluation.runs.summary import (
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from evaluation.runs.budget import AnswerLength
     from evaluation.runs.capture import Captured, Spending
     from evaluation.runs.estimate import Estimate
-    from evaluation.simulation.conversations import SimulationEstimate
+    from evaluation.simulation.estimate import SimulationEstimate
 
 IN_A_CELL = 90  # characters of a text
 

@@ -17,7 +17,7 @@ DIMENSION = "adherence"
 
 
 def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Every proposition on every sampled message (AC-6.1.2, AC-6.1.4); those about the whole window once, after these."""
+    """Every proposition on every sampled message (AC-6.1.2, AC-6.1.4); those about the full window once, after these."""
     sampled = subject.sample()
     each = [p for p in propositions if not p.over_window]
     once = [Item(p) for p in propositions if p.over_window and sampled]
@@ -27,7 +27,7 @@ def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
 def context(
     subject: Subject, proposition: Proposition, message: Message | None, earlier: Message | None = None
 ) -> Context:
-    """The message judged, amid what happened in its channel; for a proposition about the whole window all that the agent said in it.
+    """The message judged, amid what happened in its channel; for a proposition about the full window all that the agent said in it.
 
     All messages of a stretch have the same trajectory, so that the prompt up to there can be cached.
     """

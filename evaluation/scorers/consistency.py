@@ -24,10 +24,10 @@ PROFILED = 200  # most earlier messages that the offline judge's profile is made
 
 def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
     """Every proposition on every pair (AC-6.2.3, AC-6.2.4); with no pair once each, to say why it cannot be judged (AC-6.2.6)."""
-    found = subject.halves()
-    pairs = find_pairs(found, seed=subject.seed)
+    halves = subject.halves()
+    pairs = find_pairs(halves, seed=subject.seed)
     if not pairs:
-        return [Item(proposition) for proposition in propositions] if found.current else []
+        return [Item(proposition) for proposition in propositions] if halves.current else []
     return [Item(p, pair.current, pair.earlier) for pair in pairs for p in propositions]
 
 
@@ -59,9 +59,13 @@ def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
         near |= Q(channel=channel, position__in=sorted(looked_at))
     around = said(Message.objects.filter(near, synthetic=subject.simulated).order_by("position"))
     for message in wanted:
-        found = [s for s in around if s.channel_id == message.channel_id and 0 < message.position - s.position <= NEAR]
-        if len(found) >= SAID_BEFORE or message.position <= NEAR:  # else something was deleted: `context` looks further
-            subject.before[message.pk] = tuple(map(subject.event, found[-SAID_BEFORE:]))
+        near_it = [
+            s for s in around if s.channel_id == message.channel_id and 0 < message.position - s.position <= NEAR
+        ]
+        if (
+            len(near_it) >= SAID_BEFORE or message.position <= NEAR
+        ):  # else something was deleted: `context` looks further
+            subject.before[message.pk] = tuple(map(subject.event, near_it[-SAID_BEFORE:]))
 
 
 def _moment(subject: Subject, message: Message) -> Window:
@@ -71,20 +75,20 @@ def _moment(subject: Subject, message: Message) -> Window:
             channel=message.channel_id, position__lt=message.position, synthetic=message.synthetic
         )
         newest = said(around.order_by("-position")[:SAID_BEFORE])
-        before = tuple(subject.event(found) for found in reversed(newest))
+        before = tuple(subject.event(one) for one in reversed(newest))
     own = Event("action", subject.agent.display_name, message.text)
     return Window((*before, own), 0, ())
 
 
 def not_evaluable(subject: Subject) -> str:
     """Why nothing can be judged for this dimension; empty when it can. A beginner has no past to be true to (AC-6.2.6)."""
-    found = subject.halves()
-    if not found.current:
+    halves = subject.halves()
+    if not halves.current:
         return NO_MESSAGE
-    if not found.history and subject.simulated:
+    if not halves.history and subject.simulated:
         return "not evaluable: what was simulated has no past"
-    if not found.history:
+    if not halves.history:
         return "not evaluable: the agent said nothing before this window that it could be compared with"
-    if not can_pair(found):
+    if not can_pair(halves):
         return "not evaluable: no channel has messages of the agent both in the window and in its history"
     return ""

@@ -27,61 +27,60 @@ if TYPE_CHECKING:
 
 DIMENSION = "convergence"
 PAIRS_SHOWN = 40  # to the judge, most alike first
-MOST_SPEAKERS = 50  # whose pairs are kept: those who say most
+MOST_SPEAKERS = 50  # whose pairs are stored: those who say most
 
 
 def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Every proposition once, on the conversation as a whole."""
+    """Every proposition once, on the full conversation."""
     return [Item(proposition) for proposition in propositions] if subject.said().exists() else []
 
 
 def context(
     subject: ChannelSubject, proposition: Proposition, message: Message | None, earlier: Message | None = None
 ) -> Context:
-    """The whole conversation once, in order, with the agents' vocabulary figures as data (AC-6.4.2 to AC-6.4.7)."""
+    """The full conversation once, in order, with the agents' vocabulary figures as data (AC-6.4.2 to AC-6.4.7)."""
     window, _ = subject.conversation(proposition.first_n, proposition.last_n)
-    lines = _lines(subject, proposition)
-    found = _voices(tuple(lines))
+    voices, agents, pairs = _measured(_lines(subject, proposition))
     return Context(
         agent_name=subject.name,
         persona=subject.personas() if proposition.include_personas else None,
         channel_name=subject.name,
         window=window,
         environment=True,
-        statistics=_evidence(subject, lines),
-        measured={"voices": asdict(found) if found else None},
+        statistics=_evidence(subject, agents, pairs),
+        measured={"voices": asdict(voices) if voices else None},
     )
 
 
 def figures(subject: ChannelSubject, proposition: Proposition) -> dict[str, Any]:
-    """What is kept with the run: each agent's figures, and how alike each pair is, most alike first (AC-6.4.8).
+    """What is stored with the run: each agent's figures, and how alike each pair is, most alike first (AC-6.4.8).
 
     Returns:
-        ``agents``: figures by slug; ``pairs``: [slug, slug, similarity 0 to 1]; ``voices``: distinctness, null when it cannot be told.
+        ``agents``: figures by slug; ``pairs``: [slug, slug, similarity 0 to 1]; ``voices``: distinctness, null when it cannot be computed.
     """
-    lines = _lines(subject, proposition)
     _, messages = subject.conversation(proposition.first_n, proposition.last_n)
     slugs = {message.agent_id: message.agent_slug for message in messages if message.agent_id is not None}
-    found = _voices(tuple(lines))
-    agents, pairs = _words(tuple(lines))
+    voices, agents, pairs = _measured(_lines(subject, proposition))
     return {
         "agents": {slug: asdict(said) for slug, said in sorted((slugs[pk], said) for pk, said in agents.items())},
         "pairs": [[pair.first, pair.second, pair.similarity] for pair in _renamed(pairs, slugs)],
-        "voices": asdict(found) if found else None,
+        "voices": asdict(voices) if voices else None,
     }
 
 
+Lines = tuple[tuple[int, str], ...]  # agent's id, text
+
+
 @lru_cache(maxsize=64)  # the judge's evidence and the figures go by the same lines
-def _voices(lines: tuple[tuple[int, str], ...]) -> Distinctness | None:
-    return voice_distinctness([(str(agent_id), text) for agent_id, text in lines])
-
-
-@lru_cache(maxsize=64)
-def _words(lines: tuple[tuple[int, str], ...]) -> tuple[dict[int, VocabularyStatistics], list[PairSimilarity]]:
-    """Figures and likeness of the agents that say most, by their ids."""
-    texts = _by_agent(lines)
-    pairs = pairwise_similarity({str(agent_id): said for agent_id, said in texts.items()})
-    return {agent_id: vocabulary_statistics(said) for agent_id, said in texts.items()}, pairs
+def _measured(lines: Lines) -> tuple[Distinctness | None, dict[int, VocabularyStatistics], list[PairSimilarity]]:
+    """Return how distinct the voices are, and figures and likeness of the agents that say most, by their ids."""
+    texts: dict[int, list[str]] = {}
+    for agent_id, text in lines:
+        texts.setdefault(agent_id, []).append(text)
+    loudest = dict(sorted(texts.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_SPEAKERS])
+    voices = voice_distinctness([(str(agent_id), text) for agent_id, text in lines])
+    pairs = pairwise_similarity({str(agent_id): said for agent_id, said in loudest.items()})
+    return voices, {agent_id: vocabulary_statistics(said) for agent_id, said in loudest.items()}, pairs
 
 
 def _renamed(pairs: Sequence[PairSimilarity], names: Mapping[int, str]) -> list[PairSimilarity]:
@@ -93,23 +92,16 @@ def _renamed(pairs: Sequence[PairSimilarity], names: Mapping[int, str]) -> list[
     return sorted(named, key=lambda pair: (-pair.similarity, pair.first, pair.second))
 
 
-def _lines(subject: ChannelSubject, proposition: Proposition) -> list[tuple[int, str]]:
-    """What the agents say in the events shown, with the id of each speaker: figures speak of what the judge can see."""
+def _lines(subject: ChannelSubject, proposition: Proposition) -> Lines:
+    """Return what the agents say in the events shown: figures speak of what the judge can see."""
     _, messages = subject.conversation(proposition.first_n, proposition.last_n)
-    return [(message.agent_id, message.text) for message in messages if message.agent_id is not None]
+    return tuple((message.agent_id, message.text) for message in messages if message.agent_id is not None)
 
 
-def _by_agent(lines: Sequence[tuple[int, str]]) -> dict[int, list[str]]:
-    """The lines of the agents that say most."""
-    found: dict[int, list[str]] = {}
-    for agent_id, text in lines:
-        found.setdefault(agent_id, []).append(text)
-    return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_SPEAKERS])
-
-
-def _evidence(subject: ChannelSubject, lines: Sequence[tuple[int, str]]) -> dict[str, Any]:
+def _evidence(
+    subject: ChannelSubject, agents: Mapping[int, VocabularyStatistics], similar: Sequence[PairSimilarity]
+) -> dict[str, Any]:
     names = subject.speakers()
-    agents, similar = _words(tuple(lines))
     called = {pk: names.get(pk, str(pk)) for pk in agents}
     pairs = _renamed(similar, called)
     shown = {f"{pair.first} / {pair.second}": pair.similarity for pair in pairs[:PAIRS_SHOWN]}

@@ -19,7 +19,7 @@ DIMENSION = "fluency"
 
 
 def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Every proposition once, on the window as a whole."""
+    """Every proposition once, on the full window."""
     return [Item(proposition) for proposition in propositions] if subject.spoken().exists() else []
 
 

@@ -17,7 +17,7 @@ DIMENSION = "ideas_quantity"
 
 
 def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
-    """Every proposition once, on the conversation as a whole."""
+    """Every proposition once, on the full conversation."""
     return [Item(proposition) for proposition in propositions] if subject.said().exists() else []
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import log
 from typing import TYPE_CHECKING, NamedTuple
@@ -42,65 +42,31 @@ class Pair:
     nearness: float
 
 
-def halves(
-    *,
-    agent: Agent,
-    window: MessageWindow,
-    where: Mapping[str, str],
-    history: MessageWindow,
-    history_where: Mapping[str, str],
-    simulated: bool = False,
-) -> Halves:
-    """What the agent says now, and what it said in the past it is compared with.
-
-    ``before`` is everything before the first message of the window; where the window has no beginning (``all``, no tags) what the
-    agent said is cut in the middle, the newer half is compared with the older one. The history has tags of its own
-    (`history_where`, default none), so that one build can be compared with what was said before it.
-
-    Simulated speech has no past: it is never compared with real speech.
-    """
-    spoken = spoken_by(agent=agent, window=window, where=where, simulated=simulated)
-    current = tuple(spoken.values_list("pk", flat=True))
-    if not current:
-        return Halves((), ())
-    if simulated:
-        return Halves(current, ())
-    if history.spec == BEFORE and window.spec == "all" and not where:
-        current = current[len(current) // 2 :]
-        past = spoken_by(agent=agent, window=window, where=history_where)
-    elif history.spec == BEFORE:
-        past = said_before(Message.objects.get(pk=current[0]), agent=agent, where=history_where)
-    else:
-        past = spoken_by(agent=agent, window=history, where=history_where)
-    now = set(current)
-    return Halves(current, tuple(pk for pk in past.values_list("pk", flat=True) if pk not in now))
+def can_pair(halves: Halves) -> bool:
+    """Whether any message of now can be compared with one of the history; reads no texts."""
+    channel_of = _channels([*halves.current, *halves.history])
+    past = {channel_of[pk] for pk in halves.history}
+    return any(channel_of[pk] in past for pk in halves.current)
 
 
-def can_pair(found: Halves) -> bool:
-    """Whether any message of now has something of the history to stand beside; reads no texts."""
-    channel_of = _channels([*found.current, *found.history])
-    past = {channel_of[pk] for pk in found.history}
-    return any(channel_of[pk] in past for pk in found.current)
-
-
-def find_pairs(found: Halves, *, seed: int) -> list[Pair]:
+def find_pairs(halves: Halves, *, seed: int) -> list[Pair]:
     """Up to ten pairs: messages of now drawn with the seed, each with the nearest message of its channel's history, none used twice.
 
     Nearness is the share of words two messages have in common, rare words counting more (weighted Jaccard, weights
-    ``log((1 + n) / df)`` over the channel's pool). Of equally near messages the latest is taken.
+    ``log((1 + n) / df)`` over the channel's pool). Of equally near messages the latest is chosen.
     """
-    channel_of = _channels([*found.current, *found.history])
+    channel_of = _channels([*halves.current, *halves.history])
     pools: dict[int, list[int]] = defaultdict(list)
-    for pk in found.history:
+    for pk in halves.history:
         pools[channel_of[pk]].append(pk)
-    comparable = [pk for pk in found.current if channel_of[pk] in pools]
+    comparable = [pk for pk in halves.current if channel_of[pk] in pools]
     rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
     drawn = _drawn(comparable, MOST_PAIRS, rng)
     pairs: list[Pair] = []
     for channel in dict.fromkeys(channel_of[pk] for pk in drawn):
         pool = _drawn(pools[channel], POOL, rng)
         pairs += _match([pk for pk in drawn if channel_of[pk] == channel], pool)
-    return sorted(pairs, key=lambda pair: found.current.index(pair.current))
+    return sorted(pairs, key=lambda pair: halves.current.index(pair.current))
 
 
 def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
@@ -110,10 +76,10 @@ def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
 
 
 def _channels(ids: Sequence[int]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    channels: dict[int, int] = {}
     for start in range(0, len(ids), 5000):
-        found.update(Message.objects.filter(pk__in=ids[start : start + 5000]).values_list("pk", "channel_id"))
-    return found
+        channels.update(Message.objects.filter(pk__in=ids[start : start + 5000]).values_list("pk", "channel_id"))
+    return channels
 
 
 def _match(current: list[int], pool: list[int]) -> list[Pair]:
@@ -144,7 +110,7 @@ SEEN_BEFORE = 10  # events shown before each judged message, where the channel a
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One judgement to make: a proposition on a message, on a pair of them, or on the whole window (`message_id` None)."""
+    """One judgement to make: a proposition on a message, on a pair of them, or on the full window (`message_id` None)."""
 
     proposition: Proposition
     message_id: int | None = None
@@ -157,16 +123,8 @@ class Subject:
     """An agent as one run looks at it: persona, window, tags. Caches what several items need.
 
     Attributes:
-        agent: Who is measured.
-        persona: The rendered persona.
-        window: Which stretch of its speech.
-        where: Tags its messages must have.
         samples: Most messages sampled.
-        seed: Seed of the sampling.
-        history: What self-consistency compares the window with.
-        history_where: Tags the messages of the history must have.
         simulated: Whether what was simulated for a measurement is looked at, instead of real speech.
-        position_bins: Stretches of a conversation the sample is drawn evenly from.
         before: What was said just before a message, by its id, where that was read ahead.
         read: What was read of channels; agents that are measured together share it.
     """
@@ -209,16 +167,28 @@ class Subject:
         return [ids[i] for i in chosen]
 
     def halves(self) -> Halves:
-        """What the agent says now, and the past that self-consistency compares it with."""
+        """Return what the agent says now, and the past that self-consistency compares it with.
+
+        ``before`` is everything before the first message of the window; where the window has no beginning (``all``, no tags) what the
+        agent said is cut in the middle, the newer half is compared with the older one. The history has tags of its own
+        (`history_where`, default none), so that one build can be compared with what was said before it.
+
+        Simulated speech has no past: it is never compared with real speech.
+        """
         if self._halves is None:
-            self._halves = halves(
-                agent=self.agent,
-                window=self.window,
-                where=self.where,
-                history=self.history,
-                history_where=self.history_where,
-                simulated=self.simulated,
-            )
+            current, history = tuple(self.spoken().values_list("pk", flat=True)), self.history
+            past = Message.objects.none()
+            if current and not self.simulated:
+                if history.spec != BEFORE:
+                    past = spoken_by(agent=self.agent, window=history, where=self.history_where)
+                elif self.window.spec == "all" and not self.where:
+                    current = current[len(current) // 2 :]
+                    past = spoken_by(agent=self.agent, window=self.window, where=self.history_where)
+                else:
+                    first = Message.objects.get(pk=current[0])
+                    past = said_before(first, agent=self.agent, where=self.history_where)
+            now = set(current)
+            self._halves = Halves(current, tuple(pk for pk in past.values_list("pk", flat=True) if pk not in now))
         return self._halves
 
     def usual_style(self, most: int) -> StyleProfile | None:
@@ -232,7 +202,7 @@ class Subject:
     def window_around(self, message: Message, first_n: int, last_n: int) -> tuple[Window, int | None]:
         """The events around a message: the first ones of its channel and the last ones up to the end of its stretch (AC-6.0.12).
 
-        The agent acts, everybody else is a stimulus. What was said before the evaluation's window belongs to it, what was said after does
+        The agent acts, all others are stimuli. What was said before the evaluation's window belongs to it, what was said after does
         not. Only the events shown are read, so that a channel of any length costs the same.
 
         Returns:
@@ -282,7 +252,7 @@ def stretch_end(position: int, last_n: int) -> int:
     """The last position of the stretch that a message is in.
 
     Stretches are cut by position alone, so that an evaluation that resumes, another sample and another agent find the same ones. They are
-    shorter where `last_n` leaves no room for a whole one after the events that every message has before it.
+    shorter where `last_n` leaves no room for a full one after the events that every message has before it.
     """
     length = max(1, min(STRETCH, last_n - SEEN_BEFORE))
     return position + -position % length
@@ -305,11 +275,11 @@ _USER = ("user_id", "user__first_name", "user__last_name", "user__username")
 
 def said(messages: QuerySet[Message]) -> list[Said]:
     """Messages without making model instances of them, their agents and users."""
-    found = []
+    said_there = []
     for channel, position, text, agent_id, slug, name, outsider, *user in messages.values_list(*_SAID, *_USER):
         author = name or outsider or " ".join(filter(None, user[1:3])) or user[3] or ""
-        found.append(Said(position, text, agent_id, slug or "", author, channel))
-    return found
+        said_there.append(Said(position, text, agent_id, slug or "", author, channel))
+    return said_there
 
 
 class Ends(NamedTuple):
@@ -341,11 +311,6 @@ def read_ends(messages: QuerySet[Message], first_n: int, last_n: int) -> Ends:
     return Ends(first, total - first_n - last_n, last[::-1])
 
 
-def ends(messages: QuerySet[Message], first_n: int, last_n: int, event: Callable[[Said], Event]) -> Window:
-    """The ends of a channel as a window."""
-    return read_ends(messages, first_n, last_n).window(event)
-
-
 EVERYBODY = "everybody"
 
 
@@ -354,10 +319,7 @@ class ChannelSubject:
     """A channel: window and tags of what is measured. Caches what several items need.
 
     Attributes:
-        channel: Whose conversation.
         window: Which stretch of it; ``last:N`` are its last N messages.
-        where: Tags its messages must have.
-        seed: Seed of whatever is drawn.
     """
 
     channel: Channel
@@ -375,7 +337,7 @@ class ChannelSubject:
         return said_in(channel=self.channel, window=self.window, where=self.where, agents_only=agents_only)
 
     def speakers(self) -> dict[int, str]:
-        """Names of the agents that speak in the window, by id; agents of one name are told apart by their slugs."""
+        """Names of the agents that speak in the window, by id; agents of one name get their slugs."""
         if self._names is None:
             ids = self.said(agents_only=True).order_by().values_list("agent_id", flat=True).distinct()
             agents = list(Agent.objects.filter(pk__in=list(ids)).order_by("slug"))
@@ -395,18 +357,12 @@ class ChannelSubject:
         """The events shown, and their messages. Only these are read, so that a channel of any length costs the same."""
         key = (first_n, last_n)
         if key not in self._shown:
-            kept: dict[int, Said] = {}
-
-            def event(message: Said) -> Event:
-                kept[message.position] = message
-                return self.event(message)
-
-            window = ends(self.said(), first_n, last_n, event)
-            self._shown[key] = window, tuple(kept[position] for position in sorted(kept))
+            ends = read_ends(self.said(), first_n, last_n)
+            self._shown[key] = ends.window(self.event), (*ends.first, *ends.last)
         return self._shown[key]
 
     def event(self, message: Message | Said) -> Event:
-        """An agent acts; what users and outsiders say reaches everybody."""
+        """An agent acts; what users and outsiders say reaches all."""
         if message.agent_id is not None:
             return Event("action", self.speakers().get(message.agent_id, message.author_name), message.text)
         return Event("stimulus", EVERYBODY, message.text, speaker=message.author_name)

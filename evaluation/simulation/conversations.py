@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -20,23 +19,19 @@ from django.db.models import Max, QuerySet
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field
 
-from agents.llm import Label, LLMRequest, estimate_tokens, ledger
 from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep, owner_name
 from agents.persona import current_digest
 from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
-from agents.turn.prompt import build_prompt, new_turn
 from agents.turn.receive import receive_message
 from agents.turn.send_message import SendRefused
-from agents.turn.tools import tool_definitions
 from agents.work.lease import LeaseLost
 from agents.work.outages import is_outage
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.budget import why_over_budget
-from evaluation.runs.estimate import Estimate, estimate
 from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, RunSpec, plan_later
 from evaluation.scorers.windows import BEFORE, MessageWindow, parse_history, parse_window, spoken_by
-from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation, load_situations, situations_digest
+from evaluation.simulation.situations import Situation, load_situations, situations_digest
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +55,6 @@ class Conversation(BaseModel):
 
     Attributes:
         situation: Its id. `repeat`: which of the repeats, from 1.
-        channel: Slug of its channel.
         lines: How many lines it has. `done`: how many of them the agent answered, or chose to pass over in silence.
         silent: How many of these it passed over. `silence`: why, the first time, in the agent's own words.
         reason: Why the other lines are missing; empty when none is.
@@ -96,8 +90,6 @@ class Simulation:
 
     Attributes:
         id: The part before the last ``-`` is equal for the same agent, persona, situations, model and repeats.
-        conversations: Every situation and repeat, in the order they are simulated.
-        messages: How many messages of the agent there are to measure.
         resumed: Whether it continues what an earlier process left.
     """
 
@@ -120,7 +112,7 @@ class Simulation:
 
     @property
     def usable(self) -> bool:
-        """Whether it can be measured: the agent said something, and its model did not keep failing."""
+        """Whether it can be measured: the agent said something, and its model answered."""
         return self.messages > 0 and all(conversation.tried for conversation in self.conversations)
 
     @property
@@ -182,11 +174,9 @@ def simulate(
     No stage of the pipeline takes part but those marked `required`, and the agent remembers nothing of it.
 
     Args:
-        agent: Active.
         situations: What happens to it, see `load_situations`.
         actor_model: The model that acts; default the agent's own, else `ACTOR_MODEL`.
         repeats: How often each situation is simulated, 1 to 20.
-        progress: Called with the number of lines done (or given up) and of all lines.
         reuse: Use the newest simulation of the same, whatever its age and even if it was measured, and only add what it lacks.
 
     Raises:
@@ -199,7 +189,7 @@ def simulate(
     model = actor_of(agent, actor_model)
     with sentry_sdk.start_span(op="evaluation.simulation", name="simulate conversations") as span:
         span.set_data("agent", agent.pk)
-        ident, scenes, resumed = _prepare(agent, situations, model, repeats, reuse=reuse)
+        ident, scenes, resumed = prepare(agent, situations, model, repeats, reuse=reuse)
         span.set_data("simulation", ident)
         conversations = _converse(scenes, progress)
     spoken = Message.objects.filter(channel__in=[s.channel.pk for s in scenes], agent=agent, synthetic=True)
@@ -215,7 +205,7 @@ def simulate(
 
 
 # -- the channels
-def _prepare(
+def prepare(
     agent: Agent, situations: Sequence[Situation], model: str, repeats: int, *, reuse: bool
 ) -> tuple[str, list[_Scene], bool]:
     """Id and scenes of the newest simulation of the same if it is to be continued, else of a new one; and whether it is continued.
@@ -284,7 +274,7 @@ def _converse(scenes: Sequence[_Scene], progress: Progress) -> tuple[Conversatio
 
 @dataclass(frozen=True, slots=True)
 class _Scene:
-    """One conversation to simulate, and its channel. `first`: the number of its first line in the whole simulation, from 0."""
+    """One conversation to simulate, and its channel. `first`: the number of its first line in the simulation, from 0."""
 
     agent: Agent
     model: str
@@ -375,7 +365,7 @@ class _Scene:
 
 
 def _counts(run: Run) -> bool:
-    """Whether a turn answers its line: it ended by itself, or it failed after something had been said."""
+    """Whether a turn answers its line: it completed, or it failed after something had been said."""
     return run.status == Run.Status.COMPLETED or (run.status in Run.FINAL and run.messages.exists())
 
 
@@ -440,31 +430,45 @@ def has_little_speech(spec: RunSpec) -> bool:
     return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
 
 
-def simulate_where_little(
-    specs: Sequence[RunSpec], *, progress: Callable[[str, int, int], None] = lambda agent, done, total: None
+def simulate_specs(
+    specs: Sequence[RunSpec],
+    *,
+    situations: Sequence[Situation] = (),
+    actor_model: str = "",
+    progress: Callable[[str, int, int], None] = lambda agent, done, total: None,
 ) -> tuple[list[RunSpec], list[Simulation]]:
-    """Simulate conversations with the agents that have little speech; what exists under the same persona and model is used again.
+    """Simulate conversations with agents, and return the specs that measure these, and the simulations.
 
     Args:
-        specs: What is to be measured.
+        situations: Simulated with every agent, `RunSpec.repeats` times each; each line is judged once. Without any: our own, with the
+            agents that have little speech; what exists under the same persona and model is used again.
+        actor_model: Default as configured.
         progress: Called with an agent's slug, the number of lines done, and of all lines.
 
     Returns:
-        The specs, those of simulated agents changed to measure the simulation, and the simulations. An agent that was silent throughout is
-        measured by its own messages, however few. An agent whose actor failed is left out: the same call continues with it.
+        The specs, those of simulated agents changed to measure the simulation. With our own situations an agent that was silent
+        throughout is measured by its own messages, however few. Other agents that said nothing to measure are left out: the same call
+        continues with those whose actor failed.
     """
-    situations = load_situations()
+    ours = () if situations else load_situations()
     measured: list[RunSpec] = []
     simulations: list[Simulation] = []
     for spec in specs:
-        if spec.agent is None or not has_little_speech(spec):
+        if spec.agent is None or (ours and not has_little_speech(spec)):
             measured.append(spec)
             continue
-        of_agent = partial(progress, spec.agent.slug)
-        simulations.append(simulate(agent=spec.agent, situations=situations, progress=of_agent, reuse=True))
-        if simulations[-1].usable:
-            measured.append(simulation_spec(spec, simulations[-1]))
-        elif simulations[-1].complete:  # silent throughout, as the scripted actor is without sample lines
+        simulation = simulate(
+            agent=spec.agent,
+            situations=situations or ours,
+            actor_model=actor_model,
+            repeats=1 if ours else spec.repeats,
+            progress=partial(progress, spec.agent.slug),
+            reuse=bool(ours),
+        )
+        simulations.append(simulation)
+        if simulation.usable:
+            measured.append(simulation_spec(spec if ours else replace(spec, repeats=1), simulation))
+        elif ours and simulation.complete:  # silent throughout, as the scripted actor is without sample lines
             measured.append(spec)
     return measured, simulations
 
@@ -520,112 +524,11 @@ def simulate_for(run: EvaluationRun, *, owner: str) -> None:
 
 def _spec_of(run: EvaluationRun) -> RunSpec:
     """What a run that waits for its simulation asks for, as a spec of real speech."""
+    same = ("agent", "samples", "seed", "per_call", "judge", "is_baseline", "repeats", "hard", "double_check", "method")
     return RunSpec(
-        agent=run.agent,
+        **{name: getattr(run, name) for name in (*same, "additional_context")},
         dimensions=tuple(run.dimensions),
         window=replace(parse_window(run.window), start=run.window_start, end=run.window_end),
-        samples=run.samples,
-        seed=run.seed,
-        per_call=run.per_call,
-        judge=run.judge,
-        is_baseline=run.is_baseline,
         history=replace(parse_history(run.history), start=run.history_start, end=run.history_end),
-        repeats=run.repeats,
-        hard=run.hard,
-        double_check=run.double_check,
-        method=run.method,
-        additional_context=run.additional_context,
         position_bins=tuple((first, last) for first, last in run.position_bins),
     )
-
-
-# -- what it would need
-STAND_IN = ("word " * REPLY_TOKENS)[: REPLY_TOKENS * 4].strip()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationEstimate:
-    """Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced."""
-
-    agent: str
-    actor_model: str
-    lines: int
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: Decimal | None
-
-
-def estimate_simulation(
-    spec: RunSpec, *, situations: Sequence[Situation], actor_model: str = "", repeats: int = 1
-) -> tuple[SimulationEstimate, Estimate]:
-    """Estimate what the actor would need, and the judge of what it says, if every line is answered once.
-
-    Args:
-        spec: What is to be measured, of an agent.
-        situations: What would be said to it.
-        actor_model: Default the agent's own model, else `ACTOR_MODEL`.
-        repeats: How often each situation is simulated.
-
-    Raises:
-        ValueError: `spec` is of a channel.
-        PropositionError: Proposition files cannot be used.
-    """
-    if spec.agent is None:
-        raise ValueError(f"{spec.target} is a channel; allowed: an agent")
-    model = actor_of(spec.agent, actor_model)
-    with transaction.atomic():
-        try:
-            simulation, prompts = _stand_in(spec.agent, situations, model, repeats)
-            judging = estimate(simulation_spec(spec, simulation))
-        finally:
-            transaction.set_rollback(True)
-    lines, said = len(prompts) * repeats, REPLY_TOKENS * len(prompts) * repeats
-    sent = CALLS_PER_LINE * repeats * sum(prompts) + said
-    acting = SimulationEstimate(
-        agent=spec.agent.slug,
-        actor_model=model,
-        lines=lines,
-        calls=CALLS_PER_LINE * lines,
-        input_tokens=sent,
-        output_tokens=said,
-        cost_usd=ledger.estimate_cost(model, sent, said),
-    )
-    return acting, judging
-
-
-def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats: int) -> tuple[Simulation, list[int]]:
-    """Store a simulation with a stand-in for each answer; return it, and the tokens of the prompt for each line of its first repeat."""
-    ident, scenes, _ = _prepare(agent, situations, model, repeats, reuse=False)
-    prompts: list[int] = []
-    for scene in scenes:
-        for turn, text in enumerate(scene.situation.lines, 1):
-            common: dict[str, Any] = {
-                "channel": scene.channel,
-                "synthetic": True,
-                "tags": {**scene.channel.tags, TURN: str(turn)},
-            }
-            line = Message.objects.create(position=2 * turn - 1, outsider=scene.situation.speaker, text=text, **common)
-            if scene.repeat == 1:
-                prompts.append(_prompt_tokens(agent, line))
-            Message.objects.create(position=2 * turn, agent=agent, text=STAND_IN, **common)
-    messages = sum(len(scene.situation.lines) for scene in scenes)
-    simulation = Simulation(
-        id=ident, agent=agent, actor_model=model, persona_digest="", conversations=(), messages=messages
-    )
-    return simulation, prompts
-
-
-def _prompt_tokens(agent: Agent, line: Message) -> int:
-    """Tokens of the prompt with which the agent's turn would begin after this line."""
-    turn = new_turn(agent=agent, channel=line.channel, trigger=line, overrides={"stages": []}, preview=True)
-    prompt = build_prompt(turn)
-    request = LLMRequest(
-        role="actor",
-        task="turn",
-        system=prompt.system,
-        turns=(prompt.user,),
-        tools=tool_definitions(),
-        label=Label(purpose="estimate"),
-    )
-    return estimate_tokens(request)

@@ -8,8 +8,7 @@ from typing import Any, TextIO
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from agents.commands import console_for_bars, console_on
-from agents.text.tables import print_table
+from agents.commands import console_for_bars, console_on, print_table
 from evaluation.models import is_heuristic
 from evaluation.simulation.conversations import ENOUGH, Simulation
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
-from pydantic_core import PydanticCustomError
 
 from agents.llm.answers import storable
 from evaluation.propositions.files import (
@@ -30,7 +29,6 @@ OUR_SITUATIONS = Path(__file__).with_name("situations.yaml")
 SPEAKER = "Robin"
 MOST_SITUATIONS = 200
 MOST_LINES = 20
-_TYPES = {"situations": "a list of situations, each with id and lines", "lines": "a list of texts"}
 
 
 def _text(value: str) -> str:
@@ -45,30 +43,19 @@ class Situation(BaseModel):
     """What happens to an agent.
 
     Attributes:
-        id: Its name in tags, results and comparisons.
         lines: What is said to the agent, 1 to 20 lines; it answers each before the next is said.
-        speaker: Who says them.
         description: For people; the agent does not see it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    id: str
+    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,59}$")]
     description: Annotated[str, Field(max_length=1_000)] = ""
     speaker: Annotated[str, Field(max_length=80), AfterValidator(lambda name: " ".join(_text(name).split()))] = SPEAKER
     lines: Annotated[
         tuple[Annotated[str, Field(max_length=10_000), AfterValidator(_text)], ...],
         Field(min_length=1, max_length=MOST_LINES),
     ]
-
-    @field_validator("id")
-    @classmethod
-    def _check_id(cls, value: str) -> str:
-        if not (
-            len(value) <= 60 and value[:1].isalnum() and set(value) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_")
-        ):
-            raise ValueError(f"{value!r}: allowed: 1 to 60 of a-z, 0-9, - and _, beginning with a letter or digit")
-        return value
 
 
 class _SituationFile(BaseModel):
@@ -80,11 +67,9 @@ class _SituationFile(BaseModel):
     @classmethod
     def _check_ids(cls, value: list[Situation]) -> list[Situation]:
         ids = [situation.id for situation in value]
-        twice = next((number for number, one in enumerate(ids) if one in ids[:number]), None)
+        twice = next((name for number, name in enumerate(ids) if name in ids[:number]), None)
         if twice is not None:
-            raise PydanticCustomError(
-                "duplicate_id", "{id!r} stands twice; allowed: an id per situation", {"id": ids[twice], "number": twice}
-            )
+            raise ValueError(f"{twice!r} stands twice; allowed: an id per situation")
         return value
 
 
@@ -104,19 +89,7 @@ def load_situations(path: Path | None = None) -> tuple[Situation, ...]:
 
 def _problem(path: Path, node: yaml.Node | None, item: dict[str, Any]) -> FileProblem:
     location = location_of(item)
-    if item["type"] == "duplicate_id":
-        location = (*location, item["ctx"]["number"], "id")
-        return FileProblem(
-            path,
-            line_of(node, location),
-            dotted(location),
-            f"{item['ctx']['id']!r} stands twice; allowed: an id per situation",
-        )
     message = in_words(item, list((Situation if len(location) > 1 else _SituationFile).model_fields))
-    if item["type"] in ("too_long", "too_short"):
-        message += f"; allowed: 1 to {MOST_LINES if location[-1:] == ('lines',) else MOST_SITUATIONS}"
-    if item["type"].endswith("_type"):
-        message += f"; allowed: {_TYPES.get(str(location[-1]) if location else '', 'text')}"
     return FileProblem(path, line_of(node, location), dotted(location), message)
 
 

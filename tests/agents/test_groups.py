@@ -5,10 +5,10 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 import pytest
-from django.conf import settings
 from django.contrib.auth.models import Group, Permission, User
 from django.core.management import call_command
 
+from agents.groups import grants
 from tests.console import read, signed_in, superuser
 
 pytestmark = pytest.mark.django_db
@@ -57,12 +57,10 @@ def test_who_may_what(permission: str, who: tuple[str, ...]) -> None:
     assert tuple(name for name in ALL if may(name, permission)) == who
 
 
-def test_every_pattern_of_the_settings_names_a_permission() -> None:
+def test_every_pattern_of_a_group_names_a_permission() -> None:
     names = [f"{p.content_type.app_label}.{p.codename}" for p in Permission.objects.select_related("content_type")]
 
-    unused = [
-        p for patterns in settings.GROUPS.values() for p in patterns if not any(fnmatchcase(name, p) for name in names)
-    ]
+    unused = [p for patterns in grants().values() for p in patterns if not any(fnmatchcase(name, p) for name in names)]
 
     assert unused == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,6 @@ from agents.models import Agent, MemoryBlock, PersonaVersion, Trait
 from agents.persona import (
     BANDS,
     MANNER,
-    AgentValues,
     Outcome,
     TraitValue,
     current_digest,
@@ -24,6 +24,7 @@ from agents.persona import (
     strength_band,
     upsert_agent,
 )
+from agents.personas_io.shape import PersonaSpec
 from tests.factories import make_agent
 
 TRAITS = [
@@ -148,16 +149,19 @@ def test_saving_without_traits_leaves_them_and_an_empty_list_removes_them() -> N
 
 
 # -- from a source
-def values(**changes: object) -> AgentValues:
+PERSONALITY = {"label": "personality", "value": "I am dry."}
+
+
+def values(**changes: object) -> PersonaSpec:
     fields: dict[str, object] = {
         "slug": "ada",
         "display_name": "Ada",
         "system_prompt": "You are Ada.",
-        "traits": tuple(TRAITS),
-        "memory_blocks": (("personality", "I am dry."),),
+        "traits": [asdict(trait) for trait in TRAITS],
+        "memory_blocks": [PERSONALITY],
         "sample_lines": ("No.",),
     }
-    return AgentValues(**{**fields, **changes})  # type: ignore[arg-type]
+    return PersonaSpec.model_validate({**fields, **changes})
 
 
 def upsert(**changes: object) -> Outcome:
@@ -230,7 +234,7 @@ def test_memory_blocks_are_the_agents_own_once_they_are_there() -> None:
     upsert()
     MemoryBlock.objects.update(value="I have changed.")
 
-    assert upsert(memory_blocks=(("personality", "I am dry."), ("focus", "pens"))) is Outcome.UPDATED
+    assert upsert(memory_blocks=[PERSONALITY, {"label": "focus", "value": "pens"}]) is Outcome.UPDATED
 
     assert dict(MemoryBlock.objects.values_list("label", "value")) == {
         "personality": "I have changed.",

@@ -12,7 +12,8 @@ import pytest
 from django.core.management import call_command
 
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
-from agents.persona import AgentValues, save_persona
+from agents.persona import save_persona
+from agents.personas_io.shape import PersonaSpec
 from agents.seed import loader
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "seed-data.md").read_text(encoding="utf-8")
@@ -35,13 +36,13 @@ def test_the_sixteen_agents_of_the_specification_are_there() -> None:
 
 
 @pytest.mark.parametrize("persona", list(loader.personas()), ids=lambda persona: persona.slug)
-def test_a_persona_is_whole(persona: AgentValues) -> None:
+def test_a_persona_is_whole(persona: PersonaSpec) -> None:
     assert 150 <= len(persona.system_prompt.split()) <= 400
     assert persona.display_name in persona.system_prompt
     assert persona.traits is not None
     assert len(persona.traits) >= 3
     assert len({trait.name.casefold() for trait in persona.traits}) == len(persona.traits)
-    assert {"personality", "relationships", "current_focus"} <= {label for label, _ in persona.memory_blocks}
+    assert {"personality", "relationships", "current_focus"} <= {block.label for block in persona.memory_blocks}
     assert len(persona.sample_lines) >= 10
     assert len(set(persona.sample_lines)) == len(persona.sample_lines)
     assert re.fullmatch("#[0-9a-f]{6}", persona.avatar_color)

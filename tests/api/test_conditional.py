@@ -1,18 +1,17 @@
-"""Of two editors of a configuration the second is told that there was a first."""
+"""Readers are spared what they have, and of two editors the second learns that there was a first."""
 
 from __future__ import annotations
 
 import threading
-from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.db import connection
 
 from agents.models import Agent
-from correction.config.settings import resolve_config
 from tests.api_client import Program, program
 from tests.console import superuser
-from tests.factories import make_agent
+from tests.factories import make_agent, make_channel
 
 DEFAULTS, ADA = "/api/evaluations/config/", "/api/evaluations/config/ada/"
 
@@ -26,15 +25,32 @@ def ada() -> Agent:
 
 @pytest.fixture
 def client(ada: Agent) -> Program:
+    make_channel("office")
     return program(superuser())
 
 
-@pytest.mark.parametrize("path", [DEFAULTS, ADA])
-def test_a_reader_who_has_it_gets_304_until_it_changes(client: Program, path: str) -> None:
+AGENT, CHANNEL = "/api/agents/ada/", "/api/channels/office/"
+PERSONA = {"display_name": "Ada", "system_prompt": "You are Ada, a dry and careful clerk."}
+CHANGES = [  # path, method, and two changes
+    (DEFAULTS, "put", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
+    (ADA, "patch", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
+    (ADA, "put", {"repetition_threshold": 0.4}, {"repetition_threshold": 0.5}),
+    (AGENT, "patch", {"title": "first"}, {"system_prompt": "Second."}),
+    (AGENT, "put", {**PERSONA, "title": "first"}, {**PERSONA, "title": "second"}),
+    (CHANNEL, "patch", {"agents": ["ada"]}, {"topic": "ships"}),
+    (CHANNEL, "put", {"name": "Office", "topic": "paper"}, {"name": "Office", "topic": "ships"}),
+]
+EDITED = pytest.mark.parametrize(("path", "method", "first", "second"), CHANGES)
+
+
+@EDITED
+def test_a_reader_who_has_it_gets_304_until_it_changes(
+    client: Program, path: str, method: str, first: dict[str, Any], second: dict[str, Any]
+) -> None:
     etag = client.get(path)["ETag"]
 
     known = client.get(path, headers={"If-None-Match": etag})
-    client.patch(ADA, {"gate_mode": "observe"})
+    getattr(client, method)(path, first)
     changed = client.get(path, headers={"If-None-Match": etag})
 
     assert (known.status_code, known.content, known["ETag"]) == (304, b"", etag)
@@ -42,33 +58,29 @@ def test_a_reader_who_has_it_gets_304_until_it_changes(client: Program, path: st
     assert changed["ETag"] != etag
 
 
-@pytest.mark.parametrize(("path", "method"), [(DEFAULTS, "put"), (ADA, "patch")])
-def test_a_change_of_what_was_read_is_made_and_answers_with_the_new_etag(
-    client: Program, path: str, method: str
+@EDITED
+def test_of_two_editors_the_second_gets_a_412_with_the_current_etag(
+    client: Program, path: str, method: str, first: dict[str, Any], second: dict[str, Any]
 ) -> None:
     etag = client.get(path)["ETag"]
 
-    made = getattr(client, method)(path, {"repetition_threshold": 0.4}, headers={"If-Match": etag})
-    again = getattr(client, method)(path, {"repetition_threshold": 0.5}, headers={"If-Match": made["ETag"]})
+    made = getattr(client, method)(path, first, headers={"If-Match": etag})
+    mine = getattr(client, method)(path, second, headers={"If-Match": etag})
+    shown = client.get(path).json()
+    again = getattr(client, method)(path, second, headers={"If-Match": made["ETag"]})
 
     assert (made.status_code, again.status_code) == (200, 200)
-    assert again.json()["config"]["repetition_threshold"] == 0.5
+    assert (mine.status_code, mine["content-type"], mine["ETag"]) == (412, "application/problem+json", made["ETag"])
+    assert f"If-Match: {made['ETag']}" in mine.json()["detail"]
+    assert client.get(path).json() != shown
 
 
-@pytest.mark.parametrize(("path", "method"), [(DEFAULTS, "put"), (ADA, "patch")])
-def test_a_change_of_what_somebody_else_changed_is_a_412_with_the_current_etag(
-    client: Program, path: str, method: str
-) -> None:
-    etag = client.get(path)["ETag"]
-    theirs = getattr(client, method)(path, {"repetition_threshold": 0.4})["ETag"]
+@pytest.mark.parametrize(("path", "needed"), [(AGENT, "system_prompt"), (CHANNEL, "name")])
+def test_a_put_wants_what_a_new_one_needs(client: Program, path: str, needed: str) -> None:
+    answer = client.put(path, {"display_name": "Ada"} if path == AGENT else {"topic": "ships"})
 
-    mine = getattr(client, method)(path, {"repetition_threshold": 0.5}, headers={"If-Match": etag})
-
-    assert (mine.status_code, mine["content-type"], mine["ETag"]) == (412, "application/problem+json", theirs)
-    assert f"If-Match: {theirs}" in mine.json()["detail"]
-    assert client.get(path).status_code == 200
-    assert resolve_config(Agent.objects.get())["repetition_threshold"] == Decimal("0.4")
-    assert getattr(client, method)(path, {"repetition_threshold": 0.5}, headers={"If-Match": theirs}).status_code == 200
+    assert answer.status_code == 400
+    assert f"{needed} is missing" in answer.json()["errors"][needed][0]
 
 
 def test_an_agent_s_etag_changes_with_the_defaults_it_inherits(client: Program) -> None:

@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from rest_framework.test import APIRequestFactory, force_authenticate
 from rest_framework.views import APIView
 
-from agents.api.headers import LONGEST_RUN, IdempotentPosts, StillRunning, begin, keep
+from agents.api.headers import LONGEST_RUN, IdempotentPosts, StillRunning, begin, store_answer
 from agents.api.problems import Conflict
 from agents.models import IdempotentRequest, owner_name
 from evaluation.models import EvaluationRun
@@ -162,8 +162,8 @@ def test_a_lease_of_a_process_that_died_is_taken_over(eve: User) -> None:
     taken, act = begin(user_id=eve.pk, key="k", sent=SENT)
 
     assert (act, taken.pk) == (True, row.pk)
-    assert not keep(row, status=201, answer="{}", headers={}), "one that lost the lease stores nothing"
-    assert keep(taken, status=201, answer="{}", headers={})
+    assert not store_answer(row, status=201, answer="{}", headers={}), "one that lost the lease stores nothing"
+    assert store_answer(taken, status=201, answer="{}", headers={})
 
 
 def test_a_lease_from_another_machine_is_taken_over_after_ten_minutes(eve: User) -> None:

@@ -80,7 +80,7 @@ def test_what_cannot_be_used_is_said_beside_the_field(root: Client, typed: dict[
 def test_the_form_explains_functions_kinds_and_variables(root: Client) -> None:
     text = plain(read(root, ADD))
 
-    assert "message_count Messages ever committed in this channel by the agent, or by anybody." in text
+    assert "message_count Messages ever committed in this channel, by the agent or by all." in text
     assert "at_least holds from this number on" in text
     assert "Claims may use {{agent_name}} , {{channel_name}}" in text
     assert "devil's advocate" in text

@@ -211,8 +211,8 @@ def outcomes_in(channel: Channel) -> None:
 def test_messages_and_turns_are_found_by_what_the_gate_did(root: Client, chosen: str, found: set[str]) -> None:
     outcomes_in(make_channel())
 
-    assert set(cells(read(root, list_of(Message, f"?gate={chosen}")), "said")) == found
-    assert set(cells(read(root, list_of(Run, f"?gate={chosen}")), "answered")) == found
+    assert set(cells(read(root, list_of(Message, f"?gate={chosen}")), "text")) == found
+    assert set(cells(read(root, list_of(Run, f"?gate={chosen}")), "answers")) == found
 
 
 def test_who_may_not_see_the_log_cannot_filter_by_it() -> None:

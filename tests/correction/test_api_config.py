@@ -137,9 +137,9 @@ def test_an_unknown_field_is_a_400_that_lists_the_allowed_ones(client: Program) 
     answer = client.patch(MICHAEL, {"gate_adherance_enabled": True, "gate_fluency_enabled": True})
 
     assert answer.status_code == 400
-    (told,) = answer.json()["errors"]["gate_adherance_enabled"]
-    assert "did you mean gate_adherence_enabled" in told
-    assert all(name in told for name in SETTINGS)
+    (says,) = answer.json()["errors"]["gate_adherance_enabled"]
+    assert "did you mean gate_adherence_enabled" in says
+    assert all(name in says for name in SETTINGS)
     assert config_history(michael()) == []
 
 
@@ -182,8 +182,8 @@ def test_characters_no_text_can_hold_are_a_400_like_other_nonsense(client: Progr
 def test_json_nested_without_end_is_a_400(client: Program, body: str) -> None:
     answer = client.generic("PATCH", MICHAEL, body, content_type="application/json")
 
-    told = "the JSON is nested too deeply; allowed: at most 50 levels"
-    assert (answer.status_code, answer.json()["detail"]) == (400, told)
+    says = "the JSON is nested too deeply; allowed: at most 50 levels"
+    assert (answer.status_code, answer.json()["detail"]) == (400, says)
 
 
 def test_a_body_too_large_to_mean_anything_is_a_413_and_is_not_read(client: Program) -> None:

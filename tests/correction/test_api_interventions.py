@@ -73,20 +73,20 @@ def test_the_log_is_filtered(client: Program, ada: Agent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "says"),
     [
         ("agent=nobody", "there is no agent 'nobody'"),
         ("fired=1", "fired '1': allowed: true, false"),
         ("run=x", "run 'x': allowed: the id of a run"),
         ("until=x", "until 'x': allowed: a date or time"),
         ("intervention=%00", "intervention holds a NUL character"),
-        ("held=true", "there is no parameter 'held'; allowed: agent, intervention, fired"),
+        ("held=true", "there is no parameter 'held'; allowed: since, until, agent, intervention, fired"),
     ],
 )
-def test_a_filter_that_is_not_understood_is_a_400(client: Program, ada: Agent, query: str, told: str) -> None:
+def test_a_filter_that_is_not_understood_is_a_400(client: Program, ada: Agent, query: str, says: str) -> None:
     answer = client.get(f"{LOGS}?{query}")
 
-    assert (answer.status_code, told in answer.json()["detail"]) == (400, True)
+    assert (answer.status_code, says in answer.json()["detail"]) == (400, True)
 
 
 def test_lists_cost_the_same_queries_for_one_row_and_for_thirty(client: Program, ada: Agent) -> None:

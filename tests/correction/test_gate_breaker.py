@@ -13,7 +13,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.llm import breaker, complete_many
-from agents.llm.breaker import PROBE_PAUSE, Breaker, Found
+from agents.llm.breaker import PROBE_PAUSE, Breaker, Outcome
 from agents.models import Agent, Channel, LLMCall
 from correction.gate.statistics import get_gate_statistics
 from evaluation.judge.check import Check, CheckResult, ask_together
@@ -205,7 +205,7 @@ def test_interventions_do_not_wait_for_a_judge_that_hangs_either(llm_server: LLM
         ([("a", "silent"), (None, "silent"), (None, "silent"), ("b", "silent")], False),
     ],
 )
-def test_what_opens_a_breaker(drafts: list[tuple[str | None, Found]], is_open: bool) -> None:
+def test_what_opens_a_breaker(drafts: list[tuple[str | None, Outcome]], is_open: bool) -> None:
     ours = Breaker("http://judge", Clock())
     for about, found in drafts:
         leave = ours.enter(about)

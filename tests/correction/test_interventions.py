@@ -162,7 +162,7 @@ def test_a_preview_asks_no_model_and_logs_nothing(llm_server: LLMServer, ada: Ag
     shown = preview_prompt(agent=ada, channel=office)
 
     assert (llm_server.calls, logs()) == (0, [])
-    assert "Conversation Guidance" not in shown.system
+    assert "Conversation Guidance" not in shown.system_text
     note = next(entry for entry in shown.trace if entry.stage == "interventions")
     assert note.why == "preview: nothing is evaluated; in a turn these would be looked at: anti_convergence, loud"
 

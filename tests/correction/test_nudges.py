@@ -182,7 +182,7 @@ def test_a_team_may_bring_nudges_for_its_own_characters_and_override_ours(folder
         ("nudges: {}", ":1: nudges: "),
         ("agent_id: ada", ":1: nudges: is required"),
         ("nudge: {new_ideas: Think.}\nnudges: {new_ideas: Think.}", ":1: nudge: unknown field; allowed: agent_id, nudges"),
-        ("nudges:\n  new_ideas: a\n  new_ideas: b", ":3: new_ideas: stands twice in the same mapping"),
+        ("nudges:\n  new_ideas: a\n  new_ideas: b", ":3: not valid YAML: new_ideas: stands twice in the same mapping"),
         ("nudges: [", "not valid YAML"),
         ("- one", ":1: expected a mapping with nudges at the top"),
         ("agent_id: _default\nnudges: {new_ideas: Think.}", ":2: nudges: missing: devils_advocate, change_subject"),

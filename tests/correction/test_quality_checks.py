@@ -97,9 +97,9 @@ def test_a_session_is_not_continued_for_another_persona(client: Program, llm_ser
     llm_server.respond = judge({"adherence": 2})
     found = ask(client, persona={"name": "Ada", "system_prompt": "You are Ada."})
 
-    told = refused(client, persona={"name": "Eve", "system_prompt": "You are Eve."}, session=found["session"])
+    says = refused(client, persona={"name": "Eve", "system_prompt": "You are Eve."}, session=found["session"])
 
-    assert "another speaker" in told["session"][0]
+    assert "another speaker" in says["session"][0]
     assert CorrectionLog.objects.count() == 1
 
 
@@ -265,8 +265,8 @@ def test_hostile_text_anywhere_changes_no_judges_structure(client: Program, llm_
     ordinary, hostile = map(prompt_of, llm_server.bodies)
     assert ordinary.count("<<<") == hostile.count("<<<")
     assert ordinary.count(">>>") == hostile.count(">>>")
-    told = hostile.partition("<<<TRAJECTORY ")[2].partition("<<<END TRAJECTORY ")[0]
-    assert re.findall(r"^\d+\. ", told, re.MULTILINE) == ["1. ", "2. "]
+    says = hostile.partition("<<<TRAJECTORY ")[2].partition("<<<END TRAJECTORY ")[0]
+    assert re.findall(r"^\d+\. ", says, re.MULTILINE) == ["1. ", "2. "]
     assert "\u202e" not in hostile
 
 
@@ -282,21 +282,25 @@ def test_two_attempts_of_one_session_at_once_are_both_kept(client: Program, llm_
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "told"),
+    ("changes", "field", "says"),
     [
         ({"agent": "ada"}, "persona", "exactly one of them; both"),
         ({"persona": None}, "persona", "exactly one of them; none"),
         ({"persona": None, "agent": "nobody"}, "agent", "no agents yet"),
         ({"persona": 7}, "persona", "a text, or an object"),
-        ({"persona": {"name": "Ada"}}, "persona", "persona.system_prompt is missing"),
-        ({"persona": {"system_prompt": "x", "age": 7}}, "persona", "there is no field 'age'"),
-        ({"persona": {"system_prompt": "x", "traits": [{"name": "dry", "strength": 3}]}}, "persona", "from 0 to 1"),
-        ({"persona": "x" * 60_001}, "persona", "60000"),
+        ({"persona": {"name": "Ada"}}, "persona.system_prompt", "persona.system_prompt is missing"),
+        ({"persona": {"system_prompt": "x", "age": 7}}, "persona.age", "there is no field 'age'"),
+        (
+            {"persona": {"system_prompt": "x", "traits": [{"name": "dry", "strength": 3}]}},
+            "persona.traits[0].strength",
+            "from 0 to 1",
+        ),
+        ({"persona": "x" * 60_001}, "persona.system_prompt", "60,000"),
         ({"draft": "  "}, "draft", "not only white space"),
         ({"draft": "a\x00b"}, "draft", "NUL"),
         ({"draft": "x" * 100_001}, "draft", "100,000"),
-        ({"trajectory": [{"name": "Bob", "text": "Hi"}]}, "trajectory", "trajectory[0]"),
-        ({"trajectory": [{"name": "Bob", "text": "Hi", "kind": "shout"}]}, "trajectory", "action or stimulus"),
+        ({"trajectory": [{"name": "Bob", "text": "Hi"}]}, "trajectory[0].kind", "trajectory[0].kind is missing"),
+        ({"trajectory": [{"name": "Bob", "text": "Hi", "kind": "shout"}]}, "trajectory[0].kind", "action, stimulus"),
         ({"trajectory": [{"name": "Bob", "text": "a\x00", "kind": "action"}]}, "trajectory", "NUL"),
         ({"trajectory": [TRAJECTORY[0]] * 501}, "trajectory", "at most 500"),
         ({"dimensions": ["convergence"]}, "dimensions", "adherence, consistency, fluency"),
@@ -313,9 +317,9 @@ def test_two_attempts_of_one_session_at_once_are_both_kept(client: Program, llm_
     ],
 )
 def test_what_is_not_understood_is_a_400_that_says_what_is_allowed(
-    client: Program, llm_server: LLMServer, changes: dict[str, Any], field: str, told: str
+    client: Program, llm_server: LLMServer, changes: dict[str, Any], field: str, says: str
 ) -> None:
-    assert told in refused(client, **changes)[field][0]
+    assert says in refused(client, **changes)[field][0]
     assert llm_server.calls == CorrectionLog.objects.count() == 0
 
 
@@ -324,7 +328,7 @@ def file_of(**fields: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("propositions", "told"),
+    ("propositions", "says"),
     [
         ([7], "[0]: allowed: an object"),
         ([{"dimension": "adherence"}], "[0].propositions: is required"),
@@ -342,9 +346,9 @@ def file_of(**fields: Any) -> list[dict[str, Any]]:
     ],
 )  # fmt: skip
 def test_propositions_are_read_like_files_and_within_bounds(
-    client: Program, llm_server: LLMServer, propositions: list[Any], told: str
+    client: Program, llm_server: LLMServer, propositions: list[Any], says: str
 ) -> None:
-    assert told in refused(client, propositions=propositions)["propositions"][0]
+    assert says in refused(client, propositions=propositions)["propositions"][0]
     assert llm_server.calls == 0
 
 

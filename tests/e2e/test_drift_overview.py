@@ -13,7 +13,7 @@ from pytest_django.live_server_helper import LiveServer
 from agents.models import Agent, ChannelMember, Run
 from agents.persona import TraitValue, save_persona
 from evaluation.models import EvaluationRun
-from evaluation.runs.execute import work_one
+from evaluation.runs.work import work_one
 from tests.console import page_of
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
@@ -58,7 +58,7 @@ def test_the_overview_says_who_drifted_and_leads_to_the_agent(
 
     page.locator(".pl-overview-card").get_by_role("link", name="Ada").click()
     expect(page.locator("#change")).to_contain_text("Stopped “dry wit”")
-    page.get_by_text("Every claim").click()
+    page.get_by_text("Every proposition").click()
     expect(page.locator("#change table").last).to_contain_text("within chance")
     assert fits(visitor)
     assert grave_faults(page) == []

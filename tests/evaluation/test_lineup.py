@@ -69,7 +69,7 @@ def test_who_borrows_a_voice_is_taken_for_its_owner() -> None:
     )
 
 
-def test_a_name_gives_nobody_away() -> None:
+def test_a_name_gives_no_speaker_away() -> None:
     channel, rng = make_channel(), random.Random(1)
     agents = [make_agent("tk", display_name="Thaddeus Krzyz"), make_agent("wq", display_name="Wilhelmina Quux")]
     ChannelMember.objects.create(channel=channel, agent=make_agent("zog", display_name="Zogrphlx"))
@@ -141,7 +141,7 @@ def test_a_channel_that_was_played_says_so() -> None:
     result = line_up(channel=channel)
 
     assert result.compared == 12
-    assert "nobody really said" in result.notes[0]
+    assert "never really said" in result.notes[0]
 
 
 def test_only_agents_are_compared_unless_everybody_is_wanted() -> None:
@@ -176,7 +176,7 @@ def test_window_and_tags_choose_the_lines() -> None:
     assert line_up(channel=channel, where={"build": "40"}).balanced_accuracy == 1
     assert line_up(channel=channel, where={"build": "41"}).compared == 12
     assert line_up(channel=channel, window=parse_window("last:12")).compared == 12
-    assert line_up(channel=channel, window=parse_window("7d")).reason == "nobody spoke here"
+    assert line_up(channel=channel, window=parse_window("7d")).reason == "there are no messages here"
 
 
 def test_the_same_lines_and_seed_give_the_same_result() -> None:
@@ -193,18 +193,18 @@ def test_an_empty_channel_has_none() -> None:
     result = line_up(channel=make_channel())
 
     assert (result.reason, result.balanced_accuracy, result.distinct, result.lines) == (
-        "nobody spoke here",
+        "there are no messages here",
         None,
         None,
         0,
     )
 
 
-def test_a_single_speaker_has_nobody_to_be_taken_for() -> None:
+def test_a_single_speaker_is_taken_for_no_other() -> None:
     channel = make_channel()
     chat(channel, voices("formal"), 20)
 
-    assert line_up(channel=channel).reason == "only one speaker: there is nobody to be taken for"
+    assert line_up(channel=channel).reason == "only one speaker, so that no line can be taken for another's"
 
 
 def test_a_channel_of_outsiders_has_none_without_everybody() -> None:

@@ -97,7 +97,7 @@ def test_it_gets_the_nudges_for_every_agent(own_kelly: Agent) -> None:
 
 def test_the_console_and_the_api_show_what_is_asked_of_it(own_kelly: Agent, root: Client) -> None:
     page = read(root, reverse("admin:evaluation_proposition_change", args=["kelly"]))
-    found = program(superuser("bot")).get(reverse("evaluation:propositions"), {"agent": "kelly"}).json()
+    found = program(superuser("bot")).get(reverse("proposition-list"), {"agent": "kelly"}).json()
 
     assert "kelly-" not in plain(page)
     assert not [row for row in found["results"] if row["id"].startswith("kelly-")]

@@ -15,8 +15,8 @@ from agents.models import Agent
 from evaluation.models import EvaluationRun
 from evaluation.runs.capture import capture
 from evaluation.runs.control import queue_baseline
-from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec
+from evaluation.runs.work import work_one
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, LOUD, diverse
 from tests.evaluation.judging import prompt_of

@@ -30,7 +30,7 @@ csv.field_size_limit(MAX_LINE)
 
 
 def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read CSV. Columns that the map does not name are found by their usual names."""
+    """Read CSV. Columns that the map does not name are recognised by their usual names."""
     rows = csv_rows(source)
     line, header = next(rows, (1, []))
     names = [name.strip() for name in header]
@@ -56,18 +56,18 @@ def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
         OptionError: A wished field or column does not exist.
     """
     known = {_plain(name): place for place, name in reversed(list(enumerate(names)))}
-    found: dict[str, int] = {}
+    places: dict[str, int] = {}
     for field, column in wished.items():
         if field not in FIELDS and not (field.startswith("tags.") and TAG_KEY.fullmatch(field[5:])):
             raise OptionError(f"--columns: unknown field {field!r}; allowed: {', '.join(FIELDS)}, tags.NAME")
         if _plain(column) not in known:
             raise OptionError(f"--columns: no column {column!r}; the file has: {', '.join(names)}")
-        found[field] = known[_plain(column)]
+        places[field] = known[_plain(column)]
     for field, usual in FIELDS.items():
-        place = next((known[name] for name in usual if name in known and known[name] not in found.values()), None)
-        if field not in found and place is not None:
-            found[field] = place
-    return found
+        place = next((known[name] for name in usual if name in known and known[name] not in places.values()), None)
+        if field not in places and place is not None:
+            places[field] = place
+    return places
 
 
 def _plain(name: str) -> str:

@@ -20,7 +20,6 @@ from correction.behavior.bench import (
     estimate,
     read_cases,
     show_bench,
-    show_estimate,
 )
 
 
@@ -49,15 +48,15 @@ class Command(CodedCommand):
             self._dry_run(len(cases), needed, options)
             return
         if needed is not None and not options["json"]:
-            show_estimate(needed, self.stdout)
+            self.stdout.write(str(needed))
         with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
             task = bar.add_task("Judging", total=len(cases))
-            found = bench(cases, model=options["judge"], done=lambda count: bar.advance(task, count))
+            result = bench(cases, model=options["judge"], done=lambda count: bar.advance(task, count))
         if options["json"]:
-            self.stdout.write(json.dumps(bench_json(found, errors=options["errors"]), ensure_ascii=False, indent=2))
+            self.stdout.write(json.dumps(bench_json(result, errors=options["errors"]), ensure_ascii=False, indent=2))
         else:
-            show_bench(found, self.stdout, errors=options["errors"])
-        self._check(found)
+            show_bench(result, self.stdout, errors=options["errors"])
+        self._check(result)
 
     def _dry_run(self, cases: int, needed: Any, options: dict[str, Any]) -> None:
         calls = needed.calls if needed else 0
@@ -65,14 +64,14 @@ class Command(CodedCommand):
             cost = None if needed is None or needed.cost_usd is None else float(needed.cost_usd)
             self.stdout.write(json.dumps({"messages": cases, "calls": calls, "cost_usd": cost if needed else 0.0}))
         elif needed:
-            show_estimate(needed, self.stdout)
+            self.stdout.write(str(needed))
         else:
             self.stdout.write(f"{cases:,} messages; the judge needs no network, it costs nothing.")
 
-    def _check(self, found: Bench) -> None:
-        left = len(found.judged) - len(found.scored)
+    def _check(self, result: Bench) -> None:
+        left = len(result.judged) - len(result.scored)
         if left:
-            why = next(one.why for one in found.judged if one.found is None)
+            why = next(one.why for one in result.judged if one.detected is None)
             raise CommandError(
-                f"{left} of {len(found.judged)} messages could not be judged: {why}", returncode=NOT_ENOUGH
+                f"{left} of {len(result.judged)} messages could not be judged: {why}", returncode=NOT_ENOUGH
             )

@@ -10,10 +10,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agents.commands import console_on
+from agents.commands import Cell, console_on, print_table
 from agents.finding import UnknownAgent, find_agent
 from agents.models import Agent
-from agents.text.tables import Cell, print_table
 from correction.config.configure import (
     config_history,
     config_json,

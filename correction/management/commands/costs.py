@@ -1,4 +1,4 @@
-"""``manage.py costs``: what model calls cost, told apart as asked."""
+"""``manage.py costs``: what model calls cost, grouped as asked."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from rich import box
-from rich.markup import escape
-from rich.table import Table
 
-from agents.commands import console_on
+from agents.commands import Cell, console_on, print_table
 from agents.finding import UnknownAgent, find_agent
 from agents.llm.ledger import Totals
 from correction.costs import (
     ALLOWED_WINDOWS,
     GROUPINGS,
     CostSummary,
-    Grouping,
     costs_as_json,
     get_cost_summary,
     groupings,
@@ -56,53 +52,31 @@ class Command(BaseCommand):
 
 def cost_tables(summary: CostSummary, out: Any) -> None:
     """The sums, then a table per grouping."""
-    console = console_on(out)
+    console, total = console_on(out), summary.total
     whose = summary.agent.slug if summary.agent else "all agents"
     since = f"since {summary.window.start:%Y-%m-%d %H:%M} UTC" if summary.window.start else "of all time"
-    total, correction = summary.total, summary.correction
-    console.print(f"Model calls for {escape(whose)} {since}: {_sums(total)}; correction alone: {_sums(correction)}.\n")
-    for grouping, rows in summary.by.items():
-        if not rows:
-            continue
-        table = _table(f"By {grouping}")
-        if told_apart := any(row.purpose for row in rows):
-            table.add_column("Purpose")
-        table.add_column(_HEADINGS[grouping], no_wrap=True)
-        for heading in ("Calls", "Input", "Output", "Cache read", "Cache write", "US$", "Unpriced calls"):
-            table.add_column(heading, justify="right")
-        for row in rows:
+    out.write(f"Model calls for {whose} {since}: {_sums(total)}; correction alone: {_sums(summary.correction)}.\n")
+    for grouping, groups in summary.by.items():
+        apart = any(row.purpose for row in groups)
+        rows: list[list[Cell]] = []
+        for row in groups:
             t = row.totals
+            key = row.key or (
+                "no agent (channels)" if grouping == "agent" else None
+            )  # channels: for all who are in them
             counts = (t.calls, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens)
-            table.add_row(
-                *([escape(row.purpose)] if told_apart else []),
-                escape(row.key or _NOBODY.get(grouping, "–")),
-                *(f"{count:,}" for count in counts),
-                f"{t.cost_usd:.4f}",
-                f"{t.unpriced:,}" if t.unpriced else "–",
-            )
-        console.print(table)
+            rows.append([*([row.purpose] * apart), key, *counts, f"{t.cost_usd:.4f}", t.unpriced or None])
+        name = "Day (UTC)" if grouping == "day" else grouping.capitalize()
+        numbers = (">Calls", ">Input", ">Output", ">Cache read", ">Cache write", ">US$", ">Unpriced calls")
+        if rows:
+            heads = (*(["Purpose"] * apart), name, *numbers)
+            print_table(console, heads, rows, title=f"By {grouping}", unwrapped=[name])
     if total.unpriced:
-        console.print(
+        out.write(
             "Unpriced calls are not in the dollars: give their model a price in the console (0 if it costs nothing)."
         )
-
-
-_HEADINGS: dict[Grouping, str] = {
-    "mechanism": "Mechanism",
-    "dimension": "Dimension",
-    "model": "Model",
-    "day": "Day (UTC)",
-    "agent": "Agent",
-}
-
-
-_NOBODY: dict[Grouping, str] = {"agent": "no agent (channels)"}  # a conversation is measured for all who are in it
 
 
 def _sums(totals: Totals) -> str:
     unpriced = f" + {totals.unpriced:,} unpriced" if totals.unpriced else ""
     return f"{totals.calls:,} calls, ${totals.cost_usd:.4f}{unpriced}"
-
-
-def _table(title: str) -> Table:
-    return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")

@@ -15,7 +15,7 @@ from rich.table import Table
 from agents.commands import console_on, printable
 from agents.finding import UnknownAgent, find_agent
 from agents.models import Agent
-from agents.turn.send_message import fault_of
+from agents.text.fences import fault_of
 from correction.behavior.rules import Change, Requester, applied_today
 from correction.behavior.tiers import TIERS, Trial, try_text
 from correction.config.settings import resolve_config
@@ -31,7 +31,7 @@ class Command(BaseCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("text", help="what somebody writes; - reads it from standard input")
+        parser.add_argument("text", help="what a person writes; - reads it from standard input")
         parser.add_argument("--agent", required=True, metavar="SLUG", help="slug or name of the agent")
         parser.add_argument(
             "--user", default="", metavar="NAME", help="user name of who writes (default: some member of the channel)"

@@ -35,7 +35,7 @@ class Command(CodedCommand):
     help = (
         "Judge the trait of an applied behaviour request on the agent's last messages before it and on the next ones after it, and say "
         "whether the behaviour changed as requested. The result is stored with the request. "
-        "Exit code: 0 as requested, 1 not as requested, 2 it cannot be told (too few messages, or scores), 3 wrong usage."
+        "Exit code: 0 as requested, 1 not as requested, 2 it is not known (too few messages, or scores), 3 wrong usage."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -75,8 +75,8 @@ class Command(CodedCommand):
         self._end(effect)
 
     def _request(self, pk: int) -> BehaviorRequest:
-        found = BehaviorRequest.objects.select_related("agent").filter(pk=pk) if 0 < pk <= LARGEST else None
-        request: BehaviorRequest | None = found.first() if found is not None else None
+        known = pk if 0 < pk <= LARGEST else None
+        request: BehaviorRequest | None = BehaviorRequest.objects.select_related("agent").filter(pk=known).first()
         if request is None:
             raise CommandError(
                 f"there is no behaviour request {pk}; allowed: the number of one that was applied",
@@ -112,12 +112,12 @@ class Command(CodedCommand):
             raise CommandError(printable(_why_unclear(result)), returncode=NOT_ENOUGH)
         if not result.as_requested:
             raise CommandError(
-                f"{printable(result.trait)}: {result.expected} of it was asked for; found: {result.verdict}",
+                f"{printable(result.trait)}: {result.expected} of it was asked for; the verdict is {result.verdict}",
                 returncode=NOT_AS_REQUESTED,
             )
 
 
 def _why_unclear(result: EffectResult) -> str:
     if result.expected == "otherwise":
-        return "the request only reworded its trait: whether that was followed cannot be told from how much it shows"
-    return f"it cannot be told: {result.reason or 'too few messages were scored'}"
+        return "the request only reworded its trait: how much it shows does not say whether that was followed"
+    return f"it is not known: {result.reason or 'too few messages were scored'}"

@@ -8,11 +8,8 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
-from rich import box
-from rich.markup import escape
-from rich.table import Table
 
-from agents.commands import console_on
+from agents.commands import Cell, console_on, print_table
 from agents.finding import UnknownAgent, find_agent
 from agents.models import Channel
 from agents.turn.pipeline import SendResult
@@ -38,19 +35,27 @@ def as_json(result: SendResult) -> dict[str, Any]:
 
 def write_result(result: SendResult, *, agent: str, channel: str, out: Any) -> None:
     """The result for people: outcome, the dimensions, and what to do next."""
-    console = console_on(out)
+    console = console_on(out, markup=False)
     gate = result.reports.get("gate") or {}
-    console.print(escape(_headline(result, gate, agent, channel)))
+    console.print(_headline(result, gate, agent, channel))
     if gate:
-        console.print(_table(gate["dimensions"]))
-        console.print(escape(f"Judge: {judge_label(gate['judge'])}"))
+        rows: list[list[Cell]] = []
+        for name, check in gate["dimensions"].items():
+            score = None if check["score"] is None else f"{check['score']:g}"
+            verdict = "passed" if check["passed"] else "FAILED"
+            if check["status"] != "scored":
+                verdict = f"{verdict} ({check['status']})"
+            rows.append([name, score, f"{check['threshold']:g}", verdict, check["reasoning"]])
+        heads = ("Dimension", ">Score", ">Needed", "Result", "Reasoning")
+        print_table(console_on(out), heads, rows, unwrapped=("Dimension", "Result"))
+        console.print(f"Judge: {judge_label(gate['judge'])}")
     if result.committed:
-        console.print(escape(f"Said: {result.text}"))
+        console.print(f"Said: {result.text}")
         return
-    console.print("What the agent would be told:", style="bold")
-    console.print(escape(result.feedback))
+    console.print("Feedback to the agent:", style="bold")
+    console.print(result.feedback)
     if result.session:
-        console.print(escape(f"\nNext attempt:  manage.py say {agent} {channel} TEXT --session {result.session}"))
+        console.print(f"\nNext attempt:  manage.py say {agent} {channel} TEXT --session {result.session}")
 
 
 def _headline(result: SendResult, gate: dict[str, Any], agent: str, channel: str) -> str:
@@ -65,25 +70,6 @@ def _headline(result: SendResult, gate: dict[str, Any], agent: str, channel: str
     if gate.get("best", gate["attempt"]) != gate["attempt"]:
         attempt += f", said was attempt {gate['best']}"
     return f"{where}: {outcome} ({attempt}, session {gate['session']})."
-
-
-def _table(dimensions: dict[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title_justify="left")
-    table.add_column("Dimension", no_wrap=True)
-    table.add_column("Score", justify="right")
-    table.add_column("Needed", justify="right")
-    table.add_column("Result", no_wrap=True)
-    table.add_column("Reasoning", ratio=1, overflow="fold")
-    for name, check in dimensions.items():
-        verdict = "passed" if check["passed"] else "FAILED"
-        table.add_row(
-            escape(name),
-            "–" if check["score"] is None else f"{check['score']:g}",
-            f"{check['threshold']:g}",
-            verdict if check["status"] == "scored" else f"{verdict} ({check['status']})",
-            escape(check["reasoning"]),
-        )
-    return table
 
 
 REJECTED, BAD_INPUT = 1, 2

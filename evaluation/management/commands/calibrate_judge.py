@@ -11,14 +11,13 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from agents.commands import NOT_ENOUGH, CodedCommand, console_on
-from agents.text.tables import print_table
+from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table
+from agents.finding import UnknownAgent, find_agents
 from evaluation.calibration.agreement import Calibration, calibration, labelled_keys, labels_of, refresh
 from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels
 from evaluation.calibration.population import NothingToDraw, check_dimension, draw_label_set, procedure_fields
 from evaluation.commands import as_text, wrong
 from evaluation.models import EvaluationRun, LabelSet, Method
-from evaluation.runs.capture import UnknownAgents, choose_agents
 from evaluation.wording import counted, judge_label
 
 SOURCE = (
@@ -66,7 +65,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
             self._work(options)
         except NothingToDraw as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None
-        except (ValueError, UnknownAgents, LabelFileError) as error:
+        except (ValueError, UnknownAgent, LabelFileError) as error:
             raise wrong(error) from None
 
     def _check(self, options: dict[str, Any]) -> None:
@@ -152,7 +151,7 @@ Exit code: 0 done, 2 there is nothing to calibrate or to draw from, 3 wrong usag
             dimension=options["dimension"],
             n=options["draw"],
             runs=runs,
-            agents=choose_agents(options["agents"]) if options["agents"] else None,
+            agents=find_agents(options["agents"]) if options["agents"] else None,
             seed=options["seed"] or 0,
         )
         drawn = label_set.drawn.count()

@@ -1,4 +1,4 @@
-"""``manage.py capture_baseline``: measure agents and keep the result as their baseline."""
+"""``manage.py capture_baseline``: measure agents and store the result as their baseline."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from evaluation.scorers.windows import NO_MESSAGE
 from evaluation.simulation.conversations import (
     ENOUGH,
     Simulation,
-    estimate_simulation,
     has_little_speech,
-    simulate_where_little,
+    simulate_specs,
     simulations_json,
 )
+from evaluation.simulation.estimate import estimate_simulation
 from evaluation.simulation.output import TOO_FEW, SimulationBar, simulations_table
 from evaluation.simulation.situations import load_situations
 
@@ -98,7 +98,7 @@ class Command(CodedCommand):
         simulations: list[Simulation] = []
         if not options["no_simulate"]:
             with SimulationBar(sys.stderr, quiet=quiet) as simulating:
-                specs, simulations = simulate_where_little(specs, progress=simulating.progress)
+                specs, simulations = simulate_specs(specs, progress=simulating.progress)
         before = estimate_before(specs) if provider_of(settings.JUDGE_MODEL) == "anthropic" else None
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
             results = capture(specs, prepared=bar.prepared, progress=bar.progress, notice=self._notice) if specs else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from argparse import ArgumentParser
@@ -13,17 +12,18 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from agents.commands import NOT_ENOUGH, REGRESSION, STOPPED, WRONG_USAGE, CodedCommand
-from agents.models import Agent, Channel
+from agents.commands import NOT_ENOUGH, REGRESSION, STOPPED, CodedCommand
+from agents.finding import UnknownAgent, find_agents
+from agents.models import Agent
 from agents.work.stopping import stopping_on_sigterm
 from evaluation.change import choosing
 from evaluation.change.choosing import Compared, detections
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
 from evaluation.change.tables import comparisons_table, detection_table
+from evaluation.commands import as_text, channel_named, tag_pairs, wrong
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import PropositionError
-from evaluation.runs.capture import UnknownAgents, choose_agents
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.terminal import ProgressBar
 from evaluation.scorers import SCORERS
@@ -75,8 +75,8 @@ class Command(CodedCommand):
         try:
             with stopping_on_sigterm():
                 compared = self._compare(options)
-        except (UnreadableFile, UnknownAgents, PropositionError) as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+        except (UnreadableFile, UnknownAgent, PropositionError) as error:
+            raise wrong(error) from None
         except NotComparable as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None
         except KeyboardInterrupt:
@@ -88,27 +88,27 @@ class Command(CodedCommand):
         self._end(compared)
 
     def _check(self, options: dict[str, Any]) -> None:
-        """Options that exclude each other, or are out of range.
+        """Refuse options that exclude each other, or are out of range.
 
         Raises:
             CommandError: Names the option, its value and what is allowed; exit code 3.
         """
         ways = [bool(options["a"] or options["b"]), *(bool(options[name]) for name in ("runs", "against", "baseline"))]
         if sum(ways) > 1:
-            raise CommandError(f"one way of comparing at a time; allowed: {WAYS}", returncode=WRONG_USAGE)
+            raise wrong(f"one way of comparing at a time; allowed: {WAYS}")
         if bool(options["a"]) != bool(options["b"]):
-            raise CommandError("--a and --b go together, e.g. --a build=40 --b build=41", returncode=WRONG_USAGE)
+            raise wrong("--a and --b go together, e.g. --a build=40 --b build=41")
         if options["channel"] and options["agents"]:
-            raise CommandError("--channel or --agents, one of the two", returncode=WRONG_USAGE)
+            raise wrong("--channel or --agents, one of the two")
         if options["channel"] and not (options["a"] or options["runs"]):
-            raise CommandError("--channel goes with --a and --b: baselines are of agents", returncode=WRONG_USAGE)
+            raise wrong("--channel goes with --a and --b: baselines are of agents")
         for name in ("margin", "detect"):
             value = options[name]
             if value is not None and not (math.isfinite(value) and 0 < value <= 9):
-                raise CommandError(f"--{name} {value}: allowed: more than 0, at most 9", returncode=WRONG_USAGE)
+                raise wrong(f"--{name} {value}: allowed: more than 0, at most 9")
         for name in _named(options["dimensions"]):
             if name not in SCORERS:
-                raise CommandError(f"--dimensions {name!r}: allowed: {', '.join(SCORERS)}", returncode=WRONG_USAGE)
+                raise wrong(f"--dimensions {name!r}: allowed: {', '.join(SCORERS)}")
 
     def _compare(self, options: dict[str, Any]) -> Compared:
         margin, dimensions = options["margin"], _named(options["dimensions"])
@@ -118,39 +118,30 @@ class Command(CodedCommand):
             first, second = (_run(pk) for pk in options["runs"])
             return choosing.of_runs(first, second, margin=margin, dimensions=dimensions)
         if options["baseline"]:
-            chosen = choose_agents(options["agents"]) if options["agents"] else None
+            chosen = find_agents(options["agents"]) if options["agents"] else None
             return choosing.with_file(options["baseline"], chosen, margin=margin, dimensions=dimensions)
         agents = _agents(options["agents"])
         return choosing.with_baselines(agents, judge=settings.JUDGE_MODEL, margin=margin, dimensions=dimensions)
 
     def _compare_tags(self, options: dict[str, Any]) -> Compared:
-        a, b = (_tags(f"--{name}", options[name]) for name in ("a", "b"))
+        a, b = (tag_pairs([options[name]], option=f"--{name}") for name in ("a", "b"))
         if a == b:
-            raise CommandError(f"--a and --b are both {options['a']}: nothing to compare", returncode=WRONG_USAGE)
-        specs = self._specs(options)
-        with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
-            return choosing.of_tags(
-                specs,
-                a,
-                b,
-                margin=options["margin"],
-                detect=options["detect"],
-                prepared=bar.prepared,
-                progress=bar.progress,
-            )
-
-    def _specs(self, options: dict[str, Any]) -> list[RunSpec]:
+            raise wrong(f"--a and --b are both {options['a']}: nothing to compare")
         asked: dict[str, Any] = {name: options[name] for name in ("samples", "repeats", "seed")}
-        if named := _named(options["dimensions"]):
-            asked["dimensions"] = named
+        if dimensions := _named(options["dimensions"]):
+            asked["dimensions"] = dimensions
         try:
             asked["window"] = parse_window(options["window"])
             if options["channel"]:
-                channel = _channel(options["channel"])
-                return [RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked})]
-            return [RunSpec(agent=agent, **asked) for agent in _agents(options["agents"])]
+                channel = channel_named(options["channel"])
+                specs = [RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked})]
+            else:
+                specs = [RunSpec(agent=agent, **asked) for agent in _agents(options["agents"])]
         except ValueError as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise wrong(error) from None
+        ways = {"margin": options["margin"], "detect": options["detect"]}
+        with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
+            return choosing.of_tags(specs, a, b, **ways, prepared=bar.prepared, progress=bar.progress)
 
     def _show(self, compared: Compared, options: dict[str, Any]) -> None:
         if options["json"]:
@@ -160,7 +151,7 @@ class Command(CodedCommand):
                 **({} if options["detect"] is None else {"detect": [row.model_dump() for row in compared.detections]}),
                 **({"samples": compared.topped_up} if compared.topped_up else {}),
             }
-            self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
+            self.stdout.write(as_text(document))
             return
         comparisons_table(compared.comparisons, self.stdout)
         if options["detect"] is not None:
@@ -185,35 +176,15 @@ def _named(dimensions: str | None) -> tuple[str, ...]:
     return tuple(name.strip() for name in (dimensions or "").split(",") if name.strip())
 
 
-def _tags(option: str, text: str) -> dict[str, str]:
-    pairs = {}
-    for part in text.split(","):
-        key, equals, value = part.partition("=")
-        if not equals or not key.strip():
-            raise CommandError(f"{option} {part!r}: write tag=value, e.g. {option} build=41", returncode=WRONG_USAGE)
-        pairs[key.strip()] = value.strip()
-    return pairs
-
-
 def _agents(named: str | None) -> Sequence[Agent]:
-    agents = choose_agents(named or "all")
+    agents = find_agents(named or "all")
     if not agents:
-        raise CommandError("there are no agents yet: `manage.py seed` loads examples", returncode=WRONG_USAGE)
+        raise wrong("there are no agents yet: `manage.py seed` loads examples")
     return agents
-
-
-def _channel(slug: str) -> Channel:
-    channel = Channel.objects.filter(slug=slug).first()
-    if channel is None:
-        known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
-        raise CommandError(
-            f"--channel {slug!r}: no such channel; channels: {known or 'none yet'}", returncode=WRONG_USAGE
-        )
-    return channel
 
 
 def _run(pk: int) -> EvaluationRun:
     run: EvaluationRun | None = EvaluationRun.objects.select_related("agent", "channel").filter(pk=pk).first()
     if run is None:
-        raise CommandError(f"--runs {pk}: no such evaluation; the console lists them", returncode=WRONG_USAGE)
+        raise wrong(f"--runs {pk}: no such evaluation; the console lists them")
     return run

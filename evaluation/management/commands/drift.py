@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import CommandError
-
-from agents.commands import WRONG_USAGE, CodedCommand
+from agents.commands import CodedCommand
+from agents.finding import find_agents
 from evaluation.change.over_time import series_of, without_series
 from evaluation.change.tables import drift_table
-from evaluation.runs.capture import choose_agents
+from evaluation.commands import as_text, wrong
 from evaluation.schedules import find_schedule
 from evaluation.scorers import SCORERS
 
@@ -32,14 +30,12 @@ class Command(CodedCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["dimension"] and options["dimension"] not in SCORERS:
-            raise CommandError(
-                f"--dimension {options['dimension']!r}: allowed: {', '.join(SCORERS)}", returncode=WRONG_USAGE
-            )
+            raise wrong(f"--dimension {options['dimension']!r}: allowed: {', '.join(SCORERS)}")
         try:
             schedule = find_schedule(options["schedule"]) if options["schedule"] else None
-            agents = choose_agents(options["agents"])
+            agents = find_agents(options["agents"])
         except ValueError as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise wrong(error) from None
         drawn = [
             series for agent in agents for series in series_of(agent, schedule=schedule, dimension=options["dimension"])
         ]
@@ -49,7 +45,7 @@ class Command(CodedCommand):
                 "series": [series.model_dump(by_alias=True) for series in drawn],
                 "no_series": [{"agent": slug, "reason": why} for slug, why in reasons.items()],
             }
-            self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
+            self.stdout.write(as_text(document))
         elif drawn:
             drift_table(drawn, self.stdout)
             for why in dict.fromkeys(reasons.values()):

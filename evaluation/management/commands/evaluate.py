@@ -7,6 +7,7 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import sentry_sdk
@@ -19,7 +20,7 @@ from agents.work.stopping import stopping_on_sigterm
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
-from evaluation.ci.measure import BaselineSource, estimate_simulations, measure, simulate_agents
+from evaluation.ci.measure import BaselineSource, measure
 from evaluation.ci.options import Request, add_arguments, read_request
 from evaluation.ci.render import (
     Report,
@@ -35,12 +36,14 @@ from evaluation.ci.render import (
 from evaluation.commands import as_text, check_writable, write_text, wrong
 from evaluation.propositions.files import PropositionError, YamlProblems
 from evaluation.runs.capture import estimated
-from evaluation.runs.estimate import estimate, estimate_before, estimate_channels
+from evaluation.runs.estimate import Estimate, estimate, estimate_before, estimate_channels
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.store import refusal
 from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table
-from evaluation.simulation.conversations import Simulation
+from evaluation.simulation.conversations import Simulation, simulate_specs
+from evaluation.simulation.estimate import SimulationEstimate, estimate_simulation
 from evaluation.simulation.output import SimulationBar
+from evaluation.simulation.situations import load_situations
 
 logger = logging.getLogger(__name__)
 
@@ -103,17 +106,22 @@ class Command(CodedCommand):
             paths: dict[str, Any] = {"personas": options["personas"], "transcripts": options["transcript"]}
             load_files(**paths, speakers=request.speakers, format=options["format"])
         specs = request.specs()
-        chosen = {"situations": options["simulate"], "actor_model": options["actor_model"]}
+        chosen: dict[str, Any] = {"situations": (), "actor_model": options["actor_model"]}
+        pairs: list[tuple[SimulationEstimate, Estimate]] = []
+        if options["simulate"]:
+            chosen["situations"] = load_situations(options["simulate"])
+            once = [(replace(spec, repeats=1), spec.repeats) for spec in specs]
+            pairs = [estimate_simulation(spec, **chosen, repeats=repeats) for spec, repeats in once]
         if options["dry_run"]:
-            self._dry_run(specs, chosen, as_json=options["json"])
+            self._dry_run(specs, pairs, as_json=options["json"])
             return None
         baseline, named = self._baseline(request, specs), request.named(specs)
         quiet = options["json"] and not sys.stderr.isatty()
         simulations: list[Simulation] = []
         if options["simulate"]:
-            self._print(simulations_line(estimate_simulations(specs, **chosen)[0]), options)
+            self._print(simulations_line([acting for acting, _ in pairs]), options)
             with SimulationBar(sys.stderr, quiet=quiet) as simulating:
-                specs, simulations = simulate_agents(specs, **chosen, progress=simulating.progress)
+                specs, simulations = simulate_specs(specs, **chosen, progress=simulating.progress)
         estimates = estimate_before(specs)  # None where the judge costs nothing
         spending = estimated(estimates) if estimates is not None else None
         if spending is not None:
@@ -145,11 +153,12 @@ class Command(CodedCommand):
             return BaselineSource(nothing="no --baseline FILE was given")
         return BaselineSource()
 
-    def _dry_run(self, specs: Sequence[RunSpec], chosen: dict[str, Any], *, as_json: bool) -> None:
-        if chosen["situations"]:
-            simulations, estimates = estimate_simulations(specs, **chosen)
-        else:
-            simulations, estimates = [], [*map(estimate, specs), *estimate_channels(specs)]
+    def _dry_run(
+        self, specs: Sequence[RunSpec], pairs: Sequence[tuple[SimulationEstimate, Estimate]], *, as_json: bool
+    ) -> None:
+        simulations, estimates = [acting for acting, _ in pairs], [judging for _, judging in pairs]
+        if not pairs:
+            estimates = [*map(estimate, specs), *estimate_channels(specs)]
         if as_json:
             self.stdout.write(as_text(estimate_json(estimates, simulations)))
         else:

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Q
 
+from agents.finding import UnknownAgent, find_agents
 from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.capture import UnknownAgents, choose_agents
 from evaluation.runs.export import write_csv, write_jsonl
 
 
@@ -42,10 +42,10 @@ class Command(BaseCommand):
             scores = scores.filter(Q(evaluation_run__in=current) | Q(evaluation_run__in=channels))
         if options["agents"]:
             try:
-                agents = choose_agents(options["agents"])
+                agents = find_agents(options["agents"])
                 theirs = ChannelShare.objects.filter(agent_run__agent__in=agents).values("channel_run")
                 scores = scores.filter(Q(evaluation_run__agent__in=agents) | Q(evaluation_run__in=theirs))
-            except UnknownAgents as error:
+            except UnknownAgent as error:
                 raise CommandError(str(error)) from None
         write = write_csv if options["format"] == "csv" else write_jsonl
         if options["out"] is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from typing import Any
 
@@ -10,10 +9,8 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_on
-from agents.models import Channel
-from agents.text.tables import print_table
-from evaluation.commands import tag_pairs
+from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table
+from evaluation.commands import as_text, channel_named, tag_pairs, wrong
 from evaluation.lineup import MIN_LINES, PERMUTATIONS, LineUp, line_up
 from evaluation.scorers.windows import ALLOWED, parse_window
 
@@ -65,12 +62,7 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        channel = Channel.objects.filter(slug=options["channel"]).first()
-        if channel is None:
-            known = ", ".join(Channel.objects.order_by("slug").values_list("slug", flat=True)[:20])
-            raise CommandError(
-                f"no channel {options['channel']!r}; channels: {known or 'none yet'}", returncode=WRONG_USAGE
-            )
+        channel = channel_named(options["channel"])
         try:
             result = line_up(
                 channel=channel,
@@ -82,9 +74,9 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
                 seed=options["seed"],
             )
         except ValueError as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise wrong(error) from None
         if options["json"]:
-            self.stdout.write(json.dumps(result.model_dump(), ensure_ascii=False, indent=2))
+            self.stdout.write(as_text(result.model_dump()))
         else:
             self._show(result)
         if result.reason:

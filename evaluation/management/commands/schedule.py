@@ -8,11 +8,10 @@ from typing import Any
 from django.utils import timezone
 from rich.markup import escape
 
-from agents.commands import CodedCommand, console_on, exit_3_on_wrong_usage
-from agents.text.tables import print_table
+from agents.commands import CodedCommand, console_on, exit_3_on_wrong_usage, print_table
+from agents.finding import find_agents
 from evaluation.commands import as_text, tag_pairs, wrong
 from evaluation.models import EvaluationSchedule
-from evaluation.runs.capture import choose_agents
 from evaluation.schedules import (
     ALLOWED_EVERY,
     Fired,
@@ -58,7 +57,7 @@ class Command(CodedCommand):
             dest="action", metavar="list|add|change|pause|resume|remove|fire", required=True
         )
         self._action(actions, "list", "show all schedules")
-        for name, text in (("add", "make one"), ("change", "set what is named, keep the rest")):
+        for name, text in (("add", "make one"), ("change", "set what is named and nothing else")):
             added = self._action(actions, name, text)
             added.add_argument("name", help="its name")
             self._add_fields(added, new=name == "add")
@@ -137,7 +136,7 @@ class Command(CodedCommand):
                 setattr(schedule, field, value)
         agents = None
         if asked.agents is not None:
-            agents = [] if asked.agents.strip().lower() == "all" else choose_agents(asked.agents)
+            agents = [] if asked.agents.strip().lower() == "all" else find_agents(asked.agents)
         return save_schedule(schedule, agents=agents)
 
     def _said(self, schedule: EvaluationSchedule, asked: Namespace) -> None:

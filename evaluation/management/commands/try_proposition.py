@@ -12,14 +12,13 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.progress import Progress
 
-from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, in_line, snippet
+from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, in_line, print_table, snippet
+from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
-from agents.text.tables import print_table
 from evaluation.commands import as_text, wrong
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.capture import UnknownAgents, choose_agents
 from evaluation.wording import cost_line, counted, judge_label, number
 
 
@@ -89,8 +88,8 @@ class Command(CodedCommand):
         if not named and file.agent_id == DEFAULT:
             raise wrong(f"{file.path} speaks of every agent: name one with --agent")
         try:
-            agents = choose_agents(named or file.agent_id)
-        except UnknownAgents as error:
+            agents = find_agents(named or file.agent_id)
+        except UnknownAgent as error:
             raise wrong(error) from None
         if len(agents) != 1:
             raise wrong(f"--agent {named}: name exactly one agent")

@@ -114,7 +114,7 @@ def test_of_an_observed_agent_the_sampled_share_waits_to_be_judged(client: Progr
         (spoken(1, tags={"a": 7}), "messages[1].tags", "texts"),
         (spoken(1, payload=[1]), "messages[1].payload", "object"),
         (spoken(1, payload={"a": "\x00"}), "messages[1].payload", "NUL"),
-        (spoken(1, txt="x"), "messages[1].txt", "no such field; allowed: channel, external_id, text"),
+        (spoken(1, txt="x"), "messages[1].txt", "there is no field 'txt'; allowed: external_id, text, channel"),
         (7, "messages[1]", "allowed: an object"),
     ],
 )

@@ -110,7 +110,7 @@ def test_what_was_done_is_answered_even_when_the_answer_cannot_be_kept(
         raise DatabaseError("server closed the connection")
 
     body = {"agent": "ada", "channel": "office", "text": "Good morning."}
-    monkeypatch.setattr(headers, "keep", away)
+    monkeypatch.setattr(headers, "store_answer", away)
 
     answer = client.post("/api/messages/send/", body, headers={"Idempotency-Key": "one"})
 

@@ -161,7 +161,7 @@ def test_the_stages_hear_of_it(client: Program, ada: Agent, settings: Settings) 
 
 
 @pytest.mark.parametrize(
-    ("body", "field", "told"),
+    ("body", "field", "says"),
     [
         ({"channel": "nowhere"}, "channel", "there is no channel 'nowhere'"),
         ({"channel": None}, "channel", "channel None: allowed: the slug of a channel"),
@@ -178,10 +178,10 @@ def test_the_stages_hear_of_it(client: Program, ada: Agent, settings: Settings) 
     ],
 )
 def test_what_cannot_be_said_is_refused_by_field(
-    client: Program, ada: Agent, body: dict[str, Any], field: str, told: str
+    client: Program, ada: Agent, body: dict[str, Any], field: str, says: str
 ) -> None:
     answer = client.post(MESSAGES, {"channel": "office", "text": "hello", **body})
 
     assert answer.status_code == 400
-    assert told in answer.json()["errors"][field][0]
+    assert says in answer.json()["errors"][field][0]
     assert not Message.objects.exists()

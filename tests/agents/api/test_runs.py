@@ -40,7 +40,7 @@ def test_a_turn_is_asked_for_and_waits_for_a_worker(client: Program, ada: Agent,
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "told"),
+    ("body", "status", "says"),
     [
         ({}, 400, "channel is missing; allowed: the slug of a channel"),
         ({"channel": "nowhere"}, 400, "there is no channel 'nowhere'"),
@@ -53,13 +53,13 @@ def test_a_turn_is_asked_for_and_waits_for_a_worker(client: Program, ada: Agent,
     ],
 )
 def test_a_turn_that_cannot_be_taken_is_refused(
-    client: Program, ada: Agent, body: dict[str, Any], status: int, told: str
+    client: Program, ada: Agent, body: dict[str, Any], status: int, says: str
 ) -> None:
     make_channel("attic")
 
     answer = client.post(TURNS, body)
 
-    assert (answer.status_code, told in answer.json()["detail"]) == (status, True)
+    assert (answer.status_code, says in answer.json()["detail"]) == (status, True)
     assert not Run.objects.exists()
 
 

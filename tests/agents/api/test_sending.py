@@ -113,10 +113,10 @@ def test_the_gate_sends_back_and_lets_the_next_attempt_of_the_session_pass(
 
 
 def test_a_session_that_cannot_be_continued_is_refused_before_anything_is_said(client: Program, ada: Agent) -> None:
-    for session, told in (("x", "is not a session id"), ("00000000-0000-4000-8000-000000000000", "is not known")):
+    for session, says in (("x", "is not a session id"), ("00000000-0000-4000-8000-000000000000", "is not known")):
         answer = client.post(SEND, {**HI, "session": session})
         assert answer.status_code == 400
-        assert told in answer.json()["errors"]["session"][0]
+        assert says in answer.json()["errors"]["session"][0]
     assert not Message.objects.exists()
 
 
@@ -156,7 +156,7 @@ def test_overrides_are_for_those_who_may_change_agents(client: Program, ada: Age
 
 
 @pytest.mark.parametrize(
-    ("overrides", "told"),
+    ("overrides", "says"),
     [
         ({"gate_mod": "off"}, "there is no field 'gate_mod' (did you mean gate_mode"),
         ({"gate_mode": "maybe"}, "gate_mode 'maybe': allowed: off or observe or enforce"),
@@ -170,19 +170,19 @@ def test_overrides_are_for_those_who_may_change_agents(client: Program, ada: Age
     ],
 )
 def test_overrides_that_mean_nothing_are_refused(
-    client: Program, ada: Agent, settings: Settings, overrides: Any, told: str
+    client: Program, ada: Agent, settings: Settings, overrides: Any, says: str
 ) -> None:
     settings.TURN_PIPELINE = [f"{__name__}.TellsOverrides"]
 
     answer = client.post(SEND, {**HI, "overrides": overrides})
 
     assert answer.status_code == 400
-    assert told in answer.json()["errors"]["overrides"][0]
+    assert says in answer.json()["errors"]["overrides"][0]
 
 
 # -- refusals
 @pytest.mark.parametrize(
-    ("body", "field", "told"),
+    ("body", "field", "says"),
     [
         ({"agent": "nobody"}, "agent", "there is no agent 'nobody'"),
         ({"agent": ""}, "agent", "agent '': allowed: the slug of an agent"),
@@ -201,12 +201,12 @@ def test_overrides_that_mean_nothing_are_refused(
     ],
 )
 def test_what_makes_no_sense_is_refused_by_field(
-    client: Program, ada: Agent, body: dict[str, Any], field: str, told: str
+    client: Program, ada: Agent, body: dict[str, Any], field: str, says: str
 ) -> None:
     answer = client.post(SEND, {**HI, **body})
 
     assert answer.status_code == 400
-    assert told in answer.json()["errors"][field][0]
+    assert says in answer.json()["errors"][field][0]
     assert not Message.objects.exists()
 
 

@@ -60,7 +60,7 @@ def test_what_nobody_imports_is_dropped_after_days(settings: Settings) -> None:
 
     assert not uploads.are_kept(old)
     assert uploads.are_kept(new)
-    with pytest.raises(NotNow, match="not kept any more"):
+    with pytest.raises(NotNow, match="not stored any more"):
         submit(old)
     assert uploads.drop_old() == ""
 
@@ -90,7 +90,7 @@ def test_a_person_who_is_forgotten_is_in_no_upload_either() -> None:
     assert name not in kept
     assert "boiler" not in kept
     assert not ImportChunk.objects.exists()
-    with pytest.raises(NotNow, match="not kept any more"):
+    with pytest.raises(NotNow, match="not stored any more"):
         submit(waiting)
     failed.refresh_from_db()
     assert failed.status == "failed"

@@ -46,8 +46,16 @@ def test_a_file_is_looked_into_and_imported_by_a_worker() -> None:
     make_agent()
     job = uploaded(file(TALK))
 
-    assert (job.status, job.found["format"], job.found["new"], job.found["complete"]) == ("waiting", "jsonl", 3, True)
-    assert [(s["name"], s["messages"], s["slug"]) for s in job.found["speakers"]] == [("Ada", 2, "ada"), ("Pat", 1, "")]
+    assert (job.status, job.contents["format"], job.contents["new"], job.contents["complete"]) == (
+        "waiting",
+        "jsonl",
+        3,
+        True,
+    )
+    assert [(s["name"], s["messages"], s["slug"]) for s in job.contents["speakers"]] == [
+        ("Ada", 2, "ada"),
+        ("Pat", 1, ""),
+    ]
     assert (said(), work()) == ([], False), "nothing is imported before it is submitted"
 
     imported(job)
@@ -62,7 +70,7 @@ def test_of_a_long_file_the_beginning_is_shown_and_all_is_imported() -> None:
     make_agent()
     talk = lines(*((who, f"{n}") for n in range(PREVIEWED) for who in ("Ada", "Pat")), ("Late", "Hello."))
     job = uploaded(file(talk))
-    assert (job.found["messages"], job.found["complete"]) == (PREVIEWED, False)
+    assert (job.contents["messages"], job.contents["complete"]) == (PREVIEWED, False)
 
     imported(job)
 
@@ -80,7 +88,7 @@ def test_an_unknown_agent_after_the_preview_stops_the_import_and_is_asked_for() 
     job = imported(uploaded(file(talk)))
 
     assert (job.status, Message.objects.count()) == ("failed", 0)
-    assert next(s["name"] for s in job.found["speakers"] if s["why"]) == "guide"
+    assert next(s["name"] for s in job.contents["speakers"] if s["why"]) == "guide"
     assert imported(job, agents={"guide": ""}).status == "completed"
 
 
@@ -100,18 +108,18 @@ def test_a_bad_line_is_named_and_nothing_is_stored() -> None:
     job = uploaded(file(TALK + '{"speaker": "Pat", "text": 5}\n' + TALK))
 
     assert (job.status, job.error) == ("failed", "talk.jsonl, line 4: 'text' must be a text, got 5")
-    assert job.found["problem"]["excerpt"][1] == [4, '{"speaker": "Pat", "text": 5}']
+    assert job.contents["problem"]["excerpt"][1] == [4, '{"speaker": "Pat", "text": 5}']
     assert imported(job).status == "failed"
     assert not Channel.objects.exists()
 
 
 def test_a_csv_whose_columns_are_not_known_is_read_once_they_are_chosen_and_columns_become_tags() -> None:
     job = uploaded(file("Wer,Was,Build\nPat,Hello,41\nAda,No.,42\n", "t.csv"))
-    assert (job.status, job.found["header"]) == ("failed", ["Wer", "Was", "Build"])
+    assert (job.status, job.contents["header"]) == ("failed", ["Wer", "Was", "Build"])
 
     choices = {"format": "csv", "columns": {"speaker": "Wer", "text": "Was", "tags.Build": "Build"}, "channel": "quay"}
     preview(job, Choices(**choices))  # type: ignore[arg-type]
-    assert (job.status, job.found["new"]) == ("waiting", 2)
+    assert (job.status, job.contents["new"]) == ("waiting", 2)
     imported(job, **choices)
 
     assert said("quay") == [("Pat", "Hello"), ("Ada", "No.")]
@@ -144,7 +152,7 @@ def test_agents_that_a_file_names_and_that_do_not_exist_must_be_decided() -> Non
     )
     job = uploaded(file(text))
 
-    assert {s["name"]: s["why"] for s in job.found["speakers"]} == {
+    assert {s["name"]: s["why"] for s in job.contents["speakers"]} == {
         "guide": "no agent 'guide'; agents: ada, ben",
         "The Clerk": "'The Clerk' is the display name of several agents (ada, ben)",
     }
@@ -161,7 +169,7 @@ def test_an_import_goes_only_as_far_as_the_permissions_of_its_uploader() -> None
     user = staff("agents.add_message", "agents.view_import")
     job = uploaded(file(TALK), user=user)
 
-    assert "agents.add_channelmember" in job.found["refusal"]
+    assert "agents.add_channelmember" in job.contents["refusal"]
     with pytest.raises(NotNow, match="only joins it"):
         submit(job)
     assert uploaded(file(PERSONA, "g.yaml"), user=user).error.startswith("Personas make agents")
@@ -398,6 +406,6 @@ def test_discarding_deletes_the_files_unless_a_worker_has_them() -> None:
 
     Import.objects.update(status="waiting")
     discard(job)
-    assert (job.status, job.found, ImportChunk.objects.exists()) == ("cancelled", {}, False)
-    with pytest.raises(NotNow, match="not kept any more"):
+    assert (job.status, job.contents, ImportChunk.objects.exists()) == ("cancelled", {}, False)
+    with pytest.raises(NotNow, match="not stored any more"):
         submit(job)

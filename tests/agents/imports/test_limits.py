@@ -32,7 +32,7 @@ ALL = tuple(f"agents.{act}_{part}" for act in ("add", "change", "delete") for pa
 def test_yaml_that_costs_too_much_is_refused_by_a_worker_or_at_once(text: str, reason: str) -> None:
     job = uploaded(file(text, "bomb.yaml"))
     if len(text) > 64 * 1024:
-        assert job.found["unread"]
+        assert job.contents["unread"]
         imported(job)
 
     assert job.status == "failed"
@@ -43,7 +43,7 @@ def test_personas_need_the_permissions_that_an_agents_page_needs_for_its_parts()
     assert "agents.add_memoryblock, agents.add_trait" in uploaded(file(PARTS, "guide.yaml")).error
     adder = somebody("agents.add_trait", "agents.add_memoryblock", username="adder")
     job = uploaded(file(PARTS, "guide.yaml"), user=adder)
-    assert job.found["outcomes"] == {"created": 1}
+    assert job.contents["outcomes"] == {"created": 1}
     assert PersonaVersion.objects.count() == 0
     imported(job)
     assert PersonaVersion.objects.get().created_by == adder
@@ -52,7 +52,7 @@ def test_personas_need_the_permissions_that_an_agents_page_needs_for_its_parts()
     assert "agents.delete_trait" in uploaded(file(changed, "guide.yaml"), user=adder).error
     assert list(Agent.objects.get().traits.values_list("name", flat=True)) == ["dry"]
     entitled = somebody(*ALL, username="entitled")
-    assert uploaded(file(changed, "guide.yaml"), user=entitled).found["outcomes"] == {"updated": 1}
+    assert uploaded(file(changed, "guide.yaml"), user=entitled).contents["outcomes"] == {"updated": 1}
 
 
 def test_a_permission_taken_away_after_the_check_stops_the_import() -> None:
@@ -93,7 +93,7 @@ def test_who_keeps_too_many_bytes_is_told_what_to_discard(settings: Settings) ->
 def test_files_lie_under_names_of_our_own_and_are_called_by_the_given_ones(tmp_path: object) -> None:
     long = "漢" * 90 + ".yaml"
     job = uploaded(file(PERSONA, long), file("You are a ghost.", "The Ghost.md"))
-    assert {p["slug"] for p in job.found["personas"]} == {"guide", "the-ghost"}
+    assert {p["slug"] for p in job.contents["personas"]} == {"guide", "the-ghost"}
     assert [path.name for path in uploads.write_into(tmp_path, job)] == ["0001.yaml", "0002.md"]  # type: ignore[arg-type]
 
     wrong = uploaded(file("display_name: X\n", long), user=job.created_by)

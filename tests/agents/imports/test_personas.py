@@ -24,8 +24,8 @@ def test_several_files_are_personas_and_are_imported_together() -> None:
     )
 
     assert job.kind == "personas"
-    assert job.found["outcomes"] == {"created": 3}
-    assert {p["slug"] for p in job.found["personas"]} == {"guide", "ghost", "wraith"}
+    assert job.contents["outcomes"] == {"created": 3}
+    assert {p["slug"] for p in job.contents["personas"]} == {"guide", "ghost", "wraith"}
     assert not Agent.objects.exists()
 
     imported(job)
@@ -43,14 +43,14 @@ def test_a_single_file_that_is_no_transcript_is_read_as_a_persona(name: str, tex
 def test_a_file_of_nul_bytes_is_no_persona(name: str) -> None:
     job = uploaded(file("\0" * 64, name))
 
-    assert (job.status, job.found.get("personas")) == ("failed", None)
+    assert (job.status, job.contents.get("personas")) == ("failed", None)
     assert name in job.error
 
 
 def test_a_transcript_named_txt_stays_a_transcript() -> None:
     job = uploaded(file("[2026-03-01 09:12] Pat: Hello\n[2026-03-01 09:13] Ada: No.\n", "chat.txt"))
 
-    assert (job.kind, job.found["format"], job.found["new"]) == ("transcript", "chat", 2)
+    assert (job.kind, job.contents["format"], job.contents["new"]) == ("transcript", "chat", 2)
 
 
 def test_an_edited_persona_is_kept_unless_somebody_says_otherwise() -> None:
@@ -59,10 +59,10 @@ def test_an_edited_persona_is_kept_unless_somebody_says_otherwise() -> None:
     agent.system_prompt = "You are somebody else."
     save_persona(agent=agent, note="by hand")
     job = uploaded(file(PERSONA, "guide.yaml"), user=Import.objects.get().created_by)
-    assert job.found["outcomes"] == {"kept_edited": 1}
+    assert job.contents["outcomes"] == {"kept_edited": 1}
 
     preview(job, Choices(reset=True))
-    assert job.found["outcomes"] == {"updated": 1}
+    assert job.contents["outcomes"] == {"updated": 1}
     imported(job, reset=True)
 
     agent.refresh_from_db()
@@ -116,7 +116,7 @@ def test_a_file_whose_aliases_stand_for_millions_of_values_is_refused_at_once(ta
 def test_a_few_aliases_are_read() -> None:
     text = "- {slug: a, display_name: A, system_prompt: &p You are dry.}\n- {slug: b, display_name: B, system_prompt: *p}\n"
 
-    assert uploaded(file(text, "two.yaml")).found["outcomes"] == {"created": 2}
+    assert uploaded(file(text, "two.yaml")).contents["outcomes"] == {"created": 2}
 
 
 def test_undoing_deletes_new_agents_and_restores_changed_ones() -> None:

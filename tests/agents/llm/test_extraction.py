@@ -24,15 +24,15 @@ PROSE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="{}[
 
 
 @given(OBJECTS)
-def test_an_object_alone_is_found(found: dict[str, Any]) -> None:
-    assert extract_object(json.dumps(found)) == found
-    assert extract_object(json.dumps(found, ensure_ascii=False, indent=1)) == found
+def test_an_object_alone_is_found(result: dict[str, Any]) -> None:
+    assert extract_object(json.dumps(result)) == result
+    assert extract_object(json.dumps(result, ensure_ascii=False, indent=1)) == result
 
 
 @given(OBJECTS, PROSE, PROSE)
 @example({"score": 7}, "```json\n", "\n```")
-def test_an_object_in_prose_is_found(found: dict[str, Any], before: str, after: str) -> None:
-    assert extract_object(f"{before}{json.dumps(found)}{after}") == found
+def test_an_object_in_prose_is_found(result: dict[str, Any], before: str, after: str) -> None:
+    assert extract_object(f"{before}{json.dumps(result)}{after}") == result
 
 
 @given(OBJECTS, OBJECTS, PROSE)
@@ -43,27 +43,27 @@ def test_two_objects_are_never_accepted(first: dict[str, Any], second: dict[str,
 
 
 @given(OBJECTS.filter(bool))
-def test_a_cut_object_is_never_accepted_not_even_a_whole_one_within_it(found: dict[str, Any]) -> None:
-    whole = json.dumps({"outer": found, "last": 1})
-    for end in range(1, len(whole)):
+def test_a_cut_object_is_never_accepted_not_even_a_whole_one_within_it(result: dict[str, Any]) -> None:
+    text = json.dumps({"outer": result, "last": 1})
+    for end in range(1, len(text)):
         with pytest.raises(NotOneObject):
-            extract_object(whole[:end])
+            extract_object(text[:end])
 
 
 @given(st.dictionaries(TEXT.filter(bool), st.booleans() | st.none(), min_size=1, max_size=3))
-def test_python_literals_are_never_accepted(found: dict[str, Any]) -> None:
+def test_python_literals_are_never_accepted(result: dict[str, Any]) -> None:
     with pytest.raises(NotOneObject):
-        extract_object(repr(found))
+        extract_object(repr(result))
 
 
 @given(st.text(max_size=200) | st.text("{}[]\"':,\\ \n1aN", max_size=40))
 def test_any_text_gives_an_object_or_a_reason_and_nothing_else(text: str) -> None:
     try:
-        found = extract_object(text)
+        result = extract_object(text)
     except NotOneObject:
         return
-    assert isinstance(found, dict)
-    json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+    assert isinstance(result, dict)
+    json.dumps(result, ensure_ascii=False, allow_nan=False).encode()
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -106,7 +106,7 @@ def test_the_reason_names_what_was_found(text: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "result"),
     [
         ("{}", {}),
         ('\ufeff{"a": 1}', {"a": 1}),
@@ -116,8 +116,8 @@ def test_the_reason_names_what_was_found(text: str, reason: str) -> None:
         ('{"a": [{"b": 1}, {"b": 2}]}', {"a": [{"b": 1}, {"b": 2}]}),
     ],
 )
-def test_what_leaves_no_doubt_is_accepted(text: str, found: dict[str, Any]) -> None:
-    assert extract_object(text) == found
+def test_what_leaves_no_doubt_is_accepted(text: str, result: dict[str, Any]) -> None:
+    assert extract_object(text) == result
 
 
 def test_characters_no_database_takes_are_replaced_everywhere() -> None:

@@ -155,12 +155,12 @@ def test_totals_sum_in_one_query_and_count_what_is_unpriced(
     complete(text_request(label=Label(purpose="gate", work_id="gate_session:1")))
 
     with django_assert_num_queries(1):
-        found = ledger.totals(work_id="evaluation_run:1")
+        result = ledger.totals(work_id="evaluation_run:1")
 
-    assert (found.calls, found.unpriced) == (3, 1)
-    assert (found.input_tokens, found.output_tokens) == (300, 30)
-    assert (found.cache_read_tokens, found.cache_write_tokens) == (90, 12)
-    assert found.cost_usd == 2 * Decimal("0.000158")
+    assert (result.calls, result.unpriced) == (3, 1)
+    assert (result.input_tokens, result.output_tokens) == (300, 30)
+    assert (result.cache_read_tokens, result.cache_write_tokens) == (90, 12)
+    assert result.cost_usd == 2 * Decimal("0.000158")
     assert ledger.totals(LLMCall.objects.filter(purpose="gate")).calls == 1
     assert ledger.totals().calls == 4
 

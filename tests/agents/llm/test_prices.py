@@ -1,4 +1,4 @@
-"""Dated prices: which one counts on which day, and what happens when nobody knows one."""
+"""Dated prices: which one counts on which day, and what happens when none is known."""
 
 from __future__ import annotations
 

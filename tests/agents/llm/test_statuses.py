@@ -142,7 +142,7 @@ def test_an_answer_that_is_not_the_object_asked_for_is_malformed(llm_server: LLM
 
 
 def test_the_callers_own_complaint_is_the_error(llm_server: LLMServer) -> None:
-    def parse(found: Any) -> None:
+    def parse(result: Any) -> None:
         raise InvalidAnswer("propositions[2]: no score")
 
     reply = complete(judge_request(parse=parse))
@@ -153,7 +153,7 @@ def test_the_callers_own_complaint_is_the_error(llm_server: LLMServer) -> None:
 def test_a_parse_that_crashes_costs_one_answer_not_the_run(
     llm_server: LLMServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reply = complete(judge_request(parse=lambda found: found["no such key"]))
+    reply = complete(judge_request(parse=lambda result: result["no such key"]))
 
     assert reply.status is Status.MALFORMED
     assert reply.error == "reading the answer failed: KeyError: 'no such key'"

@@ -168,7 +168,7 @@ def test_an_interrupt_cancels_what_is_in_flight(llm_server: LLMServer, ctrl_c: C
 
 
 def interrupted(request: LLMRequest) -> str:
-    """An offline responder during which somebody presses Ctrl-C, once a reply of the network has come."""
+    """An offline responder during which Ctrl-C is pressed, once a reply of the network has come."""
     assert request.facts["arrived"].wait(30)
     assert complete(asking("round trip")).ok  # what the loop had finished before is handed back
     raise KeyboardInterrupt

@@ -256,8 +256,8 @@ def test_the_preview_is_what_is_sent(
         return re.sub(r"\b[0-9a-f]{12}>>>", "NONCE>>>", text)
 
     sent = llm_server.bodies[0]
-    assert anonymous(shown(sent)) == anonymous(f"{preview.system}\n\n{preview.user}")
-    assert sent["system"][0]["text"] == preview.blocks[0].text
+    assert anonymous(shown(sent)) == anonymous(f"{preview.system_text}\n\n{preview.user_text}")
+    assert sent["system"][0]["text"] == preview.system[0].text
     assert [(s.heading, s.stage) for s in preview.sections][-1] == ("Conversation Guidance", "hint")
     assert preview.transcript[-1] == "3. Zed: @ada really?"
     assert (preview.draft, [entry.counters for entry in preview.trace]) == (None, [{"hints": 1}])

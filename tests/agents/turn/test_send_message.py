@@ -183,7 +183,7 @@ def test_a_key_taken_between_the_look_and_the_commit_returns_the_first_message(a
     """The other caller commits while the stages review; the database's constraint decides, and the transaction around it lives on."""
     first = send_message(agent=ada, channel=office, text="Faster.", idempotency_key="k").message
 
-    message = commit(turn=Turn(agent=ada, channel=office), draft=Draft("Slower."), idempotency_key="k")
+    message, _ = commit(turn=Turn(agent=ada, channel=office), draft=Draft("Slower."), idempotency_key="k")
 
     assert message == first
     assert send_message(agent=ada, channel=office, text="Next.").committed

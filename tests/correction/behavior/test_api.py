@@ -102,7 +102,7 @@ def test_a_request_is_edited_and_applied_or_rejected_with_a_reason(client: Progr
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "says"),
     [
         ({"trait": {"name": "x", "strength": 2}}, "allowed: a number from 0 to 1"),
         ({"trait": {"name": "x", "strength": "1e999"}}, "allowed: a number from 0 to 1"),
@@ -114,11 +114,11 @@ def test_a_request_is_edited_and_applied_or_rejected_with_a_reason(client: Progr
     ],
 )
 def test_a_body_that_is_not_understood_is_a_400_and_changes_nothing(
-    client: Program, ada: Agent, body: dict[str, Any], told: str
+    client: Program, ada: Agent, body: dict[str, Any], says: str
 ) -> None:
     row = proposed(ada)
     answer = client.post(f"{REQUESTS}{row.pk}/apply/", body, format="json")
-    assert (answer.status_code, told in answer.json()["detail"]) == (400, True)
+    assert (answer.status_code, says in answer.json()["detail"]) == (400, True)
     assert "ErrorDetail" not in answer.content.decode()
     assert {name.partition(".")[0] for name in answer.json()["errors"]} == set(body)
     assert strengths(ada) == {"dry wit": 0.6}
@@ -128,7 +128,7 @@ def test_a_body_that_is_not_understood_is_a_400_and_changes_nothing(
 def test_a_fault_inside_a_field_is_named_by_its_path(client: Program, ada: Agent) -> None:
     body = {"trait": {"name": "brief", "strength": 7}}
     errors = client.post(f"{REQUESTS}{proposed(ada).pk}/apply/", body, format="json").json()["errors"]
-    assert errors == {"trait.strength": ["strength '7': allowed: a number from 0 to 1"]}
+    assert errors == {"trait.strength": ["trait.strength 7: allowed: a number from 0 to 1"]}
 
 
 def test_the_queue_says_why_one_was_cancelled(client: Program, ada: Agent) -> None:

@@ -9,7 +9,8 @@ from django.db import connection
 from pytest_django import Settings
 
 from agents.models import Agent, DescriptionUpdate, LLMCall
-from agents.persona import AgentValues, TraitValue, upsert_agent
+from agents.persona import TraitValue, upsert_agent
+from agents.personas_io.shape import PersonaSpec
 from correction.behavior.applying import apply_request
 from correction.behavior.description import LONGEST, describe_request, queue_description, work_one
 from correction.behavior.postponing import resume_paused
@@ -164,8 +165,8 @@ def test_a_persona_cannot_close_its_fence() -> None:
 
 
 # -- who wrote it
-def values(description: str) -> AgentValues:
-    return AgentValues(slug="ada", display_name="Ada", system_prompt="You are Ada.", description=description, traits=())
+def values(description: str) -> PersonaSpec:
+    return PersonaSpec(slug="ada", display_name="Ada", system_prompt="You are Ada.", description=description, traits=())
 
 
 def test_a_source_does_not_write_over_a_persons_description_either() -> None:

@@ -88,7 +88,7 @@ def test_what_cannot_be_judged_is_a_409_that_says_why(client: Program, row: Beha
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "says"),
     [
         ({"messages": 0}, "a whole number from 1 to 100"),
         ({"messages": "10"}, "a whole number from 1 to 100"),
@@ -97,10 +97,10 @@ def test_what_cannot_be_judged_is_a_409_that_says_why(client: Program, row: Beha
     ],
 )
 def test_a_body_that_is_not_understood_is_a_400(
-    client: Program, row: BehaviorRequest, body: dict[str, Any], told: str
+    client: Program, row: BehaviorRequest, body: dict[str, Any], says: str
 ) -> None:
     answer = ask(client, row, body)
-    assert (answer.status_code, told in answer.json()["detail"]) == (400, True)
+    assert (answer.status_code, says in answer.json()["detail"]) == (400, True)
     assert not BehaviorEffect.objects.exists()
 
 

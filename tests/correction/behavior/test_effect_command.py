@@ -54,7 +54,7 @@ def test_a_request_that_was_not_followed_ends_with_1(llm_server: LLMServer, sett
     code, out, told = measure(row, "--json")
     result = json.loads(out)
     assert (code, result["as_requested"], result["status"]) == (1, False, "completed")
-    assert told == "emoji use: more of it was asked for; found: no change shown"
+    assert told == "emoji use: more of it was asked for; the verdict is no change shown"
 
 
 def test_a_trait_s_name_takes_no_effect_in_the_terminal(
@@ -80,7 +80,7 @@ def test_what_cannot_be_told_ends_with_2(llm_server: LLMServer, settings: Settin
     assert "6 messages could not be scored; the first: needs an LLM judge" in out
     assert llm_server.calls == 0
     one = measure(row, "--messages", "1")
-    assert (one[0], "it cannot be told" in one[2]) == (2, True)
+    assert (one[0], "it is not known" in one[2]) == (2, True)
 
 
 def test_no_message_since_ends_with_2_and_asks_nothing(

@@ -314,7 +314,7 @@ def test_what_was_paid_for_again_and_again_is_not_begun_once_more(
     llm_server: LLMServer, settings: Settings, tmp_path: Path
 ) -> None:
     effect = queue_effect(request=changed(llm_server, settings, tmp_path / "p"), messages=1)
-    for _ in range(effects.MOST_ANEW * 2):
+    for _ in range(effects.MOST_REPEATS * 2):
         LLMCall.objects.create(purpose="before_after", work_id=effect.work_id, status="ok")
     assert work_one(owner="w")
     effect.refresh_from_db()
@@ -492,7 +492,7 @@ def test_what_cannot_be_scored_is_seen_and_in_no_mean(
     )
     assert (shown["before_unscored"], shown["after_unscored"], shown["after_scored"]) == (4, 4, 0)
     assert all("rejected" in row["reason"] for row in shown["messages"])
-    assert judge_before_after(plan).difference.reason
+    assert judge_before_after(plan).reason
 
 
 def test_offline_nothing_is_invented(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:

@@ -381,7 +381,7 @@ def test_a_level_that_is_none_counts_as_the_lowest_and_is_told(said: Any) -> Non
     found = read_gate({**YES, "confidence": said})
 
     assert found["confidence"] == "low"
-    assert found["warning"] == f"confidence {said!r} is none of high, medium, low; taken as low"
+    assert found["warning"] == f"confidence {said!r} is none of high, medium, low; read as low"
 
 
 @pytest.mark.parametrize("said", ["true", "false", 1, 0, None, [], {}])

@@ -42,7 +42,7 @@ def test_a_run_is_cancelled_and_goes_on(client: Program, ada: Agent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "status", "told"),
+    ("way", "status", "says"),
     [
         ("cancel", "completed", "is completed; only one that is pending, running or paused_budget can be cancelled"),
         ("cancel", "cancelled", "is cancelled; only one"),
@@ -51,11 +51,11 @@ def test_a_run_is_cancelled_and_goes_on(client: Program, ada: Agent) -> None:
     ],
 )
 def test_what_is_not_possible_is_a_409_that_names_the_status(
-    client: Program, ada: Agent, way: str, status: str, told: str
+    client: Program, ada: Agent, way: str, status: str, says: str
 ) -> None:
     run = make_run(ada, status=status)
 
-    assert told in refused(act(client, run, way), 409)["detail"][0]
+    assert says in refused(act(client, run, way), 409)["detail"][0]
     run.refresh_from_db()
     assert run.status == status
 

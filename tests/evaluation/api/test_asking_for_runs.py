@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, ModelPrice
 from evaluation.models import EvaluationRun
-from evaluation.runs.execute import work_one
+from evaluation.runs.work import work_one
 from tests.api_client import Program, program
 from tests.console import staff, superuser, viewer
 from tests.evaluation.api.asking import RUNS, refused
@@ -42,16 +42,16 @@ def test_asking_answers_202_with_the_run_and_its_url_and_judges_nothing_ac_6_0_7
     response = client.post(RUNS, {"agent": "ada", "dimensions": ["adherence"]})
 
     assert response.status_code == 202
-    told = response.json()
-    assert (told["status"], told["agent"], told["judge"], told["taken_up"]) == ("pending", "ada", "test-model", False)
-    assert told["progress"] == {"settled": 0, "total": 6}
-    assert response["Location"] == told["url"]
+    says = response.json()
+    assert (says["status"], says["agent"], says["judge"], says["taken_up"]) == ("pending", "ada", "test-model", False)
+    assert says["progress"] == {"settled": 0, "total": 6}
+    assert response["Location"] == says["url"]
     assert type(response.headers["Location"]) is str, "WSGI servers refuse a header of a subclass"
     assert llm_server.calls == 0
 
     llm_server.respond = answers(lambda claim: 7)
     assert work_one(owner="worker:1:x")
-    shown = client.get(told["url"]).json()
+    shown = client.get(says["url"]).json()
     assert (shown["status"], shown["overall_score"], len(shown["scores"])) == ("completed", 7.0, 6)
 
 
@@ -121,7 +121,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"agent": "ada", "history": "once"}, "history", "history 'once' is not understood"),
     ({"agent": "ada", "where": {"build": 41}}, "where", "allowed: an object of at most 20 texts"),
     ({"agent": "ada", "where": ["build"]}, "where", "allowed: an object of at most 20 texts"),
-    ({"agent": "ada", "where": {"1": "x"}}, "where", "where '1': a tag is a letter"),
+    ({"agent": "ada", "where": {"1": "x"}}, "where", "where '1': allowed: keys of a letter"),
     ({"agent": "ada", "samples": 0}, "samples", "samples 0: allowed: a whole number from 1 to 2,000"),
     ({"agent": "ada", "samples": "20"}, "samples", "samples '20': allowed: a whole number"),
     ({"agent": "ada", "samples": True}, "samples", "samples True: allowed: a whole number"),
@@ -146,11 +146,11 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "field", "told"), BAD, ids=[f"{field}-{n}" for n, (_, field, _) in enumerate(BAD)])
+@pytest.mark.parametrize(("body", "field", "says"), BAD, ids=[f"{field}-{n}" for n, (_, field, _) in enumerate(BAD)])
 def test_what_makes_no_sense_is_refused_with_field_value_and_what_is_allowed(
-    client: Program, ada: Agent, body: dict[str, Any], field: str, told: str
+    client: Program, ada: Agent, body: dict[str, Any], field: str, says: str
 ) -> None:
-    assert told in refused(client.post(RUNS, body))[field][0]
+    assert says in refused(client.post(RUNS, body))[field][0]
     assert not EvaluationRun.objects.exists()
 
 
@@ -164,7 +164,7 @@ def test_what_is_deep_and_may_be_is_taken(client: Program, ada: Agent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "says"),
     [
         ("[]", "send a JSON object; its fields: agent, dimensions"),
         ("null", "send a JSON object"),
@@ -178,19 +178,19 @@ def test_what_is_deep_and_may_be_is_taken(client: Program, ada: Agent) -> None:
     ],
     ids=["list", "null", "text", "cut-off", "surrogate", "surrogate-name", "infinite", "deep", "rather-deep"],
 )
-def test_bodies_that_are_none_are_a_400(client: Program, ada: Agent, raw: str, told: str) -> None:
+def test_bodies_that_are_none_are_a_400(client: Program, ada: Agent, raw: str, says: str) -> None:
     response = client.post(RUNS, raw, content_type="application/json")
 
-    assert told in json.dumps(refused(response), ensure_ascii=False)
+    assert says in json.dumps(refused(response), ensure_ascii=False)
 
 
 @pytest.mark.parametrize("judge", ["replay:/etc/passwd", "replay:answers.jsonl", "offline:other", "gpt-unknown"])
 def test_a_judge_from_outside_is_one_whose_cost_is_known_and_no_file(
     client: Program, llm_server: LLMServer, ada: Agent, judge: str
 ) -> None:
-    told = refused(client.post(RUNS, {"agent": "ada", "judge": judge}))["judge"][0]
+    says = refused(client.post(RUNS, {"agent": "ada", "judge": judge}))["judge"][0]
 
-    assert told.startswith(f"judge {judge!r}: allowed: test-model, offline:lexical-1")
+    assert says.startswith(f"judge {judge!r}: allowed: test-model, offline:lexical-1")
 
 
 def test_the_configured_judge_may_be_named_even_if_it_is_a_file(
@@ -206,10 +206,10 @@ def test_proposition_files_that_cannot_be_used_are_a_409_that_says_what_to_mend(
 ) -> None:
     propositions.write("adherence/broken.yaml", "dimension: adherence\npropositions: 7\n")
 
-    told = refused(client.post(RUNS, {"agent": "ada"}), 409)["detail"][0]
+    says = refused(client.post(RUNS, {"agent": "ada"}), 409)["detail"][0]
 
-    assert "proposition files cannot be used" in told
-    assert "broken.yaml" in told
+    assert "proposition files cannot be used" in says
+    assert "broken.yaml" in says
 
 
 def test_asking_needs_the_permission_to_add_evaluations(ada: Agent) -> None:

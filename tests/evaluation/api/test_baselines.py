@@ -9,7 +9,7 @@ from agents.models import Agent
 from agents.persona import save_persona
 from evaluation.models import Baseline, EvaluationRun, JudgeCalibration
 from evaluation.runs.capture import evaluate_agent
-from evaluation.runs.execute import work_one
+from evaluation.runs.work import work_one
 from tests.api_client import Program, program
 from tests.console import staff, superuser, viewer
 from tests.evaluation.api.asking import BASELINES, RUNS, queries_of, refused
@@ -98,8 +98,8 @@ def test_a_capture_is_queued_and_a_worker_makes_it_the_baseline_ac_6_5_5(
     response = client.post(BASELINES, {"agent": "ada", "samples": 2, "hard": True, "simulate": False})
 
     assert response.status_code == 202
-    told = response.json()
-    assert (told["status"], told["is_baseline"], told["samples"], told["procedure"]) == (
+    says = response.json()
+    assert (says["status"], says["is_baseline"], says["samples"], says["procedure"]) == (
         "pending", True, 2, "plumbline+hard",
     )  # fmt: skip
     assert (llm_server.calls, Baseline.objects.count()) == (0, 0)
@@ -107,7 +107,7 @@ def test_a_capture_is_queued_and_a_worker_makes_it_the_baseline_ac_6_5_5(
     llm_server.respond = answers(lambda claim: {**_hard(), "value": 6})
     assert work_one(owner="worker:1:x")
     (row,) = client.get(f"{BASELINES}ada/").json()["baselines"]
-    assert (row["dimension"], row["evaluation_run"]) == ("adherence", told["id"])
+    assert (row["dimension"], row["evaluation_run"]) == ("adherence", says["id"])
 
 
 def _hard() -> dict[str, object]:
@@ -177,11 +177,11 @@ def test_what_is_older_than_the_baseline_is_not_taken_for_what_is_now(
     llm_server.respond = answers(lambda claim: 8)
     measured(ada, seed=2)
 
-    told = refused(client.get(f"{BASELINES}ada/compare/"), 404)["detail"][0]
+    says = refused(client.get(f"{BASELINES}ada/compare/"), 404)["detail"][0]
     assert (
-        "nothing to compare: no evaluation of ada judged like the baseline (plumbline) scored a message newer" in told
+        "nothing to compare: no evaluation of ada judged like the baseline (plumbline) scored a message newer" in says
     )
-    assert 'POST /api/evaluations/ {"agent": "ada"}' in told
+    assert 'POST /api/evaluations/ {"agent": "ada"}' in says
 
     talk(ada, ["Later."], channel=make_channel("later"), sent_at=timezone.now())
     newest = evaluate_agent(agent=ada, dimensions=("adherence",), seed=3).run
@@ -210,19 +210,19 @@ def test_what_cannot_be_compared_says_why(client: Program) -> None:
     assert "nothing to compare: no evaluation of ada" in refused(client.get(url), 404)["detail"][0]
     other = make_run(ada, judge=OFFLINE)
     assert "nothing to compare: no evaluation of ada" in refused(client.get(url), 404)["detail"][0], "another judge"
-    told = refused(client.get(f"{url}?run={other.pk}"), 404)["detail"][0]
-    assert told.startswith(f"no baseline by judge {OFFLINE} and procedure plumbline")
-    assert told.endswith(f"there are: {LLM} by plumbline")
+    says = refused(client.get(f"{url}?run={other.pk}"), 404)["detail"][0]
+    assert says.startswith(f"no baseline by judge {OFFLINE} and procedure plumbline")
+    assert says.endswith(f"there are: {LLM} by plumbline")
     running = make_run(ada, status="running")
     assert f"evaluation {running.pk} is running" in refused(client.get(f"{url}?run={running.pk}"), 409)["detail"][0]
     elsewhere = make_run(bea)
-    told = refused(client.get(f"{url}?run={elsewhere.pk}"), 404)["detail"][0]
-    assert told == f"there is no evaluation {elsewhere.pk} of ada"
+    says = refused(client.get(f"{url}?run={elsewhere.pk}"), 404)["detail"][0]
+    assert says == f"there is no evaluation {elsewhere.pk} of ada"
     assert refused(client.get(f"{BASELINES}cyd/compare/"), 404)
 
 
 @pytest.mark.parametrize(
-    ("query", "told"),
+    ("query", "says"),
     [
         ("run=x", "run 'x': allowed: the id of an evaluation"),
         ("run=-1", "run '-1': allowed"),
@@ -233,9 +233,9 @@ def test_what_cannot_be_compared_says_why(client: Program) -> None:
         ("judge=x", "there is no parameter 'judge'; allowed: run, margin"),
     ],
 )
-def test_wrong_parameters_of_a_comparison_are_refused(client: Program, query: str, told: str) -> None:
+def test_wrong_parameters_of_a_comparison_are_refused(client: Program, query: str, says: str) -> None:
     make_agent("ada")
 
     problem = refused(client.get(f"{BASELINES}ada/compare/?{query}"))
 
-    assert told in next(iter(problem.values()))[0]
+    assert says in next(iter(problem.values()))[0]

@@ -75,16 +75,16 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("body", "field", "told"), BAD)
+@pytest.mark.parametrize(("body", "field", "says"), BAD)
 def test_what_is_no_label_is_refused(
-    client: Program, score: EvaluationScore, body: dict[str, Any], field: str, told: str
+    client: Program, score: EvaluationScore, body: dict[str, Any], field: str, says: str
 ) -> None:
-    assert told in refused(give(client, **{"score": score.pk, **body}))[field][0]
+    assert says in refused(give(client, **{"score": score.pk, **body}))[field][0]
     assert not ScoreLabel.objects.exists()
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "says"),
     [
         ({"score": None, "status": "unscored"}, "it is unscored"),
         ({"score": 9, "status": "trivial"}, "it is trivial"),
@@ -92,11 +92,11 @@ def test_what_is_no_label_is_refused(
         ({"score": 9, "raw_score": 9, "judge": "rule"}, "an exact rule scored it"),
     ],
 )
-def test_what_no_judge_scored_cannot_be_labelled(client: Program, fields: dict[str, Any], told: str) -> None:
+def test_what_no_judge_scored_cannot_be_labelled(client: Program, fields: dict[str, Any], says: str) -> None:
     number = fields.pop("score")
     judgement = make_score(make_run(make_agent("ada")), number, **fields)
 
-    assert told in refused(give(client, score=judgement.pk, value=5), 409)["detail"][0]
+    assert says in refused(give(client, score=judgement.pk, value=5), 409)["detail"][0]
 
 
 def test_nobody_who_labels_sees_what_others_gave_before(client: Program, score: EvaluationScore) -> None:

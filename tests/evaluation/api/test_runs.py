@@ -95,9 +95,9 @@ def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) ->
 
 
 @pytest.mark.parametrize(
-    ("query", "field", "told"),
+    ("query", "field", "says"),
     [
-        ("agentId=ada", "agentId", "there is no parameter 'agentId'; allowed: agent, channel, dimension, status"),
+        ("agentId=ada", "agentId", "there is no parameter 'agentId'; allowed: since, until, agent, channel, dimension"),
         ("agent=bob", "agent", "there is no agent 'bob'"),
         ("channel=nowhere", "channel", "there is no channel 'nowhere'; channels: "),
         ("dimension=charm", "dimension", "dimension 'charm': allowed: adherence, consistency, fluency"),
@@ -108,10 +108,10 @@ def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) ->
         ("ordering=score", "ordering", "ordering 'score': allowed: -id, id"),
     ],
 )
-def test_a_wrong_filter_says_what_is_allowed(client: Program, query: str, field: str, told: str) -> None:
+def test_a_wrong_filter_says_what_is_allowed(client: Program, query: str, field: str, says: str) -> None:
     make_agent("ada")
 
-    assert told in refused(client.get(f"{RUNS}?{query}"))[field][0]
+    assert says in refused(client.get(f"{RUNS}?{query}"))[field][0]
 
 
 def test_the_list_has_pages_by_cursor_in_both_directions(client: Program) -> None:

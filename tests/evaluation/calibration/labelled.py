@@ -76,7 +76,7 @@ def drawn(label_set: LabelSet) -> list[EvaluationScore]:
 
 
 def annotator(name: str = "ann") -> Client:
-    """Somebody who may label and nothing else, at the console."""
+    """A user who may label and nothing else, at the console."""
     return signed_in(staff("evaluation.add_scorelabel", username=name))
 
 

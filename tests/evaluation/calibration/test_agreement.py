@@ -52,12 +52,12 @@ def figures(**fields: object) -> Calibration:
 )
 def test_kappa_is_that_of_published_examples(judge: list[int], people: list[int], published: float) -> None:
     label_all(judgements(judge), people)
-    found = figures(resamples=200)
+    row = figures(resamples=200)
 
-    assert found.kappa.value == pytest.approx(published, abs=5e-4)
-    assert found.kappa.interval is not None
-    assert found.kappa.interval[0] < published < found.kappa.interval[1]
-    assert (found.labels, found.items, found.annotators) == (len(judge), len(judge), 1)
+    assert row.kappa.value == pytest.approx(published, abs=5e-4)
+    assert row.kappa.interval is not None
+    assert row.kappa.interval[0] < published < row.kappa.interval[1]
+    assert (row.labels, row.items, row.annotators) == (len(judge), len(judge), 1)
 
 
 def test_spearman_is_that_of_a_published_example() -> None:
@@ -74,10 +74,10 @@ def test_alpha_among_people_is_krippendorffs_own_example() -> None:
     for number, observer in enumerate(FOUR_OBSERVERS):
         given = [(score, value) for score, value in zip(scores, observer, strict=True) if value is not None]
         label_all([score for score, _ in given], [value for _, value in given], f"observer {number}")
-    found = figures(resamples=200)
+    row = figures(resamples=200)
 
-    assert found.people_alpha.value == pytest.approx(0.849, abs=5e-4)
-    assert (found.people_alpha.n, found.annotators) == (11, 4)
+    assert row.people_alpha.value == pytest.approx(0.849, abs=5e-4)
+    assert (row.people_alpha.n, row.annotators) == (11, 4)
 
 
 def test_alpha_of_judge_and_people_is_that_of_two_raters() -> None:
@@ -96,11 +96,11 @@ def test_alpha_of_judge_and_people_is_that_of_two_raters() -> None:
 def test_labels_are_about_the_claim_as_written_and_bias_about_what_is_better() -> None:
     scores = judgements([8, 8, 2, 2], inverted=[True, True, False, False])
     label_all(scores, [6, 6, 2, 2])
-    found = figures()
+    row = figures()
 
     # as written the judge gives anti-patterns 2 more than people; that makes its scores 2 lower there, 1 on average
-    assert found.bias.value == pytest.approx(-1)
-    assert found.kappa.value == pytest.approx(quadratic_weighted_kappa([8, 8, 2, 2], [6, 6, 2, 2]).value, abs=1e-4)
+    assert row.bias.value == pytest.approx(-1)
+    assert row.kappa.value == pytest.approx(quadratic_weighted_kappa([8, 8, 2, 2], [6, 6, 2, 2]).value, abs=1e-4)
 
 
 def test_several_annotators_stand_as_their_mean() -> None:
@@ -118,10 +118,10 @@ def test_what_cannot_be_told_and_what_was_not_blind_is_in_no_figure() -> None:
     user = superuser("ann")
     label_all(scores, [1, 3, 5, None], "ann", user=user)
     save_label(score=scores[0], annotator="ann", value=0, user=user)
-    found = figures()
+    row = figures()
 
-    assert (found.labels, found.cannot_tell, found.not_blind) == (2, 1, 1)
-    assert found.kappa.value == pytest.approx(quadratic_weighted_kappa([3, 6], [3, 5]).value, abs=1e-4)
+    assert (row.labels, row.cannot_tell, row.not_blind) == (2, 1, 1)
+    assert row.kappa.value == pytest.approx(quadratic_weighted_kappa([3, 6], [3, 5]).value, abs=1e-4)
 
 
 def test_a_label_taken_back_and_given_again_is_not_blind() -> None:
@@ -152,10 +152,10 @@ def test_labels_of_a_set_can_be_looked_at_alone() -> None:
 
 
 def test_no_labels_no_figures() -> None:
-    found = figures()
+    row = figures()
 
-    assert (found.labels, found.kappa.value, found.bias.value, found.prediction_powered) == (0, None, None, [])
-    assert found.needed[0].startswith("20 more labels")
+    assert (row.labels, row.kappa.value, row.bias.value, row.prediction_powered) == (0, None, None, [])
+    assert row.needed[0].startswith("20 more labels")
 
 
 def test_the_table_of_people_and_judge_counts_each_label() -> None:
@@ -225,11 +225,11 @@ def test_fewer_than_50_labels_give_no_prediction_powered_mean_and_say_how_many_m
     label_set = powered_set(truth, judge, n=80)
     for score in drawn(label_set)[49:]:
         withdraw_label(score=score, annotator="ann")
-    found = figures()
+    row = figures()
 
-    assert found.prediction_powered[0].mean.value is None
-    assert found.prediction_powered[0].labelled == 49
-    assert "1 more label in set 0 for its prediction-powered mean (50)" in found.needed
+    assert row.prediction_powered[0].mean.value is None
+    assert row.prediction_powered[0].labelled == 49
+    assert "1 more label in set 0 for its prediction-powered mean (50)" in row.needed
 
 
 @pytest.mark.parametrize(
@@ -260,13 +260,13 @@ def calibrated() -> JudgeCalibration:
 
 
 def test_figures_are_kept_and_read_in_one_query(django_assert_num_queries: pytest.FixtureRequest) -> None:
-    found = calibrated()
+    result = calibrated()
     with django_assert_num_queries(1):  # type: ignore[operator]
-        assert calibration_of(LLM, "plumbline") == {"adherence": found}
+        assert calibration_of(LLM, "plumbline") == {"adherence": result}
 
-    assert figure_text(found).startswith("κ 0.97 [0.9")
-    assert figure_text(found).endswith("], 40 labels")
-    assert (found.labels, found.items, found.annotators, found.is_stale) == (40, 40, 1, False)
+    assert figure_text(result).startswith("κ 0.97 [0.9")
+    assert figure_text(result).endswith("], 40 labels")
+    assert (result.labels, result.items, result.annotators, result.is_stale) == (40, 40, 1, False)
 
 
 def test_figures_of_another_judge_or_procedure_are_others() -> None:
@@ -285,8 +285,8 @@ def test_a_label_makes_the_figures_stale_until_the_worker_computed_them() -> Non
     assert "labels changed since" in agreements_text([("adherence", stale)])
 
     assert work_one(owner="test")
-    found = calibration_of(LLM, "plumbline")["adherence"]
-    assert (found.is_stale, found.labels, found.annotators) == (False, 41, 2)
+    result = calibration_of(LLM, "plumbline")["adherence"]
+    assert (result.is_stale, result.labels, result.annotators) == (False, 41, 2)
     assert not work_one(owner="test")
 
 
@@ -300,7 +300,7 @@ def test_labels_that_change_while_figures_are_computed_leave_them_stale() -> Non
     changed: list[str] = []
 
     def meanwhile(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        """Somebody labels just before the figures are written."""
+        """A label is given just before the figures are written."""
         if sql.startswith('UPDATE "judge_calibrations"') and not changed:
             changed.append(sql)
             save_label(score=label.evaluation_score, annotator="cy", value=3)
@@ -314,7 +314,7 @@ def test_labels_that_change_while_figures_are_computed_leave_them_stale() -> Non
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("result", "expected"),
     [
         (
             {"kappa": 0.616, "kappa_low": 0.484, "kappa_high": 0.741, "labels": 80, "items": 80},
@@ -332,16 +332,16 @@ def test_labels_that_change_while_figures_are_computed_leave_them_stale() -> Non
         ({"kappa": 0.5, "labels": 1, "items": 1, "changes": 1}, "1 of 20 labels needed (labels changed since)"),
     ],
 )
-def test_a_figure_is_one_line(found: dict[str, float | None], expected: str) -> None:
-    assert agreements_text([("adherence", JudgeCalibration(**found))]) == f"adherence {expected}"
+def test_a_figure_is_one_line(result: dict[str, float | None], expected: str) -> None:
+    assert agreements_text([("adherence", JudgeCalibration(**result))]) == f"adherence {expected}"
 
 
 def test_json_of_what_is_not_calibrated_is_null() -> None:
     assert calibration_json(None) is None
-    found = calibration_json(calibrated())
-    assert found is not None
-    assert (found["labels"], found["enough"], found["stale"]) == (40, True, False)
-    assert found["interval"][0] < found["kappa"] <= found["interval"][1]
+    result = calibration_json(calibrated())
+    assert result is not None
+    assert (result["labels"], result["enough"], result["stale"]) == (40, True, False)
+    assert result["interval"][0] < result["kappa"] <= result["interval"][1]
 
 
 # -- beside every score
@@ -391,12 +391,12 @@ def test_the_table_and_json_of_a_capture_have_it(
     label_all(drawn(label_set), [n % 10 for n in range(25)])
     while work_one(owner="test"):
         pass
-    found = numbers_json(summarize(result.summary.run))["dimensions"]["adherence"]["calibration"]
+    outcome = numbers_json(summarize(result.summary.run))["dimensions"]["adherence"]["calibration"]
     now = (tmp_path / "now.txt").open("w+")
     outcome_table("test-model", [result], now)
     not_yet.seek(0)
     now.seek(0)
 
-    assert (found["labels"], found["items"]) == (25, 25)
+    assert (outcome["labels"], outcome["items"]) == (25, 25)
     assert "test-model is not calibrated" in not_yet.read()
     assert "Agreement of test-model with people: adherence κ 0.00, 25 labels" in " ".join(now.read().split())

@@ -56,10 +56,10 @@ def test_from_draw_to_figures_on_the_command_line(capsys: pytest.CaptureFixture[
     assert not JudgeCalibration.objects.get().is_stale
 
     document = json.loads(command(capsys, "--json", "--label-set", "first"))
-    (found,) = document["calibrations"]
-    assert (found["labels"], found["annotators"]) == (60, 1)
-    assert found["prediction_powered"][0]["labelled"] == 60
-    assert found["prediction_powered"][0]["mean"]["interval"] is not None
+    (result,) = document["calibrations"]
+    assert (result["labels"], result["annotators"]) == (60, 1)
+    assert result["prediction_powered"][0]["labelled"] == 60
+    assert result["prediction_powered"][0]["mean"]["interval"] is not None
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,16 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
+from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from evaluation.change.evidence import get_baseline, is_stale, promote
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.capture import Captured, UnknownAgents, capture, choose_agents, existing
+from evaluation.runs.capture import Captured, capture, existing
 from evaluation.runs.control import cancel_run, queue_run, resume_run
-from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import summarize
+from evaluation.runs.work import work_one
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
 from tests.factories import make_agent, make_channel, talk
@@ -168,24 +169,24 @@ def test_agents_are_chosen_by_slug_or_name_ac_6_5_6() -> None:
     ada, bob = make_agent("ada"), make_agent("bob", display_name="Bob Vance")
     make_agent("gone", is_active=False)
 
-    assert choose_agents("all") == [ada, bob]
-    assert choose_agents(" bob vance , ADA, ada") == [bob, ada]
-    assert [a.slug for a in choose_agents("gone")] == ["gone"], "an inactive agent is measured when it is named"
+    assert find_agents("all") == [ada, bob]
+    assert find_agents(" bob vance , ADA, ada") == [bob, ada]
+    assert [a.slug for a in find_agents("gone")] == ["gone"], "an inactive agent is measured when it is named"
 
 
 def test_no_agent_is_not_all_agents() -> None:
     """An empty variable in a script must not measure, and pay for, everybody."""
     make_agent("ada")
 
-    with pytest.raises(UnknownAgents, match="no agent named"):
-        choose_agents(" , ")
+    with pytest.raises(UnknownAgent, match="no agent named"):
+        find_agents(" , ")
 
 
 def test_an_unknown_agent_is_named_with_those_there_are() -> None:
     make_agent("ada")
 
-    with pytest.raises(UnknownAgents, match="no agent 'zed', 'eve'; agents: ada"):
-        choose_agents("ada,zed,eve")
+    with pytest.raises(UnknownAgent, match="no agent 'zed', 'eve'; agents: ada"):
+        find_agents("ada,zed,eve")
 
 
 # -- a demo that was run before

@@ -91,7 +91,7 @@ def test_a_difference_that_chance_explains_among_many_is_taken_back_and_says_so(
     assert adjusted(adjusted([alone, *calm])) == adjusted([alone, *calm])
 
 
-def test_a_large_drift_is_found_among_many() -> None:
+def test_a_large_drift_is_noticed_among_many() -> None:
     calm = [
         compare(adherence(BEFORE, target=f"agent-{n}"), adherence(BEFORE, first=1000, target=f"agent-{n}"))
         for n in range(60)
@@ -113,12 +113,12 @@ def test_planning_allows_for_everything_that_is_tested_also_where_messages_do_no
     assert (row.dimension, row.needed) == ("adherence", n_to_detect(1.0, row.sd, alpha=0.05 / 2))
 
 
-# -- how often a steady cast is accused
-AGENTS, MESSAGES, CASTS = 16, 15, 40
+# -- how often steady agents are accused
+AGENTS, MESSAGES, TEAMS = 16, 15, 40
 NAMES = [f"p{n}" for n in range(10)]
 
 
-def steady_side(rng: random.Random, target: str, first: int) -> Measurement:
+def steady(rng: random.Random, target: str, first: int) -> Measurement:
     """An agent that never changes: messages differ, propositions differ, the judge is noisy; scores are whole and end at 9."""
     rows: dict[str, list[Observation]] = {name: [] for name in NAMES}
     for message in range(first, first + MESSAGES):
@@ -129,20 +129,20 @@ def steady_side(rng: random.Random, target: str, first: int) -> Measurement:
     return measurement({"adherence": rows}, target=target)
 
 
-def test_a_steady_cast_of_sixteen_with_ten_propositions_each_is_rarely_accused() -> None:
+def test_sixteen_steady_agents_with_ten_propositions_each_are_rarely_accused() -> None:
     """Holm's corrected p alone: the verdict asks for more than that. The figures stand in docs/measuring.md."""
     rng = random.Random(6)
     alone, together, dimensions = 0, 0, 0
-    for _ in range(CASTS):
-        pairs = [(steady_side(rng, f"a{n}", 0), steady_side(rng, f"a{n}", 1000)) for n in range(AGENTS)]
+    for _ in range(TEAMS):
+        pairs = [(steady(rng, f"a{n}", 0), steady(rng, f"a{n}", 1000)) for n in range(AGENTS)]
         by_proposition = [falls(before, now, [name]) for before, now in pairs for name in NAMES]
         alone += any(p <= 0.05 for p, fell in by_proposition if fell)
         together += accused(by_proposition)
         dimensions += accused([falls(before, now, NAMES) for before, now in pairs])
 
-    assert alone / CASTS > 0.9, "uncorrected, nearly every build would be accused of something"
-    assert together / CASTS <= 0.05
-    assert dimensions / CASTS <= 0.05
+    assert alone / TEAMS > 0.9, "uncorrected, nearly every build would be accused of something"
+    assert together / TEAMS <= 0.05
+    assert dimensions / TEAMS <= 0.05
 
 
 def falls(before: Measurement, now: Measurement, names: Sequence[str]) -> tuple[float, bool]:

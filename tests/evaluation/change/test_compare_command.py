@@ -232,7 +232,7 @@ def test_a_channel_is_compared_by_tags(llm_server: LLMServer, propositions: Prop
         (["--a", "build=1", "--b", "build=1"], "nothing to compare"),
         ([*TAGS, "--against", "baseline"], "one way of comparing at a time"),
         (["--channel", "office"], "--channel goes with --a and --b"),
-        ([*TAGS, "--channel", "nowhere"], "'nowhere': no such channel; channels: "),
+        ([*TAGS, "--channel", "nowhere"], "no channel 'nowhere'; channels: "),
         ([*TAGS, "--agents", "zed"], "no agent 'zed'; agents: ada"),
         ([*TAGS, "--dimensions", "charm"], "--dimensions 'charm': allowed: adherence"),
         ([*TAGS, "--margin", "0"], "--margin 0.0: allowed: more than 0"),

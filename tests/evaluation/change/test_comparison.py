@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -101,30 +102,22 @@ def test_a_margin_out_of_range_is_refused(margin: float) -> None:
 
 
 # -- what does not compare
-def test_another_judge_does_not_compare_and_both_are_named() -> None:
-    with pytest.raises(
-        NotComparable, match=r"by claude-haiku-5-5, now by offline:lexical-1 \(heuristic\); .*measure both with one"
-    ):
-        compare(adherence(HIGH, name="the baseline"), adherence(LOW, judge=OFFLINE, name="now"))
-
-
-def test_another_procedure_does_not_compare_and_both_are_named() -> None:
-    with pytest.raises(NotComparable, match=r"as plumbline, now as plumbline\+hard; .*in the same way"):
-        compare(adherence(HIGH), adherence(LOW, procedure="plumbline+hard", name="now"))
-
-
-def test_played_speech_does_not_compare_with_real_speech() -> None:
-    with pytest.raises(NotComparable, match=r"plumbline\+simulated"):
-        compare(adherence(HIGH), adherence(LOW, procedure="plumbline+simulated"))
-
-
-def test_two_agents_do_not_compare() -> None:
-    with pytest.raises(NotComparable, match="is of ada, now of bob"):
-        compare(adherence(HIGH), adherence(LOW, target="bob", name="now"))
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"judge": OFFLINE}, r"by claude-haiku-5-5, now by offline:lexical-1 \(heuristic\); .*measure both with one"),
+        ({"procedure": "plumbline+hard"}, r"as plumbline, now as plumbline\+hard; .*in the same way"),
+        ({"procedure": "plumbline+simulated"}, r"as plumbline, now as plumbline\+simulated"),
+        ({"target": "bob"}, "is of ada, now of bob"),
+    ],
+)
+def test_what_was_judged_otherwise_does_not_compare_and_both_are_named(other: dict[str, Any], said: str) -> None:
+    with pytest.raises(NotComparable, match=said):
+        compare(adherence(HIGH, name="the baseline"), adherence(LOW, name="now", **other))
 
 
 # -- other propositions
-def test_only_propositions_that_are_the_same_on_both_sides_are_compared() -> None:
+def test_only_propositions_that_are_the_same_in_both_are_compared() -> None:
     before = measurement({"adherence": {"voice": of(HIGH), "mood": of([9] * 10), "gone": of([0] * 10)}})
     now = measurement(
         {"adherence": {"voice": of(HIGH, first=11), "mood": of([1] * 10, first=11), "new": of([0] * 10, first=11)}},
@@ -140,7 +133,7 @@ def test_only_propositions_that_are_the_same_on_both_sides_are_compared() -> Non
     assert any("not the same proposition any more, so not compared: adherence/mood" in note for note in found.notes)
 
 
-def test_a_proposition_scored_on_one_side_only_does_not_move_the_dimension() -> None:
+def test_a_proposition_scored_in_one_only_does_not_move_the_dimension() -> None:
     before = measurement({"adherence": {"voice": of(HIGH), "mood": of([1] * 10)}})
     now = measurement({"adherence": {"voice": of(HIGH, first=11), "mood": ()}})
 
@@ -158,7 +151,7 @@ def test_no_proposition_in_common_gives_no_change() -> None:
     assert (change.delta, change.reason) == (None, "no proposition was scored in both")
 
 
-def test_dimensions_of_one_side_are_named() -> None:
+def test_dimensions_of_one_alone_are_named() -> None:
     fluency = {"fluency": {"varied": of([5], unit="repeat")}}
     found = compare(measurement({"adherence": {"voice": of(HIGH)}, **fluency}), adherence(LOW, first=11))
 
@@ -180,7 +173,7 @@ def test_a_persona_edited_since_makes_the_comparison_stale() -> None:
 HARD = [2, 4, 6, 8, 3, 5, 7, 9]  # situations differ more than builds do
 
 
-def whole(scores: list[float], *, judge: str = LLM) -> Measurement:
+def window(scores: list[float], *, judge: str = LLM) -> Measurement:
     """A fluency judged of a whole window, once per score."""
     return measurement({"fluency": {"varied": of(scores, unit="repeat")}}, judge=judge)
 
@@ -200,7 +193,7 @@ def test_the_same_situations_are_compared_one_by_one() -> None:
     assert only(compare(before, apart)).verdict == "possibly drifted", "not the same situations: nothing to pair"
 
 
-def test_situations_on_one_side_only_are_left_out_and_it_is_said() -> None:
+def test_situations_in_one_only_are_left_out_and_it_is_said() -> None:
     before, now = adherence(HARD, unit="situation"), adherence([9, *HARD], unit="situation", first=0)
 
     change = only(compare(before, now))
@@ -216,21 +209,21 @@ def test_the_same_messages_judged_again_are_paired_and_it_is_said() -> None:
     assert "nothing new was said" in change.interval_note
 
 
-def test_messages_that_stand_on_both_sides_are_counted() -> None:
+def test_messages_that_are_in_both_are_counted() -> None:
     change = only(compare(adherence(HARD), adherence(HARD, first=5)))
 
     assert (change.paired, change.interval_note.split(",")[0]) == (False, "messages that are in both: 4")
 
 
 def test_a_window_judged_once_has_a_change_and_no_interval() -> None:
-    change = change_between(whole([9]), whole([2]))
+    change = change_between(window([9]), window([2]))
 
     assert (change.delta, change.interval, change.verdict) == (-7.0, None, "possibly drifted")
     assert "takes repeats (--repeats 3) for both" in change.reason
 
 
 def test_repeats_of_a_whole_window_give_the_judges_noise_and_the_note_says_so() -> None:
-    change = change_between(whole([8, 7, 8, 8]), whole([2, 3, 2, 2]))
+    change = change_between(window([8, 7, 8, 8]), window([2, 3, 2, 2]))
 
     assert change.interval == bootstrap_difference(of([8, 7, 8, 8]), of([2, 3, 2, 2])).interval
     assert (change.verdict, change.unit, change.smallest_detectable) == ("drifted", "repeats", None)
@@ -238,7 +231,7 @@ def test_repeats_of_a_whole_window_give_the_judges_noise_and_the_note_says_so() 
 
 
 def test_a_small_difference_beyond_the_judges_noise_is_not_called_drift() -> None:
-    change = change_between(whole([8] * 8), whole([7.4] * 8))
+    change = change_between(window([8] * 8), window([7.4] * 8))
 
     assert change.interval is not None
     assert (change.interval.high < 0, change.verdict) == (True, "possibly drifted")
@@ -248,13 +241,13 @@ def test_a_small_difference_beyond_the_judges_noise_is_not_called_drift() -> Non
 def test_the_judges_noise_alone_beside_a_score_without_judgements_is_no_drift_either() -> None:
     fixed = measurement({"fluency": {"varied": of([8])}}, observations={}, digests={})
 
-    change = change_between(fixed, whole([7.4] * 8))
+    change = change_between(fixed, window([7.4] * 8))
 
     assert change.interval is not None
     assert (change.interval.high < 0, change.verdict, change.n_more) == (True, "possibly drifted", None)
     assert "of the judge's noise alone" in change.interval_note
     assert (change.sd, change.smallest_detectable) == (None, None), "nothing is known of messages"
-    assert change_between(fixed, whole([2] * 8)).verdict == "drifted"
+    assert change_between(fixed, window([2] * 8)).verdict == "drifted"
 
 
 def test_the_sentence_names_what_is_counted() -> None:
@@ -268,7 +261,7 @@ def test_the_sentence_names_what_is_counted() -> None:
 
 
 def test_repeats_of_a_judge_that_always_says_the_same_tell_nothing() -> None:
-    change = change_between(whole([8] * 5, judge=OFFLINE), whole([7] * 5, judge=OFFLINE))
+    change = change_between(window([8] * 5, judge=OFFLINE), window([7] * 5, judge=OFFLINE))
 
     assert (change.interval, change.verdict) == (None, "possibly drifted")
     assert "always says the same: an interval takes an LLM judge and --repeats 3" in change.reason
@@ -318,8 +311,8 @@ def test_repeats_of_a_count_give_it_a_verdict_and_fewer_ideas_are_not_worse() ->
     assert change.interval.high < -20, "not cut off at 9 points: a count has no upper end"
 
 
-# -- a side without single judgements
-def test_a_side_without_judgements_is_taken_as_exact_and_it_is_said() -> None:
+# -- one without single judgements
+def test_one_without_judgements_is_taken_as_exact_and_it_is_said() -> None:
     known = adherence([3, 4, 2, 3, 5, 3, 4, 2], first=11)
     fixed = measurement({"adherence": {"voice": of([8])}}, observations={}, digests={})
 
@@ -334,7 +327,7 @@ def test_a_side_without_judgements_is_taken_as_exact_and_it_is_said() -> None:
     assert (turned.interval.low, turned.interval.high) == pytest.approx((-change.interval.high, -change.interval.low))
 
 
-def test_two_sides_without_judgements_give_a_change_alone() -> None:
+def test_two_without_judgements_give_a_change_alone() -> None:
     before, now = (measurement({"adherence": {"voice": of([s])}}, observations={}) for s in (8, 5))
 
     change = only(compare(before, now))

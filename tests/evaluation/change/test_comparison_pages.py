@@ -9,7 +9,7 @@ from django.test import Client
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
-from evaluation.admin import baselines
+from evaluation.admin import comparison
 from evaluation.models import EvaluationRun
 from tests.console import list_of, page_of, queries, read
 from tests.evaluation.judged import make_baseline, make_run, make_score
@@ -79,7 +79,7 @@ def test_nothing_is_compared_where_there_is_nothing_to_compare_with(root: Client
 
 
 def test_too_many_judgements_are_left_to_the_command(root: Client, ada: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baselines, "MOST_JUDGEMENTS", 15)
+    monkeypatch.setattr(comparison, "MOST_JUDGEMENTS", 15)
 
     for page in (page_of(newest(ada)), page_of(ada)):
         assert "<code>manage.py compare --agents ada</code>" in read(root, page)

@@ -49,20 +49,13 @@ def test_heuristics_and_models_never_share_a_ranking() -> None:
     assert [card.agent for card in drift_overview([ada, bob], by_heuristic).cards] == [ada, bob]
 
 
-def test_other_procedures_failed_runs_and_samples_by_position_are_no_measurement_since() -> None:
+def test_other_procedures_failed_runs_samples_by_position_and_earlier_ones_are_no_measurement_since() -> None:
     ada = make_agent()
+    measure(ada, {"dry": [1] * 8})
     capture(ada, {"dry": STEADY})
     measure(ada, {"dry": [1] * 8}, hard=True)
     measure(ada, {"dry": [1] * 8}, status="failed", overall_score=None)
     measure(ada, {"dry": [1] * 8}, position_bins=[[1, 5], [6, None]])
-
-    assert card_of(ada).state == "not measured since"
-
-
-def test_an_evaluation_from_before_the_baseline_is_no_measurement_since() -> None:
-    ada = make_agent()
-    measure(ada, {"dry": [1] * 8})
-    capture(ada, {"dry": STEADY})
 
     assert card_of(ada).state == "not measured since"
 
@@ -101,7 +94,7 @@ def test_chance_is_corrected_for_all_claims_that_are_looked_at() -> None:
     assert card.state == "possibly drifted"
 
 
-def test_played_speech_is_not_tested_as_if_its_turns_were_independent() -> None:
+def test_simulated_speech_is_not_tested_as_if_its_turns_were_independent() -> None:
     ada = make_agent()
     capture(ada, {"dry": [9] * 8}, simulated=True)
     ada.baselines.update(procedure="plumbline+simulated")
@@ -181,18 +174,22 @@ def test_without_a_tag_that_tells_now_from_then_it_counts_from_the_day_of_the_ba
     assert sentence_of(card_of(ada)) == "Less “dry”: 8.0 → 5.0 since the baseline of 3 Nov 2026."
 
 
-def test_a_fall_of_an_anti_pattern_says_that_it_crept_in(ada: Agent) -> None:
-    capture(ada, {"default-generic-assistant": [9, 9, 8, 9, 9, 9]}, inverted=["default-generic-assistant"])
-    measure(ada, {"default-generic-assistant": [2, 3, 2, 2, 2, 2]}, inverted=["default-generic-assistant"])
+@pytest.mark.parametrize(
+    ("proposition", "before", "now", "sentence"),
+    [
+        ("default-generic-assistant", 9, 2, "Slipped into “generic assistant”: 9.0 → 2.0 since build 41."),  # inverted
+        ("ada-no-slang", 9, 2, "Broke “no slang”: 9.0 → 2.0 since build 41."),
+        ("dry", 9, 2, "Stopped “dry”: 9.0 → 2.0 since build 41."),
+        ("dry", 9, 6, "Less “dry”: 9.0 → 6.0 since build 41."),
+        ("dry", 3, 8, "More “dry”: 3.0 → 8.0 since build 41."),
+    ],
+)
+def test_a_change_is_called_by_what_it_is(ada: Agent, proposition: str, before: int, now: int, sentence: str) -> None:
+    inverted = ["default-generic-assistant"]
+    capture(ada, {proposition: [before] * 6}, inverted=inverted)
+    measure(ada, {proposition: [now] * 6}, inverted=inverted)
 
-    assert sentence_of(card_of(ada)) == "Slipped into “generic assistant”: 8.8 → 2.2 since build 41."
-
-
-def test_a_rule_that_is_kept_no_longer_is_broken_not_stopped(ada: Agent) -> None:
-    capture(ada, {"ada-no-slang": [9, 9, 8, 9, 9, 9]})
-    measure(ada, {"ada-no-slang": [2, 3, 2, 2, 2, 2]})
-
-    assert sentence_of(card_of(ada)) == "Broke “no slang”: 8.8 → 2.2 since build 41."
+    assert sentence_of(card_of(ada)) == sentence
 
 
 def test_a_fall_that_chance_explains_is_only_perhaps_one(ada: Agent) -> None:
@@ -223,7 +220,7 @@ def test_an_agent_that_holds_says_by_how_little_it_moved(ada: Agent) -> None:
     assert sentence_of(card_of(ada)).startswith("Steady: the largest fall is “dry”: 7.5 → 7.4 since the baseline of ")
 
 
-def test_a_sure_rise_without_a_sure_fall_is_told(ada: Agent) -> None:
+def test_a_sure_rise_without_a_sure_fall_is_named(ada: Agent) -> None:
     capture(ada, {"dry": [3, 4, 3, 4, 3, 4], "voice": [8, 7, 8, 7, 8, 7]})
     measure(ada, {"dry": [8, 8, 9, 8, 8, 9], "voice": [8, 6, 8, 6, 8, 6]})
     card = card_of(ada)
@@ -253,7 +250,7 @@ def test_unscored_and_trivial_judgements_are_in_no_mean(ada: Agent) -> None:
     assert (move.candidate, move.scored, move.unscored) == (8.0, 4, 5)
 
 
-def test_what_could_only_be_scored_on_one_side_is_not_compared(ada: Agent) -> None:
+def test_what_could_only_be_scored_in_one_is_not_compared(ada: Agent) -> None:
     capture(ada, {"dry": STEADY})
     measure(ada, {"witty": STEADY})
 

@@ -46,9 +46,9 @@ def report(*arguments: str) -> dict[str, Any]:
     """What ``--json`` prints, with the exit code checked against it."""
     code, out, said = run("--json", *arguments)
     assert out, (code, said)
-    found: dict[str, Any] = json.loads(out)
-    assert found["summary"]["exit_code"] == code
-    return found
+    result: dict[str, Any] = json.loads(out)
+    assert result["summary"]["exit_code"] == code
+    return result
 
 
 def refused(*arguments: str) -> str:

@@ -31,8 +31,8 @@ def shell() -> Iterator[str]:
 
 
 def workflow() -> dict[Any, Any]:
-    found: dict[Any, Any] = yaml.safe_load(blocks("yaml")[0])
-    return found
+    result: dict[Any, Any] = yaml.safe_load(blocks("yaml")[0])
+    return result
 
 
 def commands() -> list[str]:
@@ -56,11 +56,11 @@ def test_there_are_commands_in_the_docs_and_in_the_workflow() -> None:
 
 
 def test_the_workflow_is_pinned_and_may_do_no_more_than_it_must() -> None:
-    found = workflow()
+    result = workflow()
 
-    assert found["permissions"] == {"contents": "read", "pull-requests": "write"}
-    assert found[True] == "pull_request", "the trigger (YAML reads `on` as true)"
-    used = [step["uses"] for step in found["jobs"]["check"]["steps"] if "uses" in step]
+    assert result["permissions"] == {"contents": "read", "pull-requests": "write"}
+    assert result[True] == "pull_request", "the trigger (YAML reads `on` as true)"
+    used = [step["uses"] for step in result["jobs"]["check"]["steps"] if "uses" in step]
     assert used
     for action in used:
         assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action), action

@@ -28,13 +28,13 @@ def test_a_planted_regression_exits_1_and_names_the_proposition_and_the_message(
     baseline()
 
     code, out, said = run("--where", "build=41")
-    found = report("--where", "build=41")
+    document = report("--where", "build=41")
 
     assert code == 1
     assert "regression" in said
     assert "mood" in out
     assert "line 7 of build 41" in out
-    (entry,) = found["regressions"]
+    (entry,) = document["regressions"]
     assert (entry["agent"], entry["dimension"], entry["proposition"]) == ("ada", "adherence", "mood")
     assert (entry["baseline"], entry["candidate"]) == (8.0, pytest.approx(3 - 1 / 12, abs=1e-3))
     assert entry["delta"] == pytest.approx(entry["candidate"] - 8, abs=1e-3)
@@ -51,9 +51,9 @@ def test_json_is_captures_shape_with_what_was_compared_beside_it(two: Agent, llm
     planted(llm_server, mood=3)
     baseline()
 
-    found = report("--where", "build=41")
+    document = report("--where", "build=41")
 
-    (entry,) = found["runs"]
+    (entry,) = document["runs"]
     dimension = entry["dimensions"]["adherence"]
     assert entry["agent"] == "ada"
     assert dimension["score"] == pytest.approx((8 + 3) / 2 - 1 / 12, abs=1e-3)
@@ -63,7 +63,7 @@ def test_json_is_captures_shape_with_what_was_compared_beside_it(two: Agent, llm
     assert low < dimension["delta"] < high < 0
     assert dimension["changes"]["voice"]["verdict"] == "steady"
     assert dimension["unscored_because"] == {"failed": 0, "needs_llm_judge": 0, "not_evaluable": 0}
-    summary = found["summary"]
+    summary = document["summary"]
     assert (summary["verdict"], summary["judge"], summary["heuristic"]) == ("regression", "test-model", False)
     assert summary["judgements"]["scored"] == 24
     assert (summary["calls"], summary["cost_usd"], summary["unpriced_calls"]) == (12, None, 12)
@@ -94,10 +94,10 @@ def test_one_claim_that_falls_alone_is_a_regression_though_the_dimension_hides_i
     planted(llm_server, mood=5)
     baseline()
 
-    found = report("--where", "build=41")
+    document = report("--where", "build=41")
 
-    assert [(r["scope"], r["proposition"]) for r in found["regressions"]] == [("proposition", "mood")]
-    assert found["runs"][0]["dimensions"]["adherence"]["delta"] > -0.5
+    assert [(r["scope"], r["proposition"]) for r in document["regressions"]] == [("proposition", "mood")]
+    assert document["runs"][0]["dimensions"]["adherence"]["delta"] > -0.5
 
 
 def test_what_cannot_be_told_passes_loudly_and_fails_only_when_strict(two: Agent, llm_server: LLMServer) -> None:
@@ -140,11 +140,11 @@ def test_an_edited_persona_is_said_beside_the_change(two: Agent, llm_server: LLM
     save_persona(agent=two, traits=[], note="test")
 
     code, out, _ = run("--where", "build=41")
-    found = report("--where", "build=41")
+    document = report("--where", "build=41")
 
     assert code == 1
     assert "persona was edited" in out
-    assert found["runs"][0]["persona_changed"] is True
+    assert document["runs"][0]["persona_changed"] is True
 
 
 def test_without_a_baseline_it_passes_and_says_so(two: Agent, llm_server: LLMServer) -> None:
@@ -161,12 +161,12 @@ def test_without_a_baseline_it_passes_and_says_so(two: Agent, llm_server: LLMSer
 def test_a_score_below_its_threshold_exits_1_and_names_the_weakest_claim(two: Agent, llm_server: LLMServer) -> None:
     planted(llm_server, mood=3)
 
-    found = report("--where", "build=41", "--threshold", "adherence=6")
+    document = report("--where", "build=41", "--threshold", "adherence=6")
 
-    (below,) = found["below_threshold"]
+    (below,) = document["below_threshold"]
     assert (below["agent"], below["dimension"], below["threshold"]) == ("ada", "adherence", 6.0)
     assert (below["proposition"], below["worst_message"]["text"]) == ("mood", "line 7 of build 41")
-    assert found["summary"]["verdict"] == "below threshold"
+    assert document["summary"]["verdict"] == "below threshold"
     assert run("--where", "build=41", "--threshold", "5")[0] == 0
 
 
@@ -226,17 +226,17 @@ def test_a_judge_that_fails_on_half_the_calls_exits_2_and_not_0_or_1(two: Agent,
     half(llm_server)
 
     code, out, said = run("--where", "build=41", "--threshold", "5")
-    found = report("--where", "build=41", "--threshold", "5")
+    document = report("--where", "build=41", "--threshold", "5")
 
     assert code == 2
     assert "could not judge enough" in said
     assert "12 of 24 judgements failed" in " ".join(out.split())
-    (unjudged,) = found["could_not_judge"]
+    (unjudged,) = document["could_not_judge"]
     assert (unjudged["agent"], unjudged["dimension"], unjudged["share"]) == ("ada", "adherence", 0.5)
     assert "unavailable" in unjudged["why"]
-    assert found["summary"]["failed_share"] == 0.5
-    assert found["runs"][0]["dimensions"]["adherence"]["unscored_because"]["failed"] == 12
-    assert found["below_threshold"], "what was found is still said"
+    assert document["summary"]["failed_share"] == 0.5
+    assert document["runs"][0]["dimensions"]["adherence"]["unscored_because"]["failed"] == 12
+    assert document["below_threshold"], "what was found is still said"
 
 
 def test_the_same_command_again_asks_only_what_failed(two: Agent, llm_server: LLMServer) -> None:
@@ -258,17 +258,17 @@ def test_a_higher_limit_accepts_what_is_missing(two: Agent, llm_server: LLMServe
 def test_a_judge_that_is_down_exits_2(two: Agent, llm_server: LLMServer) -> None:
     llm_server.always(status=500)
 
-    found = report("--where", "build=41")
+    document = report("--where", "build=41")
 
-    assert found["summary"]["verdict"] == "could not judge enough"
-    assert any("the run is failed" in entry["why"] for entry in found["could_not_judge"])
+    assert document["summary"]["verdict"] == "could not judge enough"
+    assert any("the run is failed" in entry["why"] for entry in document["could_not_judge"])
 
 
 def test_a_typo_in_a_tag_measures_nothing_and_is_no_pass(two: Agent, llm_server: LLMServer) -> None:
-    found = report("--where", "biuld=41")
+    document = report("--where", "biuld=41")
 
-    assert found["summary"]["exit_code"] == 2
-    assert found["could_not_judge"][0]["why"] == "nothing was scored for any agent"
+    assert document["summary"]["exit_code"] == 2
+    assert document["could_not_judge"][0]["why"] == "nothing was scored for any agent"
     assert llm_server.calls == 0
 
 
@@ -293,10 +293,10 @@ def test_a_threshold_without_a_score_is_no_pass(
 
     talk(two, ["line 1 of build 42"], channel=make_channel("new"), tags={"build": "42"})
 
-    found = report("--where", "build=42", "--threshold", "consistency=5")
+    document = report("--where", "build=42", "--threshold", "consistency=5")
 
-    assert found["summary"]["exit_code"] == 2
-    assert found["could_not_judge"][0]["dimension"] == "consistency"
+    assert document["summary"]["exit_code"] == 2
+    assert document["could_not_judge"][0]["dimension"] == "consistency"
     assert report("--where", "build=42", "--threshold", "5")["summary"]["exit_code"] == 0
 
 
@@ -305,9 +305,9 @@ def test_an_offline_judge_is_not_blamed_for_what_only_an_llm_can_judge(
 ) -> None:
     propositions.claims("adherence/ada.yaml", "brief", extra="rule: {max_words: 9}")
 
-    found = report("--where", "build=41")
+    document = report("--where", "build=41")
 
-    summary = found["summary"]
+    summary = document["summary"]
     assert (summary["exit_code"], summary["heuristic"]) == (0, True)
     assert summary["judgements"] == {
         "scored": 12,
@@ -317,7 +317,7 @@ def test_an_offline_judge_is_not_blamed_for_what_only_an_llm_can_judge(
         "needs_llm_judge": 24,
         "not_evaluable": 0,
     }
-    assert found["runs"][0]["dimensions"]["adherence"]["unscored"] == 24
+    assert document["runs"][0]["dimensions"]["adherence"]["unscored"] == 24
 
 
 def test_an_offline_judge_that_can_judge_nothing_exits_2(two: Agent) -> None:
@@ -343,9 +343,9 @@ def test_renamed_propositions_are_not_enough_data(
     )
     propositions.write("adherence/_default.yaml", RULE.format("brief"))
 
-    found, out, _ = run("--agents", "ada", "--dimensions", "adherence", "--where", "build=41", *options)
+    result, out, _ = run("--agents", "ada", "--dimensions", "adherence", "--where", "build=41", *options)
 
-    assert found == code
+    assert result == code
     assert "no proposition was scored in both" in " ".join(out.split())
     assert "Nothing got worse" not in out
 
@@ -377,11 +377,11 @@ def fading_judge(server: LLMServer, *, late: int) -> None:
 def test_an_agent_that_fades_exits_1_and_says_from_when(talker: Agent, llm_server: LLMServer) -> None:
     fading_judge(llm_server, late=3)
 
-    found = report(*ASKED)
+    document = report(*ASKED)
     code, out, said = run(*ASKED)
 
     assert code == 1
-    (fading,) = found["fading"]
+    (fading,) = document["fading"]
     assert (fading["agent"], fading["dimension"], fading["first"], fading["last"]) == (
         "ada",
         "adherence",
@@ -389,7 +389,7 @@ def test_an_agent_that_fades_exits_1_and_says_from_when(talker: Agent, llm_serve
         "21+",
     )
     assert fading["delta"] == pytest.approx(-4.5, abs=0.3)
-    assert [row["positions"] for row in found["runs"][0]["by_position"]["dimensions"]["adherence"]["bins"]] == [
+    assert [row["positions"] for row in document["runs"][0]["by_position"]["dimensions"]["adherence"]["bins"]] == [
         "1-10",
         "11-20",
         "21+",

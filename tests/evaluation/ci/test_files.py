@@ -183,12 +183,12 @@ def baseline(two: Agent, llm_server: LLMServer, tmp_path: Path) -> Path:
 
 
 def test_a_regression_is_found_against_the_file_of_an_earlier_evaluate(baseline: Path) -> None:
-    found = report("--where", "build=41", "--baseline", str(baseline))
+    document = report("--where", "build=41", "--baseline", str(baseline))
 
-    assert found["summary"]["exit_code"] == 1
-    assert [entry["proposition"] for entry in found["regressions"]] == ["mood"]
-    assert found["runs"][0]["baseline"] == str(baseline)
-    assert found["runs"][0]["dimensions"]["adherence"]["interval"] is not None
+    assert document["summary"]["exit_code"] == 1
+    assert [entry["proposition"] for entry in document["regressions"]] == ["mood"]
+    assert document["runs"][0]["baseline"] == str(baseline)
+    assert document["runs"][0]["dimensions"]["adherence"]["interval"] is not None
 
 
 def test_what_capture_baseline_printed_serves_too(two: Agent, llm_server: LLMServer, tmp_path: Path) -> None:
@@ -204,10 +204,10 @@ def test_what_capture_baseline_printed_serves_too(two: Agent, llm_server: LLMSer
 def test_an_agent_the_file_does_not_hold_is_measured_and_not_compared(baseline: Path) -> None:
     talk(make_agent("bob"), ["line 1 of build 41"], tags={"build": "41"})
 
-    found = report("--where", "build=41", "--baseline", str(baseline))
+    document = report("--where", "build=41", "--baseline", str(baseline))
 
-    assert found["summary"]["without_baseline"] == ["bob"]
-    assert [entry["agent"] for entry in found["regressions"]] == ["ada"]
+    assert document["summary"]["without_baseline"] == ["bob"]
+    assert [entry["agent"] for entry in document["regressions"]] == ["ada"]
 
 
 def test_another_judge_or_procedure_is_refused_before_anything_is_asked(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from agents.models import Agent
-from evaluation.ci.options import EVERY, Limits, parse_share, parse_thresholds
+from evaluation.ci.options import parse_share, parse_thresholds
+from evaluation.ci.verdict import EVERY, Limits
 from tests.evaluation.ci.building import refused
 from tests.llm_server import LLMServer
 

@@ -1,4 +1,4 @@
-"""The shipped data, build 40 against build 41, with the offline judge: planted drift fails the build, and nobody else is accused."""
+"""The shipped data, build 40 against build 41, with the offline judge: planted drift fails the build, and no other agent is accused."""
 
 from __future__ import annotations
 
@@ -47,25 +47,25 @@ def _seeded(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterat
 
 
 def test_build_41_fails_for_those_who_lose_their_voice_and_for_nobody_else() -> None:
-    found = report("--where", "build=41", *ASKED, "--threshold", "fluency=5")
+    document = report("--where", "build=41", *ASKED, "--threshold", "fluency=5")
 
-    assert found["summary"]["verdict"] == "regression"
-    assert {entry["agent"] for entry in found["regressions"]} == LOSE_THEIR_VOICE
-    assert {entry["agent"] for entry in found["below_threshold"]} == {"jim"}, "who repeats himself"
-    for entry in found["regressions"]:
+    assert document["summary"]["verdict"] == "regression"
+    assert {entry["agent"] for entry in document["regressions"]} == LOSE_THEIR_VOICE
+    assert {entry["agent"] for entry in document["below_threshold"]} == {"jim"}, "who repeats himself"
+    for entry in document["regressions"]:
         claim = entry["proposition"] or entry["fell_most"][0]["proposition"]
         assert claim.startswith(entry["agent"])
         assert entry["interval"][1] < 0, "what is called a regression is sure"
         assert entry["worst_message"]["text"]
         assert entry["worst_message"]["position"] is not None
-    assert found["summary"]["heuristic"] is True
-    assert found["not_enough_data"] == [] or {e["agent"] for e in found["not_enough_data"]} <= LOSE_THEIR_VOICE
+    assert document["summary"]["heuristic"] is True
+    assert document["not_enough_data"] == [] or {e["agent"] for e in document["not_enough_data"]} <= LOSE_THEIR_VOICE
 
 
 def test_build_40_against_itself_passes() -> None:
-    found = report("--where", "build=40", *ASKED)
+    document = report("--where", "build=40", *ASKED)
 
-    assert (found["regressions"], found["summary"]["exit_code"]) == ([], 0)
+    assert (document["regressions"], document["summary"]["exit_code"]) == ([], 0)
 
 
 @pytest.mark.parametrize("slug", ["jim", "pam", "ryan", "toby"])
@@ -73,19 +73,19 @@ def test_who_says_nothing_of_their_own_any_more_does_not_pass(slug: str) -> None
     talk(Agent.objects.get(slug=slug), OFF_TOPIC, channel=make_channel("off"), tags={"build": "42"})
     asked = ("--agents", slug, "--where", "build=42", *ASKED)
 
-    found = report(*asked)
+    document = report(*asked)
     code, out, said = run(*asked, "--strict")
 
-    adherence = found["runs"][0]["dimensions"]["adherence"]
-    assert (found["summary"]["verdict"], found["summary"]["exit_code"]) == ("not enough data", 0)
+    adherence = document["runs"][0]["dimensions"]["adherence"]
+    assert (document["summary"]["verdict"], document["summary"]["exit_code"]) == ("not enough data", 0)
     assert adherence["score"] is None, "the rules that hold for any text are no score"
     assert "a score needs 15 %" in adherence["reason"]
-    assert found["runs"][0]["overall_score"] is None, "the mean of what is left would be a rise"
+    assert document["runs"][0]["overall_score"] is None, "the mean of what is left would be a rise"
     assert 0 < adherence["coverage"] < 0.15
     assert code == 2
     assert "not enough data" in said
-    assert found["not_enough_data"]
-    for entry in found["not_enough_data"]:  # named with both shares
+    assert document["not_enough_data"]
+    for entry in document["not_enough_data"]:  # named with both shares
         assert entry["coverage"] < entry["baseline_coverage"]
         assert entry["why"].removeprefix("not enough data: ") in " ".join(out.split())
 
@@ -94,8 +94,8 @@ def test_what_another_persona_says_does_not_pass_for_the_agents_own() -> None:
     others = [m.text for m in Message.objects.filter(agent__slug="dwight", tags__build="40")]
     talk(Agent.objects.get(slug="andy"), others, channel=make_channel("off"), tags={"build": "42"})
 
-    found = report("--agents", "andy", "--where", "build=42", *ASKED)
+    document = report("--agents", "andy", "--where", "build=42", *ASKED)
 
-    assert found["summary"]["verdict"] in ("regression", "not enough data")
-    named = {entry["proposition"] for entry in found["not_enough_data"]}
+    assert document["summary"]["verdict"] in ("regression", "not enough data")
+    named = {entry["proposition"] for entry in document["not_enough_data"]}
     assert named & {"andy-aloof", "andy-emotional", "andy-flat"}

@@ -51,23 +51,23 @@ def test_a_worse_model_is_found_before_release_paired_by_situation(
     assert code == 0
     assert "Simulated conversations" in out
 
-    found = report("--simulate", str(situations), "--actor-model", "bad-model", "--baseline", str(baseline))
+    document = report("--simulate", str(situations), "--actor-model", "bad-model", "--baseline", str(baseline))
 
-    assert found["summary"]["exit_code"] == 1
-    assert [entry["proposition"] for entry in found["regressions"]] == ["voice"]
-    assert found["regressions"][0]["worst_message"]["text"] == "bad-model speaks."
-    dimension = found["runs"][0]["dimensions"]["adherence"]
+    assert document["summary"]["exit_code"] == 1
+    assert [entry["proposition"] for entry in document["regressions"]] == ["voice"]
+    assert document["regressions"][0]["worst_message"]["text"] == "bad-model speaks."
+    dimension = document["runs"][0]["dimensions"]["adherence"]
     assert (dimension["paired"], dimension["unit"], dimension["n"]) == (True, "situations", len(SITUATIONS))
-    assert found["summary"]["procedure"] == "plumbline+simulated"
+    assert document["summary"]["procedure"] == "plumbline+simulated"
     assert Channel.objects.filter(synthetic=False).count() == 0
 
 
 def test_repeats_simulation_each_situation_again_and_judge_each_line_once(actor: Agent, situations: Path) -> None:
-    found = report("--simulate", str(situations), "--actor-model", "good-model", "--repeats", "2")
+    document = report("--simulate", str(situations), "--actor-model", "good-model", "--repeats", "2")
 
     assert Message.objects.filter(agent=actor, synthetic=True).count() == 2 * len(SITUATIONS)
-    assert found["summary"]["judgements"]["scored"] == 2 * len(SITUATIONS)
-    assert found["runs"][0]["repeats"] == 1
+    assert document["summary"]["judgements"]["scored"] == 2 * len(SITUATIONS)
+    assert document["runs"][0]["repeats"] == 1
 
 
 def test_simulates_of_other_situations_are_not_compared(actor: Agent, situations: Path, tmp_path: Path) -> None:
@@ -75,10 +75,10 @@ def test_simulates_of_other_situations_are_not_compared(actor: Agent, situations
     other.write_text("situations:\n  - {id: elsewhere, lines: ['Hello?']}\n  - {id: nowhere, lines: ['Who?']}\n")
     run("--simulate", str(situations), "--actor-model", "good-model", "--out", str(baseline))
 
-    found = report("--simulate", str(other), "--actor-model", "bad-model", "--baseline", str(baseline))
+    document = report("--simulate", str(other), "--actor-model", "bad-model", "--baseline", str(baseline))
 
-    assert (found["regressions"], found["summary"]["without_baseline"]) == ([], ["ada"])
-    assert "other situations" in found["runs"][0]["baseline_notes"][0]
+    assert (document["regressions"], document["summary"]["without_baseline"]) == ([], ["ada"])
+    assert "other situations" in document["runs"][0]["baseline_notes"][0]
 
 
 def test_an_actor_that_is_down_exits_2(actor: Agent, situations: Path, llm_server: LLMServer) -> None:
@@ -96,10 +96,10 @@ def test_personas_alone_are_simulated_without_a_database(actor: Agent, situation
     personas.mkdir()
     (personas / "eve.md").write_text("You are Eve.")
 
-    found = report("--personas", str(personas), "--simulate", str(situations), "--actor-model", "good-model")
+    document = report("--personas", str(personas), "--simulate", str(situations), "--actor-model", "good-model")
 
-    assert [entry["agent"] for entry in found["runs"]] == ["eve"]
-    assert found["summary"]["judgements"]["scored"] == len(SITUATIONS)
+    assert [entry["agent"] for entry in document["runs"]] == ["eve"]
+    assert document["summary"]["judgements"]["scored"] == len(SITUATIONS)
     assert not Message.objects.exists()
 
 
@@ -109,8 +109,8 @@ def test_a_dry_run_estimates_turns_and_judgements_and_asks_and_stores_nothing(
     command = ("--simulate", str(situations), "--actor-model", "good-model", "--repeats", "2")
     code, out, _ = run(*command, "--dry-run", "--json")
 
-    found = json.loads(out)
-    (simulation,), (judging,) = found["simulations"], found["agents"]
+    document = json.loads(out)
+    (simulation,), (judging,) = document["simulations"], document["agents"]
     lines = 2 * len(SITUATIONS)
     assert code == 0
     assert (simulation["agent"], simulation["actor_model"], simulation["lines"], simulation["calls"]) == (

@@ -13,9 +13,8 @@ from evaluation.change.change import Change
 from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import Measurement
 from evaluation.ci.measure import AgentResult, Coverage
-from evaluation.ci.options import Limits
 from evaluation.ci.render import Report
-from evaluation.ci.verdict import Findings, Undecided, decide
+from evaluation.ci.verdict import Findings, Limits, Undecided, decide
 from evaluation.models import EvaluationRun
 from evaluation.runs.capture import Captured
 from evaluation.runs.summary import DimensionSummary, RunSummary
@@ -49,11 +48,13 @@ def result(change: Change | None, *, failed: int = 0, slug: str = "ada") -> Agen
     run = EvaluationRun(agent=Agent(slug=slug), dimensions=["ideas_quantity"], status="completed", judge="m")
     score = 8.0 if change is None else change.candidate
     counts: dict[str, Any] = {"scored": 20, "trivial": 0, "unscored": failed, "pending": 0, "propositions": ()}
-    found = DimensionSummary(dimension="ideas_quantity", score=score, **counts)
+    outcome = DimensionSummary(dimension="ideas_quantity", score=score, **counts)
     measurement = Measurement(name="before", target=slug, judge="m", procedure="plumbline")
     changed = None if change is None else replace(change, dimension="ideas_quantity")
     return AgentResult(
-        captured=Captured(RunSummary(run=run, overall_score=score, dimensions={"ideas_quantity": found}), False, False),
+        captured=Captured(
+            RunSummary(run=run, overall_score=score, dimensions={"ideas_quantity": outcome}), False, False
+        ),
         coverage={"ideas_quantity": Coverage(scored=20, failed=failed, example="timeout")},
         comparison=None
         if changed is None
@@ -90,13 +91,13 @@ def test_a_fall_that_chance_gives_among_so_many_is_suspected_and_fails_nothing()
 
     findings = decide([result(taken_back)], Limits())
 
-    assert (findings.exit_code, [found.suspected for found in findings.cannot_tell_yet]) == (0, [True])
+    assert (findings.exit_code, [outcome.suspected for outcome in findings.cannot_tell_yet]) == (0, [True])
     assert decide([result(taken_back)], Limits(strict=True)).exit_code == 2
 
 
 # -- which claims are named
-def with_claims(whole: Change, *claims: Change) -> AgentResult:
-    given = result(whole)
+def with_claims(dimension: Change, *claims: Change) -> AgentResult:
+    given = result(dimension)
     assert given.comparison is not None
     rows = tuple(replace(c, dimension="ideas_quantity") for c in claims)
     return replace(given, comparison=replace(given.comparison, propositions={"ideas_quantity": rows}))
@@ -108,9 +109,9 @@ UNSURE = replace(FELL, proposition="loud", candidate=1.0, interval=None, verdict
 def test_a_claim_that_surely_fell_is_named_and_not_one_that_only_fell_further() -> None:
     sure = replace(FELL, proposition="brief")
 
-    (found,) = decide([with_claims(FELL, UNSURE, sure)], Limits()).regressions
+    (outcome,) = decide([with_claims(FELL, UNSURE, sure)], Limits()).regressions
 
-    assert (found.scope, found.proposition, found.fell_most) == ("dimension", "brief", [])
+    assert (outcome.scope, outcome.proposition, outcome.fell_most) == ("dimension", "brief", [])
 
 
 def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim_is_called_worse() -> None:
@@ -118,9 +119,9 @@ def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim
 
     findings = decide([with_claims(FELL, less, UNSURE)], Limits())
 
-    (found,) = findings.regressions
-    assert (found.change.proposition, found.change.delta) == ("", -2.0)
-    assert [c.proposition for c in found.fell_most] == ["loud", "kind"]
+    (outcome,) = findings.regressions
+    assert (outcome.change.proposition, outcome.change.delta) == ("", -2.0)
+    assert [c.proposition for c in outcome.fell_most] == ["loud", "kind"]
     assert findings.headline == "1 dimension surely worse."
 
 
@@ -136,10 +137,10 @@ def test_the_sentence_counts_what_the_list_of_regressions_holds() -> None:
 def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
     fell = replace(UNSURE, proposition="", reason="the whole window is judged at once")
 
-    (found,) = (_undecided_of(fell, Limits()),)
+    (outcome,) = (_undecided_of(fell, Limits()),)
     undecided = _undecided_of(fell, Limits(thresholds={"fluency": 5.0}))
 
-    assert found.rows[0].why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
+    assert outcome.rows[0].why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
     assert undecided.hint == "", "there is one already"
 
 
@@ -172,8 +173,8 @@ def _fluent(change: Change) -> AgentResult:
 
 
 def _undecided_of(change: Change, limits: Limits) -> Undecided:
-    (found,) = decide([_fluent(change)], limits).cannot_tell_yet
-    return found
+    (outcome,) = decide([_fluent(change)], limits).cannot_tell_yet
+    return outcome
 
 
 def test_a_score_over_other_claims_than_its_change_says_so() -> None:
@@ -188,8 +189,8 @@ def test_a_score_over_other_claims_than_its_change_says_so() -> None:
         propositions={"adherence": (replace(change, proposition="brief"),)},
         only_candidate=("adherence/new",),
     )
-    whole = replace(given.summary.dimensions["ideas_quantity"], dimension="adherence", score=6.0)
-    scored = replace(given.summary, dimensions={"adherence": whole})
+    adherence = replace(given.summary.dimensions["ideas_quantity"], dimension="adherence", score=6.0)
+    scored = replace(given.summary, dimensions={"adherence": adherence})
     given = replace(given, captured=Captured(scored, False, False), comparison=compared)
 
     findings = Findings(verdict="pass", exit_code=0)

@@ -35,9 +35,9 @@ def run(*args: str) -> tuple[int, str]:
 
 def document(*args: str) -> dict[str, Any]:
     code, out = run(*args, "--json")
-    found: dict[str, Any] = json.loads(out)
+    result: dict[str, Any] = json.loads(out)
     assert code == 0
-    return found
+    return result
 
 
 @pytest.fixture
@@ -82,11 +82,11 @@ def test_a_second_time_nothing_is_written_twice(llm_server: LLMServer, team: Pat
 def test_a_dry_run_writes_nothing_and_json_has_everything(llm_server: LLMServer, team: Path) -> None:
     make_ada()
     llm_server.reply(**reply(proposal(), "nonsense"))
-    found = document("draft_propositions", "--dry-run")
+    result = document("draft_propositions", "--dry-run")
 
     assert list(team.iterdir()) == []
-    [ada] = found["agents"]
-    assert found["dry_run"] is True
+    [ada] = result["agents"]
+    assert result["dry_run"] is True
     assert [d["id"] for d in ada["suggestions"]] == ["ada-sales-talk"]
     assert ada["dropped"][0]["claim"] == "nonsense"
     assert (ada["calls"], ada["cost_usd"], ada["unpriced_calls"], ada["file"]) == (1, None, 1, None)
@@ -184,13 +184,13 @@ def test_suggestions_are_shown_by_the_check_and_in_its_document(propositions: Pr
     )
     propositions.claims("adherence/bob.suggestions.yaml", "d", extra="active: false")
     _, out = run("check_propositions")
-    found = document("check_propositions")
+    result = document("check_propositions")
 
     assert "adherence/ada: 1 proposition (1 judge only), 1 suggestion, 1 rejected" in out
     assert "adherence/bob: 1 suggestion" in out
     assert "2 suggestions not judged before you accept them." in out
-    assert (found["files"][0]["propositions"], found["files"][0]["suggestions"]) == (["c"], ["a"])
-    assert found["files"][0]["rejected"] == ["b"]
+    assert (result["files"][0]["propositions"], result["files"][0]["suggestions"]) == (["c"], ["a"])
+    assert result["files"][0]["rejected"] == ["b"]
 
 
 def test_suggestions_alone_are_not_measured(llm_server: LLMServer, propositions: PropositionFolder) -> None:

@@ -84,25 +84,25 @@ def test_mean_spread_and_cost_are_of_what_was_scored(llm_server: LLMServer, spea
     llm_server.reply(json=entry(6))
     llm_server.reply(json=entry(9, evidence="absent"))
     llm_server.reply(status=401)
-    found = document("try_proposition", f"{file}:dry", "--n", "5")
+    result = document("try_proposition", f"{file}:dry", "--n", "5")
 
-    assert (found["mean"], found["spread"], found["noise"]) == (6.0, 3.0, None)
-    assert (found["scored"], found["trivial"], found["unscored"]) == (3, 1, 1)
-    assert found["calls"] == 5
-    assert found["cost_usd"] == pytest.approx(4 * (100 * 1 + 10 * 5) / 1e6)
-    failed = [m for m in found["messages"] if m["score"] is None]
+    assert (result["mean"], result["spread"], result["noise"]) == (6.0, 3.0, None)
+    assert (result["scored"], result["trivial"], result["unscored"]) == (3, 1, 1)
+    assert result["calls"] == 5
+    assert result["cost_usd"] == pytest.approx(4 * (100 * 1 + 10 * 5) / 1e6)
+    failed = [m for m in result["messages"] if m["score"] is None]
     assert {m["judgements"][0]["status"] for m in failed} == {"trivial", "unscored"}
 
 
 def test_repeats_show_the_noise_of_the_judge(llm_server: LLMServer, speaker: Agent, file: Path) -> None:
     values = iter([4, 6] * 3)
     llm_server.respond = lambda body: {"json": entry(next(values))}
-    found = document("try_proposition", f"{file}:dry", "--n", "3", "--repeats", "2")
+    result = document("try_proposition", f"{file}:dry", "--n", "3", "--repeats", "2")
 
     assert llm_server.calls == 6
-    assert [len(m["judgements"]) for m in found["messages"]] == [2, 2, 2]
-    assert found["scored"] == 6
-    assert found["noise"] > 0
+    assert [len(m["judgements"]) for m in result["messages"]] == [2, 2, 2]
+    assert result["scored"] == 6
+    assert result["noise"] > 0
 
 
 def test_the_same_seed_draws_the_same_messages(llm_server: LLMServer, speaker: Agent, file: Path) -> None:
@@ -157,7 +157,7 @@ def test_an_agent_that_said_nothing_has_nothing_to_try(file: Path) -> None:
 
 def test_without_an_id_the_file_is_listed(file: Path) -> None:
     _, out = run("try_proposition", str(file))
-    found = document("try_proposition", str(file))
+    result = document("try_proposition", str(file))
 
     assert [line.split()[:2] for line in out.splitlines() if "{{agent_name}}" in line] == [
         ["short", "active"],
@@ -165,7 +165,7 @@ def test_without_an_id_the_file_is_listed(file: Path) -> None:
         ["dry", "suggested"],
         ["gone", "rejected"],
     ]
-    assert (found["agent"], len(found["propositions"])) == ("ada", 4)
+    assert (result["agent"], len(result["propositions"])) == ("ada", 4)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_without_an_id_the_file_is_listed(file: Path) -> None:
         (("{file}:dry", "--n", "0"), "n 0: 1 to 1000"),
         (("{file}:dry", "--repeats", "21"), "repeats 21: 1 to 20"),
         (("{default}:x",), "speaks of every agent: name one with --agent"),
-        (("{fluency}:y", "--agent", "ada"), "y is of fluency, judged over a whole window; allowed: adherence"),
+        (("{fluency}:y", "--agent", "ada"), "y is of fluency, judged over a window; allowed: adherence"),
         (("{action}:z", "--agent", "ada"), "z speaks of a draft ({{action}})"),
         ((), "the following arguments are required"),
     ],

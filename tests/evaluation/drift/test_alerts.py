@@ -1,4 +1,4 @@
-"""Alerts: a lasting fall is told once, with numbers and no words; a change that was asked for is no drift."""
+"""Alerts: a lasting fall is reported once, with numbers and no words; a change that was asked for is no drift."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_look_that_crashed_is_made_again(
         ({"window": "24h"}, {"window": "1d"}),
     ],
 )
-def test_a_change_that_was_asked_for_starts_the_series_anew(
+def test_a_change_that_was_asked_for_starts_the_series_again(
     ada: Agent, nightly: EvaluationSchedule, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     days(nightly, ada, 0, 14, GOOD, **before)
@@ -134,7 +134,7 @@ def test_a_change_that_was_asked_for_starts_the_series_anew(
     assert [point.restarts for point in series.readings] == [day == 14 for day in range(26)]
 
 
-def test_propositions_of_another_dimension_do_not_start_it_anew(ada: Agent, nightly: EvaluationSchedule) -> None:
+def test_propositions_of_another_dimension_do_not_start_it_again(ada: Agent, nightly: EvaluationSchedule) -> None:
     days(nightly, ada, 0, 14, GOOD, proposition_digests={"adherence": {"dry": "a"}, "fluency": {"x": "a"}})
     days(nightly, ada, 14, 6, LOW, proposition_digests={"adherence": {"dry": "a"}, "fluency": {"x": "b"}})
 

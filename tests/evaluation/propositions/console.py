@@ -31,9 +31,9 @@ def filled_in(html: str) -> dict[str, str]:
     form = html.partition('id="pl-proposition"')[2].partition("</form>")[0]
     sent = {}
     for tag in re.findall(r"<input[^>]*>", form):
-        found = {key: unescape(value) for key, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
-        if not re.search(r"\sdisabled[\s>]", tag) and (found["type"] != "checkbox" or " checked" in tag):
-            sent[found["name"]] = found.get("value", "on" if found["type"] == "checkbox" else "")
+        result = {key: unescape(value) for key, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
+        if not re.search(r"\sdisabled[\s>]", tag) and (result["type"] != "checkbox" or " checked" in tag):
+            sent[result["name"]] = result.get("value", "on" if result["type"] == "checkbox" else "")
     for name, inside in re.findall(r'<textarea[^>]*name="([\w-]+)"[^>]*>(.*?)</textarea>', form, re.DOTALL):
         sent[name] = unescape(inside).strip()
     for name, inside in re.findall(r'<select[^>]*name="([\w-]+)"[^>]*>(.*?)</select>', form, re.DOTALL):

@@ -33,15 +33,15 @@ def test_a_new_proposition_gets_an_id_of_its_claim_and_is_judged(root: Client, t
     path = team.path / "adherence" / "ada.yaml"
     assert "ada-stays-dry is saved to" in plain(html)
     assert "it is judged from the next evaluation on" in plain(html)
-    [found] = load_file(path).propositions
-    assert (found.id, found.claim, found.weight) == ("ada-stays-dry", "{{agent_name}} stays dry", 1.5)
-    assert found.cues is not None
-    assert found.cues.supports == ["to be fair", "/dry+/"]
-    assert LogEntry.objects.get().get_change_message() == "saved: {{agent_name}} stays dry"
+    [result] = load_file(path).propositions
+    assert (result.id, result.claim, result.weight) == ("ada-stays-dry", "{{agent_name}} stays dry", 1.5)
+    assert result.cues is not None
+    assert result.cues.supports == ["to be fair", "/dry+/"]
+    assert LogEntry.objects.get().get_change_message() == "saved: {{agent_name}} stays dry (ada-stays-dry)"
 
 
 def test_a_suggestion_is_saved_as_one_and_accepted_with_its_change(root: Client, team: PropositionFolder) -> None:
-    change(root, url_of("new"), "_suggestion", claim="{{agent_name}} stays dry", id="dry")
+    change(root, url_of("new"), "_suggestion", claim="{{agent_name}} stays dry (ada-stays-dry)", id="dry")
     assert asked() == {}
     change(root, url_of("edit", name="dry"), "_suggestion", claim="{{agent_name}} is dry")
     assert asked() == {}

@@ -227,9 +227,9 @@ def test_one_of_ours_is_replaced_in_the_teams_folder_and_means_the_same_but_for_
     )
     before = ours.read_text()
     save(mark=mark_of("brief"))
-    [found] = propositions_for(agent_slug="ada", dimension="adherence")
+    [result] = propositions_for(agent_slug="ada", dimension="adherence")
 
-    assert (found.claim, found.include_personas, found.last_n) == (CLAIM, False, 7)
+    assert (result.claim, result.include_personas, result.last_n) == (CLAIM, False, 7)
     assert ours.read_text() == before
     [one] = listed("ada", files=load_all())
     assert (one.is_shipped, one.replaces and one.replaces.path) == (False, ours)

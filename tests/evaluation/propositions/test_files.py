@@ -43,9 +43,9 @@ def ids(slug: str, dimension: str = "adherence", level: str = "evaluation") -> l
 def test_an_unknown_field_is_reported_with_its_line_and_the_allowed_ones(propositions: PropositionFolder) -> None:
     path = propositions.write("adherence/ada.yaml", GOOD + "    wieght: 2\n")
 
-    (found,) = problems(path)
+    (result,) = problems(path)
 
-    assert found.startswith(
+    assert result.startswith(
         f"{path}:7: propositions[0].wieght (terse): unknown field; allowed: id, claim, weight, inver"
     )
 
@@ -89,10 +89,10 @@ def test_every_problem_has_file_line_field_and_what_is_allowed(
 ) -> None:
     path = propositions.write("adherence/ada.yaml", GOOD.replace("\n    weight: 1.5", "\n    # a line") + lines)
 
-    (found,) = problems(path)
+    (result,) = problems(path)
 
-    assert found.startswith(f"{path}:")
-    assert expected in found
+    assert result.startswith(f"{path}:")
+    assert expected in result
 
 
 def test_every_problem_of_a_file_is_reported_at_once(propositions: PropositionFolder) -> None:
@@ -104,7 +104,7 @@ def test_every_problem_of_a_file_is_reported_at_once(propositions: PropositionFo
 def test_a_key_that_stands_twice_is_not_silently_overwritten(propositions: PropositionFolder) -> None:
     path = propositions.write("adherence/ada.yaml", GOOD + "    weight: 2.0\n")
 
-    assert problems(path) == [f"{path}:7: weight: stands twice in the same mapping"]
+    assert problems(path) == [f"{path}:7: not valid YAML: weight: stands twice in the same mapping"]
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ def test_a_broken_file_is_an_error_of_that_file_never_a_crash(
     path.parent.mkdir()
     path.write_text(text)
 
-    found = problems(path)
+    result = problems(path)
 
-    assert all(problem.startswith(str(path)) for problem in found)
-    assert any(words in problem or "nested too deeply" in problem for problem in found)
+    assert all(problem.startswith(str(path)) for problem in result)
+    assert any(words in problem or "nested too deeply" in problem for problem in result)
 
 
 def test_a_file_that_is_not_text_is_an_error_of_that_file(propositions: PropositionFolder) -> None:
@@ -213,9 +213,9 @@ def test_a_changed_file_is_read_again(propositions: PropositionFolder) -> None:
 def test_dimension_and_agent_come_from_folder_and_file_name_when_left_out(propositions: PropositionFolder) -> None:
     path = propositions.write("adherence/ada.yaml", "propositions: [{id: terse, claim: x}]\n")
 
-    found = load_file(path)
+    result = load_file(path)
 
-    assert (found.dimension, found.agent_id, found.level) == ("adherence", "ada", "evaluation")
+    assert (result.dimension, result.agent_id, result.level) == ("adherence", "ada", "evaluation")
 
 
 def test_an_agents_own_propositions_join_the_defaults_ac_6_1_5(propositions: PropositionFolder) -> None:
@@ -249,11 +249,11 @@ def test_a_teams_folder_adds_and_overrides(propositions: PropositionFolder, sett
     team.claims("deeper/adherence/ada.yaml", "terse", "formal", extra="rule: {max_words: 3}")
     settings.PROPOSITION_DIRS = [team.path]
 
-    found = {p.id: p for p in propositions_for(agent_slug="ada", dimension="adherence")}
+    result = {p.id: p for p in propositions_for(agent_slug="ada", dimension="adherence")}
 
-    assert list(found) == ["voice", "mood", "terse", "formal"]
-    assert found["mood"].weight == 3.0
-    assert found["terse"].rule is not None
+    assert list(result) == ["voice", "mood", "terse", "formal"]
+    assert result["mood"].weight == 3.0
+    assert result["terse"].rule is not None
 
 
 def test_where_a_proposition_stands_is_known(propositions: PropositionFolder) -> None:
@@ -271,11 +271,11 @@ def test_the_system_check_names_each_broken_file_and_what_to_do(propositions: Pr
     propositions.write("adherence/a.yaml", "x: 1\n")
     propositions.write("adherence/b.yaml", "x: [\n")
 
-    found = proposition_files_are_valid(None)
+    result = proposition_files_are_valid(None)
 
-    assert {error.id for error in found} == {"evaluation.E001"}
-    assert {Path(str(error.msg).split(":")[0]).name for error in found} == {"a.yaml", "b.yaml"}
-    assert all("check_propositions" in str(error.hint) for error in found)
+    assert {error.id for error in result} == {"evaluation.E001"}
+    assert {Path(str(error.msg).split(":")[0]).name for error in result} == {"a.yaml", "b.yaml"}
+    assert all("check_propositions" in str(error.hint) for error in result)
 
 
 @pytest.mark.django_db

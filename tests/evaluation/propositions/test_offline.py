@@ -50,11 +50,11 @@ def verdict(context: Context, **fields: Any) -> Verdict:
     [("My BEET harvest is in.", 8), ("farmers know", 8), ("Tofu again.", 1), ("Tofu from the farm?", 4)],
 )
 def test_cues_for_and_against_a_claim_decide(text: str, value: int) -> None:
-    found = verdict(about(text), cues=CUES)
+    result = verdict(about(text), cues=CUES)
 
-    assert (found.status, found.value, found.raw_value) == ("scored", value, value)
-    assert (found.judge, found.served_model) == ("offline:lexical-1", "offline:lexical-1")
-    assert "Cues found" in found.reasoning
+    assert (result.status, result.value, result.raw_value) == ("scored", value, value)
+    assert (result.judge, result.served_model) == ("offline:lexical-1", "offline:lexical-1")
+    assert "Cues found" in result.reasoning
 
 
 def test_what_was_found_is_quoted_in_the_reasoning() -> None:
@@ -72,37 +72,37 @@ def test_what_was_found_is_quoted_in_the_reasoning() -> None:
     ],
 )
 def test_without_a_cue_in_the_text_it_does_not_guess(text: str, fields: dict[str, Any], reason: str) -> None:
-    found = verdict(about(text), **fields)
+    result = verdict(about(text), **fields)
 
-    assert (found.status, found.value) == ("unscored", None)
-    assert found.reason.startswith(f"needs an LLM judge: {reason}")
+    assert (result.status, result.value) == ("unscored", None)
+    assert result.reason.startswith(f"needs an LLM judge: {reason}")
 
 
 def test_cues_speak_of_the_claim_as_written_and_an_inverted_one_is_flipped() -> None:
-    found = verdict(about("tofu"), cues=Cues(supports=["tofu"]), inverted=True)
+    result = verdict(about("tofu"), cues=Cues(supports=["tofu"]), inverted=True)
 
-    assert (found.value, found.raw_value) == (1, 8)
+    assert (result.value, result.raw_value) == (1, 8)
 
 
 def test_a_draft_is_judged_like_a_message() -> None:
-    found = verdict(Context(agent_name="Ada", action="My beet harvest is in."), cues=CUES)
+    result = verdict(Context(agent_name="Ada", action="My beet harvest is in."), cues=CUES)
 
-    assert found.value == 8
+    assert result.value == 8
 
 
 def test_it_costs_nothing_and_stands_in_the_ledger_all_the_same() -> None:
-    found = verdict(about("beet"), cues=CUES)
+    result = verdict(about("beet"), cues=CUES)
 
     call = LLMCall.objects.get()
-    assert (found.call, call.provider, call.cost_usd, call.attempts) == (call.pk, "offline", Decimal(0), 0)
+    assert (result.call, call.provider, call.cost_usd, call.attempts) == (call.pk, "offline", Decimal(0), 0)
 
 
 def test_several_claims_are_answered_each_by_its_own_cues() -> None:
     asked = [claim("a", cues=CUES), claim("b"), claim("c", cues=Cues(supports=["again"]))]
 
-    found = score_propositions(propositions=asked, context=about("tofu again"), label=LABEL)
+    result = score_propositions(propositions=asked, context=about("tofu again"), label=LABEL)
 
-    assert [v.value for v in found] == [1, None, 8]
+    assert [v.value for v in result] == [1, None, 8]
 
 
 # -- repetition
@@ -111,26 +111,26 @@ def repetition(*texts: str) -> Verdict:
 
 
 def test_five_times_the_same_message_is_as_repetitive_as_can_be() -> None:
-    found = repetition(*["Identity theft is not a joke, Jim."] * 5)
+    result = repetition(*["Identity theft is not a joke, Jim."] * 5)
 
-    assert (found.status, found.value) == ("scored", 0)
-    assert "100% of the 3-grams recur" in found.reasoning
+    assert (result.status, result.value) == ("scored", 0)
+    assert "100% of the 3-grams recur" in result.reasoning
 
 
 def test_different_messages_are_not_repetitive() -> None:
-    found = repetition(
+    result = repetition(
         "Toast again.", "Who moved my chair?", "Quarter closes tomorrow, bring figures", "I fed the geese"
     )
 
-    assert found.value == 9
+    assert result.value == 9
 
 
 @pytest.mark.parametrize("texts", [(), ("only one",)])
 def test_repetition_shows_only_across_messages(texts: Sequence[str]) -> None:
-    found = repetition(*texts)
+    result = repetition(*texts)
 
-    assert found.status == "unscored"
-    assert found.reason == f"repetition shows across at least 2 messages, the window has {len(texts)}"
+    assert result.status == "unscored"
+    assert result.reason == f"repetition shows across at least 2 messages, the window has {len(texts)}"
 
 
 def test_the_more_copies_the_lower_the_score() -> None:

@@ -34,12 +34,12 @@ def complaint(*specs: dict[str, Any], **fields: Any) -> str:
 
 # -- what is left out
 def test_defaults_are_those_of_the_specification_ac_6_0_9_ac_6_0_12() -> None:
-    found = resolved()
+    result = resolved()
 
-    assert (found.first_n, found.last_n) == (10, 100)
-    assert (found.include_personas, found.target_type, found.weight) == (True, "agent", 1.0)
-    assert not found.inverted
-    assert not found.hard
+    assert (result.first_n, result.last_n) == (10, 100)
+    assert (result.include_personas, result.target_type, result.weight) == (True, "agent", 1.0)
+    assert not result.inverted
+    assert not result.hard
     draft = resolved({"level": "action"})
     assert (draft.first_n, draft.last_n) == (5, 10)
 

@@ -20,12 +20,12 @@ def shipped() -> list[Path]:
 
 @pytest.mark.parametrize("path", shipped(), ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_shipped_file_loads(path: Path) -> None:
-    found = load_file(path)
+    result = load_file(path)
 
-    assert found.dimension == path.parent.name
-    assert found.agent_id == path.stem.removesuffix(".action")
-    assert found.level == ("action" if path.stem.endswith(".action") else "evaluation")
-    assert all(p.recommendations or p.rule for p in found.propositions)
+    assert result.dimension == path.parent.name
+    assert result.agent_id == path.stem.removesuffix(".action")
+    assert result.level == ("action" if path.stem.endswith(".action") else "evaluation")
+    assert all(p.recommendations or p.rule for p in result.propositions)
 
 
 def test_every_shipped_id_is_unique() -> None:

@@ -24,9 +24,9 @@ _PLACE = re.compile(r"wrote message \d+ in ([\w-]+)")
 
 def place(body: dict[str, Any]) -> str:
     """The channel a turn's request is about."""
-    found = _PLACE.search(shown(body))
-    assert found is not None
-    return found[1]
+    result = _PLACE.search(shown(body))
+    assert result is not None
+    return result[1]
 
 
 def acts(say: Callable[[dict[str, Any]], str]) -> Callable[[dict[str, Any]], dict[str, Any] | None]:

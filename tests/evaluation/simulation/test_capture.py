@@ -45,8 +45,8 @@ def command(*arguments: str) -> str:
 
 
 def captured(*arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(command("--json", *arguments))
-    return found
+    result: dict[str, Any] = json.loads(command("--json", *arguments))
+    return result
 
 
 @pytest.mark.parametrize(("messages", "is_simulated"), [(0, True), (9, True), (10, False)])

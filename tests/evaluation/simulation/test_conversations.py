@@ -52,22 +52,22 @@ def test_every_line_is_said_and_answered_in_a_synthetic_channel_of_its_own_ac_6_
 ) -> None:
     llm_server.respond = acts(lambda body: f"I heard {llm_server.calls}")
 
-    found = simulated(ada, repeats=2)
+    result = simulated(ada, repeats=2)
 
-    assert found.complete
-    assert not found.problem
-    assert [(c.situation, c.repeat, c.lines, c.done) for c in found.conversations] == [
+    assert result.complete
+    assert not result.problem
+    assert [(c.situation, c.repeat, c.lines, c.done) for c in result.conversations] == [
         ("hello", 1, 2, 2), ("quarrel", 1, 1, 1), ("hello", 2, 2, 2), ("quarrel", 2, 1, 1),
     ]  # fmt: skip
-    channels = Channel.objects.filter(slug__in=[c.channel for c in found.conversations])
+    channels = Channel.objects.filter(slug__in=[c.channel for c in result.conversations])
     assert [channel.synthetic for channel in channels] == [True] * 4
     messages = Message.objects.filter(channel__in=channels)
     assert set(messages.values_list("synthetic", flat=True)) == {True}
     assert messages.count() == 12
-    assert found.messages == 6
-    first = messages.filter(channel__slug=found.conversations[0].channel).order_by("position")
+    assert result.messages == 6
+    first = messages.filter(channel__slug=result.conversations[0].channel).order_by("position")
     assert [(m.author_name, m.tags) for m in first] == [
-        (who, {"simulation": found.id, "situation": "hello", "repeat": "1", "turn": turn})
+        (who, {"simulation": result.id, "situation": "hello", "repeat": "1", "turn": turn})
         for turn in "12"
         for who in ("Robin", "Ada")
     ]
@@ -79,9 +79,9 @@ def test_no_conversation_knows_of_another(llm_server: LLMServer, ada: Agent) -> 
     say(office, "Bob", "The real office talk.")
     llm_server.respond = acts(lambda body: f"Answer in {place(body)[-4:]}.")
 
-    found = simulated(ada)
+    result = simulated(ada)
 
-    hello, quarrel = (c.channel for c in found.conversations)
+    hello, quarrel = (c.channel for c in result.conversations)
     last = shown(llm_server.bodies[-1])
     assert quarrel in last
     assert hello not in last
@@ -102,39 +102,39 @@ def test_nothing_simulated_reaches_a_real_channel_or_a_memory(llm_server: LLMSer
     )
     llm_server.respond = lambda body: {"tool_calls": [next(steps)]}
 
-    found = simulated(ada, QUARREL)
+    result = simulated(ada, QUARREL)
 
     assert not Message.objects.filter(channel=office).exists()
     assert not MemoryBlock.objects.exists()
     assert not MemoryPassage.objects.exists()
-    assert (found.messages, found.conversations[0].silent, found.conversations[0].silence) == (0, 1, "enough")
-    assert "the agent said nothing in any of 1 conversations: enough" in found.problem
+    assert (result.messages, result.conversations[0].silent, result.conversations[0].silence) == (0, 1, "enough")
+    assert "the agent said nothing in any of 1 conversations: enough" in result.problem
 
 
 def test_a_real_turn_never_hears_of_simulated_channels(llm_server: LLMServer, ada: Agent) -> None:
     llm_server.respond = acts(lambda body: "Hm.")
-    found = simulated(ada)
+    result = simulated(ada)
     office = make_channel("office")
     join(office, ada)
 
     llm_server.respond = lambda body: {
-        "tool_calls": [("send_message", {"channel": found.conversations[0].channel, "text": "x"})]
+        "tool_calls": [("send_message", {"channel": result.conversations[0].channel, "text": "x"})]
         if len(body["messages"]) == 1
         else [("do_nothing", {"reason": "lost"})]
     }
     take_turn(ada, office)
 
     assert "-talk-" not in shown(llm_server.bodies[-1])
-    assert Message.objects.filter(agent=ada).count() == found.messages, "nothing was added to the simulation"
+    assert Message.objects.filter(agent=ada).count() == result.messages, "nothing was added to the simulation"
 
 
 def test_every_mechanism_is_off(llm_server: LLMServer, ada: Agent, settings: Settings) -> None:
     settings.TURN_PIPELINE = [f"{__name__}.Refusing"]
     llm_server.respond = acts(lambda body: "Said as it is.")
 
-    found = simulated(ada, QUARREL)
+    result = simulated(ada, QUARREL)
 
-    assert said(found) == [("quarrel", "1", "Zed", "You are wrong."), ("quarrel", "1", "Ada", "Said as it is.")]
+    assert said(result) == [("quarrel", "1", "Zed", "You are wrong."), ("quarrel", "1", "Ada", "Said as it is.")]
     assert [run.trace for run in Run.objects.all()] == [[]]
 
 
@@ -151,21 +151,21 @@ def test_the_actor_model_is_chosen_for_the_simulation_alone(llm_server: LLMServe
     own = make_agent("ada", model_id="her-own-model")
     llm_server.respond = acts(lambda body: "Yes.")
 
-    found = simulated(own, QUARREL, actor_model="next-model")
+    result = simulated(own, QUARREL, actor_model="next-model")
     plain = simulated(own, QUARREL)
 
     assert {body["model"] for body in llm_server.bodies[:2]} == {"next-model"}
     assert {body["model"] for body in llm_server.bodies[2:]} == {"her-own-model"}
-    assert (found.actor_model, plain.actor_model) == ("next-model", "her-own-model")
-    assert found.id != plain.id
+    assert (result.actor_model, plain.actor_model) == ("next-model", "her-own-model")
+    assert result.id != plain.id
     own.refresh_from_db()
     assert own.model_id == "her-own-model"
 
 
 def test_without_a_key_the_scripted_actor_goes_through_its_lines(scripted: Agent) -> None:
-    found = simulated(scripted, HELLO, QUARREL, situation("third", "Go on.", "And?", "So?"))
+    result = simulated(scripted, HELLO, QUARREL, situation("third", "Go on.", "And?", "So?"))
 
-    own = [text for _, _, who, text in said(found) if who == "Ada"]
+    own = [text for _, _, who, text in said(result) if who == "Ada"]
     assert sorted(own) == [f"Line {n}." for n in range(6)], "every line once"
 
 
@@ -175,12 +175,12 @@ def test_a_simulation_that_was_measured_is_simulated_again_unless_it_may_be_used
     make_run(scripted, simulated=True, where={"simulation": first.id})
 
     again = simulated(scripted, reuse=True)
-    anew = simulated(scripted)
+    second = simulated(scripted)
 
     assert first.id == unmeasured.id == again.id
     assert not first.resumed
     assert unmeasured.resumed
-    assert anew.id == first.id.replace("-1", "-2")
+    assert second.id == first.id.replace("-1", "-2")
     assert Run.objects.count() == 6
 
 
@@ -208,10 +208,10 @@ def test_a_persona_in_japanese_is_simulated_like_any_other(settings: Settings) -
     lines = ["お茶が入りました。", "はい、すぐに。", "申し訳ございません。"]
     hana = make_agent("hana", display_name="花", system_prompt="あなたは花です。", sample_lines=lines)
 
-    found = simulated(hana, situation("greeting", "おはようございます。", speaker="お客様"), HELLO)
+    result = simulated(hana, situation("greeting", "おはようございます。", speaker="お客様"), HELLO)
 
-    assert sorted(text for _, _, who, text in said(found) if who == "花") == sorted(lines)
-    assert said(found)[0][2:] == ("お客様", "おはようございます。")
+    assert sorted(text for _, _, who, text in said(result) if who == "花") == sorted(lines)
+    assert said(result)[0][2:] == ("お客様", "おはようございます。")
 
 
 @pytest.mark.parametrize(
@@ -243,25 +243,25 @@ def test_a_persona_that_changes_on_the_way_stops_the_simulation(llm_server: LLMS
         ada.system_prompt = "You shout."
         save_persona(agent=ada, note="louder")
 
-    found = simulated(ada, progress=change)
+    result = simulated(ada, progress=change)
 
-    assert [c.done for c in found.conversations] == [1, 0]
-    assert "the persona was changed meanwhile" in found.problem
+    assert [c.done for c in result.conversations] == [1, 0]
+    assert "the persona was changed meanwhile" in result.problem
 
 
 def test_an_actor_that_is_down_is_said_and_nothing_is_invented(llm_server: LLMServer, ada: Agent) -> None:
     many = [situation(f"s{n}", "Hello?", "Hello again?") for n in range(6)]
     llm_server.always(status=401)
 
-    found = simulated(ada, *many)
+    result = simulated(ada, *many)
 
-    assert not found.complete
-    assert not found.usable
-    assert found.messages == 0
-    assert [c.tried for c in found.conversations] == [True] * 3 + [False] * 3
-    assert "the model call failed: rejected" in found.conversations[0].reason
-    assert found.conversations[5].reason == "not tried after 3 in a row had failed"
-    assert found.problem.startswith("6 of 6 conversations not finished (s0, s1, s2, s3, s4 and 1 more): ")
+    assert not result.complete
+    assert not result.usable
+    assert result.messages == 0
+    assert [c.tried for c in result.conversations] == [True] * 3 + [False] * 3
+    assert "the model call failed: rejected" in result.conversations[0].reason
+    assert result.conversations[5].reason == "not tried after 3 in a row had failed"
+    assert result.problem.startswith("6 of 6 conversations not finished (s0, s1, s2, s3, s4 and 1 more): ")
     assert llm_server.calls == 3
     assert not Message.objects.filter(agent=ada).exists()
 
@@ -292,10 +292,10 @@ def test_what_another_process_simulates_meanwhile_is_not_simulated_twice(scripte
             met.append(done)
             simulated(scripted)
 
-    found = simulated(scripted, progress=meet)
+    result = simulated(scripted, progress=meet)
 
-    assert found.complete
-    assert (Run.objects.count(), found.messages, len(said(found))) == (3, 3, 6)
+    assert result.complete
+    assert (Run.objects.count(), result.messages, len(said(result))) == (3, 3, 6)
 
 
 def test_an_inactive_agent_is_not_simulated(scripted: Agent) -> None:
@@ -307,9 +307,9 @@ def test_an_inactive_agent_is_not_simulated(scripted: Agent) -> None:
 def test_a_budget_that_is_used_up_stops_a_simulation_of_a_paid_model(llm_server: LLMServer, ada: Agent) -> None:
     AgentEvaluationConfig.objects.create(agent=ada, budget_enabled=True, daily_budget_usd=0)
 
-    found = simulated(ada)
+    result = simulated(ada)
 
-    assert "budget of ada" in found.problem
+    assert "budget of ada" in result.problem
     assert llm_server.calls == 0
 
 
@@ -320,10 +320,10 @@ def test_a_turn_that_was_left_unfinished_is_named_and_not_waited_for(scripted: A
     lost = start_turn(agent=scripted, channel=office)
     assert lost.acquire(owner="elsewhere:1:x", lease=timedelta(hours=-1))
 
-    found = simulated(scripted)
+    result = simulated(scripted)
 
-    assert f"turn {lost.pk} of ada was left unfinished; manage.py work ends it" in found.problem
-    assert not found.messages
+    assert f"turn {lost.pk} of ada was left unfinished; manage.py work ends it" in result.problem
+    assert not result.messages
     assert lost.finish(owner="elsewhere:1:x", status=Run.Status.ERRORED)
     assert simulated(scripted).complete
 

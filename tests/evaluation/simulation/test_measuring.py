@@ -57,16 +57,16 @@ def test_every_dimension_of_an_agent_is_judged_on_what_was_simulated(llm_server:
     simulation = simulated(ada)
     llm_server.respond = answers(lambda claim: 7)
 
-    found = measured(spec_of(ada, simulation, window=parse_window("7d"), where={"build": "41"}, is_baseline=True))
+    summary = measured(spec_of(ada, simulation, window=parse_window("7d"), where={"build": "41"}, is_baseline=True))
 
-    assert found.run.status == "completed"
-    assert (found.run.simulated, found.run.actor_model, found.run.procedure) == (
+    assert summary.run.status == "completed"
+    assert (summary.run.simulated, summary.run.actor_model, summary.run.procedure) == (
         True,
         "offline:scripted-1",
         "plumbline+simulated",
     )
-    assert {name: d.score for name, d in found.dimensions.items() if d.measured} == {"adherence": 7.0, "fluency": 7.0}
-    assert found.dimensions["adherence"].scored == simulation.messages == 3
+    assert {name: d.score for name, d in summary.dimensions.items() if d.measured} == {"adherence": 7.0, "fluency": 7.0}
+    assert summary.dimensions["adherence"].scored == simulation.messages == 3
     read = "\n".join(map(prompt_of, llm_server.bodies))
     assert "Simulated one." in read
     assert "real" not in read
@@ -93,10 +93,10 @@ def test_what_cannot_be_measured_of_simulated_speech_says_why(llm_server: LLMSer
 
 
 def test_channel_dimensions_alone_give_no_score_and_the_reason(llm_server: LLMServer, ada: Agent) -> None:
-    found = measured(spec_of(ada, simulated(ada), dimensions=("convergence",)))
+    summary = measured(spec_of(ada, simulated(ada), dimensions=("convergence",)))
 
-    assert (found.run.status, found.overall_score) == ("completed", None)
-    assert "there is no conversation of agents to measure" in found.run.error
+    assert (summary.run.status, summary.overall_score) == ("completed", None)
+    assert "there is no conversation of agents to measure" in summary.run.error
     assert llm_server.calls == 0
 
 
@@ -120,13 +120,13 @@ def test_real_speech_is_measured_without_what_was_simulated_ac_6_5_2(llm_server:
     simulated(ada, repeats=3)
     llm_server.respond = answers(lambda claim: 7)
 
-    found = measured(RunSpec(agent=ada, dimensions=EVERYTHING[:4]))
+    summary = measured(RunSpec(agent=ada, dimensions=EVERYTHING[:4]))
 
     read = "\n".join(json.dumps(body) for body in llm_server.bodies)
     assert "real 7" in read
     assert "Simulated" not in read
     assert "-talk-" not in read
-    shares = found.run.channel_shares.values_list("channel_run__channel__slug", flat=True)
+    shares = summary.run.channel_shares.values_list("channel_run__channel__slug", flat=True)
     assert list(shares) == ["office"]
 
 

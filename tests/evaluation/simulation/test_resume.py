@@ -29,8 +29,8 @@ from agents.models import Agent
 from evaluation.simulation.conversations import simulate
 from evaluation.simulation.situations import Situation
 lines = tuple(f"Line {n}." for n in range(3))
-found = simulate(agent=Agent.objects.get(), situations=[Situation(id=f"s{n}", lines=lines) for n in range(3)])
-print(found.id, found.complete, found.resumed, found.messages)
+done = simulate(agent=Agent.objects.get(), situations=[Situation(id=f"s{n}", lines=lines) for n in range(3)])
+print(done.id, done.complete, done.resumed, done.messages)
 """
 SAID, CALLS_PER_LINE, LINES = 4, 2, 9
 

@@ -1,0 +1,266 @@
+"""Query parameters: a `FilterSet` whose unknown names and wrong values are a 400 that says what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, date, datetime, time
+from functools import reduce
+from operator import or_
+from typing import Any
+from uuid import UUID
+
+import django_filters
+from django import forms
+from django.contrib.auth import get_user_model
+from django.db.models import Model, Q, QuerySet, TextField
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
+from django.utils.dateparse import parse_date, parse_datetime
+from django_filters.rest_framework import DjangoFilterBackend
+from drf_spectacular.drainage import set_override
+from rest_framework.exceptions import ValidationError
+
+from agents.finding import no_agent
+from agents.models import Agent, Channel
+from agents.models.conversations import TAG_KEY
+
+MOMENT = "a date or time such as 2026-11-22 or 2026-11-22T14:30:00Z (UTC where it says no zone)"
+YES_NO = {"true": True, "false": False}
+_ID = {"type": "integer", "minimum": 1}
+_SLUG = {"type": "string", "pattern": "^[-a-zA-Z0-9_]+$"}
+
+
+class Filters(django_filters.FilterSet):  # type: ignore[misc]  # the package has no types
+    """Parameters of a route. This one allows none; a mistyped filter must not answer with everything."""
+
+    @classmethod
+    def refuse_unknown(cls, names: Iterable[str], *also: str) -> None:
+        """Raise a 400 for names that are no parameter; `also` are those of pages."""
+        allowed = ", ".join((*cls.base_filters, *also)) or "none"
+        unknown = sorted({*names} - {*cls.base_filters, *also, "format", "page", "page_size", "cursor"})
+        if unknown:
+            raise ValidationError({name: [f"there is no parameter {name!r}; allowed: {allowed}"] for name in unknown})
+
+    def get_form_class(self) -> Any:
+        form = super().get_form_class()
+        for name, field in form.base_fields.items():
+            field.label = name  # errors begin with it
+        return form
+
+
+class Backend(DjangoFilterBackend):  # type: ignore[misc]  # as above
+    """Filter a list by the parameters that the view's action has."""
+
+    def get_filterset_class(self, view: Any, queryset: Any = None) -> type[Filters]:
+        chosen: type[Filters] = view.get_filterset_class()
+        return chosen
+
+    def to_html(self, request: Any, queryset: Any, view: Any) -> str:
+        return ""  # the browsable page has no form for them
+
+
+class _Field(forms.Field):
+    def __init__(self, *, read: Callable[[str], Any], allowed: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.read, self.allowed = read, allowed
+
+    def clean(self, value: Any) -> Any:
+        text, sentence = (value or "").strip(), ""
+        try:
+            if "\x00" in text:
+                sentence = f"{self.label} holds a NUL character"
+            elif text:
+                return self.read(text)
+            elif self.required:
+                sentence = f"{self.label} is missing; allowed: {self.allowed}"
+        except LookupError as error:
+            sentence = str(error.args[0])
+        except (ValueError, OverflowError):
+            sentence = f"{self.label} {text[:80]!r}: allowed: {self.allowed}"
+        if sentence:
+            raise forms.ValidationError("%(sentence)s", params={"sentence": sentence})
+        return None
+
+
+class Parameter(django_filters.Filter):  # type: ignore[misc]  # as above
+    """A parameter that `read` turns into a value: it raises ValueError for `allowed`, LookupError with a sentence of its own."""
+
+    field_class = _Field
+
+    def __init__(
+        self,
+        field: str | None = None,
+        lookup: str = "exact",
+        *,
+        read: Callable[[str], Any] = str,
+        allowed: str = "",
+        schema: Mapping[str, Any] | None = None,
+        about: str = "",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(field, lookup, read=read, allowed=allowed, **kwargs)
+        shape: dict[str, Any] = {"type": "string", **(schema or {})}
+        set_override(self, "field", {**shape, "description": about} if about else shape)
+
+
+def choice(values: Iterable[str], field: str | None = None, **more: Any) -> Parameter:
+    """One of some texts."""
+    known = list(values)
+
+    def read(text: str) -> str:
+        return known[known.index(text)]
+
+    return Parameter(field, **{"read": read, "allowed": ", ".join(known), "schema": {"enum": known}, **more})
+
+
+def flag(field: str | None = None, **more: Any) -> Parameter:
+    """``true`` or ``false``."""
+
+    def read(text: str) -> bool:
+        if text not in YES_NO:
+            raise ValueError
+        return YES_NO[text]
+
+    return choice(YES_NO, field, **{"read": read, **more})
+
+
+def ordering(orders: Mapping[str, tuple[str, ...]]) -> Parameter:
+    """An order by its name; the first is that of the view's queryset."""
+
+    def order(rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return rows.order_by(*orders[value])
+
+    return choice(orders, method=order, about=f"default {next(iter(orders))}")
+
+
+def search(*columns: str) -> Parameter:
+    """A text in one of the columns, whatever the case."""
+
+    def holding(rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
+        return rows.filter(reduce(or_, (Q(**{f"{column}__icontains": value}) for column in columns)))
+
+    return Parameter(method=holding, about="a text it must hold, whatever the case")
+
+
+def number(
+    field: str | None = None, lookup: str = "exact", *, allowed: str, least: int = 0, most: int = 10**18, **more: Any
+) -> Parameter:
+    """A primary key, or another whole number from 0 that a column can hold."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and len(text) < 19 and least <= int(text) <= most):
+            raise ValueError
+        return int(text)
+
+    return Parameter(field, lookup, **{"read": read, "allowed": allowed, "schema": _ID, "about": allowed, **more})
+
+
+def uuid(field: str | None = None, **more: Any) -> Parameter:
+    return Parameter(field, read=UUID, allowed="a UUID", schema={"format": "uuid"}, **more)
+
+
+def read_moment(text: str) -> datetime:
+    """A point in time; a date alone is its midnight UTC.
+
+    Raises:
+        ValueError, OverflowError: It is none, or one that the calendar does not have in UTC.
+    """
+    at: datetime | date | None = parse_datetime(text) or parse_date(text)
+    if at is None:
+        raise ValueError
+    if not isinstance(at, datetime):
+        at = datetime.combine(at, time())
+    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+
+
+def since(field: str = "created_at") -> Parameter:
+    about = "from then on: a date or time, UTC where it says no zone"
+    return Parameter(field, "gte", read=read_moment, allowed=MOMENT, schema={"format": "date-time"}, about=about)
+
+
+def until(field: str = "created_at") -> Parameter:
+    return Parameter(field, "lt", read=read_moment, allowed=MOMENT, schema={"format": "date-time"}, about="before then")
+
+
+def agent(field: str = "agent", **more: Any) -> Parameter:
+    """An agent by its slug."""
+    return Parameter(field, read=the_agent, schema=_SLUG, about="the slug of an agent", **more)
+
+
+def channel(field: str = "channel", **more: Any) -> Parameter:
+    """A channel by its slug."""
+    about = "the slug of a channel"
+    return Parameter(field, read=the_channel, allowed=about, schema=_SLUG, about=about, **more)
+
+
+def user(field: str = "user") -> Parameter:
+    def read(name: str) -> Model:
+        user = get_user_model()._default_manager.filter(username=name).first()
+        if user is None:
+            raise ValueError
+        return user
+
+    return Parameter(field, read=read, allowed="the name of a user", about="the name of a user")
+
+
+def tag() -> Parameter:
+    """A tag's key and value, written ``build=41``."""
+
+    def read(text: str) -> tuple[str, str]:
+        key, equals, value = text.partition("=")
+        if not equals or not TAG_KEY.fullmatch(key):
+            raise ValueError
+        return key, value
+
+    def having(rows: QuerySet[Any], name: str, value: tuple[str, str]) -> QuerySet[Any]:
+        stored = Cast(
+            KeyTextTransform(value[0], "tags"), TextField()
+        )  # a plain text to compare with, on every database
+        tagged: QuerySet[Any] = rows.alias(_tag=stored).filter(_tag=value[1])
+        return tagged
+
+    return Parameter(
+        method=having,
+        read=read,
+        allowed="KEY=VALUE, e.g. build=41",
+        schema={"pattern": "^[A-Za-z][A-Za-z0-9_.-]{0,63}="},
+        about="a tag it must have, KEY=VALUE",
+    )
+
+
+class InTime(Filters):
+    """Rows created in ``since`` (included) to ``until`` (not)."""
+
+    since = since()
+    until = until()
+
+
+def the_agent(slug: str) -> Agent:
+    """The agent of this slug.
+
+    Raises:
+        LookupError: There is none; with a sentence that names near ones.
+    """
+    agent = Agent.objects.filter(slug=slug).first()
+    if agent is None:
+        raise LookupError(no_agent(slug))
+    return agent
+
+
+def the_channel(slug: str) -> Channel:
+    """The channel of this slug.
+
+    Raises:
+        LookupError: There is none; with a sentence that names those there are.
+    """
+    channel = Channel.objects.filter(slug=slug).first()
+    if channel is None:
+        raise LookupError(no_channel(slug))
+    return channel
+
+
+def no_channel(slug: str) -> str:
+    """A sentence for a slug that is no channel's."""
+    known = list(Channel.objects.order_by("slug").values_list("slug", flat=True)[:21])
+    rest = " …" if len(known) > 20 else ""
+    return f"there is no channel {slug[:80]!r}; channels: {', '.join(known[:20]) or 'none yet'}{rest}"

@@ -1,0 +1,119 @@
+"""Pages of lists: numbered, or by cursor for what grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from django.utils.dateparse import parse_datetime
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.pagination import Cursor, CursorPagination, PageNumberPagination
+from rest_framework.request import Request
+
+LARGEST_PAGE = 500
+_URL = {"type": ["string", "null"], "format": "uri"}
+_SIZE = {
+    "name": "page_size",
+    "in": "query",
+    "description": "rows in a page",
+    "schema": {"type": "integer", "minimum": 1, "maximum": LARGEST_PAGE},
+}
+
+
+class Pages(PageNumberPagination):
+    """``?page=2&page_size=100``."""
+
+    page_size_query_param = "page_size"
+    max_page_size = LARGEST_PAGE
+    parameters = ("page", "page_size")
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        return _answer({"count": {"type": "integer"}, "next": _URL, "previous": _URL, "results": schema})
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        page = {"name": "page", "in": "query", "description": "which page; the first is 1"}
+        return [{**page, "schema": {"type": "integer", "minimum": 1}}, _SIZE]
+
+
+class Log(CursorPagination):
+    """``?cursor=…&page_size=50``, newest first. No count: counting a million rows costs more than a page of them.
+
+    `orders` are what ``ordering`` may say, the first unless it does.
+    """
+
+    orders: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({"-id": ("-pk",), "id": ("pk",)})
+    ordering = "-pk"
+    page_size = 50
+    page_size_query_param = "page_size"
+    max_page_size = LARGEST_PAGE
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        return (*(["ordering"] if len(self.orders) > 1 else []), "cursor", "page_size")
+
+    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        wanted = request.query_params.get("ordering", "").strip() or next(iter(self.orders))
+        if wanted not in self.orders:
+            raise ValidationError({"ordering": [f"ordering {wanted!r}: allowed: {', '.join(self.orders)}"]})
+        return self.orders[wanted]
+
+    def decode_cursor(self, request: Request) -> Cursor | None:
+        cursor: Cursor | None = super().decode_cursor(request)
+        if cursor is not None and cursor.position is not None and not self.is_position(str(cursor.position)):
+            raise NotFound(self.invalid_cursor_message)
+        return cursor
+
+    def is_position(self, text: str) -> bool:
+        """Whether a cursor of this order can have this in it: a number, or a time."""
+        if not self.ordering[0].endswith("_at"):
+            return text.isdecimal() and len(text) < 20
+        try:
+            at = parse_datetime(text)
+            return at is not None and at.astimezone(UTC) is not None
+        except (ValueError, OverflowError):  # no time, or one that is none in UTC
+            return False
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        return _answer({"next": _URL, "previous": _URL, "results": schema})
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        cursor = {"name": "cursor", "in": "query", "schema": {"type": "string"}}
+        order = {"name": "ordering", "in": "query", "schema": {"type": "string", "enum": list(self.orders)}}
+        return [
+            {**cursor, "description": "as the `next` and `previous` of an answer have it"},
+            _SIZE,
+            *([{**order, "description": f"default {next(iter(self.orders))}"}] if len(self.orders) > 1 else []),
+        ]
+
+
+class LogByTime(Log):
+    """The same for logs that are asked for by time, whose indexes begin with what else is asked and end with ``created_at``.
+
+    In the order of primary keys a page of last March would have to be looked for from today on backwards.
+    """
+
+    orders = MappingProxyType({"-created_at": ("-created_at", "-pk"), "created_at": ("created_at", "pk")})
+
+
+class LogByTimeOf(LogByTime):
+    """The same where only the index of one filter ends with ``created_at``; without that filter rows go by primary key, which
+    is nearly the same order and needs no sorting."""
+
+    filter: ClassVar[str] = "agent"
+
+    def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
+        by_time = super().get_ordering(request, queryset, view)
+        return by_time if request.query_params.get(self.filter, "").strip() else by_time[1:]
+
+
+def _answer(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+PAGES = tuple(  # for answers that hold more than the page
+    OpenApiParameter(one["name"], one["schema"], description=one["description"])
+    for one in Pages().get_schema_operation_parameters(None)
+)

@@ -1,0 +1,143 @@
+"""What the viewsets of the API share: strict parameters and bodies, keys of idempotency, ETags, 404s that say what there is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from django_filters.utils import translate_validation
+from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.permissions import SAFE_METHODS
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
+
+from agents.api.bodies import Body
+from agents.api.filters import Filters
+from agents.api.headers import Conditional, IdempotentPosts
+
+
+class Nothing(Body):
+    """An empty body: there is nothing to choose."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        if data:
+            raise ValidationError({"non_field_errors": ["send no body, or an empty one: there is nothing to choose"]})
+        return {}
+
+
+T = TypeVar("T")
+
+
+def or_404(find: Callable[[str], T], slug: str) -> T:
+    """What is found by a slug in the path; 404 with the sentence of the LookupError."""
+    try:
+        return find(slug)
+    except LookupError as error:
+        raise NotFound(str(error.args[0])) from None
+
+
+class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
+    """A viewset of which every action reads its parameters and its body strictly.
+
+    `bodies` are those of actions, `row_class` shows the rows of a list, `serializer_class` what everything else answers. ``GET`` of a
+    list takes the parameters of `filterset_class`; another action says its own in its decorator.
+    """
+
+    bodies: ClassVar[Mapping[str, Any]] = {}
+    row_class: ClassVar[type[Any] | None] = None
+    filterset_class: type[Filters] = Filters
+    queryset: Any
+    lookup_value_converter = "int"
+    most_bytes: int | None = None  # of a body
+    throttle_scope = ""
+    what = ""  # one row, in a 404; else the model's name
+    example: ClassVar[Mapping[str, Any] | None] = None  # of a body, in the browsable form
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        pages = getattr(self.paginator, "parameters", ()) if self.action == "list" else ()
+        self.get_filterset_class().refuse_unknown(request.query_params, *pages)
+
+    def get_filterset_class(self) -> type[Filters]:
+        """The parameters of this action."""
+        if self.request is not None and self.request.method not in SAFE_METHODS:
+            return Filters
+        if self.action == "list":
+            return self.filterset_class
+        chosen: type[Filters] = getattr(getattr(self, self.action or "", None), "kwargs", {}).get(
+            "filterset_class", Filters
+        )
+        return chosen
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The values of the parameters of an action that is no list."""
+        filters = self.get_filterset_class()(self.request.query_params, queryset=self.queryset)
+        if not filters.is_valid():
+            raise translate_validation(filters.errors)
+        values: dict[str, Any] = filters.form.cleaned_data
+        return values
+
+    def get_serializer_class(self) -> Any:
+        return (self.row_class if self.action == "list" else None) or self.serializer_class
+
+    def get_body(self, **kwargs: Any) -> Body:
+        """The serializer of this action's body."""
+        body: Body = self.bodies[self.action](context=self.get_serializer_context(), **kwargs)
+        return body
+
+    def read_body(self) -> dict[str, Any]:
+        """The fields that were sent; those of a PATCH change something."""
+        body = self.get_body(data=self.request.data, partial=self.request.method == "PATCH")
+        body.is_valid(raise_exception=True)
+        if self.request.method == "PATCH" and not body.validated_data:
+            raise ValidationError([f"nothing to change; allowed: {body.names}"])
+        fields: dict[str, Any] = body.validated_data
+        return fields
+
+    def get_object(self) -> Any:
+        key = self.kwargs[self.lookup_field]
+        row = self.get_queryset().filter(**{self.lookup_field: key}).first()
+        if row is None:
+            raise NotFound(self.missing(key))
+        return row
+
+    def missing(self, key: Any) -> str:
+        """What a 404 says of a row that is not there."""
+        return f"there is no {self.what or self.get_queryset().model._meta.verbose_name} {str(key)[:80]}"
+
+
+class Rows(View, ListModelMixin, RetrieveModelMixin):
+    """Lists and shows rows."""
+
+
+class Editable(Rows):
+    """Shows rows with an ETag, and changes them.
+
+    A subclass says in `etag_of_row` what a change replaces, and in `change` how it is made.
+    """
+
+    etags = ("retrieve", "update", "partial_update")
+    lookup_field = "slug"
+    lookup_value_converter = "slug"
+
+    def etag_of_row(self, row: Any) -> str:
+        raise NotImplementedError
+
+    def change(self, row: Any, fields: dict[str, Any], expected: tuple[str, ...] | None) -> None:
+        raise NotImplementedError
+
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        row = self.get_object()
+        return self.tagged(request, self.get_serializer(row).data, self.etag_of_row(row))
+
+    def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Replace what people may change of it. Fields that must be given are those of a new one; others that are left out stay."""
+        self.change(self.get_object(), self.read_body(), self.expected(request))
+        return self.retrieve(request, *args, **kwargs)
+
+    def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """Change the fields given; the others stay. With `If-Match`, the ETag of what you read, it is a 412 when it was changed since."""
+        return self.update(request, *args, **kwargs)
