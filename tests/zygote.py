@@ -13,6 +13,7 @@ import ctypes
 import gc
 import importlib
 import inspect
+import io
 import json
 import os
 import runpy
@@ -50,7 +51,8 @@ def _server() -> socket.socket:
         )
         its.close()
         _send(ours, names)
-        atexit.register(lambda: (ours.close(), process.wait(10)))
+        atexit.register(process.wait, 10)
+        atexit.register(ours.close)  # the later one is called first
         _started.append(ours)
     return _started[0]
 
@@ -106,7 +108,7 @@ class Popen(subprocess.Popen[Any]):
 
 def run(
     args: Sequence[str], *, timeout: float = 120, check: bool = False, capture_output: bool = False, **options: Any
-) -> subprocess.CompletedProcess[Any]:
+) -> subprocess.CompletedProcess[str]:
     """Run a command of this Python to its end, as `subprocess.run` does."""
     if capture_output:
         options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -160,10 +162,11 @@ def _become(order: dict[str, Any], files: list[int]) -> list[str]:
     for own, given in enumerate(files):
         os.dup2(given, own)
         os.close(given)
-    sys.stdin, sys.stdout, sys.stderr = (open(own, mode, closefd=False) for own, mode in enumerate("rww"))  # noqa: SIM115
-    sys.stdout.reconfigure(write_through=bool(os.environ.get("PYTHONUNBUFFERED")))
-    sys.stderr.reconfigure(line_buffering=True, errors="backslashreplace")
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
+    now = "PYTHONUNBUFFERED" in os.environ
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
+    out, err = (io.BufferedWriter(io.FileIO(own, "w", closefd=False)) for own in (1, 2))
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(out, write_through=now)
+    sys.stderr = sys.__stderr__ = io.TextIOWrapper(err, errors="backslashreplace", line_buffering=True)
     sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path.insert(0, order["cwd"])
     return list(order["argv"])
