@@ -157,32 +157,35 @@ class Export:
 
 
 def export_of(
-    columns: Mapping[str, str | Callable[[Any], Any]],
+    columns: str,
     *,
-    select: Sequence[str] = (),
+    special: Mapping[str, Callable[[Any], Any]] = {},
     prefetch: Sequence[str | Prefetch[Any]] = (),
     texts: Iterable[str] = (),
 ) -> Export:
     """An export whose cells are read off the rows, newest first.
 
     Args:
-        columns: Name to where the value is: a path such as ``agent.slug`` (null where a part of it is), or a function of the row.
-        select, prefetch: What these read, so that the number of queries does not grow with the rows.
+        columns: Names separated by spaces: a field, or ``agent=agent.slug`` with the path to it (null where a part of it is).
+        special: Further columns, each a function of the row; those that `columns` names stand where it does.
+        prefetch: What these read, so that the number of queries does not grow with the rows. What paths read is joined.
         texts: As for `Export`.
     """
+    where: dict[str, str | Callable[[Any], Any]] = {}
+    for column in columns.split():
+        name, _, path = column.partition("=")
+        where[name] = special.get(name, path or name)
+    where |= {name: read for name, read in special.items() if name not in where}
+    paths = (path.rpartition(".")[0] for path in where.values() if isinstance(path, str))
+    select = sorted({path.replace(".", "__") for path in paths if path})
 
     def rows(chosen: QuerySet[Any]) -> Iterator[Row]:
         unread = [f"{path}__{text}" for path in select if path.endswith("agent") for text in AGENT_TEXTS]
         newest = chosen.select_related(*select).defer(*unread).prefetch_related(*prefetch).order_by("-pk")
         for row in newest.iterator(chunk_size=PORTION):
-            yield {name: where(row) if callable(where) else _at(row, where) for name, where in columns.items()}
+            yield {name: read(row) if callable(read) else _at(row, read) for name, read in where.items()}
 
-    return Export(columns=tuple(columns), rows=rows, texts=frozenset(texts))
-
-
-def same(names: str) -> dict[str, str]:
-    """Columns named as the fields they hold; names separated by spaces."""
-    return {name: name for name in names.split()}
+    return Export(columns=tuple(where), rows=rows, texts=frozenset(texts))
 
 
 def _at(row: Any, where: str) -> Any:

@@ -42,7 +42,7 @@ from agents.models import (
     WorkerHeartbeat,
 )
 from agents.ops.sums import LEDGER, TOKENS
-from agents.registry import NO_ROWS, Erase, Person, Prune, Table, export_of, same
+from agents.registry import NO_ROWS, Erase, Person, Prune, Table, export_of
 
 
 def _all(_person: Person) -> Q:
@@ -65,9 +65,7 @@ def _entries(person: Person) -> Q:
     if person.user is not None and person.deactivate:
         model = person.user._meta
         theirs |= Q(
-            content_type__app_label=model.app_label,
-            content_type__model=model.model_name,
-            object_id=str(person.user.pk),
+            content_type__app_label=model.app_label, content_type__model=model.model_name, object_id=str(person.user.pk)
         )
     return theirs
 
@@ -135,21 +133,8 @@ TABLES = (
             ("Origin", "run persona_version synthetic external_id created_at=stored"),
         ),
         export=export_of(
-            {
-                "id": "pk",
-                "channel": "channel.slug",
-                **same("position external_id"),
-                "author": "author_name",
-                "agent": "agent.slug",
-                "user": "user.username",
-                "outsider": "outsider",
-                "parent": "parent_id",
-                **same("text payload sent_at"),
-                "run": "run_id",
-                "persona_version": "persona_version.number",
-                **same("synthetic tags"),
-            },
-            select=("channel", "agent", "user", "persona_version"),
+            "id=pk channel=channel.slug position external_id author=author_name agent=agent.slug user=user.username outsider "
+            "parent=parent_id text payload sent_at run=run_id persona_version=persona_version.number synthetic tags"
         ),
         erase=(
             Erase(
@@ -185,15 +170,9 @@ TABLES = (
             ("As it is stored", "created_at started_at finished_at attempt lease_owner idempotency_key overrides"),
         ),
         export=export_of(
-            {
-                **same("id created_at started_at finished_at"),
-                "seconds": _took,
-                "agent": "agent.slug",
-                "channel": "channel.slug",
-                "trigger": "trigger_id",
-                **same("prompt depth status stop_reason error attempt overrides trace"),
-            },
-            select=("agent", "channel"),
+            "id created_at started_at finished_at seconds agent=agent.slug channel=channel.slug trigger=trigger_id prompt depth status "
+            "stop_reason error attempt overrides trace",
+            special={"seconds": _took},
             texts=("trace",),
         ),
         erase=(Erase(columns="prompt error overrides trace", channel="channel"),),
@@ -214,18 +193,9 @@ TABLES = (
             ("What it used", "cost " + " ".join(TOKENS) + " latency_ms=milliseconds attempts batch"),
         ),
         export=export_of(
-            {
-                **same("id created_at role purpose mechanism dimension"),
-                "agent": "agent.slug",
-                "run": "run_id",
-                **same(
-                    "work_id provider endpoint model served_model status error stop_reason input_tokens output_tokens"
-                ),
-                **same(
-                    "cache_read_tokens cache_write_tokens cost_usd latency_ms attempts batch request_id request_digest"
-                ),
-            },
-            select=("agent",),
+            "id created_at role purpose mechanism dimension agent=agent.slug run=run_id work_id provider endpoint model served_model "
+            "status error stop_reason input_tokens output_tokens cache_read_tokens cache_write_tokens cost_usd latency_ms attempts batch "
+            "request_id request_digest"
         ),
         erase=(Erase(columns="error", channel="run__channel", agent="agent"),),
         no_speech="role purpose mechanism work_id provider endpoint model served_model stop_reason request_id",
@@ -249,9 +219,7 @@ TABLES = (
             ("Times", "created_at=queued looks next_look_at=next_look finished_at cancel_requested_at=asked_to_cancel"),
         ),
         export=export_of(
-            same(
-                "id created_at batch_id status provider_status work_id round model requests answered expires_at finished_at error"
-            )
+            "id created_at batch_id status provider_status work_id round model requests answered expires_at finished_at error"
         ),
         no_speech="error work_id role model base_url batch_id not_ours provider_status",
         prune=Prune(rows=_ended_batches),

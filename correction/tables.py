@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Prefetch, Q
 
 from agents.models import LLMPayload, Trait
-from agents.registry import Erase, Person, Prune, Table, export_of, same
+from agents.registry import Erase, Person, Prune, Table, export_of
 from correction.config.fields import GATE_DIMENSIONS
 from correction.gate.statistics import GATE
 from correction.models import (
@@ -97,25 +97,14 @@ TABLES = (
         empty="Every draft the gate judges leaves one. Switch it on for an agent, best in observe mode first: manage.py configure AGENT "
         "gate_mode=observe gate_adherence_enabled=on.",
         export=export_of(
-            {
-                "id": "pk",
-                **same("created_at session attempt source"),
-                "agent": "agent.slug",
-                "speaker": "speaker",
-                "channel": "channel.slug",
-                "run": "run_id",
-                "message": "message_id",
-                **same("committed outcome original_text judged_text"),
-                "said": "message.text",
-                **same("feedback payload tags judge score_sum duration_ms"),
-                "persona_version": "persona_version.number",
-                **{
-                    f"{dimension}_{name}": _of(dimension, read)
-                    for dimension in GATE_DIMENSIONS
-                    for name, read in _OF_DIMENSION.items()
-                },
+            "id=pk created_at session attempt source agent=agent.slug speaker channel=channel.slug run=run_id message=message_id committed "
+            "outcome original_text judged_text said=message.text feedback payload tags judge score_sum duration_ms "
+            "persona_version=persona_version.number",
+            special={
+                f"{dimension}_{name}": _of(dimension, read)
+                for dimension in GATE_DIMENSIONS
+                for name, read in _OF_DIMENSION.items()
             },
-            select=("agent", "channel", "message", "persona_version"),
             # A list: asked many times for each row.
             prefetch=(Prefetch("dimension_results", to_attr="fetched_results"),),
             texts=(
@@ -176,10 +165,7 @@ TABLES = (
         empty="Add one to tell agents something when a conversation calls for it. Two are built in and are switched on per agent.",
         deleting="It is looked at no more. What it did stays in the log under its name. To keep it, switch it off instead.",
         erase=(
-            Erase(
-                columns="description textual_claim function_parameters proposition_claim nudge",
-                report_only=True,
-            ),
+            Erase(columns="description textual_claim function_parameters proposition_claim nudge", report_only=True),
         ),
         no_speech="slug function nudge_type",
     ),
@@ -195,16 +181,8 @@ TABLES = (
             ("How it was judged", "judge_mark duration calls created_at"),
         ),
         export=export_of(
-            {
-                "id": "pk",
-                **same("created_at name"),
-                "intervention": "intervention.slug",
-                "agent": "agent.slug",
-                "channel": "channel.slug",
-                "run": "run_id",
-                **same("channel_position fired why preconditions nudge_type nudge judge duration_ms work_id"),
-            },
-            select=("agent", "channel", "intervention"),
+            "id=pk created_at name intervention=intervention.slug agent=agent.slug channel=channel.slug run=run_id channel_position fired "
+            "why preconditions nudge_type nudge judge duration_ms work_id",
             texts=("why", "preconditions"),  # what a judge said of the conversation
         ),
         erase=(Erase(columns="why preconditions nudge", channel="channel"),),
@@ -230,15 +208,8 @@ TABLES = (
             ),
         ),
         export=export_of(
-            {
-                "id": "pk",
-                "created_at": "created_at",
-                "agent": "message.agent.slug",
-                "message": "message_id",
-                "text": "message.text",
-                **same("session status error started_at finished_at attempt"),
-            },
-            select=("message", "message__agent"),
+            "id=pk created_at agent=message.agent.slug message=message_id text=message.text session status error started_at "
+            "finished_at attempt",
             texts=("text",),
         ),
         erase=(Erase(columns="error", channel="message__channel"),),

@@ -29,6 +29,7 @@ ALLOWED_EVERY = "minutes, hours, days or weeks such as 30m, 6h, 1d, 1w; from 5m 
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
 _EVERY = re.compile(r"(\d{1,6})([mhdw])")
 _MINUTES = {"m": 1, "h": 60, "d": 24 * 60, "w": 7 * 24 * 60}
+EXPECTED = (PropositionError, ValueError)  # what is asked for cannot be measured
 _WAITS = (EvaluationRun.Status.PENDING, EvaluationRun.Status.RUNNING, EvaluationRun.Status.PAUSED_BUDGET)
 
 
@@ -122,35 +123,28 @@ def next_after(schedule: EvaluationSchedule, now: datetime) -> datetime:
 
 def _fire(schedule: EvaluationSchedule, take: Callable[[], bool], *, until: datetime) -> Fired | None:
     """Make the runs in the transaction of `take`; one that cannot be fired moves on, too, with the reason as its outcome."""
-
-    def note(outcome: str) -> None:
+    failure: Exception | None = None
+    with transaction.atomic():
+        if not take():
+            return None
+        schedule.refresh_from_db()
+        try:
+            with transaction.atomic():
+                fired = _make_runs(schedule, until)
+            outcome = fired.outcome
+        except OperationalError:  # passes: it stays due
+            raise
+        except Exception as error:  # noqa: BLE001 (raised below: it must not be due for ever, nor hide)
+            failure = error
+            outcome = f"nothing measured: {error if isinstance(error, EXPECTED) else type(error).__name__}"
+            fired = Fired(schedule=schedule, skipped={"all agents": outcome})
         EvaluationSchedule.objects.filter(pk=schedule.pk).update(last_outcome=outcome)
         schedule.last_outcome = outcome
-
-    def move_on(outcome: str) -> None:  # the transaction that took it was rolled back
-        with transaction.atomic():
-            if take():
-                note(outcome)
-
-    try:
-        with transaction.atomic():
-            if not take():
-                return None
-            schedule.refresh_from_db()
-            fired = _make_runs(schedule, until)
-            transaction.on_commit(wake_workers)
-            note(fired.outcome)
-    except (PropositionError, ValueError) as error:
-        outcome = f"nothing measured: {error}"
-        log.error("schedule %r: %s", schedule.name, outcome)
-        move_on(outcome)
-        return Fired(schedule=schedule, skipped={"all agents": outcome})
-    except OperationalError:  # passes: it stays due
-        raise
-    except Exception as error:  # it must not be due for ever, nor hide
-        move_on(f"nothing measured: {type(error).__name__}")
-        raise
-    log.log(logging.WARNING if fired.skipped else logging.INFO, "schedule %r: %s", schedule.name, fired.outcome)
+        transaction.on_commit(wake_workers)
+    if failure is not None and not isinstance(failure, EXPECTED):
+        raise failure
+    level = logging.ERROR if failure else logging.WARNING if fired.skipped else logging.INFO
+    log.log(level, "schedule %r: %s", schedule.name, outcome)
     return fired
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db.models import Q
 
 from agents.models import LLMPayload
-from agents.registry import NO_ROWS, Erase, Export, Person, Table, export_of, same
+from agents.registry import NO_ROWS, Erase, Export, Person, Table, export_of
 from evaluation.models import (
     Baseline,
     ChannelShare,
@@ -64,16 +64,9 @@ TABLES = (
         ),
         empty="Choose Evaluate now or Capture baseline on an agent's page, or run manage.py capture_baseline --agents all.",
         export=export_of(
-            {
-                "id": "pk",
-                "agent": "agent.slug",
-                "channel": "channel.slug",
-                **same("status dimensions overall_score judge is_heuristic procedure repeats is_baseline window"),
-                **same("window_start window_end where history history_where samples sample_size seed simulated"),
-                **same("actor_model batch token_usage error persona_digest proposition_digest"),
-                **same("created_at started_at finished_at"),
-            },
-            select=("agent", "channel"),
+            "id=pk agent=agent.slug channel=channel.slug status dimensions overall_score judge is_heuristic procedure repeats is_baseline "
+            "window window_start window_end where history history_where samples sample_size seed simulated actor_model batch token_usage "
+            "error persona_digest proposition_digest created_at started_at finished_at"
         ),
         erase=(
             Erase(columns="error additional_context figures where history_where", channel="channel", agent="agent"),

@@ -353,11 +353,7 @@ def _observed(cast: Cast, have: int, more: int) -> None:
         ObservedMessage,
         cast,
         range(len(fresh)),
-        lambda n: {
-            "message_id": fresh[n],
-            "whose": cast.agent(n).pk,
-            "status": "pending" if n % 3 else "completed",
-        },
+        lambda n: {"message_id": fresh[n], "whose": cast.agent(n).pk, "status": "pending" if n % 3 else "completed"},
     )
 
 

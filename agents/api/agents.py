@@ -74,8 +74,8 @@ class MemoryFields(Serializer[Any]):
 class TraitFields(Serializer[Any]):
     name = CharField()
     description = CharField()
-    strength = FloatField()
-    sentiment = FloatField()
+    sentiment = FloatField(help_text="how the persona feels about it, -1 to 1")
+    strength = FloatField(help_text="0 = stop doing this, 0.5 = usual, 1 = always")
 
 
 class WholeAgent(AgentRow):

@@ -297,9 +297,9 @@ class CountedDeletion(_Admin):
     def render_delete_form(self, request: HttpRequest, context: dict[str, Any]) -> HttpResponse:
         row = context["object"]
         url = reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_change", args=[row.pk])
-        kept = lines_of(consequences([row]).unlinked)
+        unlinked = lines_of(consequences([row]).unlinked)
         return super().render_delete_form(
-            request, {**context, "note": table_of(self.model).deleting, "kept": kept, "change_url": url}
+            request, {**context, "note": table_of(self.model).deleting, "unlinked": unlinked, "change_url": url}
         )
 
 

@@ -21,11 +21,11 @@ from rest_framework.serializers import (
     IntegerField,
     JSONField,
     ListField,
-    Serializer,
     SerializerMethodField,
 )
 
 from agents.api import filters
+from agents.api.agents import TraitFields
 from agents.api.bodies import Body, TraitBody
 from agents.api.filters import Filters, InTime
 from agents.api.headers import located
@@ -55,15 +55,6 @@ _QUOTING = ("why", "warnings", "error", *_TIERS)  # what was made of the words m
 _UNREAD = "null = you may not read messages (agents.view_message)"
 
 
-class RequestedTrait(Serializer[Any]):
-    """A trait as it was, or is to be."""
-
-    name = CharField()
-    description = CharField()
-    sentiment = FloatField(help_text="how the persona feels about it, -1 to 1")
-    strength = FloatField(help_text="0 = stop doing this, 0.5 = usual, 1 = always")
-
-
 class BehaviorRequestRow(Row):
     """One look at one message for one agent: whether it asked for a change, for which, and what became of it."""
 
@@ -77,8 +68,8 @@ class BehaviorRequestRow(Row):
     requester = CharField(
         source="message.author_name", default="", help_text="name of the user or outsider who said it"
     )
-    trait_before = RequestedTrait(read_only=True, allow_null=True)
-    trait_after = RequestedTrait(read_only=True, allow_null=True)
+    trait_before = TraitFields(read_only=True, allow_null=True)
+    trait_after = TraitFields(read_only=True, allow_null=True)
     warnings = ListField(child=CharField(), allow_null=True, help_text=f"what was odd about it; {_UNREAD}")
     heuristic = SerializerMethodField(help_text="read by the offline detector, not by a model")
 

@@ -11,8 +11,7 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from evaluation.calibration.labels import BANDS
 from evaluation.calibration.population import drawn_ids
-from evaluation.calibration.shown import Section, Shown, shown
-from evaluation.judge.prompts import Event
+from evaluation.calibration.shown import shown
 from evaluation.models import EvaluationScore, LabelSet, ScoreLabel
 
 CANNOT_TELL = "cannot_tell"
@@ -79,7 +78,7 @@ def page_context(desk: Desk, *, item: int | None, saved: int | None) -> dict[str
         "total": len(desk.ids),
         "unknown": unknown,
         "place": desk.ids.index(item) + 1 if item is not None else None,
-        "item": None if current is None else _item(shown(current)),
+        "item": None if current is None else shown(current),
         "item_id": item,
         "label": desk.mine.get(item) if item is not None else None,
         "bands": BANDS,
@@ -110,45 +109,6 @@ def own_agreement(desk: Desk) -> dict[str, Any] | None:
         "apart": f"{abs(mean):.1f}",
         "side": "higher" if mean > 0 else "lower",
         "level": round(abs(mean), 1) == 0,
-    }
-
-
-def _item(judgement: Shown) -> dict[str, Any]:
-    return {
-        "about": display.isolated(judgement.about),
-        "where": display.visible(judgement.where),
-        "claim": display.visible(judgement.claim),
-        "message": display.visible(judgement.message),
-        "persona": display.visible(judgement.persona or ""),
-        "sections": [_section(section) for section in judgement.sections],
-        "statistics": display.json_block(dict(judgement.statistics)) if judgement.statistics else "",
-        "additional": display.json_block(dict(judgement.additional)) if judgement.additional else "",
-        "notes": judgement.notes,
-    }
-
-
-def _section(section: Section) -> dict[str, Any]:
-    window = section.window
-    first, last = [_line(event) for event in window.first], [_line(event) for event in window.last]
-    if section.marked and (last or first):
-        (last or first)[-1]["marked"] = True
-    return {
-        "title": display.visible(section.title),
-        "first": first,
-        "omitted": f"{window.omitted:,}" if window.omitted else "",
-        "last": last,
-        "folded": section.folded,
-        "count": len(first) + len(last),
-    }
-
-
-def _line(event: Event) -> dict[str, Any]:
-    own = event.kind == "action"
-    return {
-        "who": display.isolated(event.name if own else event.speaker or "unnamed"),
-        "own": own,
-        "text": display.visible(event.text),
-        "marked": False,
     }
 
 

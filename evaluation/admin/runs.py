@@ -260,10 +260,7 @@ def idea_rows(run: EvaluationRun) -> list[dict[str, Any]]:
     messages_at = {m.position: m for m in Message.objects.filter(channel=run.channel_id, position__in=wanted)}
     return [
         {
-            "idea": display.visible(idea.idea.idea),
-            "description": display.visible(idea.idea.description),
-            "same": [display.visible(variant.idea) for variant in idea.variants],
-            "by": display.visible(", ".join(idea.speakers)),
+            "distinct": idea,
             "places": [
                 display.link(transcript_url(messages_at[position]), f"{position}", "in its conversation")
                 for position in idea.positions[:PLACES_SHOWN]

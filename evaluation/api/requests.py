@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import product
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from django.conf import settings
 from django.db.models import QuerySet, TextField
@@ -14,12 +14,11 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.serializers import BooleanField, CharField, ChoiceField, IntegerField, ListField
 
 from agents.api import filters
-from agents.api.bodies import AgentField, Anything, Body, ChannelField, Pairs, says
+from agents.api.bodies import AgentField, Anything, Body, ChannelField, Tags, refusal, says
 from agents.api.filters import Filters, InTime
 from agents.api.problems import Conflict
 from agents.llm.endpoints import problem_of
 from agents.models import ModelPrice
-from agents.models.conversations import TAG_KEY
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method, procedure_name
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.planning import MOST_REPEATS, RunSpec
@@ -37,6 +36,7 @@ def reading_propositions() -> Iterator[None]:
         raise Conflict(f"proposition files cannot be used: {error}") from None
 
 
+T = TypeVar("T")
 MOST_SAMPLES = 2_000  # per request: what it plans is stored before it is answered
 MOST_JUDGED = (
     4_000  # samples times repeats: planning that many takes seconds, in which SQLite lets no other process write
@@ -60,7 +60,7 @@ class CaptureRequest(Body):
         child=ChoiceField(Dimension.values), allow_empty=False, help_text="default: all there are propositions for"
     )
     window = CharField(max_length=32, help_text=windows.ALLOWED, error_messages=says(windows.ALLOWED))
-    where = Pairs(help_text="tags a message must have to be measured")
+    where = Tags(help_text="tags a message must have to be measured")
     samples = IntegerField(min_value=1, max_value=MOST_SAMPLES, help_text="most messages sampled; default 20")
     seed = IntegerField(min_value=-(2**63), max_value=2**63 - 1, help_text="seed of the sampling; default 0")
     per_call = IntegerField(min_value=1, max_value=10, help_text="most propositions in one call; default 10")
@@ -69,7 +69,7 @@ class CaptureRequest(Body):
         help_text="what self-consistency compares the window with",
         error_messages=says(f"{windows.ALLOWED}, {windows.BEFORE}"),
     )
-    history_where = Pairs(help_text="tags a message of the history must have")
+    history_where = Tags(help_text="tags a message of the history must have")
     repeats = IntegerField(min_value=1, max_value=MOST_REPEATS, help_text="judgements per item; default 1")
     hard = BooleanField(help_text="20 % off for every flaw the judge finds")
     double_check = BooleanField(help_text="ask the judge a second time whether it is sure")
@@ -85,6 +85,32 @@ class CaptureRequest(Body):
     simulate = BooleanField(
         help_text=f"false: do not simulate conversations with an agent that has fewer than {ENOUGH} messages, measure these; default true"
     )
+
+    def validate_window(self, text: str) -> windows.MessageWindow:
+        return _read(windows.parse_window, text)
+
+    def validate_history(self, text: str) -> windows.MessageWindow:
+        return _read(windows.parse_history, text)
+
+    def validate_position_bins(self, text: str) -> tuple[Bin, ...]:
+        return _read(parse_bins, text, before="position_bins: ")
+
+    def validate_judge(self, name: str) -> str:
+        """A judge that may be named from outside: no file on this machine, and nothing whose cost is not known."""
+        allowed = dict.fromkeys([str(settings.JUDGE_MODEL), LEXICAL_JUDGE])
+        allowed |= dict.fromkeys(ModelPrice.objects.order_by("model").values_list("model", flat=True).distinct())
+        if name not in allowed:
+            raise refusal(f"judge {name[:80]!r}: allowed: {', '.join(allowed)}")
+        if problem := problem_of("judge", name):
+            raise refusal(f"judge {name!r}: {problem}")
+        return name
+
+
+def _read(parse: Callable[[str], T], text: str, before: str = "") -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise refusal(f"{before}{error}") from None
 
 
 class RunRequest(CaptureRequest):
@@ -107,9 +133,6 @@ def spec_of(given: dict[str, Any], *, is_baseline: bool = False) -> RunSpec:
     if ("agent" in asked) == ("channel" in asked):
         both = "both are given" if "agent" in asked else "none is given"
         _refuse("agent", f"give the slug of an agent or of a channel, exactly one of them; {both}")
-    for name, parse in _PARSED.items():
-        if name in asked:
-            asked[name] = parse(name, asked[name])
     dimensions = tuple(asked.pop("dimensions", ()) or _default_dimensions("agent" in asked))
     try:
         spec = RunSpec(**asked, dimensions=dimensions, is_baseline=is_baseline)
@@ -132,48 +155,6 @@ def _refuse(name: str, text: str) -> NoReturn:
 def _default_dimensions(of_agent: bool) -> tuple[str, ...]:
     names = default_dimensions()
     return names if of_agent else tuple(name for name in names if name in CHANNEL_DIMENSIONS)
-
-
-def _window(name: str, value: str) -> windows.MessageWindow:
-    try:
-        return windows.parse_history(value) if name == "history" else windows.parse_window(value)
-    except ValueError as error:
-        _refuse(name, str(error))
-
-
-def _tags(name: str, value: dict[str, str]) -> dict[str, str]:
-    for key in value:
-        if not TAG_KEY.fullmatch(key):
-            _refuse(name, f"{name} {key[:80]!r}: a tag is a letter, then up to 63 letters, digits, _ . or -")
-    return value
-
-
-def _bins(name: str, value: str) -> tuple[Bin, ...]:
-    try:
-        return parse_bins(value)
-    except ValueError as error:
-        _refuse(name, f"{name}: {error}")
-
-
-def _judge(name: str, value: str) -> str:
-    """A judge that may be named from outside: no file on this machine, and nothing whose cost is not known."""
-    allowed = dict.fromkeys([str(settings.JUDGE_MODEL), LEXICAL_JUDGE])
-    allowed |= dict.fromkeys(ModelPrice.objects.order_by("model").values_list("model", flat=True).distinct())
-    if value not in allowed:
-        _refuse(name, f"judge {value[:80]!r}: allowed: {', '.join(allowed)}")
-    if problem := problem_of("judge", value):
-        _refuse(name, f"judge {value!r}: {problem}")
-    return value
-
-
-_PARSED: dict[str, Callable[[str, Any], Any]] = {
-    "window": _window,
-    "history": _window,
-    "where": _tags,
-    "history_where": _tags,
-    "position_bins": _bins,
-    "judge": _judge,
-}
 
 
 _FLAGS = ("hard", "double_check", "simulated")

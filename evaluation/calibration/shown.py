@@ -33,6 +33,11 @@ class Section:
     folded: bool = False
     marked: bool = False
 
+    @property
+    def count(self) -> int:
+        """Events that are shown."""
+        return len(self.window.first) + len(self.window.last)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:

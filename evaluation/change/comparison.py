@@ -187,11 +187,9 @@ def compare(
 def compare_to_baseline(
     run: EvaluationRun, *, margin: float = MARGIN, dimensions: Collection[str] = (), propositions: bool = True
 ) -> Comparison | None:
-    """A completed run against its agent's current baselines of the same judge and procedure (AC-6.5.4).
+    """A completed run against its agent's current baselines of the same judge and procedure (AC-6.5.4), as `compare` does.
 
     Args:
-        run: Of an agent.
-        margin, propositions: As in `compare`.
         dimensions: Only these; default all the run measured.
 
     Returns:
@@ -215,7 +213,6 @@ def compare_runs(
 
     Args:
         runs: By dimension, at least one, the newest last; of one agent, judge and procedure.
-        margin, dimensions, propositions: As in `compare_to_baseline`.
     """
     last = list(runs.values())[-1]
     if last.agent is None:

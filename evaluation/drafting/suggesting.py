@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 from django.conf import settings
 from django.utils import timezone
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
 
 from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete
 from agents.llm.answers import describe_validation, storable
@@ -36,6 +35,7 @@ from evaluation.propositions.library import free_id
 from evaluation.propositions.rules import Rule
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec
 from evaluation.runs.budget import why_over_budget
+from evaluation.wording import spent_json
 
 DIMENSION = "adherence"
 PURPOSE = "drafting"
@@ -162,33 +162,72 @@ def _suggestions_in(data: Any) -> list[Any]:
 
 
 # -- asking
-@dataclass(frozen=True, slots=True)
-class Suggestion:
+class Suggestion(NamedTuple):
     """A suggestion that can be used: the entry of a file, in the order of its fields, and as the loader reads it."""
 
     entry: Mapping[str, Any]
     spec: PropositionSpec
 
 
-@dataclass(frozen=True, slots=True)
-class Dropped:
+class Dropped(BaseModel):
     """A suggestion that cannot be used: its text, and why."""
 
-    what: str
+    claim: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Suggestions:
-    """What the judge suggested about one agent. `reason`: why nothing can be used; `failed`: no answer came that could be read."""
+class Suggestions(BaseModel):
+    """What the judge suggested about one agent, as `--json` prints it.
 
-    agent: Agent
-    judge: str
-    usable: tuple[Suggestion, ...]
-    dropped: tuple[Dropped, ...]
+    Attributes:
+        suggestions: Entries of a file. `usable`: the same, as the loader reads them, too.
+        reason: Why nothing can be used; `failed`: no answer came that could be read.
+        file, appended: Where they were written, and whether it was there before; `problem`: why they were not.
+    """
+
+    agent: str
+    suggestions: list[dict[str, Any]]
+    dropped: list[Dropped]
     reason: str
     failed: bool
-    spent: Totals
+    file: str | None = None
+    appended: bool | None = None
+    problem: str = ""
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    unpriced_calls: int
+    of: SkipValidation[Any] = Field(exclude=True)
+    judge: str = Field(exclude=True)
+    usable: SkipValidation[Sequence[Suggestion]] = Field(exclude=True)
+    spent: SkipValidation[Totals] = Field(exclude=True)
+
+
+def outcome(
+    agent: Agent,
+    judge: str,
+    usable: Sequence[Suggestion] = (),
+    dropped: Sequence[Dropped] = (),
+    *,
+    reason: str = "",
+    failed: bool = False,
+    work_id: str,
+) -> Suggestions:
+    """Return what was suggested, with what the calls of this work cost."""
+    spent = totals(work_id=work_id)
+    return Suggestions(
+        agent=agent.slug,
+        suggestions=[dict(one.entry) for one in usable],
+        dropped=list(dropped),
+        reason=reason,
+        failed=failed,
+        **spent_json(spent),
+        of=agent,
+        judge=judge,
+        usable=usable,
+        spent=spent,
+    )
 
 
 def suggest_for(
@@ -251,10 +290,9 @@ def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -
             again=again,
         )
         reply = complete(request, deadline=settings.LLM_EVALUATION_DEADLINE)
-    spent = totals(work_id=work_id)
     if reply is None or not reply.ok:
         reason = reason or (f"{reply.status}: {reply.error}" if reply is not None else "")
-        return Suggestions(agent, judge, (), (), reason, failed=True, spent=spent)
+        return outcome(agent, judge, reason=reason, failed=True, work_id=work_id)
     usable, dropped = sift(
         reply.value,
         slug=agent.slug,
@@ -265,7 +303,7 @@ def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -
         most=most,
     )
     reason = "" if usable else "nothing new that can be used" if dropped else "the model suggested nothing"
-    return Suggestions(agent, judge, tuple(usable), tuple(dropped), reason, failed=False, spent=spent)
+    return outcome(agent, judge, usable, dropped, reason=reason, work_id=work_id)
 
 
 # -- what of an answer can be used
@@ -312,7 +350,8 @@ def sift(
                 raise Unusable(f"there are {most} suggestions already")
         except Unusable as problem:
             text = raw.get("claim") if isinstance(raw, dict) else raw
-            dropped.append(Dropped(shortened(text if isinstance(text, str) else repr(text), 120), str(problem)))
+            text = shortened(text if isinstance(text, str) else repr(text), 120)
+            dropped.append(Dropped(claim=text, reason=str(problem)))
             continue
         usable.append(suggestion)
         ids.add(suggestion.spec.id)
@@ -455,7 +494,7 @@ def write_suggestions(suggestions: Suggestions, *, folder: Path) -> Written | No
     """
     if not suggestions.usable:
         return None
-    agent = suggestions.agent
+    agent: Agent = suggestions.of
     path = path_for(folder, agent.slug)
     before = read_bytes(path)
     entries = [one.entry for one in suggestions.usable]

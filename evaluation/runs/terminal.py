@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.markup import escape
@@ -215,12 +214,8 @@ def estimate_json(estimates: Sequence[Estimate], simulations: Sequence[Simulatio
         "judge": estimates[0].judge if estimates else None,
         "agents": [{"agent": e.agent, **_estimated(e)} for e in estimates if not e.channel],
         **({"channels": channels} if channels else {}),
-        **({"simulations": [_simulation_json(simulation) for simulation in simulations]} if simulations else {}),
+        **({"simulations": [simulation.model_dump() for simulation in simulations]} if simulations else {}),
     }
-
-
-def _simulation_json(simulation: SimulationEstimate) -> dict[str, Any]:
-    return {**asdict(simulation), "cost_usd": None if simulation.cost_usd is None else float(simulation.cost_usd)}
 
 
 def _estimated(e: Estimate) -> dict[str, Any]:

@@ -524,20 +524,11 @@ def simulate_for(run: EvaluationRun, *, owner: str) -> None:
 
 def _spec_of(run: EvaluationRun) -> RunSpec:
     """What a run that waits for its simulation asks for, as a spec of real speech."""
+    same = ("agent", "samples", "seed", "per_call", "judge", "is_baseline", "repeats", "hard", "double_check", "method")
     return RunSpec(
-        agent=run.agent,
+        **{name: getattr(run, name) for name in (*same, "additional_context")},
         dimensions=tuple(run.dimensions),
         window=replace(parse_window(run.window), start=run.window_start, end=run.window_end),
-        samples=run.samples,
-        seed=run.seed,
-        per_call=run.per_call,
-        judge=run.judge,
-        is_baseline=run.is_baseline,
         history=replace(parse_history(run.history), start=run.history_start, end=run.history_end),
-        repeats=run.repeats,
-        hard=run.hard,
-        double_check=run.double_check,
-        method=run.method,
-        additional_context=run.additional_context,
         position_bins=tuple((first, last) for first, last in run.position_bins),
     )

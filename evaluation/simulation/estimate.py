@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
 from django.db import transaction
+from pydantic import BaseModel, PlainSerializer
 
 from agents.llm import Label, LLMRequest, estimate_tokens, ledger
 from agents.models import Agent, Message
@@ -21,9 +21,8 @@ from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situa
 STAND_IN = ("word " * REPLY_TOKENS)[: REPLY_TOKENS * 4].strip()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationEstimate:
-    """Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced."""
+class SimulationEstimate(BaseModel):
+    """What `--json` prints. Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced."""
 
     agent: str
     actor_model: str
@@ -31,7 +30,7 @@ class SimulationEstimate:
     calls: int
     input_tokens: int
     output_tokens: int
-    cost_usd: Decimal | None
+    cost_usd: Annotated[Decimal | None, PlainSerializer(lambda usd: None if usd is None else float(usd))]
 
 
 def estimate_simulation(

@@ -27,11 +27,8 @@ def quadratic_weighted_kappa(
     Interval: percentile bootstrap over items, indifferent to their order.
 
     Args:
-        first: Ratings of one rater, shape (items,), on an interval scale (0 to 9).
-        second: Ratings of the other, same items in the same order.
-        level: Confidence level.
-        resamples: Bootstrap resamples, at least 100.
-        seed: Of the resampling.
+        first, second: Ratings of the two, shape (items,), same items in the same order, on an interval scale (0 to 9).
+        level, resamples, seed: Of the interval; at least 100 resamples.
 
     Returns:
         At most 1 (perfect); 0 is chance, also when one of the two raters never varies; below 0 worse than chance. None for fewer than two
@@ -51,18 +48,10 @@ def spearman(
     Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15 (1904),
     72–101; agrees with ``scipy.stats.spearmanr``. Interval: percentile bootstrap over items, indifferent to their order.
 
-    Args:
-        first: Shape (items,), any ordinal scale.
-        second: Same items in the same order; its scale may differ.
-        level: Confidence level.
-        resamples: Bootstrap resamples, at least 100.
-        seed: Of the resampling.
+    Arguments and errors are those of `quadratic_weighted_kappa`; any ordinal scale will do, and the two may differ.
 
     Returns:
         −1 to 1. None for fewer than two items or when a rater never varies.
-
-    Raises:
-        ValueError: As for `quadratic_weighted_kappa`.
     """
     return _paired(first, second, _spearman, "a rater gave the same rating to every item", level, resamples, seed)
 

@@ -106,10 +106,8 @@ def bootstrap_mean(
     gives (resolution ÷ √12, Sheppard's correction): three equal scores do not prove that all are equal.
 
     Args:
-        observations: Scores, in any order; the order changes nothing.
-        level: Confidence level.
-        resamples: At least 100.
-        seed: Of the resampling.
+        observations: Scores; their order changes nothing.
+        level, resamples, seed: Of the interval; at least 100 resamples.
         resolution: Smallest step between scores, ≥ 0; 1 for whole numbers, 0 for continuous ones.
 
     Returns:
@@ -139,14 +137,10 @@ def bootstrap_difference(
     """The weighted mean of `current` minus that of `baseline`, with a cluster bootstrap interval; negative: it got worse.
 
     Args:
-        baseline: Scores before.
-        current: Scores now.
+        baseline, current: Scores before and now.
         paired: Clusters are items (situations, propositions) that occur in both samples and are drawn together; those that occur in
             one only are left out. Without it the two samples are drawn independently.
-        level: Confidence level.
-        resamples: At least 100.
-        seed: Of the resampling.
-        resolution: As in `bootstrap_mean`, where method and source are given.
+        level, resamples, seed, resolution: As in `bootstrap_mean`, where method and source are given.
 
     Returns:
         `n` counts the pairs, or unpaired the clusters of the smaller sample. No value when one is empty (paired: no item in both).

@@ -57,11 +57,6 @@ class Alarm:
     before: float
     after: float
 
-    @property
-    def change(self) -> float:
-        """`after` − `before`, in points; negative."""
-        return self.after - self.before
-
 
 @dataclass(frozen=True, slots=True)
 class Scan:

@@ -121,7 +121,7 @@ def difference_p(baseline: Scores, candidate: Scores, *, paired: bool = False) -
         baseline, candidate: The scores; paired: with the same clusters in both.
 
     Returns:
-        None where one of the two (paired: the pairs) has fewer than two clusters.
+        None for fewer than two clusters in one of the two (paired: fewer than two pairs).
     """
     delta, variances = _linearised(baseline, candidate, paired=paired)
     return welch_p(delta, variances)
@@ -130,10 +130,7 @@ def difference_p(baseline: Scores, candidate: Scores, *, paired: bool = False) -
 def difference_interval(baseline: Scores, candidate: Scores, *, paired: bool = False, level: float = 0.95) -> Interval:
     """The interval that goes with `difference_p`, by Student's t: for many clusters, where resampling would only cost time.
 
-    Args:
-        baseline, candidate: At least two clusters each (pairs, when paired).
-        paired: As in `difference_p`.
-        level: Confidence level.
+    Both samples have at least two clusters (pairs, when paired).
     """
     return welch_interval(*_linearised(baseline, candidate, paired=paired), level)
 
@@ -252,12 +249,11 @@ def smallest_detectable_change(
     "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2, e.g. 64 messages each for half a standard deviation.
 
     Args:
-        n: Messages of the candidate, or pairs.
+        n: Messages of the candidate; with `paired`, where the same items are in both, pairs.
         sd: Standard deviation between messages (paired: of the differences), ≥ 0, in points.
-        power: Chance to find the change if it is there, above 0.5 and below 1.
-        alpha: Chance to find one that is not there, between 0 and 1.
+        power: Chance to detect the change if it is there, above 0.5 and below 1.
+        alpha: Chance to detect one that is not there, between 0 and 1.
         baseline_n: Messages of the baseline; None: as many as `n`. Not used when paired.
-        paired: The same items in both.
 
     Returns:
         In points, ≥ 0. None for fewer than 2 messages in one of the two.
@@ -295,7 +291,6 @@ def n_to_detect(
 
     Args:
         change: In points; any finite number but 0, its sign does not matter.
-        sd, power, alpha, paired: As above.
         baseline_n: Messages of a baseline that stays as it is; None: both get as many.
 
     Returns:

@@ -23,8 +23,8 @@ ASKED: dict[str, Any] = {
 def ask(client: Program, **changes: Any) -> dict[str, Any]:
     answer = client.post(CHECKS, {k: v for k, v in {**ASKED, **changes}.items() if v is not None})
     assert answer.status_code == 200, answer.json()
-    found: dict[str, Any] = answer.json()
-    return found
+    got: dict[str, Any] = answer.json()
+    return got
 
 
 def refused(client: Program, **changes: Any) -> dict[str, list[str]]:

@@ -27,9 +27,9 @@ def filled_in(html: str) -> dict[str, str]:
     """What a browser would send of the form as it is shown."""
     sent = {}
     for tag in re.findall(r"<input[^>]*>", html.partition('id="pl-form"')[2].partition("</form>")[0]):
-        found = {key: unescape(value) for key, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
-        if found["type"] != "radio" or " checked" in tag:
-            sent[found["name"]] = found.get("value", "")
+        got = {key: unescape(value) for key, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
+        if got["type"] != "radio" or " checked" in tag:
+            sent[got["name"]] = got.get("value", "")
     return sent
 
 

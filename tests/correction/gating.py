@@ -57,7 +57,7 @@ def judge(values: Mapping[str, Any] | Callable[[str, str], Any]) -> Callable[[di
 
     Args:
         values: Dimension to its score, or a function of dimension and the draft's block. A dict instead of a number is the
-            whole scripted reply (``{"status": 529}``).
+            complete scripted reply (``{"status": 529}``).
     """
 
     def respond(body: dict[str, Any]) -> dict[str, Any]:
@@ -102,10 +102,10 @@ CONTROL = ("SAVEPOINT", "RELEASE", "ROLLBACK", "BEGIN", "COMMIT")
 @contextmanager
 def statements() -> Iterator[list[str]]:
     """The statements inside the block, without transaction control."""
-    found: list[str] = []
+    got: list[str] = []
     with CaptureQueriesContext(connection) as captured:
-        yield found
-    found += [q["sql"] for q in captured.captured_queries if not q["sql"].startswith(CONTROL)]
+        yield got
+    got += [q["sql"] for q in captured.captured_queries if not q["sql"].startswith(CONTROL)]
 
 
 def team_file(settings: Settings, folder: Path, path: str, fields: str, *, level: str = "evaluation") -> None:

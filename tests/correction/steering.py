@@ -47,11 +47,11 @@ def configure(agent: Agent, **config: Any) -> None:
 
 def chatter(channel: Channel, texts: Iterable[str] = ECHOES, *, prefix: str = "guest") -> list[Message]:
     """One message each by agents of their own."""
-    found = []
+    got = []
     for number, text in enumerate(texts):
         slug = f"{prefix}-{number}"
-        found.append(say(channel, Agent.objects.filter(slug=slug).first() or make_agent(slug), text))
-    return found
+        got.append(say(channel, Agent.objects.filter(slug=slug).first() or make_agent(slug), text))
+    return got
 
 
 def prepared(agent: Agent, channel: Channel, **fields: Any) -> Turn:

@@ -58,7 +58,7 @@ def test_emptied_fields_inherit_again(root: Client) -> None:
     assert own(ada) == {}
 
 
-def test_what_somebody_else_changed_meanwhile_stays(root: Client) -> None:
+def test_what_another_person_changed_meanwhile_stays(root: Client) -> None:
     ada = make_agent()
     configure(agent=ada, changes={"gate_mode": "observe", "gate_fluency_enabled": "on"})
     save(root, ada, "?mechanism=adherence", gate_adherence_enabled="on")
@@ -66,7 +66,7 @@ def test_what_somebody_else_changed_meanwhile_stays(root: Client) -> None:
     assert own(ada) == {"gate_mode": "observe", "gate_adherence_enabled": True, "gate_fluency_enabled": True}
 
 
-def test_a_page_that_was_opened_before_somebody_else_s_change_does_not_undo_it(root: Client) -> None:
+def test_a_page_that_was_opened_before_another_person_s_change_does_not_undo_it(root: Client) -> None:
     ada = make_agent()
     configure(agent=ada, changes={"gate_adherence_threshold": "6.5"})
     opened = filled_in(read(root, url_of(ada)))

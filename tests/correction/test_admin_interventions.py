@@ -109,7 +109,7 @@ def test_a_viewer_reads_interventions_and_changes_none() -> None:
 def test_an_evaluation_shows_each_precondition_and_why(root: Client) -> None:
     ada, channel = make_agent(), make_channel()
     run = Run.objects.create(agent=ada, channel=channel)
-    found = [
+    got = [
         {
             "kind": "functional",
             "text": "message_count(at_least=7)",
@@ -122,7 +122,7 @@ def test_an_evaluation_shows_each_precondition_and_why(root: Client) -> None:
         "not an entry",
     ]
     log = make_intervention_log(
-        fired=False, why="the proposition scored 6", agent=ada, channel=channel, run=run, preconditions=found
+        fired=False, why="the proposition scored 6", agent=ada, channel=channel, run=run, preconditions=got
     )
     html = read(root, page_of(log))
     text = plain(html)
@@ -145,17 +145,17 @@ def test_the_log_is_filtered_and_counts_how_often_something_fired(root: Client) 
     make_intervention_log(name="quiet", intervention=row, fired=False)
     make_intervention_log()
 
-    def found(query: str) -> list[str]:
+    def got(query: str) -> list[str]:
         return cells(read(root, list_of(InterventionLog, query)), "fired_mark")
 
-    assert found("?fired__exact=0") == ["did not fire"]
-    assert found("?name=variety") == ["fired"]
-    assert found(f"?agent__id__exact={ada.pk}") == ["fired"]
-    assert found(f"?intervention={row.pk}") == ["did not fire", "fired"]
+    assert got("?fired__exact=0") == ["did not fire"]
+    assert got("?name=variety") == ["fired"]
+    assert got(f"?agent__id__exact={ada.pk}") == ["fired"]
+    assert got(f"?intervention={row.pk}") == ["did not fire", "fired"]
     assert cells(read(root, list_of(Intervention)), "fired_times")[0].startswith("once ")
 
 
-def test_the_log_cannot_be_written_by_anybody(root: Client) -> None:
+def test_the_log_cannot_be_written_by_any_user(root: Client) -> None:
     log = make_intervention_log()
 
     assert root.get(list_of(InterventionLog) + "add/").status_code == 403

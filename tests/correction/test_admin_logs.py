@@ -50,22 +50,22 @@ def test_the_log_is_filtered_by_what_people_look_for(root: Client) -> None:
     GateDimensionResult.objects.filter(log=failed, dimension="fluency").update(mark="false_alarm")
     make_log(ada, {"adherence": 1.0}, outcome="corrected")
 
-    def found(query: str) -> int:
+    def got(query: str) -> int:
         return len(cells(read(root, list_of(CorrectionLog, f"?{query}")), "outcome_mark"))
 
     yesterday, last_week = (str((timezone.now() - timedelta(days=days)).date()) for days in (1, 8))
-    assert found("outcome__exact=forced_through") == 1
-    assert found(f"agent__id__exact={ada.pk}") == 2
-    assert found("source__exact=external") == 1
-    assert [found(f"failed={value}") for value in ("any", "adherence", "fluency", "consistency")] == [2, 1, 1, 0]
-    assert [found(f"mark={value}") for value in ("any", "false_alarm", "right", "none")] == [1, 1, 0, 1]
-    assert found(f"created_at_from={yesterday}") == 2
-    assert found(f"created_at_to={last_week}") == 1
-    assert found(f"created_at_from={last_week}&created_at_to={yesterday}") == 0
-    assert found("created_at_from=nonsense&created_at_to=0001-01-01") == 3
-    assert found(f"session={failed.session}") == 1
-    assert found("session=nonsense") == 0
-    assert found("message=1") == 0
+    assert got("outcome__exact=forced_through") == 1
+    assert got(f"agent__id__exact={ada.pk}") == 2
+    assert got("source__exact=external") == 1
+    assert [got(f"failed={value}") for value in ("any", "adherence", "fluency", "consistency")] == [2, 1, 1, 0]
+    assert [got(f"mark={value}") for value in ("any", "false_alarm", "right", "none")] == [1, 1, 0, 1]
+    assert got(f"created_at_from={yesterday}") == 2
+    assert got(f"created_at_to={last_week}") == 1
+    assert got(f"created_at_from={last_week}&created_at_to={yesterday}") == 0
+    assert got("created_at_from=nonsense&created_at_to=0001-01-01") == 3
+    assert got(f"session={failed.session}") == 1
+    assert got("session=nonsense") == 0
+    assert got("message=1") == 0
 
 
 def test_the_range_of_days_keeps_the_other_filters(root: Client) -> None:
@@ -258,7 +258,7 @@ def test_the_logs_are_not_counted(root: Client, model: type[Model]) -> None:
 
 
 @pytest.mark.parametrize("model", LOGS)
-def test_a_log_cannot_be_added_to_changed_or_deleted_by_anybody(root: Client, model: type[Model]) -> None:
+def test_a_log_cannot_be_added_to_changed_or_deleted_by_any_user(root: Client, model: type[Model]) -> None:
     fill(1)
     row = model._default_manager.earliest("pk")
 

@@ -23,16 +23,16 @@ MATRIX = list_of(AgentEvaluationConfig)
 
 def cell(html: str, target: object, mechanism: str) -> str:
     """The text of one cell."""
-    found = re.search(rf'<td id="cell-{target}-{mechanism}".*?</td>', html, flags=re.S)
-    assert found is not None, f"there is no cell {target} {mechanism}"
-    return " ".join(unescape(re.sub(r"<[^>]*>", " ", found.group())).split())
+    got = re.search(rf'<td id="cell-{target}-{mechanism}".*?</td>', html, flags=re.S)
+    assert got is not None, f"there is no cell {target} {mechanism}"
+    return " ".join(unescape(re.sub(r"<[^>]*>", " ", got.group())).split())
 
 
 def switch(html: str, target: object, mechanism: str) -> str:
     """What the switch of a cell shows: true or false."""
-    found = re.search(rf'id="cell-{target}-{mechanism}-switch"[^>]*aria-checked="(\w+)"', html)
-    assert found is not None
-    return found.group(1)
+    got = re.search(rf'id="cell-{target}-{mechanism}-switch"[^>]*aria-checked="(\w+)"', html)
+    assert got is not None
+    return got.group(1)
 
 
 def press(client: Client, **button: str) -> Any:
@@ -166,7 +166,7 @@ def test_what_was_changed_is_undone_exactly(root: Client, target: str) -> None:
     assert "no draft is checked from now on" in text
 
 
-def test_what_somebody_else_changed_since_is_not_undone(root: Client) -> None:
+def test_what_another_person_changed_since_is_not_undone(root: Client) -> None:
     ada = make_agent()
     html = root.post(MATRIX, {"set": f"{ada.pk}:gate_adherence_enabled:on"}, follow=True).content.decode()
     configure(agent=ada, changes={"gate_adherence_enabled": "off"})
@@ -285,8 +285,8 @@ def test_agents_are_searched_and_paged(root: Client) -> None:
     first, second = read(root, MATRIX), read(root, f"{MATRIX}?p=2")
     assert len(re.findall(r'<th scope="row">', first)) == 51  # the defaults stand on every page
     assert len(re.findall(r'<th scope="row">', second)) == 12
-    found = read(root, f"{MATRIX}?q=Zo")
-    assert len(re.findall(r'<th scope="row">', found)) == 2
+    got = read(root, f"{MATRIX}?q=Zo")
+    assert len(re.findall(r'<th scope="row">', got)) == 2
     assert "No agent is named like that" in read(root, f"{MATRIX}?q=nobody")
     read(root, f"{MATRIX}?p=nonsense")
 

@@ -25,9 +25,9 @@ pytestmark = pytest.mark.django_db
 
 def note_of(html: str, position: int) -> str:
     """The note beside a message, whether opened or not."""
-    found = re.search(rf'<details class="pl-gate" id="gate-{position}".*?\n</details>', html, flags=re.S)
-    assert found is not None, f"message {position} has no note"
-    return found.group()
+    got = re.search(rf'<details class="pl-gate" id="gate-{position}".*?\n</details>', html, flags=re.S)
+    assert got is not None, f"message {position} has no note"
+    return got.group()
 
 
 def transcript(message: Message, **query: object) -> str:
@@ -198,7 +198,7 @@ def outcomes_in(channel: Channel) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "found"),
+    ("chosen", "got"),
     [
         ("passed", {"passed"}),
         ("forced", {"forced_through"}),
@@ -208,11 +208,11 @@ def outcomes_in(channel: Channel) -> None:
         ("corrected", set()),
     ],
 )
-def test_messages_and_turns_are_found_by_what_the_gate_did(root: Client, chosen: str, found: set[str]) -> None:
+def test_messages_and_turns_are_found_by_what_the_gate_did(root: Client, chosen: str, got: set[str]) -> None:
     outcomes_in(make_channel())
 
-    assert set(cells(read(root, list_of(Message, f"?gate={chosen}")), "text")) == found
-    assert set(cells(read(root, list_of(Run, f"?gate={chosen}")), "answers")) == found
+    assert set(cells(read(root, list_of(Message, f"?gate={chosen}")), "text")) == got
+    assert set(cells(read(root, list_of(Run, f"?gate={chosen}")), "answers")) == got
 
 
 def test_who_may_not_see_the_log_cannot_filter_by_it() -> None:

@@ -46,16 +46,16 @@ def test_the_log_says_what_fired_and_each_entry_why(client: Program, ada: Agent)
     )  # fmt: skip
 
     brief = client.get(LOGS).json()["results"][0]
-    whole = client.get(brief["url"]).json()
+    full = client.get(brief["url"]).json()
 
     assert {name: brief[name] for name in ("id", "name", "intervention", "agent", "channel", "fired", "why", "run")} == {
         "id": row.pk, "name": "ships", "intervention": "ships", "agent": "ada", "channel": "office", "fired": True,
         "why": "all preconditions hold", "run": run.pk,
     }  # fmt: skip
     assert not {"nudge", "preconditions"} & brief.keys()
-    assert whole == {**brief, "preconditions": said, "nudge": "Stop it.", "calls_url": whole["calls_url"]}
+    assert full == {**brief, "preconditions": said, "nudge": "Stop it.", "calls_url": full["calls_url"]}
     for link in ("intervention_url", "run_url", "calls_url"):
-        assert client.get(whole[link]).status_code == 200
+        assert client.get(full[link]).status_code == 200
     assert client.get(f"{LOGS}{row.pk + 1}/").status_code == 404
     assert client.get(f"{LOGS}{10**30}/").status_code == 404
 

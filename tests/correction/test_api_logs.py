@@ -122,7 +122,7 @@ def test_pages_follow_each_other_without_gap_or_repetition_while_rows_are_added(
 
 
 @pytest.mark.parametrize("position", ["p=%00", "p=abc", "p=-1"])
-def test_a_cursor_nobody_gave_out_is_not_found(client: Program, position: str) -> None:
+def test_a_cursor_no_one_gave_out_is_not_found(client: Program, position: str) -> None:
     answer = client.get(f"{LOGS}?cursor={b64encode(position.encode()).decode()}")
 
     assert (answer.status_code, answer.json()["detail"]) == (404, "Invalid cursor")
@@ -218,21 +218,21 @@ def test_statistics_count_messages_and_means_of_the_window_asked_for(client: Pro
     attempt(ada, {"fluency": 1.0}, outcome="forced_through", at=datetime(2026, 1, 1, tzinfo=UTC))
     attempt(make_agent("bob"), {"fluency": 1.0}, outcome="observed", source="observe")
 
-    found = client.get("/api/evaluations/gate-statistics/?agent=ada&window=7d").json()
+    got = client.get("/api/evaluations/gate-statistics/?agent=ada&window=7d").json()
 
-    assert (found["total_actions"], found["original_pass_count"], found["regeneration_count"]) == (2, 1, 1)
-    assert (found["original_success_rate"], found["forced_through_count"]) == (0.5, 0)
-    assert found["dimensions"]["fluency"]["failures"] == 1
-    assert found["dimensions"]["fluency"]["by_judge"][0]["mean_first"] == 5.0
-    assert found["observed"]["total"] == 0
+    assert (got["total_actions"], got["original_pass_count"], got["regeneration_count"]) == (2, 1, 1)
+    assert (got["original_success_rate"], got["forced_through_count"]) == (0.5, 0)
+    assert got["dimensions"]["fluency"]["failures"] == 1
+    assert got["dimensions"]["fluency"]["by_judge"][0]["mean_first"] == 5.0
+    assert got["observed"]["total"] == 0
     everything = client.get("/api/evaluations/gate-statistics/?window=all").json()
     assert (everything["total_actions"], everything["observed"]["total"]) == (3, 1)
 
 
 def test_numbers_without_any_rows_are_zero_or_null(client: Program) -> None:
-    found = client.get("/api/evaluations/gate-statistics/").json()
+    got = client.get("/api/evaluations/gate-statistics/").json()
 
-    assert (found["total_actions"], found["original_success_rate"], found["dimensions"]) == (0, None, {})
+    assert (got["total_actions"], got["original_success_rate"], got["dimensions"]) == (0, None, {})
     assert client.get("/api/evaluations/gate-precision/").json()["results"] == []
 
 

@@ -70,7 +70,7 @@ def test_without_a_budget_nothing_is_asked_of_the_database(
     switch_only = resolve_config(ada)
 
     with django_assert_num_queries(0):
-        assert not any(over_budget(ada, found) for found in (config, amount_only, switch_only))
+        assert not any(over_budget(ada, got) for got in (config, amount_only, switch_only))
 
 
 def test_an_agent_is_over_once_its_checks_cost_as_much_as_its_cap(
@@ -92,7 +92,7 @@ def test_what_does_not_count_does_not_use_a_budget_up(ada: Agent) -> None:
     call(ada, purpose="turn", cost="5")  # speaking is not checking
     call(make_agent("bob"), cost="5")
     call(None, cost="5")
-    call(ada, cost=None)  # nobody knows what it costs
+    call(ada, cost=None)  # what it costs is not known
     call(ada, cost="0.01")
 
     assert not is_over(ada)
@@ -315,9 +315,9 @@ def with_budget(agent: Agent | None, amount: str) -> None:
 
 def test_without_any_budget_there_is_none() -> None:
     call(make_agent(), cost="0.25", at=TODAY_NOON)
-    found = today()
+    got = today()
 
-    assert (found.total, found.checking, found.budget, found.budgets) == (Decimal("0.25"), Decimal("0.25"), None, 0)
+    assert (got.total, got.checking, got.budget, got.budgets) == (Decimal("0.25"), Decimal("0.25"), None, 0)
 
 
 def test_only_checking_and_measuring_count_and_only_since_midnight_utc() -> None:
@@ -328,10 +328,10 @@ def test_only_checking_and_measuring_count_and_only_since_midnight_utc() -> None
     call(ada, cost="5.00", at=TODAY_NOON, purpose="turn")
     call(ada, cost="7.00", at=TODAY_NOON - timedelta(hours=13))
     call(ada, cost=None, at=TODAY_NOON)
-    found = today()
+    got = today()
 
-    assert (found.total, found.checking, found.capped) == (Decimal("5.30"), Decimal("0.30"), Decimal("0.30"))
-    assert found.unpriced == 1
+    assert (got.total, got.checking, got.capped) == (Decimal("5.30"), Decimal("0.30"), Decimal("0.30"))
+    assert got.unpriced == 1
 
 
 def test_budgets_of_agents_are_added_up_and_others_spending_is_not_held_against_them() -> None:
@@ -340,10 +340,10 @@ def test_budgets_of_agents_are_added_up_and_others_spending_is_not_held_against_
     with_budget(bob, "2")
     for agent, cost in ((ada, "0.50"), (bob, "0.50"), (eve, "9")):
         call(agent, cost=cost, at=TODAY_NOON)
-    found = today()
+    got = today()
 
-    assert (found.capped, found.budget, found.budgets) == (Decimal("1.00"), Decimal("3.0000"), 2)
-    assert (found.used_up, found.nearly) == (0, 0)
+    assert (got.capped, got.budget, got.budgets) == (Decimal("1.00"), Decimal("3.0000"), 2)
+    assert (got.used_up, got.nearly) == (0, 0)
 
 
 def test_used_up_and_nearly_used_up_budgets_are_counted() -> None:
@@ -362,10 +362,10 @@ def test_the_defaults_give_every_active_agent_a_budget_and_one_to_all_channels()
     configure(agent=bob, changes={"budget_enabled": False})
     call(ada, cost="0.20", at=TODAY_NOON)
     call(None, cost="1.50", at=TODAY_NOON, purpose="evaluation")
-    found = today()
+    got = today()
 
-    assert (found.budgets, found.budget) == (2, Decimal("2.0000")), "Ada's and that of the channels"
-    assert (found.capped, found.used_up) == (Decimal("1.70"), 1)
+    assert (got.budgets, got.budget) == (2, Decimal("2.0000")), "Ada's and that of the channels"
+    assert (got.capped, got.used_up) == (Decimal("1.70"), 1)
 
 
 def test_the_figures_are_the_same_once_hours_are_summed_up() -> None:

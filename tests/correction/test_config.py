@@ -45,7 +45,7 @@ def defaults(**values: Any) -> AgentEvaluationConfig:
     return row
 
 
-def test_everything_is_off_where_nobody_said_anything_ac_7_3_2() -> None:
+def test_everything_is_off_where_no_one_said_anything_ac_7_3_2() -> None:
     config = resolve_config(make_agent())
 
     assert config.gate_is_off
@@ -111,7 +111,7 @@ def test_a_mode_that_was_set_holds_whatever_is_enabled(mode: str) -> None:
     assert resolve_config(agent).gate_mode == mode
 
 
-def test_the_agent_s_rules_are_checked_wherever_adherence_is_unless_somebody_says_no() -> None:
+def test_the_agent_s_rules_are_checked_wherever_adherence_is_unless_a_person_says_no() -> None:
     agent, strict = make_agent("a"), make_agent("b")
     row_of(agent, gate_adherence_enabled=True)
     row_of(strict, gate_adherence_enabled=True, gate_rules_enabled=False)
@@ -294,7 +294,7 @@ def test_what_is_shown_can_be_typed_again(names: list[str]) -> None:
     assert read_names(show_names(known)) == known
 
 
-def test_nobody_is_not_the_same_as_inheriting(ada: Agent) -> None:
+def test_no_one_is_not_the_same_as_inheriting(ada: Agent) -> None:
     configure(agent=None, changes={PROTECTED: "oath"})
     assert resolve_config(ada)[PROTECTED] == ["oath"]
 

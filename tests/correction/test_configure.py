@@ -1,4 +1,4 @@
-"""Changing a configuration: checked as a whole, and never over somebody else's change."""
+"""Changing a configuration: checked in full, and never over another person's change."""
 
 from __future__ import annotations
 
@@ -204,12 +204,12 @@ def test_two_writers_of_different_fields_do_not_overwrite_each_other(database_fi
     for writer in writers:
         writer.communicate("\n", timeout=90)
         assert writer.returncode == 0
-    told = python(
+    answer = python(
         "import django; django.setup()\n"
         "from correction.models import AgentEvaluationConfig as C; c = C.objects.get()\n"
         "print(c.gate_adherence_threshold, c.max_correction_attempts, C.history.count())"
     ).communicate(timeout=60)[0]
-    assert told.split() == ["9.0", "9", "61"]  # a history entry for the row and for each of the 60 changes
+    assert answer.split() == ["9.0", "9", "61"]  # a history entry for the row and for each of the 60 changes
 
 
 def test_an_agent_deleted_meanwhile_is_named_and_nothing_is_kept(ada: Agent) -> None:
@@ -290,7 +290,7 @@ def test_a_mistyped_agent_is_told_the_nearest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "answer"),
     [
         (["michael", "gate_mode=on"], "gate_mode 'on': allowed: off or observe or enforce, or inherit"),
         (["michael", "mood=1"], "there is no field 'mood'; allowed: gate_mode, "),
@@ -301,8 +301,8 @@ def test_a_mistyped_agent_is_told_the_nearest() -> None:
         ([], "name an agent, or defaults"),
     ],
 )
-def test_bad_input_is_refused_with_a_sentence_and_changes_nothing(arguments: list[str], told: str) -> None:
-    assert told in refused(*arguments)
+def test_bad_input_is_refused_with_a_sentence_and_changes_nothing(arguments: list[str], answer: str) -> None:
+    assert answer in refused(*arguments)
     assert config_history(michael()) == []
 
 
@@ -328,7 +328,7 @@ def test_the_history_is_shown_and_gone_back_in() -> None:
     assert "a trial" in run("michael", "--history")
 
 
-def test_a_history_nobody_made_says_so() -> None:
+def test_a_history_no_one_made_says_so() -> None:
     assert "The configuration of michael was never changed." in run("michael", "--history")
 
 
@@ -388,9 +388,9 @@ def test_a_history_costs_one_query_however_long(ada: Agent, django_assert_num_qu
         configure(agent=ada, changes={"gate_fluency_threshold": n}, user=eve)
 
     with django_assert_num_queries(1):
-        found = config_history(ada, limit=5)
+        got = config_history(ada, limit=5)
 
-    assert [change.changes["gate_fluency_threshold"][1] for change in found] == [8, 7, 6, 5, 4]
+    assert [change.changes["gate_fluency_threshold"][1] for change in got] == [8, 7, 6, 5, 4]
 
 
 def test_a_long_reason_is_refused_before_anything_changes(ada: Agent) -> None:

@@ -1,4 +1,4 @@
-"""Costs are sums over the ledger: nothing left out, nothing counted twice, unpriced calls never taken for free (AC-7.3.10)."""
+"""Costs are sums over the ledger: nothing left out, nothing counted twice, unpriced calls never counted as free (AC-7.3.10)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def keys(summary: CostSummary, grouping: Grouping) -> list[str]:
 
 
 def row(summary: CostSummary, grouping: Grouping, key: str, purpose: str = "") -> CostRow:
-    (found,) = (r for r in summary.by[grouping] if r.key == key and purpose in ("", r.purpose))
-    return found
+    (got,) = (r for r in summary.by[grouping] if r.key == key and purpose in ("", r.purpose))
+    return got
 
 
 def test_tokens_of_every_kind_calls_and_dollars_are_summed_ac_7_3_5(ada: Agent) -> None:
@@ -229,18 +229,18 @@ def test_the_command_s_json_is_one_object_with_numbers(ada: Agent) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["adda"], "did you mean ada?"),
         (["--window", "soon"], "window 'soon' is not understood; allowed: all, or a duration"),
         (["--by", "moon"], "by 'moon': allowed: mechanism, dimension, model, day, agent"),
     ],
 )
-def test_the_command_refuses_what_it_does_not_understand(ada: Agent, arguments: list[str], told: str) -> None:
+def test_the_command_refuses_what_it_does_not_understand(ada: Agent, arguments: list[str], message: str) -> None:
     with pytest.raises(CommandError) as refused:
         run(*arguments)
 
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert refused.value.returncode == 2
 
 
@@ -342,9 +342,9 @@ def expect(calls: list[Call], window: MessageWindow, agent: Agent | None) -> Non
         for c in chosen:
             purpose = c.purpose if grouping in ("mechanism", "dimension") else ""
             groups.setdefault((purpose, _KEYS[grouping](c)), []).append(c)
-        found = {(row.purpose, row.key): row.totals for row in summary.by[grouping]}
-        assert found == {key: by_hand(group) for key, group in groups.items()}
-        assert len(found) == len(summary.by[grouping])
+        got = {(row.purpose, row.key): row.totals for row in summary.by[grouping]}
+        assert got == {key: by_hand(group) for key, group in groups.items()}
+        assert len(got) == len(summary.by[grouping])
 
 
 @hypothesis.settings(max_examples=15)
@@ -399,8 +399,8 @@ def test_figures_stay_when_retention_deletes_the_rows(month: list[Call]) -> None
             for end in (None, BEGIN + timedelta(hours=30), before + timedelta(minutes=50)):
                 # An edge on a whole hour of deleted rows includes the moment itself of no row.
                 end = end - timedelta(microseconds=1) if end == BEGIN + timedelta(hours=30) else end
-                kept = end is None or end >= before
-                expect(month, MessageWindow("", start=start, end=end), agent) if kept else None
+                stored = end is None or end >= before
+                expect(month, MessageWindow("", start=start, end=end), agent) if stored else None
     roll_up(LEDGER, now=NOW + timedelta(hours=5))
     assert get_cost_summary(window="all").total == by_hand(month)
 
@@ -464,16 +464,16 @@ def test_costs_are_broken_down_by_mechanism_and_dimension_ac_7_3_6(client: Progr
     call(ada, purpose="evaluation", mechanism="fluency", dimension="fluency", cost="1")
     call(None, cost="7")
 
-    found = client.get(f"{COSTS}?agent=ada").json()
+    got = client.get(f"{COSTS}?agent=ada").json()
 
-    assert (found["agent"], found["until"] > found["since"]) == ("ada", True)
-    assert found["total"]["cost_usd"] == 1.25
-    assert (found["correction"]["cost_usd"], found["correction"]["unpriced"]) == (0.25, 1)
-    assert [(r["purpose"], r["mechanism"], r["calls"]) for r in found["by"]["mechanism"]] == [
+    assert (got["agent"], got["until"] > got["since"]) == ("ada", True)
+    assert got["total"]["cost_usd"] == 1.25
+    assert (got["correction"]["cost_usd"], got["correction"]["unpriced"]) == (0.25, 1)
+    assert [(r["purpose"], r["mechanism"], r["calls"]) for r in got["by"]["mechanism"]] == [
         ("gate", "gate", 2),
         ("evaluation", "evaluation", 1),
     ]
-    gate = next(r for r in found["by"]["dimension"] if (r["purpose"], r["dimension"]) == ("gate", "fluency"))
+    gate = next(r for r in got["by"]["dimension"] if (r["purpose"], r["dimension"]) == ("gate", "fluency"))
     assert (gate["input_tokens"], gate["output_tokens"], gate["cost_usd"]) == (10, 2, 0.25)
     assert client.get(COSTS).json()["total"]["cost_usd"] == 8.25
 
@@ -482,17 +482,17 @@ def test_a_stretch_of_time_and_the_groupings_can_be_asked_for(client: Program) -
     for day in (1, 2, 3):
         call(make_agent(f"a{day}"), at=datetime(2026, 11, day, 12, tzinfo=UTC))
 
-    found = client.get(f"{COSTS}?since=2026-11-02&until=2026-11-03T00:00:00Z&by=day,agent").json()
+    got = client.get(f"{COSTS}?since=2026-11-02&until=2026-11-03T00:00:00Z&by=day,agent").json()
 
-    assert list(found["by"]) == ["day", "agent"]
-    assert [row["day"] for row in found["by"]["day"]] == ["2026-11-02"]
-    assert [row["agent"] for row in found["by"]["agent"]] == ["a2"]
+    assert list(got["by"]) == ["day", "agent"]
+    assert [row["day"] for row in got["by"]["day"]] == ["2026-11-02"]
+    assert [row["agent"] for row in got["by"]["agent"]] == ["a2"]
     assert client.get(f"{COSTS}?window=all").json()["total"]["calls"] == 3
     assert client.get(f"{COSTS}?since=2026-11-02T13:00:00%2B01:00").json()["total"]["calls"] == 2
 
 
 @pytest.mark.parametrize(
-    ("query", "name", "told"),
+    ("query", "name", "message"),
     [
         ("agent=nobody", "agent", "there is no agent"),
         ("window=last:5", "window", "allowed: all, or a duration such as 24h, 7d, 4w"),
@@ -509,14 +509,14 @@ def test_a_stretch_of_time_and_the_groupings_can_be_asked_for(client: Program) -
     ],
 )
 def test_a_question_that_is_not_understood_is_a_400_that_says_what_is(
-    client: Program, query: str, name: str, told: str
+    client: Program, query: str, name: str, message: str
 ) -> None:
     make_agent("ada")
 
     answer = client.get(f"{COSTS}?{query}")
 
     assert answer.status_code == 400
-    assert told in answer.json()["errors"][name][0]
+    assert message in answer.json()["errors"][name][0]
 
 
 def test_the_answer_costs_six_queries_however_many_calls_and_groupings(client: Program) -> None:

@@ -49,8 +49,8 @@ def judging(body: dict[str, Any]) -> dict[str, Any]:
     prompt = json.dumps(body["messages"])
     draft = prompt.rpartition("<<<MESSAGE")[2].partition("<<<END MESSAGE")[0]
     words = ("please be advised", "please note", "as per", "no action needed", "no further action")
-    found = sum(word in draft.lower() for word in words)
-    value = {0: 8, 1: 3}.get(found, 1) + (1 if found and "best party" in draft else 0)
+    got = sum(word in draft.lower() for word in words)
+    value = {0: 8, 1: 3}.get(got, 1) + (1 if got and "best party" in draft else 0)
     return {"json": {**ANSWER, "value": value}}
 
 

@@ -286,18 +286,18 @@ ADVICE = "Say it in half the words."
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("score", "told"), [(3, True), (8, False)])
+@pytest.mark.parametrize(("score", "sentence"), [(3, True), (8, False)])
 def test_advice_is_given_back_only_below_the_threshold_ac_6_0_14(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path, score: int, told: bool
+    llm_server: LLMServer, settings: Settings, tmp_path: Path, score: int, sentence: bool
 ) -> None:
-    fields = f"recommendations_for_improvement: {ADVICE}\n    rule: {{max_words: {3 if told else 30}}}"
+    fields = f"recommendations_for_improvement: {ADVICE}\n    rule: {{max_words: {3 if sentence else 30}}}"
     team_file(settings, tmp_path, "adherence/ada.yaml", fields)
     llm_server.respond = judge({"adherence": score})
 
     result = send(*gated("adherence"), "I have counted the drawers again, twice.")
 
-    assert result.committed is not told
-    assert (ADVICE in result.feedback) is told
+    assert result.committed is not sentence
+    assert (ADVICE in result.feedback) is sentence
 
 
 HOSTILE = [
@@ -319,7 +319,7 @@ HOSTILE = [
 def shape(body: dict[str, object]) -> tuple[list[str], int, int]:
     """What of a prompt a draft must not change: its markers, its blocks, its turns."""
     prompt = prompt_of(body)
-    markers = [re.sub(r"[0-9a-f]{12}", "NONCE", found) for found in re.findall(r"<<<[^>\n]*>>>", prompt)]
+    markers = [re.sub(r"[0-9a-f]{12}", "NONCE", got) for got in re.findall(r"<<<[^>\n]*>>>", prompt)]
     return markers, len(body["messages"]), prompt.count("\nClaim: ")  # type: ignore[arg-type]
 
 

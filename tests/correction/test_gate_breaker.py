@@ -68,8 +68,8 @@ def test_after_three_silent_time_outs_drafts_pass_at_once_and_it_shows(llm_serve
     (row,) = logs()[-1].dimension_results.all()
     assert (row.status, row.score, row.passed) == ("overload", None, True)
     assert llm_server.url in row.reason
-    found = get_gate_statistics(agent)
-    assert (found.timeouts, found.overloads, found.judged_count) == (waited, 2, 0)
+    got = get_gate_statistics(agent)
+    assert (got.timeouts, got.overloads, got.judged_count) == (waited, 2, 0)
     assert f"{waited + 2} not checked" in card(home(), "Gate pass rate")
 
 
@@ -184,13 +184,13 @@ def test_interventions_do_not_wait_for_a_judge_that_hangs_either(llm_server: LLM
     until_not_asked(agent, channel)
     calls = llm_server.calls
 
-    (found,) = ask_together(
+    (got,) = ask_together(
         [Check(proposition=claim(), context=CONTEXT, label=LABEL, gate=True)], deadline=1, about=("ada", 1)
     )
 
-    assert isinstance(found, CheckResult)
-    assert (found.holds, found.call, llm_server.calls) == (None, None, calls)
-    assert llm_server.url in found.reason
+    assert isinstance(got, CheckResult)
+    assert (got.holds, got.call, llm_server.calls) == (None, None, calls)
+    assert llm_server.url in got.reason
 
 
 @pytest.mark.parametrize(
@@ -207,10 +207,10 @@ def test_interventions_do_not_wait_for_a_judge_that_hangs_either(llm_server: LLM
 )
 def test_what_opens_a_breaker(drafts: list[tuple[str | None, Outcome]], is_open: bool) -> None:
     ours = Breaker("http://judge", Clock())
-    for about, found in drafts:
+    for about, got in drafts:
         leave = ours.enter(about)
         assert leave is not None
-        ours.leave(leave, about, found)
+        ours.leave(leave, about, got)
     assert (ours.enter("next") is None) is is_open
 
 

@@ -147,7 +147,7 @@ def test_without_a_free_slot_in_time_the_draft_passes_as_overloaded(llm_server: 
 
 
 @pytest.mark.django_db
-def test_the_time_of_earlier_attempts_counts_and_nobody_is_asked_when_none_is_left(llm_server: LLMServer) -> None:
+def test_the_time_of_earlier_attempts_counts_and_no_one_is_asked_when_none_is_left(llm_server: LLMServer) -> None:
     agent, channel = gated("consistency", gate_total_deadline_seconds=Decimal("4"), gate_deadline_seconds=Decimal("4"))
     llm_server.respond = judge({"consistency": 2})
     first = send(agent, channel, "I filed it.")

@@ -85,8 +85,8 @@ def test_every_dimension_of_the_gate_has_one_claim_of_its_own() -> None:
 
 
 def verdicts(slug: str, text: str, *, cues: bool) -> dict[str, tuple[str, int | None]]:
-    found = check_draft(agent_slug=slug, text=text, channel_kind="public", is_reply=False, cues=cues)
-    return {p.id: (v.status, v.value) for p, v in found}
+    got = check_draft(agent_slug=slug, text=text, channel_kind="public", is_reply=False, cues=cues)
+    return {p.id: (v.status, v.value) for p, v in got}
 
 
 def test_cues_are_only_looked_at_when_asked_for() -> None:
@@ -101,8 +101,8 @@ def test_a_false_precondition_makes_a_rule_trivial(
     tmp_path: Path, settings: Settings, kind: str, expected: tuple[str, int]
 ) -> None:
     team_file(settings, tmp_path, "adherence/ada.yaml", "precondition: in_direct_message\n    rule: {max_words: 1}")
-    found = check_draft(agent_slug="ada", text="two words", channel_kind=kind, is_reply=False, cues=False)
-    assert [(v.status, v.value) for p, v in found if p.id == "ada-own"] == [expected]
+    got = check_draft(agent_slug="ada", text="two words", channel_kind=kind, is_reply=False, cues=False)
+    assert [(v.status, v.value) for p, v in got if p.id == "ada-own"] == [expected]
 
 
 def test_an_inverted_rule_is_turned_over(tmp_path: Path, settings: Settings) -> None:

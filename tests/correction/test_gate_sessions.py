@@ -60,16 +60,16 @@ def test_feedback_explains_every_failed_dimension_and_only_those(llm_server: LLM
 def test_feedback_gets_more_radical_with_each_attempt(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency", max_correction_attempts=4)
     llm_server.respond = judge({"fluency": 2})
-    session, told = "", []
+    session, answer = "", []
     for number in range(4):
         result = send(agent, channel, f"Draft {number}", session=session)
         session = result.session
-        told.append(result.feedback.partition("### What to do now")[2])
-    assert len(set(told)) == 4
-    assert "Do more than swap a few words" in told[0]
-    assert "throw the wording away" in told[1]
-    assert "Nothing of the earlier ones may remain" in told[2]
-    assert "one more time" in told[3]
+        answer.append(result.feedback.partition("### What to do now")[2])
+    assert len(set(answer)) == 4
+    assert "Do more than swap a few words" in answer[0]
+    assert "throw the wording away" in answer[1]
+    assert "Nothing of the earlier ones may remain" in answer[2]
+    assert "one more time" in answer[3]
 
 
 @pytest.mark.django_db

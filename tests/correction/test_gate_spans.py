@@ -20,10 +20,10 @@ def test_a_check_is_a_span_with_one_per_dimension(sentry: Caught, llm_server: LL
     with sentry_sdk.start_transaction(op="test", name="test"):
         send(agent, channel, "the raccoon in the annex")
     (transaction,) = sentry.of_type("transaction")
-    found = tree(transaction)
-    assert found["correction.gate", "agents.send_message"] == 1
-    assert found["correction.gate.dimension", "correction.gate"] == 3
-    assert found["llm.call", "correction.gate"] == 3
+    got = tree(transaction)
+    assert got["correction.gate", "agents.send_message"] == 1
+    assert got["correction.gate.dimension", "correction.gate"] == 3
+    assert got["llm.call", "correction.gate"] == 3
     spans = {
         s["data"]["gate.dimension"]: s["data"] for s in transaction["spans"] if s["op"] == "correction.gate.dimension"
     }

@@ -70,10 +70,10 @@ def test_retries_are_not_counted_as_messages() -> None:
     for _ in range(4):
         message(agent, ("passed", GOOD))
     message(agent, ("corrected", BAD), ("corrected", BAD), ("passed_after_retry", GOOD))
-    found = get_gate_statistics(agent)
-    assert found.original_success_rate == 0.8  # counting drafts as messages would show 4/7 = 57 %
-    assert (found.total_actions, found.original_pass_count, found.regeneration_count) == (5, 4, 2)
-    assert found.passed_after_retry_count == 1
+    got = get_gate_statistics(agent)
+    assert got.original_success_rate == 0.8  # counting drafts as messages would show 4/7 = 57 %
+    assert (got.total_actions, got.original_pass_count, got.regeneration_count) == (5, 4, 2)
+    assert got.passed_after_retry_count == 1
 
 
 @pytest.mark.django_db
@@ -87,14 +87,14 @@ def test_every_ending_is_counted_apart() -> None:
     message(agent, ("overload_passed", {"adherence": "overload"}))
     message(agent, ("unscored_passed", {"adherence": "unscored"}))
     message(agent, ("budget_passed", {"adherence": "budget"}))
-    found = get_gate_statistics(agent)
-    assert (found.total_actions, found.forced_through_count, found.abandoned) == (8, 1, 1)
-    assert (found.timeouts, found.errors, found.overloads, found.unscored, found.over_budget) == (1, 1, 1, 1, 1)
+    got = get_gate_statistics(agent)
+    assert (got.total_actions, got.forced_through_count, got.abandoned) == (8, 1, 1)
+    assert (got.timeouts, got.errors, got.overloads, got.unscored, got.over_budget) == (1, 1, 1, 1, 1)
     # Judged first drafts: passed, the two sent back, and the one whose other dimension had an error.
-    assert (found.judged_count, found.original_pass_count) == (4, 2)
-    assert found.original_success_rate == 0.5, "of the four that were judged"
-    assert found.regeneration_failure_rate == 1.0
-    adherence, fluency = found.dimensions["adherence"], found.dimensions["fluency"]
+    assert (got.judged_count, got.original_pass_count) == (4, 2)
+    assert got.original_success_rate == 0.5, "of the four that were judged"
+    assert got.regeneration_failure_rate == 1.0
+    adherence, fluency = got.dimensions["adherence"], got.dimensions["fluency"]
     assert (adherence.checks, adherence.scored, adherence.failures, adherence.first_failures) == (11, 7, 5, 2)
     assert adherence.unjudged == {"timeout": 1, "overload": 1, "unscored": 1, "budget": 1}
     assert (fluency.checks, fluency.scored, fluency.unjudged, fluency.mean_first) == (1, 0, {"error": 1}, None)
@@ -130,11 +130,11 @@ def test_observed_and_external_checks_stand_apart() -> None:
     message(agent, ("observed", {"adherence": 2.0, "fluency": 1.0}), source="observe")
     message(agent, ("observed", GOOD), source="observe")
     message(None, ("passed", GOOD), source="external")
-    found = get_gate_statistics(agent)
-    assert (found.total_actions, found.original_success_rate) == (1, 1.0)
-    assert (found.observed.total, found.observed.passed) == (3, 1)
-    assert found.observed.dimensions["adherence"].failures == 2
-    assert found.external.total == 0
+    got = get_gate_statistics(agent)
+    assert (got.total_actions, got.original_success_rate) == (1, 1.0)
+    assert (got.observed.total, got.observed.passed) == (3, 1)
+    assert got.observed.dimensions["adherence"].failures == 2
+    assert got.external.total == 0
     assert get_gate_statistics().external.total == 1
 
 
@@ -164,8 +164,8 @@ def test_a_window_that_is_none_is_named(window: str) -> None:
 @pytest.mark.django_db
 def test_with_nothing_logged_there_are_no_rates(django_assert_num_queries: DjangoAssertNumQueries) -> None:
     with django_assert_num_queries(2):
-        found = get_gate_statistics()
-    assert (found.total_actions, found.original_success_rate, found.regeneration_failure_rate) == (0, None, None)
+        got = get_gate_statistics()
+    assert (got.total_actions, got.original_success_rate, got.regeneration_failure_rate) == (0, None, None)
 
 
 VERDICTS = st.dictionaries(
@@ -187,24 +187,24 @@ def test_the_database_counts_what_counting_by_hand_gives(
     CorrectionLog.objects.all().delete()
     for session in sessions:
         message(None, *session)
-    found, drafts = get_gate_statistics(), [draft for session in sessions for draft in session]
+    got, drafts = get_gate_statistics(), [draft for session in sessions for draft in session]
     firsts = [session[0] for session in sessions]
     judged = [f for f in firsts if f[0] == "passed" or any(isinstance(score, float) for score in f[1].values())]
     good = [f for f in judged if f[0] in ("passed", "timeout_passed", "error_passed")]
-    assert (found.total_actions, found.regeneration_count) == (len(sessions), len(drafts) - len(sessions))
-    assert (found.judged_count, found.original_pass_count) == (len(judged), len(good))
+    assert (got.total_actions, got.regeneration_count) == (len(sessions), len(drafts) - len(sessions))
+    assert (got.judged_count, got.original_pass_count) == (len(judged), len(good))
     counted = (
-        found.forced_through_count,
-        found.passed_after_retry_count,
-        found.timeouts,
-        found.errors,
-        found.abandoned,
+        got.forced_through_count,
+        got.passed_after_retry_count,
+        got.timeouts,
+        got.errors,
+        got.abandoned,
     )
     words = ("forced_through", "passed_after_retry", "timeout_passed", "error_passed", "abandoned")
     assert counted == tuple(sum(outcome == word for outcome, _ in drafts) for word in words)
     for name in ("adherence", "fluency"):
         given_scores = [checks[name] for _, checks in drafts if isinstance(checks.get(name), float)]
-        known = found.dimensions.get(name)
+        known = got.dimensions.get(name)
         assert (known.scored if known else 0) == len(given_scores)
         assert (known.failures if known else 0) == sum(float(score) < 5 for score in given_scores)
         if known and given_scores:
@@ -237,12 +237,12 @@ def test_each_window_has_the_counts_it_has_by_itself(django_assert_num_queries: 
             assert sum_up()
         get_recent_statistics(since=since, recent=recent)  # learns how far the sums reach
         with django_assert_num_queries(1):
-            found = get_recent_statistics(since=since, recent=recent)
+            got = get_recent_statistics(since=since, recent=recent)
         alone = [get_gate_statistics(None, MessageWindow(start=start)) for start in (recent, since)]
-        for one, other in zip(found, alone, strict=True):
+        for one, other in zip(got, alone, strict=True):
             observed = other.observed.model_copy(update={"dimensions": {}})
             assert one == other.model_copy(update={"dimensions": {}, "observed": observed})
-        assert (found[0].total_actions, found[1].total_actions) == (3, 4)
+        assert (got[0].total_actions, got[1].total_actions) == (3, 4)
 
 
 BEGIN = datetime(2026, 1, 31, 20, 0, tzinfo=UTC)
@@ -320,13 +320,13 @@ def everything(agents: Iterable[Agent | None], windows: Iterable[MessageWindow] 
     ]
 
 
-def same(found: list[GateStatistics], expected: list[GateStatistics]) -> bool:
+def same(got: list[GateStatistics], expected: list[GateStatistics]) -> bool:
     """Equal, means to nine decimals: a database may add scores in another order."""
-    return [_rounded(one) for one in found] == [_rounded(one) for one in expected]
+    return [_rounded(one) for one in got] == [_rounded(one) for one in expected]
 
 
-def _rounded(found: GateStatistics) -> str:
-    return re.sub(r"\d+\.\d{9,}", lambda number: f"{float(number[0]):.9f}", repr(found))
+def _rounded(got: GateStatistics) -> str:
+    return re.sub(r"\d+\.\d{9,}", lambda number: f"{float(number[0]):.9f}", repr(got))
 
 
 @pytest.mark.parametrize("closed", [4, 29, HOURS + 1])
@@ -346,14 +346,14 @@ def test_statistics_are_the_same_however_much_is_summed_up(
 
 @time_machine.travel(NOW, tick=False)
 def test_statistics_stay_when_retention_deletes_the_logs(agents: list[Agent], logs: list[CorrectionLog]) -> None:
-    whole = [MessageWindow(), MessageWindow("", start=BEGIN + timedelta(hours=5)), *_raw_edges()]
-    raw = everything([None, *agents], whole)
+    full = [MessageWindow(), MessageWindow("", start=BEGIN + timedelta(hours=5)), *_raw_edges()]
+    raw = everything([None, *agents], full)
     before = prunable_before(GATE, BEGIN + timedelta(hours=30))
     assert before == BEGIN + timedelta(hours=30)
 
     CorrectionLog.objects.filter(created_at__lt=before).delete()
 
-    assert same(everything([None, *agents], whole), raw)
+    assert same(everything([None, *agents], full), raw)
     assert verify(GATE).pruned > 25
 
 
@@ -392,8 +392,8 @@ def test_a_session_that_ends_after_its_hour_was_summed_up_is_counted_with_its_en
     with time_machine.travel(BEGIN + timedelta(hours=3), tick=False):
         assert roll_up(GATE) == 1
 
-    found = get_gate_statistics(ada)
-    assert (found.forced_through_count, found.dimensions["fluency"].mean_committed) == (1, 1.0)
+    got = get_gate_statistics(ada)
+    assert (got.forced_through_count, got.dimensions["fluency"].mean_committed) == (1, 1.0)
 
 
 def test_marks_count_at_once_for_they_are_never_summed_up(agents: list[Agent], logs: list[CorrectionLog]) -> None:

@@ -355,7 +355,7 @@ def test_however_many_there_are_the_queries_stay_the_same(llm_server: LLMServer,
 
 
 def test_a_nudge_that_cannot_be_logged_is_not_given(ada: Agent, office: Channel) -> None:
-    """What an agent was told must stand in the log; the turn goes on without it."""
+    """What an agent was shown must stand in the log; the turn goes on without it."""
     configure(ada, variety_intervention_enabled=True)
     turn = Turn(agent=ada, channel=office, run=Run(agent=ada))  # a run that was never saved: its log row cannot be
 
@@ -435,23 +435,23 @@ def nudged(office: Channel) -> Agent:
 def traced(agent: Agent, channel: Channel, sentry: Caught) -> dict[str, object]:
     with sentry_sdk.start_transaction(op="test", name="turn"):
         prepared(agent, channel)
-    found: dict[str, object] = sentry.of_type("transaction")[0]
-    return found
+    got: dict[str, object] = sentry.of_type("transaction")[0]
+    return got
 
 
 def test_evaluation_and_injection_have_spans_ac_7_1_15(
     sentry: Caught, llm_server: LLMServer, nudged: Agent, office: Channel
 ) -> None:
-    """One for the whole, one per intervention, one per call, one for the nudge; AC-7.2.10: one for the repetition check."""
+    """One for all, one per intervention, one per call, one for the nudge; AC-7.2.10: one for the repetition check."""
     llm_server.respond = answers(lambda text: 8 if "merely agree" in text else True)
 
-    found = tree(traced(nudged, office, sentry))
+    got = tree(traced(nudged, office, sentry))
 
-    assert found["correction.interventions", "test"] == 1
-    assert found["correction.intervention", "correction.interventions"] == 2
-    assert found["llm.call", "correction.interventions"] == 2
-    assert found["correction.nudge", "correction.interventions"] == 1
-    assert found["correction.repetition", "test"] == 1
+    assert got["correction.interventions", "test"] == 1
+    assert got["correction.intervention", "correction.interventions"] == 2
+    assert got["llm.call", "correction.interventions"] == 2
+    assert got["correction.nudge", "correction.interventions"] == 1
+    assert got["correction.repetition", "test"] == 1
 
 
 def test_spans_say_what_fired_and_hold_no_text(

@@ -202,10 +202,10 @@ def test_the_problems_of_all_files_are_found_at_start_up(folder: Path, settings:
     write(folder, "bob.yaml", "nudges: [")
     settings.NUDGE_DIRS = [folder, folder / "missing"]
 
-    found = [error for error in run_checks() if error.id == "correction.E001"]
+    actual = [error for error in run_checks() if error.id == "correction.E001"]
 
-    assert len(found) == 3
-    assert "there is no such folder" in str(found[2])
+    assert len(actual) == 3
+    assert "there is no such folder" in str(actual[2])
 
 
 def test_an_edited_file_is_read_again_without_a_restart(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The gate as a service: drafts of other programs are judged and logged apart, and nobody is made or heard."""
+"""The gate as a service: drafts of other programs are judged and logged apart, and no agent is made."""
 
 from __future__ import annotations
 
@@ -38,27 +38,27 @@ def test_a_draft_is_judged_by_the_persona_and_the_trajectory_it_came_with(
     )
     llm_server.respond = judge({"adherence": 8, "fluency": 7})
 
-    found = ask(client, dimensions=["adherence", "fluency"], thresholds={"fluency": 6.5}, tags={"build": "41"})
+    got = ask(client, dimensions=["adherence", "fluency"], thresholds={"fluency": 6.5}, tags={"build": "41"})
 
-    assert (found["verdict"], found["outcome"], found["fully_judged"]) == ("passed", "passed", True)
-    assert (found["attempt"], found["attempts_left"], found["best_attempt"], found["feedback"]) == (1, 2, None, "")
-    assert found["dimensions"]["fluency"] == {
+    assert (got["verdict"], got["outcome"], got["fully_judged"]) == ("passed", "passed", True)
+    assert (got["attempt"], got["attempts_left"], got["best_attempt"], got["feedback"]) == (1, 2, None, "")
+    assert got["dimensions"]["fluency"] == {
         "score": 7.0, "threshold": 6.5, "passed": True, "status": "scored", "reason": "", "heuristic": False,
         "reasoning": "fluency was looked at", "recommendations": "", "judge": "test-model",
     }  # fmt: skip
-    assert (found["cost"]["calls"], found["cost"]["input_tokens"], found["cost"]["cost_usd"]) == (2, 200, 0.002)
+    assert (got["cost"]["calls"], got["cost"]["input_tokens"], got["cost"]["cost_usd"]) == (2, 200, 0.002)
     prompt = next(prompt_of(body) for body in llm_server.bodies if "persona specification" in prompt_of(body))
     assert PERSONA in prompt
     assert "1. --> Ada: Bob says: Where is the file?" in prompt
     assert "2. Ada acts: In the cabinet." in prompt
 
 
-def test_it_is_logged_as_external_with_its_calls_and_nobody_is_made_or_heard(
+def test_it_is_logged_as_external_with_its_calls_and_no_one_is_made_or_heard(
     client: Program, llm_server: LLMServer
 ) -> None:
     llm_server.respond = judge({"adherence": 2})
 
-    found = ask(client, tags={"build": "41"})
+    got = ask(client, tags={"build": "41"})
 
     (log,) = logs()
     assert (log.source, log.agent, log.channel, log.run, log.message) == ("external", None, None, None, None)
@@ -66,9 +66,9 @@ def test_it_is_logged_as_external_with_its_calls_and_nobody_is_made_or_heard(
     call = LLMCall.objects.get()
     assert (call.purpose, call.agent, call.work_id, call.dimension) == ("gate", None, log.work_id, "adherence")
     assert [model.objects.count() for model in (Agent, Channel, Message)] == [0, 0, 0]
-    shown = client.get(found["log"]).json()
+    shown = client.get(got["log"]).json()
     assert (shown["session"], shown["source"], shown["speaker"], shown["tags"]) == (
-        found["session"], "external", "Ada", {"build": "41"},
+        got["session"], "external", "Ada", {"build": "41"},
     )  # fmt: skip
 
 
@@ -88,16 +88,16 @@ def test_each_rejected_attempt_asks_for_more_until_one_passes(client: Program, l
     assert "This is the second time" in second["feedback"]
     assert "do_nothing" not in first["feedback"] + second["feedback"]
     assert "session" in refused(client, session=third["session"])
-    found = get_gate_statistics()
-    assert (found.total_actions, found.regeneration_count) == (0, 0)
-    assert (found.external.total, found.external.passed, found.external.dimensions["adherence"].failures) == (3, 1, 2)
+    got = get_gate_statistics()
+    assert (got.total_actions, got.regeneration_count) == (0, 0)
+    assert (got.external.total, got.external.passed, got.external.dimensions["adherence"].failures) == (3, 1, 2)
 
 
 def test_a_session_is_not_continued_for_another_persona(client: Program, llm_server: LLMServer) -> None:
     llm_server.respond = judge({"adherence": 2})
-    found = ask(client, persona={"name": "Ada", "system_prompt": "You are Ada."})
+    got = ask(client, persona={"name": "Ada", "system_prompt": "You are Ada."})
 
-    says = refused(client, persona={"name": "Eve", "system_prompt": "You are Eve."}, session=found["session"])
+    says = refused(client, persona={"name": "Eve", "system_prompt": "You are Eve."}, session=got["session"])
 
     assert "another speaker" in says["session"][0]
     assert CorrectionLog.objects.count() == 1
@@ -106,11 +106,11 @@ def test_a_session_is_not_continued_for_another_persona(client: Program, llm_ser
 def test_who_keeps_no_session_says_which_attempt_it_is(client: Program, llm_server: LLMServer) -> None:
     llm_server.respond = judge({"adherence": 2})
 
-    found = ask(client, attempt=3)
+    got = ask(client, attempt=3)
 
-    assert (found["attempt"], found["attempts_left"]) == (3, 0)
-    assert "This is attempt 3" in found["feedback"]
-    assert "There is no further try" in found["feedback"]
+    assert (got["attempt"], got["attempts_left"]) == (3, 0)
+    assert "This is attempt 3" in got["feedback"]
+    assert "There is no further try" in got["feedback"]
 
 
 def test_an_agent_of_ours_brings_its_persona_its_thresholds_and_its_dimensions(
@@ -119,10 +119,10 @@ def test_an_agent_of_ours_brings_its_persona_its_thresholds_and_its_dimensions(
     ada, channel = gated("fluency", gate_fluency_threshold="6.0", max_correction_attempts=1, gate_rules_enabled=False)
     llm_server.respond = judge({"fluency": 5, "adherence": 9})
 
-    found = ask(client, persona=None, agent="ada", dimensions=None)
+    got = ask(client, persona=None, agent="ada", dimensions=None)
 
-    assert list(found["dimensions"]) == ["fluency"]
-    assert (found["verdict"], found["dimensions"]["fluency"]["threshold"], found["attempts_left"]) == (
+    assert list(got["dimensions"]) == ["fluency"]
+    assert (got["verdict"], got["dimensions"]["fluency"]["threshold"], got["attempts_left"]) == (
         "rejected",
         6.0,
         1,
@@ -134,7 +134,7 @@ def test_an_agent_of_ours_brings_its_persona_its_thresholds_and_its_dimensions(
     assert ada.system_prompt in prompt_of(llm_server.bodies[-1])
     back = send(ada, channel, "Hm.")
     assert "not known" in refused(client, persona=None, agent="ada", session=back.session)["session"][0]
-    assert "another speaker" in refused(client, session=found["session"])["session"][0]
+    assert "another speaker" in refused(client, session=got["session"])["session"][0]
 
 
 def test_without_dimensions_a_persona_is_checked_on_all(client: Program, llm_server: LLMServer) -> None:
@@ -157,12 +157,12 @@ def test_propositions_of_its_own_are_asked_in_place_of_the_shipped_ones(client: 
         }
     ]  # fmt: skip
 
-    found = ask(client, propositions=own, dimensions=None)
+    got = ask(client, propositions=own, dimensions=None)
 
-    assert list(found["dimensions"]) == ["fluency"]
+    assert list(got["dimensions"]) == ["fluency"]
     assert "of Ada in this conversation is calm" in tail_of(llm_server.bodies[0])
     assert llm_server.calls == 1
-    assert found["dimensions"]["fluency"]["recommendations"] == "Breathe."
+    assert got["dimensions"]["fluency"]["recommendations"] == "Breathe."
 
 
 def test_rules_alone_cost_nothing_and_ask_nobody(client: Program, llm_server: LLMServer) -> None:
@@ -170,11 +170,11 @@ def test_rules_alone_cost_nothing_and_ask_nobody(client: Program, llm_server: LL
         {"dimension": "adherence", "propositions": [{"id": "short", "claim": "It is short.", "rule": {"max_words": 2}}]}
     ]
 
-    found = ask(client, propositions=own)
+    got = ask(client, propositions=own)
 
-    assert (found["verdict"], found["dimensions"]["adherence"]["judge"]) == ("rejected", "rule")
-    assert found["dimensions"]["adherence"]["reasoning"] == "It is short: 3 words, at most 2 allowed"
-    assert (llm_server.calls, found["cost"]["calls"]) == (0, 0)
+    assert (got["verdict"], got["dimensions"]["adherence"]["judge"]) == ("rejected", "rule")
+    assert got["dimensions"]["adherence"]["reasoning"] == "It is short: 3 words, at most 2 allowed"
+    assert (llm_server.calls, got["cost"]["calls"]) == (0, 0)
     assert ask(client, propositions=own, draft="Filed it.")["verdict"] == "passed"
     unchecked = ask(client, propositions=own, rules=False)
     assert (unchecked["outcome"], unchecked["fully_judged"]) == ("unscored_passed", False)
@@ -183,11 +183,11 @@ def test_rules_alone_cost_nothing_and_ask_nobody(client: Program, llm_server: LL
 def test_an_offline_judge_is_named_and_makes_no_score_up(client: Program, settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
 
-    found = ask(client)
+    got = ask(client)
 
-    assert (found["verdict"], found["outcome"], found["fully_judged"]) == ("passed", "unscored_passed", False)
-    assert (found["judge"], found["heuristic"]) == ("offline:lexical-1", True)
-    one = found["dimensions"]["adherence"]
+    assert (got["verdict"], got["outcome"], got["fully_judged"]) == ("passed", "unscored_passed", False)
+    assert (got["judge"], got["heuristic"]) == ("offline:lexical-1", True)
+    one = got["dimensions"]["adherence"]
     assert (one["score"], one["status"], one["passed"]) == (None, "unscored", True)
     assert one["reason"]
 
@@ -205,10 +205,10 @@ def test_what_cannot_be_judged_passes_and_says_why(
 ) -> None:
     llm_server.always(**reply)
 
-    found = ask(client, deadline_seconds=3)
+    got = ask(client, deadline_seconds=3)
 
-    assert (found["verdict"], found["outcome"], found["fully_judged"]) == ("passed", outcome, False)
-    one = found["dimensions"]["adherence"]
+    assert (got["verdict"], got["outcome"], got["fully_judged"]) == ("passed", outcome, False)
+    one = got["dimensions"]["adherence"]
     assert (one["score"], one["status"]) == (None, status)
     assert one["reason"]
     assert logs()[0].outcome == outcome

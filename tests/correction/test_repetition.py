@@ -270,8 +270,8 @@ def test_on_the_section_is_added_to_the_prompt_and_nothing_else_changes_ac_7_2_6
     assert "### Recent Messages You've Sent" in "\n".join(block.text for block in build_prompt(turn).system)
     assert entry_of(turn, "repetition").counters["suppressed"] == 1
     assert turn.reports["repetition"]["triggered"] is True
-    kept = [section.heading for section in after.sections if section.heading != HEADING]
-    assert kept == [section.heading for section in before.sections]
+    stored = [section.heading for section in after.sections if section.heading != HEADING]
+    assert stored == [section.heading for section in before.sections]
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,13 @@ def run_json(*arguments: str) -> tuple[int, dict[str, Any]]:
 def test_a_draft_that_passes_is_said(llm_server: LLMServer) -> None:
     gated(*DIMENSIONS)
     llm_server.respond = judge({"adherence": 8, "consistency": 7, "fluency": 9})
-    code, found = run_json("ada", "office", "I filed it.")
+    code, got = run_json("ada", "office", "I filed it.")
     assert code == 0
-    assert found.keys() == KEYS
-    assert (found["outcome"], found["text"], found["attempt"], found["feedback"]) == ("passed", "I filed it.", 1, "")
-    assert found["message"] == Message.objects.get().pk
-    assert found["gate_session"] == str(logs()[0].session)
-    assert found["dimensions"]["adherence"] == {
+    assert got.keys() == KEYS
+    assert (got["outcome"], got["text"], got["attempt"], got["feedback"]) == ("passed", "I filed it.", 1, "")
+    assert got["message"] == Message.objects.get().pk
+    assert got["gate_session"] == str(logs()[0].session)
+    assert got["dimensions"]["adherence"] == {
         "score": 8.0, "threshold": 5.0, "passed": True, "status": "scored", "reasoning": "adherence was looked at"
     }  # fmt: skip
 
@@ -95,8 +95,8 @@ def test_an_offline_judge_wears_its_badge(settings: Settings) -> None:
 @pytest.mark.django_db
 def test_without_a_gate_it_is_simply_said(llm_server: LLMServer) -> None:
     join(make_agent())
-    code, found = run_json("ada", "office", "Hello.")
-    assert (code, found["outcome"], found["gate_session"], found["attempt"], found["dimensions"]) == (
+    code, got = run_json("ada", "office", "Hello.")
+    assert (code, got["outcome"], got["gate_session"], got["attempt"], got["dimensions"]) == (
         0, "sent", None, None, {},
     )  # fmt: skip
     assert "No gate looked at it" in run("ada", "office", "Hello again.")[1]

@@ -43,9 +43,9 @@ def panel(html: str, dimension: str = "adherence") -> str:
 
 
 def numbers(html: str) -> dict[str, Any]:
-    found = re.search(r"data-counts>(.*?)</script>", panel(html))
-    assert found is not None
-    return dict(json.loads(unescape(found[1])))
+    got = re.search(r"data-counts>(.*?)</script>", panel(html))
+    assert got is not None
+    return dict(json.loads(unescape(got[1])))
 
 
 def judged(agent: Agent, *scores: float, mark: str = "", **fields: Any) -> None:
@@ -96,9 +96,9 @@ def test_only_first_drafts_that_were_really_about_to_be_said_count() -> None:
     channel.synthetic = True
     channel.save()
     judged(ada, 3.0, channel=channel)
-    total, found = scores_of(agent=ada, heuristic=False)
+    total, got = scores_of(agent=ada, heuristic=False)
 
-    assert (total, found["adherence"].logged, found["adherence"].observed) == (2, {30: 1}, {30: 1})
+    assert (total, got["adherence"].logged, got["adherence"].observed) == (2, {30: 1}, {30: 1})
 
 
 # -- the page
@@ -121,7 +121,7 @@ def test_a_typed_threshold_is_counted_with_precision_and_can_be_used(root: Clien
     assert use is not None
     form = read(root, unescape(use[1]))
     assert 'name="gate_adherence_threshold" value="4.5"' in form
-    assert not AgentEvaluationConfig.objects.exists(), "nothing is stored before somebody saves it"
+    assert not AgentEvaluationConfig.objects.exists(), "nothing is stored before a person saves it"
     root.post(unescape(use[1]), {"_save": "", "seen-gate_adherence_threshold": "", "gate_adherence_threshold": "4.5"})
     assert own(ada) == {"gate_adherence_threshold": Decimal("4.5")}
 
@@ -254,15 +254,15 @@ def test_precision_stands_per_dimension_threshold_and_judge(django_assert_num_qu
     mark_result(result=failed(agent, judge="offline:lexical-1"), mark="right", user=None)
     failed(agent)  # not marked: says nothing
     with django_assert_num_queries(1):
-        found = precision()
-    assert [(p.dimension, str(p.threshold), p.judge, p.right, p.false_alarms) for p in found] == [
+        got = precision()
+    assert [(p.dimension, str(p.threshold), p.judge, p.right, p.false_alarms) for p in got] == [
         ("adherence", "5.0", "offline:lexical-1", 1, 0),
         ("adherence", "5.0", "test-model", 7, 3),
         ("adherence", "6.5", "test-model", 1, 0),
         ("fluency", "5.0", "test-model", 0, 1),
     ]
-    assert found[1].precision == 0.7
-    assert (round(found[1].low, 3), round(found[1].high, 3)) == (0.397, 0.892)  # as published tables have it
+    assert got[1].precision == 0.7
+    assert (round(got[1].low, 3), round(got[1].high, 3)) == (0.397, 0.892)  # as published tables have it
     assert [p.dimension for p in precision(agent=agent, dimension="fluency")] == ["fluency"]
     assert precision(agent=make_agent("bob")) == []
 

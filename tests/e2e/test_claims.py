@@ -130,7 +130,7 @@ def test_a_changed_threshold_holds_for_the_next_message(
     page.get_by_role("link", name="adherence of Michael: settings").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Adherence threshold").fill("5")
-    expect(dialog.get_by_text("With a threshold of 5, 1 of 1 (100 %) judged drafts would have failed.")).to_be_visible()
+    expect(dialog).to_contain_text("1 of 1 (100 %) judged drafts would have failed.")
     dialog.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Michael: adherence saved.")).to_be_visible()
 

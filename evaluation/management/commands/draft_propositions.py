@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
@@ -13,15 +12,14 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from rich.progress import Progress
 
-from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars, console_on, snippet
+from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, snippet
 from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
-from evaluation.drafting.suggesting import MOST, Suggestions, Written, path_for, suggest_for, write_suggestions
+from evaluation.commands import AGENTS, as_text, wrong
+from evaluation.drafting.suggesting import MOST, Suggestions, path_for, suggest_for, write_suggestions
 from evaluation.propositions.editing import CannotSave, team_folder
 from evaluation.propositions.files import LoadedFile, PropositionError, load_file, proposition_dirs
-from evaluation.wording import cost_line, counted, judge_label, spent_json
-
-_Outcome = tuple[Suggestions, Written | None, str]  # what was suggested, where it was written, why it was not
+from evaluation.wording import cost_line, counted, judge_label
 
 
 class Command(CodedCommand):
@@ -32,27 +30,20 @@ class Command(CodedCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "--agents", default="all", help="slugs separated by commas, or all (default: all active agents)"
-        )
-        parser.add_argument(
-            "--out", type=Path, metavar="DIR", help="folder to write to (default: the first of PROPOSITION_DIRS)"
-        )
-        parser.add_argument(
-            "--max", type=int, default=MOST, metavar="N", help=f"most suggestions per agent, 1 to 50 (default: {MOST})"
-        )
-        parser.add_argument("--model", default="", help="model to ask (default: JUDGE_MODEL)")
-        parser.add_argument("--dry-run", action="store_true", help="ask and show, write nothing")
-        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        add = parser.add_argument
+        add("--agents", **AGENTS)
+        add("--out", type=Path, metavar="DIR", help="folder to write to (default: the first of PROPOSITION_DIRS)")
+        most = f"most suggestions per agent, 1 to 50 (default: {MOST})"
+        add("--max", type=int, default=MOST, metavar="N", help=most)
+        add("--model", default="", help="model to ask (default: JUDGE_MODEL)")
+        add("--dry-run", action="store_true", help="ask and show, write nothing")
+        add("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
         folder = options["out"] or team_folder()
         target = None if options["dry_run"] else folder
         if folder is None and not options["dry_run"]:
-            raise CommandError(
-                "there is no folder to write to: name one with --out DIR, or set PROPOSITION_DIRS",
-                returncode=WRONG_USAGE,
-            )
+            raise wrong("there is no folder to write to: name one with --out DIR, or set PROPOSITION_DIRS")
         try:
             agents = find_agents(options["agents"])
             if not agents:
@@ -62,32 +53,33 @@ class Command(CodedCommand):
                 task = bar.add_task("Asking", total=len(agents))
                 model, most = options["model"], options["max"]
                 asked = suggest_for(agents=agents, model=model, most=most, known=known, done=lambda: bar.advance(task))
-                outcomes = [_written(suggestions, target) for suggestions in asked]
+                for one in asked:
+                    _write(one, target)
         except PropositionError as error:
-            raise CommandError(f"proposition files cannot be used:\n{error}", returncode=WRONG_USAGE) from None
+            raise wrong(f"proposition files cannot be used:\n{error}") from None
         except (ValueError, UnknownAgent, CannotSave) as error:
-            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+            raise wrong(error) from None
         judge = options["model"] or str(settings.JUDGE_MODEL)
         if options["json"]:
-            document = {"judge": judge, "dry_run": options["dry_run"], "agents": [_as_json(*one) for one in outcomes]}
-            self.stdout.write(json.dumps(document, ensure_ascii=False, indent=2))
+            rows = [one.model_dump() for one in asked]
+            self.stdout.write(as_text({"judge": judge, "dry_run": options["dry_run"], "agents": rows}))
         else:
-            self._show(outcomes, judge, target, dry_run=options["dry_run"])
-        failed = [f"{s.agent.slug}: {problem or s.reason}" for s, _, problem in outcomes if s.failed or problem]
+            self._show(asked, judge, target, dry_run=options["dry_run"])
+        failed = [f"{one.agent}: {one.problem or one.reason}" for one in asked if one.failed or one.problem]
         if failed:
             raise CommandError("no suggestions for:\n  " + "\n  ".join(failed), returncode=NOT_ENOUGH)
 
-    def _show(self, outcomes: Sequence[_Outcome], judge: str, target: Path | None, *, dry_run: bool) -> None:
+    def _show(self, asked: Sequence[Suggestions], judge: str, target: Path | None, *, dry_run: bool) -> None:
         self.stdout.write(f"Suggested by {judge_label(judge)}")
-        for one in outcomes:
-            _show_agent(*one, console_on(self.stdout))
-        usable = sum(len(s.usable) for s, _, _ in outcomes)
-        dropped = sum(len(s.dropped) for s, _, _ in outcomes)
+        for one in asked:
+            _show_agent(one, console_on(self.stdout))
+        usable = sum(len(one.suggestions) for one in asked)
+        dropped = sum(len(one.dropped) for one in asked)
         written = " Nothing was written." if dry_run else ""
         self.stdout.write(f"{counted(usable, 'suggestion')}, {dropped} dropped.{written}")
-        for suggestions, _, _ in outcomes:
-            if suggestions.spent.calls:
-                self.stdout.write(f"  {suggestions.agent.slug}: {cost_line(suggestions.spent)}")
+        for one in asked:
+            if one.calls:
+                self.stdout.write(f"  {one.agent}: {cost_line(one.spent)}")
         if usable and target is not None:
             self.stdout.write("Try one first: manage.py try_proposition FILE:ID --agent AGENT.")
             self.stdout.write("Accept or reject them in the console (Propositions), or by editing the files.")
@@ -95,42 +87,31 @@ class Command(CodedCommand):
                 self.stdout.write(self.style.WARNING(f"{target} is not read: add it to PROPOSITION_DIRS."))
 
 
-def _written(suggestions: Suggestions, target: Path | None) -> _Outcome:
+def _write(suggestions: Suggestions, folder: Path | None) -> None:
+    """Write suggestions and note where, or why not."""
     try:
-        return suggestions, write_suggestions(suggestions, folder=target) if target is not None else None, ""
+        written = write_suggestions(suggestions, folder=folder) if folder is not None else None
     except CannotSave as problem:
-        return suggestions, None, str(problem)
+        suggestions.problem = str(problem)
+    else:
+        if written is not None:
+            suggestions.file, suggestions.appended = str(written.path), written.appended
 
 
-def _as_json(suggestions: Suggestions, written: Written | None, problem: str) -> dict[str, Any]:
-    return {
-        "agent": suggestions.agent.slug,
-        "suggestions": [dict(one.entry) for one in suggestions.usable],
-        "dropped": [{"claim": one.what, "reason": one.reason} for one in suggestions.dropped],
-        "reason": suggestions.reason,
-        "failed": suggestions.failed,
-        "file": str(written.path) if written else None,
-        "appended": written.appended if written else None,
-        "problem": problem,
-        **spent_json(suggestions.spent),
-    }
-
-
-def _show_agent(suggestions: Suggestions, written: Written | None, problem: str, console: Any) -> None:
+def _show_agent(suggestions: Suggestions, console: Any) -> None:
     """Print what was suggested about one agent, what was dropped and why, and where the rest was written."""
     said = counted(len(suggestions.usable), "suggestion") if suggestions.usable else snippet(suggestions.reason, 400)
-    console.print(f"[bold]{snippet(suggestions.agent.slug)}[/bold]: {said}")
-    for one in suggestions.usable:
-        spec = one.spec
+    console.print(f"[bold]{snippet(suggestions.agent)}[/bold]: {said}")
+    for _, spec in suggestions.usable:
         kind = "rule" if spec.rule else "cues" if spec.cues else "judge only"
         console.print(f"  {spec.id} ({kind}{', anti-pattern' if spec.inverted else ''}): {snippet(spec.claim)}")
         console.print(f"      from “{snippet(spec.source, 160)}”")
     for gone in suggestions.dropped:
-        console.print(f"  dropped: {snippet(gone.reason)} – {snippet(gone.what, 100)}")
-    if written:
-        console.print(f"  {'added to' if written.appended else 'written to'} {snippet(str(written.path), 400)}")
-    if problem:
-        console.print(f"  [red]not written[/red]: {snippet(problem, 600)}")
+        console.print(f"  dropped: {snippet(gone.reason)} – {snippet(gone.claim, 100)}")
+    if suggestions.file:
+        console.print(f"  {'added to' if suggestions.appended else 'written to'} {snippet(suggestions.file, 400)}")
+    if suggestions.problem:
+        console.print(f"  [red]not written[/red]: {snippet(suggestions.problem, 600)}")
 
 
 def _is_read(folder: Path) -> bool:

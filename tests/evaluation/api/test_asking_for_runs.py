@@ -121,7 +121,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"agent": "ada", "history": "once"}, "history", "history 'once' is not understood"),
     ({"agent": "ada", "where": {"build": 41}}, "where", "allowed: an object of at most 20 texts"),
     ({"agent": "ada", "where": ["build"]}, "where", "allowed: an object of at most 20 texts"),
-    ({"agent": "ada", "where": {"1": "x"}}, "where", "where '1': a tag is a letter"),
+    ({"agent": "ada", "where": {"1": "x"}}, "where", "where '1': allowed: keys of a letter"),
     ({"agent": "ada", "samples": 0}, "samples", "samples 0: allowed: a whole number from 1 to 2,000"),
     ({"agent": "ada", "samples": "20"}, "samples", "samples '20': allowed: a whole number"),
     ({"agent": "ada", "samples": True}, "samples", "samples True: allowed: a whole number"),

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.llm import Label
-from agents.llm.ledger import totals
 from agents.models import Agent, LLMCall
 from agents.persona import TraitValue
 from evaluation.drafting.suggesting import (
@@ -24,6 +23,9 @@ from evaluation.drafting.suggesting import (
     suggest_for,
     suggestions_request,
     write_suggestions,
+)
+from evaluation.drafting.suggesting import (
+    outcome as suggestions_value,
 )
 from evaluation.propositions.editing import CannotSave
 from evaluation.propositions.files import load_file
@@ -40,7 +42,7 @@ def suggested(most: int = 8, agent: Agent | None = None) -> Suggestions:
 
 
 def dropped(result: Suggestions) -> dict[str, str]:
-    return {one.what: one.reason for one in result.dropped}
+    return {one.claim: one.reason for one in result.dropped}
 
 
 def test_a_good_proposal_becomes_an_inactive_entry_with_its_quote(llm_server: LLMServer) -> None:
@@ -128,7 +130,7 @@ def test_a_broken_proposal_costs_only_itself(llm_server: LLMServer) -> None:
         assert expected in reason
 
 
-def test_ids_are_the_agents_and_never_taken(llm_server: LLMServer, propositions: PropositionFolder) -> None:
+def test_ids_are_the_agents_and_never_in_use_twice(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/bob.yaml", "ada-sales-talk")
     llm_server.reply(
         **reply(
@@ -209,7 +211,7 @@ def test_several_agents_are_asked_at_the_same_time_and_come_back_in_their_order(
     seen: list[str] = []
     result = suggest_for(agents=agents, done=lambda: seen.append("one"))
 
-    assert [d.agent.slug for d in result] == ["ada", "bob", "cyd"]
+    assert [d.agent for d in result] == ["ada", "bob", "cyd"]
     assert [d.usable[0].spec.id for d in result] == ["ada-ada", "bob-bob", "cyd-cyd"]
     assert len(seen) == 3
 
@@ -399,7 +401,7 @@ def test_whatever_a_model_writes_is_read_back_as_it_was_checked(
     persona = f"two words {quote}"
     raw = proposal(f"{{{{agent_name}}}} {claim}", quote=f"two words {quote}", rule={"contains_none": [phrase]})
     usable, _ = sift([raw], slug="ada", name=agent.display_name, persona=persona)
-    outcome = Suggestions(agent, claim, tuple(usable), (), "", failed=False, spent=totals(work_id="none"))
+    outcome = suggestions_value(agent, claim, usable, work_id="none")
     written = write_suggestions(outcome, folder=tmp_path_factory.mktemp("suggestions"))
 
     if written is not None:

@@ -142,7 +142,7 @@ def test_an_alarm_says_since_when_and_how_much() -> None:
     assert (alarm.onset, alarm.onset_time) == (10, START + 10 * DAY)
     assert alarm.index <= 12
     assert alarm.before == pytest.approx(7.02)
-    assert alarm.change == pytest.approx(-1, abs=0.2)
+    assert alarm.after - alarm.before == pytest.approx(-1, abs=0.2)
 
 
 def test_one_drop_is_one_alarm() -> None:
