@@ -8,14 +8,14 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import connection, connections
 
+from tests import zygote
 from tests.correction.behavior.asking import command, judge, tier_of
 from tests.llm_server import LLMServer
 from tests.machinery import Plumbline, kill_at_once, wait_until
@@ -118,30 +118,15 @@ print(json.dumps({
     "last": {t["name"]: t["strength"] for t in PersonaVersion.objects.latest("number").traits},
 }))
 """
-Run = Callable[..., Any]
-
-
-ON_POSTGRESQL = [pytest.mark.service, pytest.mark.django_db(transaction=True)]
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=ON_POSTGRESQL)])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{request.getfixturevalue('database_file')}"
-        return
-    if connection.vendor != "postgresql":
-        pytest.skip("DATABASE_URL names no PostgreSQL")
-    known = connections["default"].settings_dict
-    yield f"postgres://{known['USER']}:{known['PASSWORD']}@{known['HOST']}:{known['PORT']}/{known['NAME']}"
 
 
 @pytest.fixture
-def environment(url: str) -> dict[str, str]:
-    return {**os.environ, "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "project.settings"}
+def environment(database_url: str) -> dict[str, str]:
+    return {**os.environ, "DATABASE_URL": database_url, "DJANGO_SETTINGS_MODULE": "project.settings"}
 
 
 def answer(code: str, environment: dict[str, str], *args: str) -> Any:
-    done = subprocess.run(
+    done = zygote.run(
         [sys.executable, "-c", code, *args],
         env=environment, cwd=settings.BASE_DIR, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
@@ -152,7 +137,7 @@ def answer(code: str, environment: dict[str, str], *args: str) -> Any:
 def at_once(environment: dict[str, str], *commands: list[str]) -> list[list[str]]:
     """What each process said; all begin together."""
     processes = [
-        subprocess.Popen(
+        zygote.Popen(
             line, env=environment, cwd=settings.BASE_DIR, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
