@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 import sentry_sdk
 from django.core.cache import cache, caches
+from django.db import connection
 from django.test import Client
 from pytest_django import Settings
 
@@ -53,8 +54,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what differs between databases: tests with processes or threads of their own, or with real transactions."""
     for item in items:
         database = item.get_closest_marker("django_db")
-        own_file = "migrated_file" in getattr(item, "fixturenames", ())
-        if own_file or (database and database.kwargs.get("transaction")):
+        fixtures = {"migrated_file", "database_url", "transactional_db"} & set(getattr(item, "fixturenames", ()))
+        if fixtures or (database and database.kwargs.get("transaction")):
             item.add_marker("databases_differ")
 
 
@@ -104,6 +105,15 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def database_file(migrated_file: Path, tmp_path: Path) -> Path:
     """A migrated SQLite file of this test's own."""
     return Path(shutil.copy(migrated_file, tmp_path / "db.sqlite3"))
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest, transactional_db: None) -> str:
+    """The address of a database of the configured kind that other processes can use, too."""
+    if connection.vendor == "sqlite":
+        return f"sqlite:///{request.getfixturevalue('database_file')}"
+    own = connection.settings_dict
+    return f"postgres://{own['USER']}:{own['PASSWORD']}@{own['HOST']}:{own['PORT']}/{own['NAME']}"
 
 
 @pytest.fixture

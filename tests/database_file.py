@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from django.conf import settings
+
+from tests import zygote
 
 # In a process of its own, because the database's address is read at import. It records the migrations as applied.
 TABLES = """
@@ -36,7 +37,7 @@ def make_tables(url: str) -> None:
     """Make all tables in an empty database."""
     environment = os.environ | {"DATABASE_URL": url, "DEBUG": "1", "DJANGO_SETTINGS_MODULE": "project.settings"}
     command = [sys.executable, "-c", TABLES]
-    done = subprocess.run(command, env=environment, cwd=settings.BASE_DIR, capture_output=True, text=True, timeout=300)
+    done = zygote.run(command, env=environment, cwd=settings.BASE_DIR, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 

@@ -18,6 +18,8 @@ from typing import IO
 
 import pytest
 
+from tests import zygote
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -138,7 +140,7 @@ class Plumbline:
         self._logs: list[IO[bytes]] = []
 
     def manage(self, *arguments: str, timeout: float = 300) -> str:
-        done = subprocess.run(
+        done = zygote.run(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT,
             env=self.environment,
@@ -156,7 +158,7 @@ class Plumbline:
     def run(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         """The same for a program that is not Python's."""
         log = (self.folder / f"{name}.log").open("ab")
-        process = subprocess.Popen(
+        process = zygote.Popen(
             [*command], cwd=ROOT, env=self.environment, stdout=log, stderr=log, start_new_session=True
         )
         self._processes.append(process)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from django.conf import settings
 from django.urls import reverse
 from django.utils.module_loading import import_string
 
+from tests import zygote
 from tests.console import plain, read, signed_in, staff, superuser, viewer
 
 ROOT = Path(settings.BASE_DIR)
@@ -99,7 +99,7 @@ def test_no_secret_is_on_the_page_and_each_is_said_to_be_set(tmp_path: Path, dat
     (tmp_path / "token").write_text("hush-from-file\n")
     environment.pop("METRICS_TOKEN")
     environment["METRICS_TOKEN_FILE"] = str(tmp_path / "token")
-    run = subprocess.run(
+    run = zygote.run(
         [sys.executable, "-c", PRINT_PAGE], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=180
     )
     told = plain(run.stdout)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import zygote
 from tests.database_file import make_tables
 from tests.machinery import ROOT, Postgres, running
 
@@ -70,7 +71,7 @@ manage.main()
 def asked(url: str, *, debug: bool, options: dict[str, Any], fault: Callable[[], Any]) -> dict[str, list[Any]]:
     """What a process answers whose database gets a fault; `options` are those of its connection from then on."""
     environment = {"DATABASE_URL": url, "DEBUG": str(debug), "DJANGO_SETTINGS_MODULE": "project.settings"}
-    process = subprocess.Popen(
+    process = zygote.Popen(
         [sys.executable, "-c", ASKED],
         cwd=ROOT, env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **environment},
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -145,7 +146,7 @@ def test_a_command_on_a_locked_sqlite_file_ends_with_a_sentence(database_file: P
     with closing(sqlite3.connect(database_file, isolation_level=None)) as other:
         other.execute("INSERT INTO auth_user VALUES (1, '', NULL, 1, 'root', '', '', 1, 1, '2026-01-01', '')")
         other.execute("BEGIN IMMEDIATE")
-        done = subprocess.run(
+        done = zygote.run(
             [sys.executable, "-c", COMMAND, *command],
             cwd=ROOT, env={"PATH": "/usr/bin:/bin", **environment}, capture_output=True, text=True, timeout=60,
         )  # fmt: skip

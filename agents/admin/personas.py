@@ -153,7 +153,7 @@ def _changes(before: PersonaVersion, after: PersonaVersion) -> dict[str, Any]:
 
 
 AGAIN = (
-    "Nothing is saved yet, and what you typed is kept below. Saving again leaves what changed as it is now, except where you typed "
+    "Nothing is saved yet, and what you typed stands below. Saving again leaves what changed as it is now, except where you typed "
     "something else or the system prompt is concerned, which becomes what stands here. A trait that was removed meanwhile: delete its "
     "row, too."
 )
@@ -419,7 +419,7 @@ class AgentAdmin(VersionPages):
         super().save_formset(request, form, formset, change)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: Any) -> None:
-        """After the traits: one version for the whole save, none when the persona is what it was."""
+        """After the traits: one version for the save, none when the persona is what it was."""
         super().save_related(request, form, formsets, change)
         note = form.cleaned_data.get("version_note", "")
         text = f"edited: {note}" if note else "edited in the console"

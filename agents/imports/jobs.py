@@ -334,28 +334,28 @@ def _undo(job: Import, owner: str, report: _Report) -> None:
     user = _user(job)
     with transaction.atomic():
         agents = Agent.objects.filter(slug__in=job.result.get("agents", ()))
-        kept = _delete_unused(agents, {PersonaVersion, Trait, MemoryBlock, ChannelMember})
+        staying = _delete_unused(agents, {PersonaVersion, Trait, MemoryBlock, ChannelMember})
         for slug, version in job.result.get("restore", {}).items():
             earlier = PersonaVersion.objects.filter(agent__slug=slug, number=version["number"]).first()
             try:
                 if earlier is not None:
                     restore_version(version=earlier, seen=version["seen"], user=user)
             except PersonaMovedOn:
-                kept.append(slug)
-        _finish(job, owner, status=Import.UNDONE, result={**job.result, "kept_agents": kept}, stored=0)
+                staying.append(slug)
+        _finish(job, owner, status=Import.UNDONE, result={**job.result, "kept_agents": staying}, stored=0)
     drop(job)
 
 
 def _delete_unused(rows: QuerySet[Any], with_them: set[type[Model]]) -> list[str]:
     """Delete rows that nothing but `with_them` depends on; returns the slugs of the others."""
-    kept = []
+    staying = []
     for row in rows:
         lost = consequences([row])
         if lost.protecting or set(lost.deleted) - with_them:
-            kept.append(row.slug)
+            staying.append(row.slug)
         else:
             row.delete()
-    return kept
+    return staying
 
 
 _AT_REST: dict[str, Any] = {"doing": "", "done": 0, "total": 0}

@@ -1,4 +1,4 @@
-"""Nudges: what an agent is told when an intervention fires, by kind and character. They live in ``nudges/*.yaml``."""
+"""Nudges: what an agent is shown when an intervention fires, by kind and character. They live in ``nudges/*.yaml``."""
 
 from __future__ import annotations
 

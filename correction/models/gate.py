@@ -141,7 +141,7 @@ class CorrectionLog(models.Model):
 
 
 class GateDimensionResult(models.Model):
-    """One dimension of one attempt: score, threshold, and whether people found the verdict right."""
+    """One dimension of one attempt: score, threshold, and what people say of the verdict."""
 
     class Status(models.TextChoices):
         SCORED = "scored", "scored"

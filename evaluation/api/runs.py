@@ -42,7 +42,7 @@ class WholeRunFilters(Filters):
     )
 
 
-class Runs(Rows):
+class Evaluations(Rows):
     """Evaluations, newest first.
 
     Filters: agent and channel (slugs), dimension, status, judge, procedure, is_baseline, since, until (ISO times, of when it was

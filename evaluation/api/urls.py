@@ -4,7 +4,7 @@ from rest_framework.routers import SimpleRouter
 from evaluation.api.baselines import Baselines
 from evaluation.api.labels import Labels
 from evaluation.api.propositions import Propositions
-from evaluation.api.runs import Runs, Scores
+from evaluation.api.runs import Evaluations, Scores
 from evaluation.api.schedules import Alerts, Schedules
 
 router = SimpleRouter(use_regex_path=False)
@@ -13,7 +13,7 @@ router.register("evaluations/propositions", Propositions, "proposition")
 router.register("evaluations/labels", Labels)
 router.register("evaluations/schedules", Schedules)
 router.register("evaluations/alerts", Alerts)
-router.register("evaluations", Runs)
+router.register("evaluations", Evaluations)
 
 urlpatterns = [
     path("evaluations/<int:pk>/scores/", Scores.as_view({"get": "list"}), name="evaluationrun-scores"),

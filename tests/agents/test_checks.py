@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +11,8 @@ import pytest
 from django.conf import settings as django_settings
 from django.core.checks import WARNING, CheckMessage, run_checks
 from pytest_django import Settings
+
+from tests import zygote
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +161,7 @@ def test_an_own_model_is_warned_about_once_until_that_is_switched_off(tmp_path: 
             "ACTOR_BASE_URL": "http://localhost:9",
             "JUDGE_MODEL": "smollm2",
         }
-        run = subprocess.run(
+        run = zygote.run(
             [sys.executable, "manage.py", "migrate", "--plan"],
             cwd=django_settings.BASE_DIR,
             env=os.environ

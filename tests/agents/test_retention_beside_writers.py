@@ -22,6 +22,7 @@ from agents.models import LLMCall
 from agents.ops import retention
 from agents.ops.sums import sum_up
 from agents.registry import prunings
+from tests import zygote
 from tests.machinery import wait_until
 
 OLD = timezone.now() - timedelta(days=100)
@@ -40,9 +41,9 @@ sum_up()
 def test_on_sqlite_others_write_on_while_batches_are_deleted(database_file: Path) -> None:
     environment = {**os.environ, "DATABASE_URL": f"sqlite:///{database_file}", "DEBUG": "1"}
     manage = [sys.executable, "manage.py"]
-    subprocess.run([*manage, "shell", "-v0", "-c", FILL], env=environment, cwd=ROOT, check=True, timeout=120)
+    zygote.run([*manage, "shell", "-v0", "-c", FILL], env=environment, cwd=ROOT, check=True, timeout=120)
     arguments = ["prune_logs", "--older-than", "90d", "--batch", "40"]
-    pruning = subprocess.Popen([*manage, *arguments], env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    pruning = zygote.Popen([*manage, *arguments], env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     left: set[int] = set()
     with closing(sqlite3.connect(database_file, timeout=20, isolation_level=None)) as writer:
         while pruning.poll() is None:

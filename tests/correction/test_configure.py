@@ -22,6 +22,7 @@ from correction.config.configure import config_history, configure, copy_config, 
 from correction.config.fields import SETTINGS, ConfigError
 from correction.config.settings import resolve_config
 from correction.models import AgentEvaluationConfig
+from tests import zygote
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -189,7 +190,7 @@ def test_two_writers_of_different_fields_do_not_overwrite_each_other(database_fi
     }
 
     def python(code: str, *args: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        return zygote.Popen(
             [sys.executable, "-c", code, *args],
             env=environment, cwd=settings.BASE_DIR, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip

@@ -33,14 +33,14 @@ def test_an_evaluation_is_asked_for_with_the_form_and_found_by_its_link(
     visitor.enter(operator)
     visitor.open("/api/")
     page.locator("pre a", has_text="/api/evaluations/").first.click()
-    expect(page.get_by_role("heading", name="Evaluations")).to_be_in_viewport()
+    expect(page.get_by_role("heading", name="Evaluations List")).to_be_in_viewport()
 
     page.get_by_role("button", name="POST").click()
 
     expect(page.get_by_text("HTTP 202 Accepted")).to_be_visible()
     run = EvaluationRun.objects.get()
     page.locator("pre a", has_text=f"/api/evaluations/{run.pk}/").first.click()
-    expect(page.get_by_role("heading", name="Evaluation", exact=True)).to_be_in_viewport()
+    expect(page.get_by_role("heading", name="Evaluations Instance")).to_be_in_viewport()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

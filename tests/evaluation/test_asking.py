@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from agents.models import Agent
 from evaluation.judge.questions import GIVE_UP_AFTER, JudgeHealth
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import Prepared, RunSpec, prepare_run
+from tests import zygote
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import make_run, make_score
 from tests.evaluation.judging import prompt_of
@@ -97,7 +97,7 @@ def test_calls_of_all_dimensions_and_agents_are_in_flight_together_ac_6_0_4(
 
         server.respond = respond
         settings = environment(database, server) | {"LLM_MAX_CONCURRENCY": "40", "WORKER_THREADS": "4"}
-        done = subprocess.run(
+        done = zygote.run(
             [sys.executable, *script(asking)],
             cwd=ROOT,
             env=settings,

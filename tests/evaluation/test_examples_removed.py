@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from io import StringIO
 
 import pytest
 from django.core.management import CommandError, call_command
-from pytest_django import Settings
+from pytest_django.plugin import DjangoDbBlocker
 
 from agents.models import Agent, Channel, LLMCall, Message, Run
 from agents.seed import loader
@@ -18,19 +19,21 @@ from evaluation.runs.planning import RunSpec
 from tests.console import superuser
 from tests.correction.steering import row as intervention_row
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
+from tests.once import rows_for_all
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(autouse=True)
-def examples(settings: Settings) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def examples(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """The seed, one of its agents measured, and a draft of the demonstration."""
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    loader.seed()
-    michael = Agent.objects.get(slug="michael")
-    capture([RunSpec(agent=michael, dimensions=("adherence", "fluency", "convergence"), is_baseline=True)])
-    stage = scenes.set_up()
-    scenes.attempts(stage, "michael", [scenes.IN_CHARACTER], overrides=scenes.gate_settings())
+    with rows_for_all(django_db_blocker, JUDGE_MODEL="offline:lexical-1", PROPOSITION_DIRS=[], WORKER_THREADS=1):
+        loader.seed()
+        michael = Agent.objects.get(slug="michael")
+        capture([RunSpec(agent=michael, dimensions=("adherence", "fluency", "convergence"), is_baseline=True)])
+        stage = scenes.set_up()
+        scenes.attempts(stage, "michael", [scenes.IN_CHARACTER], overrides=scenes.gate_settings())
+        yield
 
 
 def remove(*options: str) -> tuple[int, str]:

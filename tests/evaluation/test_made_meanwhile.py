@@ -14,6 +14,7 @@ from agents.models import Agent, Channel
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.capture import capture
+from tests import zygote
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
 from tests.evaluation.measuring import spec, statuses
@@ -143,7 +144,7 @@ def test_a_capture_killed_while_runs_are_made_is_taken_up(migrated_file: Path, t
     database.write_bytes(migrated_file.read_bytes())
 
     def run(code: str, server: LLMServer | None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return zygote.run(
             [sys.executable, *script(code)],
             cwd=ROOT,
             env=environment(database, server),

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from tests import zygote
 from tests.evaluation.judging import answers
 from tests.llm_server import LLMServer
 
@@ -70,7 +71,7 @@ def script(code: str) -> tuple[str, ...]:
 def template(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database file with one agent that said twelve things."""
     path = Path(shutil.copy(migrated_file, tmp_path_factory.mktemp("resume") / "template.sqlite3"))
-    done = subprocess.run(
+    done = zygote.run(
         [sys.executable, *script(SETUP)],
         cwd=ROOT,
         env=environment(path, None),
@@ -101,7 +102,7 @@ def server() -> Iterator[LLMServer]:
 @contextmanager
 def started(command: tuple[str, ...], database: Path, server: LLMServer) -> Iterator[subprocess.Popen[str]]:
     pipe = subprocess.PIPE
-    process = subprocess.Popen(
+    process = zygote.Popen(
         [sys.executable, *command],
         cwd=ROOT,
         env=environment(database, server),
@@ -142,7 +143,7 @@ def run_in_the_middle(server: LLMServer, database: Path) -> None:
 def finish(database: Path, server: LLMServer) -> subprocess.CompletedProcess[str]:
     """The same command again, with a server that answers everything."""
     server.release()
-    return subprocess.run(
+    return zygote.run(
         [sys.executable, *CAPTURE],
         cwd=ROOT,
         env=environment(database, server),

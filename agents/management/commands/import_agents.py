@@ -46,8 +46,10 @@ class Command(CodedCommand):
             )
         if shipped := ", ".join(slug for slug in kept if slug in examples):
             self.stderr.write(f"Kept, because example agents have these names: {shipped}. {_EXAMPLES}")
-        if taken := ", ".join(r.agent.slug for r in results if r.agent.slug in examples and not r.agent.seeded):
-            self.stderr.write(f"Example agents until now: {taken}. What the examples said stays, and is measured, too.")
+        if seeded := ", ".join(r.agent.slug for r in results if r.agent.slug in examples and not r.agent.seeded):
+            self.stderr.write(
+                f"Example agents until now: {seeded}. What the examples said stays, and is measured, too."
+            )
         if options["json"]:
             self.stdout.write(json.dumps(as_json(results, dry_run=options["dry_run"]), ensure_ascii=False))
             return

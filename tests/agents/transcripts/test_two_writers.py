@@ -12,6 +12,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from tests import zygote
 from tests.agents.transcripts.helpers import write
 
 SCRIPT = """
@@ -26,7 +27,7 @@ print(report.imported, report.duplicates)
 
 
 def python(code: str, environment: dict[str, str], *args: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+    return zygote.Popen(
         [sys.executable, "-c", code, *map(str, args)],
         env=environment, cwd=settings.BASE_DIR, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip

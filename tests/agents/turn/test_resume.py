@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests import zygote
 from tests.agents.turn.playing import answers
 from tests.agents.turn.stages import SESSION
 from tests.llm_server import LLMServer
@@ -83,7 +84,7 @@ def template(migrated_file: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     """A database file with two agents in an office."""
     path = Path(shutil.copy(migrated_file, tmp_path_factory.mktemp("turns") / "template.sqlite3"))
     command = [sys.executable, "-c", "import django\ndjango.setup()\n" + SETUP]
-    done = subprocess.run(command, cwd=ROOT, env=environment(path, None), capture_output=True, text=True, timeout=120)
+    done = zygote.run(command, cwd=ROOT, env=environment(path, None), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return path
 
@@ -125,7 +126,7 @@ def server() -> Iterator[LLMServer]:
 @contextmanager
 def started(command: tuple[str, ...], database: Path, server: LLMServer) -> Iterator[subprocess.Popen[str]]:
     pipe = subprocess.PIPE
-    process = subprocess.Popen(
+    process = zygote.Popen(
         [sys.executable, *command],
         cwd=ROOT, env=environment(database, server), stdin=pipe, stdout=pipe, stderr=pipe, text=True,
     )  # fmt: skip
@@ -163,7 +164,7 @@ def stopped(
 def go_on(server: LLMServer, database: Path, *, stages: tuple[str, ...] = ()) -> None:
     """Another process takes the turn up and ends it."""
     server.release()
-    done = subprocess.run(
+    done = zygote.run(
         [sys.executable, *script(WORK, stages=stages)],
         cwd=ROOT, env=environment(database, server), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
@@ -228,7 +229,7 @@ def test_a_message_sent_back_goes_on_under_its_session_after_a_kill(database: Pa
     continued = PIPELINE % (("Strict",),) + WORK + "from tests.agents.turn.stages import heard\nprint(heard)\n"
     server.release()
 
-    done = subprocess.run(
+    done = zygote.run(
         [sys.executable, "-c", "import django\ndjango.setup()\n" + continued],
         cwd=ROOT, env=environment(database, server), capture_output=True, text=True, timeout=120,
     )  # fmt: skip
@@ -276,16 +277,14 @@ def test_two_callers_with_one_key_say_it_once_and_get_the_same_message(database:
 
 def test_two_workers_take_the_turns_of_one_agent_one_after_the_other(database: Path, server: LLMServer) -> None:
     actor = Actor(server, "Hello.")
-    subprocess.run(
+    zygote.run(
         [sys.executable, *script(QUEUE * 4)], cwd=ROOT, env=environment(database, server), check=True, timeout=120
     )
 
     both_at_once(script(WORK_ON_COMMAND), database, server)
     left = rows(database, "select count(*) from runs where status = 'pending'")[0][0]
     assert rows(database, "select count(*) from runs where status = 'running'") == [(0,)]
-    subprocess.run(
-        [sys.executable, *script(WORK)], cwd=ROOT, env=environment(database, server), check=True, timeout=120
-    )
+    zygote.run([sys.executable, *script(WORK)], cwd=ROOT, env=environment(database, server), check=True, timeout=120)
 
     assert said(database) == ["Hello."] * 4
     assert actor.actor_calls == 8, f"each turn was taken once ({left} were left to the last worker)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from redis import Redis as Client
 
+from tests import zygote
 from tests.evaluation.judging import answers
 from tests.llm_server import LLMServer
 from tests.machinery import ROOT, Plumbline, Redis, running, wait_until
@@ -140,7 +140,7 @@ def test_celery_without_a_broker_s_address_says_so_and_stops(tmp_path: Path, pro
     command = [sys.executable, "-m", "celery", "-A", "project", program]
     environment = {"PATH": os.environ["PATH"], "DEBUG": "1", "DATABASE_URL": f"sqlite:///{tmp_path / 'db.sqlite3'}"}
 
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    done = zygote.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
 
     assert done.returncode != 0
     assert done.stderr.startswith("CELERY_BROKER_URL is not set")
@@ -164,9 +164,7 @@ queue_baseline(agents=Agent.objects.all())
 
 def test_a_broker_that_is_down_does_not_keep_work_from_being_queued(database_file: Path) -> None:
     command = [sys.executable, "-c", "import django\ndjango.setup()\n" + QUEUE_BASELINE]
-    done = subprocess.run(
-        command, cwd=ROOT, env=without_broker(database_file), capture_output=True, text=True, timeout=120
-    )
+    done = zygote.run(command, cwd=ROOT, env=without_broker(database_file), capture_output=True, text=True, timeout=120)
     assert "broker not reached" in done.stderr
     assert set(statuses_in(database_file)()) == {"pending"}
 
@@ -191,5 +189,5 @@ def test_requests_that_queue_work_while_the_broker_is_away_wait_a_few_seconds_ho
     """Sixteen at once, and ten connections: none waits for the others without an end."""
     command = [sys.executable, "-c", f"import django\ndjango.setup()\n{QUEUE_AT_ONCE}"]
     environment = without_broker(database_file)
-    done = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=120)
+    done = zygote.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=120)
     assert float(done.stdout) < 20

@@ -8,14 +8,14 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.conf import settings
-from django.db import connection, connections
 
+from tests import zygote
 from tests.correction.behavior.asking import command, judge, tier_of
 from tests.llm_server import LLMServer
 from tests.machinery import Plumbline, kill_at_once, wait_until
@@ -118,30 +118,15 @@ print(json.dumps({
     "last": {t["name"]: t["strength"] for t in PersonaVersion.objects.latest("number").traits},
 }))
 """
-Run = Callable[..., Any]
-
-
-ON_POSTGRESQL = [pytest.mark.service, pytest.mark.django_db(transaction=True)]
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=ON_POSTGRESQL)])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield f"sqlite:///{request.getfixturevalue('database_file')}"
-        return
-    if connection.vendor != "postgresql":
-        pytest.skip("DATABASE_URL names no PostgreSQL")
-    known = connections["default"].settings_dict
-    yield f"postgres://{known['USER']}:{known['PASSWORD']}@{known['HOST']}:{known['PORT']}/{known['NAME']}"
 
 
 @pytest.fixture
-def environment(url: str) -> dict[str, str]:
-    return {**os.environ, "DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "project.settings"}
+def environment(database_url: str) -> dict[str, str]:
+    return {**os.environ, "DATABASE_URL": database_url, "DJANGO_SETTINGS_MODULE": "project.settings"}
 
 
 def answer(code: str, environment: dict[str, str], *args: str) -> Any:
-    done = subprocess.run(
+    done = zygote.run(
         [sys.executable, "-c", code, *args],
         env=environment, cwd=settings.BASE_DIR, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
@@ -152,7 +137,7 @@ def answer(code: str, environment: dict[str, str], *args: str) -> Any:
 def at_once(environment: dict[str, str], *commands: list[str]) -> list[list[str]]:
     """What each process said; all begin together."""
     processes = [
-        subprocess.Popen(
+        zygote.Popen(
             line, env=environment, cwd=settings.BASE_DIR, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )
@@ -180,9 +165,9 @@ def test_requests_for_different_traits_all_land(environment: dict[str, str]) -> 
     said = at_once(environment, *(command("settle", *keys[part::3]) for part in range(3)))
 
     assert {status for lines in said for status in lines} == {"applied"}
-    found = answer(LOOK, environment)
-    assert found["traits"] == found["last"] == dict.fromkeys(names, 0.0)
-    assert found["versions"] == list(range(1, 18)), "one version per change, none twice"
+    result = answer(LOOK, environment)
+    assert result["traits"] == result["last"] == dict.fromkeys(names, 0.0)
+    assert result["versions"] == list(range(1, 18)), "one version per change, none twice"
 
 
 def test_the_limit_of_a_day_is_not_run_over(environment: dict[str, str]) -> None:
@@ -190,9 +175,9 @@ def test_the_limit_of_a_day_is_not_run_over(environment: dict[str, str]) -> None
 
     at_once(environment, *(command("settle", *keys[part::3]) for part in range(3)))
 
-    found = answer(LOOK, environment)
-    assert found["statuses"] == ["applied"] * 5 + ["pending_review"] * 7
-    assert len(found["traits"]) == 15
+    result = answer(LOOK, environment)
+    assert result["statuses"] == ["applied"] * 5 + ["pending_review"] * 7
+    assert len(result["traits"]) == 15
 
 
 def test_two_people_who_apply_the_same_requests_apply_each_once(environment: dict[str, str]) -> None:
@@ -201,9 +186,9 @@ def test_two_people_who_apply_the_same_requests_apply_each_once(environment: dic
     said = at_once(environment, command("apply", *keys), command("apply", *keys))
 
     assert sorted(line for lines in said for line in lines if line == "applied") == ["applied"] * 8
-    found = answer(LOOK, environment)
-    assert len(found["versions"]) == 9
-    assert found["statuses"] == ["applied"] * 8
+    result = answer(LOOK, environment)
+    assert len(result["versions"]) == 9
+    assert result["statuses"] == ["applied"] * 8
 
 
 @pytest.mark.parametrize(

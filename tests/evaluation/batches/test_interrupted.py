@@ -16,6 +16,7 @@ from agents.llm import batches
 from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, ModelPrice
 from evaluation.runs.batches import waiting_words
 from evaluation.runs.control import cancel_run, resume_run
+from tests import zygote
 from tests.batch_server import BatchServer
 from tests.evaluation.batches.working import handed_in, look, only_batch, work
 from tests.evaluation.measuring import statuses
@@ -221,7 +222,7 @@ def test_a_killed_capture_is_gone_on_with_and_nothing_is_asked_or_stored_twice(
 
     def process(code: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", "import django\ndjango.setup()\n" + code]
-        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        return zygote.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
 
     made = process(
         "from tests.factories import make_agent, make_channel, talk\ntalk(make_agent('ada'), [f'line {n}' for n in range(4)])"

@@ -15,6 +15,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from agents.models import Agent
+from tests import zygote
 from tests.evaluation.ci.building import run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.test_resume import (
@@ -43,7 +44,7 @@ COMMANDS = (
 
 
 def shell(command: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return zygote.run(
         [sys.executable, "manage.py", *command.split()],
         cwd=ROOT,
         env={**os.environ, "DATABASE_URL": "sqlite:///:memory:", "ANTHROPIC_API_KEY": "", **env},
@@ -188,7 +189,7 @@ def test_a_closed_pipe_keeps_the_verdicts_code(
         {"channel": "c", "agent": "ada", "role": "agent", "text": t} for t in ["Filed it.", "A b c d."] + ["No."] * 10
     ]
     (tmp_path / "chat.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with subprocess.Popen(
+    with zygote.Popen(
         [
             *(sys.executable, "manage.py", "evaluate", "--personas", str(tmp_path / "personas"), "--agents", agents),
             *("--transcript", str(tmp_path / "chat.jsonl"), "--propositions", str(tmp_path / "claims")),
@@ -230,7 +231,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_asks_only_the_rest(databa
     assert scored(database) == ANSWERED
 
     server.release()
-    again = subprocess.run(
+    again = zygote.run(
         [sys.executable, *EVALUATE],
         cwd=ROOT,
         env=environment(database, server),

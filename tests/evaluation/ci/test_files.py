@@ -19,6 +19,7 @@ from django.core.management import call_command
 from agents.models import Agent, Channel
 from agents.work.stopping import stopping_on_sigterm
 from evaluation.models import Baseline, EvaluationRun
+from tests import zygote
 from tests.evaluation.ci.building import planted, refused, report, run
 from tests.evaluation.judging import answers
 from tests.factories import make_agent, talk
@@ -62,7 +63,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def evaluate(options: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return zygote.run(
         [sys.executable, "manage.py", "evaluate", *options],
         cwd=ROOT,
         env=environment(),
@@ -129,7 +130,7 @@ def test_files_that_cannot_be_used_are_named(files: Path) -> None:
 def waiting(server: LLMServer, files: Path) -> Iterator[subprocess.Popen[str]]:
     """The command in the middle of asking a judge that does not answer."""
     server.respond = lambda body: {**answers(lambda claim: 5)(body), "hold": True}
-    process = subprocess.Popen(
+    process = zygote.Popen(
         [sys.executable, "manage.py", "evaluate", *arguments(files, "main.jsonl")],
         cwd=ROOT,
         env=environment(JUDGE_BASE_URL=server.url, JUDGE_MODEL="test-model", TMPDIR=str(files / "tmp")),

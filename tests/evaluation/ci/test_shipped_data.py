@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 
 import pytest
 from django.core.management import call_command
-from pytest_django import Settings
+from pytest_django.plugin import DjangoDbBlocker
 
 from agents.models import Agent, Message
 from agents.seed import loader
 from tests.evaluation.ci.building import report, run
 from tests.factories import make_channel, talk
+from tests.once import rows_for_all
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usual_minimum]
 LOSE_THEIR_VOICE = {"michael", "dwight", "angela", "stanley", "kevin"}
@@ -35,11 +37,13 @@ OFF_TOPIC = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _seeded(settings: Settings) -> None:
-    settings.JUDGE_MODEL, settings.PROPOSITION_DIRS = "offline:lexical-1", []
-    loader.seed()
-    call_command("capture_baseline", "--no-simulate", "--json", "--where", "build=40", *ASKED, stdout=io.StringIO())
+@pytest.fixture(scope="module", autouse=True)
+def _seeded(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    baseline = ("capture_baseline", "--no-simulate", "--json", "--where", "build=40", *ASKED)
+    with rows_for_all(django_db_blocker, JUDGE_MODEL="offline:lexical-1", PROPOSITION_DIRS=[], WORKER_THREADS=1):
+        loader.seed()
+        call_command(*baseline, stdout=io.StringIO())
+        yield
 
 
 def test_build_41_fails_for_those_who_lose_their_voice_and_for_nobody_else() -> None:

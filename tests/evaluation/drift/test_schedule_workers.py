@@ -16,6 +16,7 @@ from django.db import connection
 
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.schedules import fire_if_due
+from tests import zygote
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.scheduling import make_schedule
 from tests.factories import make_agent
@@ -53,9 +54,9 @@ def test_two_processes_fire_no_schedule_twice(database_file: Path) -> None:
     }
     environment |= {"DEBUG": "1", "JUDGE_MODEL": "offline:lexical-1", "SENTRY_DSN": ""}
     root, pipe = settings.BASE_DIR, subprocess.PIPE
-    subprocess.run([sys.executable, "-c", SETUP], env=environment, cwd=root, check=True)
+    zygote.run([sys.executable, "-c", SETUP], env=environment, cwd=root, check=True)
     workers = [
-        subprocess.Popen([sys.executable, "-c", WORKER], env=environment, cwd=root, stdin=pipe, stdout=pipe, text=True)
+        zygote.Popen([sys.executable, "-c", WORKER], env=environment, cwd=root, stdin=pipe, stdout=pipe, text=True)
         for _ in range(2)
     ]
     for worker in workers:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests import zygote
 from tests.evaluation.simulation.acting import acts
 from tests.llm_server import LLMServer
 
@@ -54,7 +55,7 @@ def command(code: str) -> tuple[str, ...]:
 
 
 def finished(code: str, database: Path, server: LLMServer) -> str:
-    done = subprocess.run(
+    done = zygote.run(
         command(code), cwd=ROOT, env=environment(database, server), capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
@@ -81,7 +82,7 @@ def test_a_killed_simulation_goes_on_where_it_stopped(database_file: Path, after
         answering = acts(lambda body: f"Answer {server.calls}.")
         server.respond = lambda body: {**(answering(body) or {}), "hold": server.calls > stop}
         finished(SETUP, database, server)
-        process = subprocess.Popen(
+        process = zygote.Popen(
             command(SIMULATION),
             cwd=ROOT,
             env=environment(database, server),
