@@ -15,7 +15,9 @@ import sentry_sdk
 from django.core.cache import cache, caches
 from django.db import connection
 from django.test import Client
+from django.test.utils import setup_databases, teardown_databases
 from pytest_django import Settings
+from pytest_django.plugin import DjangoDbBlocker
 
 from agents.llm import breaker, endpoints, ledger, prices
 from tests.console import signed_in, superuser
@@ -28,6 +30,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # In one thread work goes through the test's own transaction, in the order of its rows. Tests of threads ask for them.
 os.environ["WORKER_THREADS"] = "1"
+
+DEVELOPERS_OWN = connection.settings_dict["NAME"]
 
 # A shell starts background jobs with SIGINT ignored, and the processes that tests start and interrupt would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -57,6 +61,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = {"migrated_file", "database_url", "transactional_db"} & set(getattr(item, "fixturenames", ()))
         if fixtures or (database and database.kwargs.get("transaction")):
             item.add_marker("databases_differ")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The test database, also where no test is marked to need one: pytest-django then leaves the developer's own in place."""
+    if connection.settings_dict["NAME"] != DEVELOPERS_OWN:
+        yield
+        return
+    with django_db_blocker.unblock():
+        made = setup_databases(verbosity=0, interactive=False)
+    yield
+    with django_db_blocker.unblock():
+        teardown_databases(made, verbosity=0)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from io import StringIO
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
+from django.test import override_settings
 from pytest_django.live_server_helper import LiveServer
 from pytest_django.plugin import DjangoDbBlocker
 
@@ -26,7 +27,8 @@ def site(_plain_http: None, django_db_setup: None, django_db_blocker: DjangoDbBl
     with django_db_blocker.unblock():
         server = LiveServer("localhost")
         server._live_server_modified_settings.enable()
-        call_command("demo", stdout=StringIO())
+        with override_settings(WORKER_THREADS=1):  # SQLite in memory: one connection at a time
+            call_command("demo", stdout=StringIO())
         User.objects.create_superuser("reader")
         yield server.url
         server.stop()
