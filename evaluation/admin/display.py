@@ -73,6 +73,7 @@ def dimension_badge(dimension: str) -> SafeString:
 
 
 SHOWN.update({"judge": judge_badge, "dimension": dimension_badge, "seed": display.visible})
+SHOWN.update(dict.fromkeys(("persona_digest", "proposition_digest", "spec_digest"), display.folded))  # these wrap
 
 
 def coverage_mark(share: Share | None) -> SafeString | str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -223,25 +223,22 @@ def sample_by_position(
 
     Later positions come from long conversations only. So conversations that reach from the first to the last stretch with messages are
     drawn from before the others, and each stretch takes one message after the other from them in the same order: early and late
-    positions then stand for the same conversations.
+    positions then stand for the same conversations. Drawn with the seed; two passes over the agent's messages, of which only counts per
+    conversation and stretch are kept.
 
     Args:
-        eligible: Its messages that may be drawn; positions count the others, too.
+        agent: Who spoke.
+        eligible: Its messages that may be drawn.
+        bins: The stretches.
         samples: Most messages, at least 1.
+        seed: Equal seeds draw equal samples.
         simulated: Whether `eligible` is simulated speech.
     """
-    may = set(eligible.order_by().values_list("pk", flat=True))
-    said: dict[tuple[int, int], list[int]] = defaultdict(list)  # by conversation and stretch, both rising
-    rows = numbered(agent=agent, simulated=simulated).values_list("pk", "channel_id", "own_position")
-    for pk, channel, position in rows.iterator(chunk_size=2000):
-        place = bin_of(position, bins) if pk in may else None
-        if place is not None:
-            said[channel, place].append(pk)
-    counts = {key: len(ids) for key, ids in said.items()}
+    rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
+    counts = Counter((channel, place) for _, channel, place in _in_bins(agent, eligible, bins, simulated))
     sizes: Counter[int] = Counter()
     for (_, place), count in counts.items():
         sizes[place] += count
-    rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
     channels = sorted({channel for channel, _ in counts})
     rng.shuffle(channels)
     through = spanning(counts)
@@ -250,8 +247,16 @@ def sample_by_position(
         first = _one_by_one([c for c in channels if c in through], place, counts, share)
         then = _one_by_one([c for c in channels if c not in through], place, counts, share - sum(first.values()))
         for channel, number in {**first, **then}.items():
-            picked[channel, place] = sorted(rng.sample(range(counts[channel, place]), number))
-    return [ids[index] for key, ids in said.items() for index in picked.get(key, ())]
+            picked[channel, place] = sorted(rng.sample(range(counts[channel, place]), number), reverse=True)
+    ids: list[int] = []
+    seen: Counter[tuple[int, int]] = Counter()
+    for pk, channel, place in _in_bins(agent, eligible, bins, simulated):
+        left = picked.get((channel, place))
+        if left and left[-1] == seen[channel, place]:
+            left.pop()
+            ids.append(pk)
+        seen[channel, place] += 1
+    return ids
 
 
 def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:
@@ -259,6 +264,27 @@ def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:
     places = {place for _, place in counts}
     ends = {min(places), max(places)} if places else set()
     return {channel for channel, _ in counts if all(counts.get((channel, end)) for end in ends)}
+
+
+def _in_bins(
+    agent: Agent, eligible: QuerySet[Message], bins: Sequence[Bin], simulated: bool
+) -> Iterator[tuple[int, int, int]]:
+    """(message, channel, stretch) of what may be drawn. Positions count everything the agent said there, drawn or not.
+
+    Both are read in the same order and merged: a subquery per message may cost PostgreSQL a scan for each.
+    """
+    keys = eligible.order_by("channel_id", "position").values_list("channel_id", "position")
+    may = keys.iterator(chunk_size=2000)
+    next_may = next(may, None)
+    rows = numbered(agent=agent, simulated=simulated).values_list("pk", "channel_id", "position", "own_position")
+    for pk, channel, position, own_position in rows.iterator(chunk_size=2000):
+        while next_may is not None and next_may < (channel, position):
+            next_may = next(may, None)
+        if next_may is None:
+            return
+        place = bin_of(own_position, bins) if next_may == (channel, position) else None
+        if place is not None:
+            yield pk, channel, place
 
 
 def _shares(sizes: Mapping[int, int], samples: int) -> dict[int, int]:

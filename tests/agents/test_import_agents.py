@@ -143,8 +143,8 @@ def test_character_cards_of_every_version(tmp_path: Path, version: str) -> None:
         "first_mes": "The den is dark.",
         "mes_example": "<START>\n{{user}}: Hello?\n{{char}}: Who asks, {{user}}?\nCome closer.\n<START>\n{{char}}: No.\n{{Char}}: No.\n",
     }
-    whole = data if version == "1" else {"spec": f"chara_card_v{version}", "data": data}
-    run_json("import_agents", write(tmp_path, "vex.json", json.dumps(whole)))
+    complete = data if version == "1" else {"spec": f"chara_card_v{version}", "data": data}
+    run_json("import_agents", write(tmp_path, "vex.json", json.dumps(complete)))
     agent = Agent.objects.get()
     assert (agent.slug, agent.description) == ("vex", "For tests.")
     assert agent.system_prompt == (

@@ -129,13 +129,13 @@ def test_a_version_is_recorded_once_per_saved_change() -> None:
 @pytest.mark.django_db
 def test_traits_that_stay_keep_their_rows_and_others_go() -> None:
     ada = make_agent("ada", traits=TRAITS)
-    kept = ada.traits.get(name="dry wit").pk
+    stored = ada.traits.get(name="dry wit").pk
 
     save_persona(agent=ada, traits=[TraitValue("Dry Wit", "drier", strength=0.0), TraitValue("new")], note="edit")
 
-    assert dict(ada.traits.values_list("name", "pk"))["Dry Wit"] == kept
+    assert dict(ada.traits.values_list("name", "pk"))["Dry Wit"] == stored
     assert set(ada.traits.values_list("name", flat=True)) == {"Dry Wit", "new"}
-    assert ada.traits.get(pk=kept).strength == 0.0
+    assert ada.traits.get(pk=stored).strength == 0.0
 
 
 @pytest.mark.django_db

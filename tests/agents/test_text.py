@@ -48,10 +48,10 @@ def test_words_are_folded_and_free_of_punctuation(text: str, expected: list[str]
 
 @given(st.text())
 def test_words_do_not_depend_on_case_or_on_the_second_look(text: str) -> None:
-    found = tokenize(text)
+    result = tokenize(text)
 
-    assert found == tokenize(text)
-    assert all(word and not word.isspace() for word in found)
+    assert result == tokenize(text)
+    assert all(word and not word.isspace() for word in result)
 
 
 # -- sentences
@@ -216,8 +216,8 @@ def test_saying_a_message_once_more_never_lowers_repetition(texts: list[str], da
 @given(messages)
 def test_repetition_agrees_with_counting_by_hand(texts: list[str]) -> None:
     grams = [[text.split()[i : i + 3] for i in range(len(text.split()) - 2)] for text in texts]
-    tokens = [gram for found in grams for gram in found]
-    recurring = [gram for gram in tokens if sum(gram in found for found in grams) >= 2]
+    tokens = [gram for result in grams for gram in result]
+    recurring = [gram for gram in tokens if sum(gram in result for result in grams) >= 2]
 
     assert compute_corpus_repetition(texts, 3) == pytest.approx(len(recurring) / len(tokens) if tokens else 0.0)
 
@@ -244,17 +244,17 @@ def test_statistics_need_neither_network_nor_database_ac_6_3_7(monkeypatch: pyte
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
 
-    found = repetition_statistics(["That is what she said"] * 3)
+    result = repetition_statistics(["That is what she said"] * 3)
 
-    assert (found.messages, found.trigram_repetition, found.fivegram_repetition) == (3, 1.0, 1.0)
-    assert found.repeated_phrases[0] == ("is what she", 3)
+    assert (result.messages, result.trigram_repetition, result.fivegram_repetition) == (3, 1.0, 1.0)
+    assert result.repeated_phrases[0] == ("is what she", 3)
 
 
 def test_a_message_of_a_million_characters_is_counted_all_the_same() -> None:
-    found = repetition_statistics(["word " * 200_000, "x" * 1_000_000])
+    result = repetition_statistics(["word " * 200_000, "x" * 1_000_000])
 
-    assert found.messages == 2
-    assert found.trigram_repetition == 0.0
+    assert result.messages == 2
+    assert result.trigram_repetition == 0.0
 
 
 CYRILLIC = r"/([\u0430-\u044f]+[\u0430-\u044f]+)*\Z!/"
@@ -271,9 +271,9 @@ SLOW = {
 @pytest.mark.parametrize("pattern", SLOW)
 def test_a_pattern_ends_whatever_the_text_says(pattern: str) -> None:
     begun = time.perf_counter()
-    found, undecided = find_all([pattern], SLOW[pattern])
+    result, undecided = find_all([pattern], SLOW[pattern])
 
-    assert not found
+    assert not result
     assert [str(problem) for problem in undecided.values()] in ([], [f"{TIMED_OUT}{pattern}"])
     assert time.perf_counter() - begun < 5  # 0.1 s of processor time; the machine may be busy
 
@@ -306,9 +306,9 @@ def test_the_patterns_of_one_message_share_their_time_and_ordinary_ones_still_ru
     slow = [f"/(?:a|aa){{{n},}}$/" for n in range(1, 41)]
     begun = time.process_time()
     with one_message():
-        found, undecided = find_all([*slow, "/thanks/"], text)
+        result, undecided = find_all([*slow, "/thanks/"], text)
 
-    assert list(found) == ["/thanks/"]
+    assert list(result) == ["/thanks/"]
     assert len(undecided) == 40
     assert time.process_time() - begun < 3  # 1 s, then 0.01 s each; alone they take 4 s
 
@@ -317,9 +317,9 @@ def test_the_patterns_of_one_message_end_however_many_they_are() -> None:
     slow = [f"/(?:a|aa){{{n},}}$/" for n in range(1, 601)]
     begun = time.process_time()
     with one_message():
-        found, undecided = find_all(slow, "a" * 15_000 + "!")
+        result, undecided = find_all(slow, "a" * 15_000 + "!")
 
-    assert (len(found), len(undecided)) == (0, 600)
+    assert (len(result), len(undecided)) == (0, 600)
     assert time.process_time() - begun < 5  # with 0.01 s for each of them it would be 7 s
 
 

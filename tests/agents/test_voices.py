@@ -41,19 +41,19 @@ counts = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 20), max_size
 
 # -- vocabulary (AC-6.4.2)
 def test_figures_of_one_speaker_ac_6_4_2_ac_6_4_9() -> None:
-    found = vocabulary_statistics(["The cat, the cat!", "A dog sat. It sat."])
+    result = vocabulary_statistics(["The cat, the cat!", "A dog sat. It sat."])
 
-    assert (found.messages, found.words) == (2, 9)
-    assert found.unique_word_ratio == pytest.approx(6 / 9, abs=1e-4)  # the, cat, a, dog, sat, it
-    assert found.average_sentence_length == 3.0
-    assert found.punctuation_density == pytest.approx(4 / 28, abs=1e-4)
+    assert (result.messages, result.words) == (2, 9)
+    assert result.unique_word_ratio == pytest.approx(6 / 9, abs=1e-4)  # the, cat, a, dog, sat, it
+    assert result.average_sentence_length == 3.0
+    assert result.punctuation_density == pytest.approx(4 / 28, abs=1e-4)
 
 
 @pytest.mark.parametrize("messages", [[], [""], ["   "], ["?!"]])
 def test_without_a_word_there_is_nothing_to_average(messages: list[str]) -> None:
-    found = vocabulary_statistics(messages)
+    result = vocabulary_statistics(messages)
 
-    assert (found.words, found.unique_word_ratio, found.average_sentence_length) == (0, 0.0, 0.0)
+    assert (result.words, result.unique_word_ratio, result.average_sentence_length) == (0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("text", ["猫。犬！", "قطة، كلب؟", "cat, dog?"])
@@ -73,21 +73,21 @@ def test_equal_shares_are_wholly_alike_and_nothing_shared_not_at_all_ac_6_4_3() 
 
 @given(counts, counts)
 def test_similarity_is_a_share_and_the_same_both_ways(a: dict[str, int], b: dict[str, int]) -> None:
-    found = vocabulary_similarity(a, b)
+    result = vocabulary_similarity(a, b)
 
-    assert 0.0 <= found <= 1.0
-    assert found == vocabulary_similarity(b, a)
+    assert 0.0 <= result <= 1.0
+    assert result == vocabulary_similarity(b, a)
     by_hand = sum(sqrt(a[w] / sum(a.values()) * b[w] / sum(b.values())) for w in set(a) & set(b))
-    assert isclose(found, min(1.0, by_hand), abs_tol=1e-9)
+    assert isclose(result, min(1.0, by_hand), abs_tol=1e-9)
 
 
 def test_each_pair_stands_once_most_alike_first() -> None:
-    found = pairwise_similarity({"cyd": ["red blue"], "ada": ["red blue"], "bea": ["green"], "dov": []})
+    result = pairwise_similarity({"cyd": ["red blue"], "ada": ["red blue"], "bea": ["green"], "dov": []})
 
-    assert (found[0].first, found[0].second) == ("ada", "cyd")
-    assert len(found) == 6
-    assert found[0].similarity == 1.0
-    assert {p.similarity for p in found[1:]} == {0.0}
+    assert (result[0].first, result[0].second) == ("ada", "cyd")
+    assert len(result) == 6
+    assert result[0].similarity == 1.0
+    assert {p.similarity for p in result[1:]} == {0.0}
 
 
 # -- style
@@ -127,12 +127,12 @@ def test_voices_are_distinct_when_lines_of_one_speaker_are_alike() -> None:
         (speaker, text) for n in range(6) for speaker, text in (("a", f"Filed number {n}."), ("b", f"OMG {n} wow!!!"))
     ]
 
-    found = voice_distinctness(lines)
+    result = voice_distinctness(lines)
 
-    assert found is not None
-    assert (found.lines, found.speakers) == (12, 2)
-    assert found.vocabulary > 0.5
-    assert found.style > 0.5
+    assert result is not None
+    assert (result.lines, result.speakers) == (12, 2)
+    assert result.vocabulary > 0.5
+    assert result.style > 0.5
 
 
 def test_lines_dealt_out_at_random_make_no_voices() -> None:
@@ -141,9 +141,9 @@ def test_lines_dealt_out_at_random_make_no_voices() -> None:
     texts = [" ".join(rng.choices(words, k=6)) + rng.choice(".!?") for _ in range(60)]
     both = []
     for _ in range(20):
-        found = voice_distinctness([(rng.choice("abc"), text) for text in texts])
-        assert found is not None
-        both.append((found.vocabulary, found.style))
+        result = voice_distinctness([(rng.choice("abc"), text) for text in texts])
+        assert result is not None
+        both.append((result.vocabulary, result.style))
 
     means = [sum(values) / len(both) for values in zip(*both, strict=True)]
     assert all(abs(mean) < 0.03 for mean in means), means
@@ -222,11 +222,11 @@ def test_who_says_hardly_anything_is_left_out() -> None:
 
 @given(conversations)
 def test_the_similarity_is_a_share_whatever_the_order(spoken: dict[str, list[str]]) -> None:
-    found = pairwise_vocabulary_similarity(spoken)
+    result = pairwise_vocabulary_similarity(spoken)
 
-    assert found is None or 0 <= found <= 1
+    assert result is None or 0 <= result <= 1
     again = pairwise_vocabulary_similarity(dict(reversed(spoken.items())))
-    assert again == found or again == pytest.approx(found)
+    assert again == result or again == pytest.approx(result)
 
 
 @given(st.dictionaries(st.text(max_size=3), st.lists(st.text(), max_size=3), max_size=4))
@@ -274,10 +274,10 @@ def similarity(texts: list[str], first: int, second: int) -> float:
 
 
 def test_like_texts_are_more_alike_than_unlike_ones() -> None:
-    found = character_similarities(TEXTS)
+    result = character_similarities(TEXTS)
 
-    assert found[0, 1] > 4 * max(found[0, 2], found[1, 2])
-    assert found[3, 4] > 10 * max(found[0, 3], found[0, 4])
+    assert result[0, 1] > 4 * max(result[0, 2], result[1, 2])
+    assert result[3, 4] > 10 * max(result[0, 3], result[0, 4])
 
 
 def test_case_and_punctuation_are_part_of_a_voice() -> None:
@@ -292,25 +292,25 @@ def test_what_everybody_says_counts_for_nothing() -> None:
 
 @given(st.lists(st.text(min_size=1, max_size=20), min_size=2, max_size=6))
 def test_similarities_are_symmetric_shares(texts: list[str]) -> None:
-    found = character_similarities(texts)
+    result = character_similarities(texts)
 
-    assert np.allclose(found, found.T, atol=1e-5)
-    assert ((found > -1e-5) & (found < 1 + 1e-5)).all()
+    assert np.allclose(result, result.T, atol=1e-5)
+    assert ((result > -1e-5) & (result < 1 + 1e-5)).all()
 
 
 @given(st.permutations(range(len(TEXTS))))
 def test_the_order_of_texts_only_moves_the_figures(order: list[int]) -> None:
-    found = character_similarities([TEXTS[index] for index in order])
+    result = character_similarities([TEXTS[index] for index in order])
 
-    assert np.allclose(found, character_similarities(TEXTS)[np.ix_(order, order)], atol=1e-5)
+    assert np.allclose(result, character_similarities(TEXTS)[np.ix_(order, order)], atol=1e-5)
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", "a"], ["\ud800", "a"]])
 def test_texts_of_next_to_nothing_are_defined(texts: list[str]) -> None:
-    found = character_similarities(texts)
+    result = character_similarities(texts)
 
-    assert found.shape == (len(texts), len(texts))
-    assert np.isfinite(found).all()
+    assert result.shape == (len(texts), len(texts))
+    assert np.isfinite(result).all()
 
 
 def test_the_figures_are_the_same_in_another_process() -> None:

@@ -40,12 +40,12 @@ def test_the_timeline_tells_what_was_sent_back_why_and_what_was_said(
     plays(llm_server, ("send_message", {"channel": "office", "text": "a good word"}), "done")
 
     lines = turn(prompt="Say hello.").splitlines()
-    found = "\n".join(re.sub(r"[0-9.]+ ms", "N ms", re.sub(r"^ +[0-9.]+ s", "0 s", line)).strip() for line in lines)
+    result = "\n".join(re.sub(r"[0-9.]+ ms", "N ms", re.sub(r"^ +[0-9.]+ s", "0 s", line)).strip() for line in lines)
 
     run = Run.objects.get()
     assert run.prompt == "Say hello."
     assert (
-        found
+        result
         == f"""Turn {run.pk}: Ada in #office
 0 s  stages
 · hint prepare ran, N ms, hints 1
@@ -93,13 +93,13 @@ def test_what_a_stage_says_at_the_end_is_shown_too(
 def test_as_json_it_is_one_object(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
     plays(llm_server, ("send_message", {"channel": "#office", "text": "Nö."}), "done")
 
-    found = json.loads(turn(json=True))
+    result = json.loads(turn(json=True))
 
-    assert found["status"] == "completed"
-    assert found["said"] == [{"channel": "office", "number": 1, "text": "Nö."}]
-    assert [event["what"] for event in found["events"]] == ["model call", "send_message", "model call"]
-    assert found["usage"]["calls"] == 2
-    assert (found["usage"]["cost_usd"], found["usage"]["unpriced_calls"]) == ("0", 2)
+    assert result["status"] == "completed"
+    assert result["said"] == [{"channel": "office", "number": 1, "text": "Nö."}]
+    assert [event["what"] for event in result["events"]] == ["model call", "send_message", "model call"]
+    assert result["usage"]["calls"] == 2
+    assert (result["usage"]["cost_usd"], result["usage"]["unpriced_calls"]) == ("0", 2)
 
 
 def test_a_turn_that_fails_ends_with_1_and_its_reason(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
@@ -153,8 +153,8 @@ def test_offline_it_works_without_key_and_network(office: Channel, settings: Set
     mime = make_agent("mime", sample_lines=["Only this."])
     office.memberships.create(agent=mime)
 
-    found = turn("mime")
+    result = turn("mime")
 
     assert texts(office) == ["Only this."]
-    assert "The agent's calls: 2, 0 tokens in, 0 out, $0.0000" in found
+    assert "The agent's calls: 2, 0 tokens in, 0 out, $0.0000" in result
     assert Message.objects.get().run == Run.objects.get()

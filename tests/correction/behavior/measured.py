@@ -95,9 +95,9 @@ def measured(server: LLMServer, agent: Agent, build: str, *, is_baseline: bool =
 
 
 def against_baseline(run: EvaluationRun) -> Comparison:
-    found = compare_to_baseline(run)
-    assert found is not None
-    return found
+    result = compare_to_baseline(run)
+    assert result is not None
+    return result
 
 
 def worse(comparison: Comparison) -> list[str]:

@@ -37,7 +37,7 @@ def test_the_queue_shows_each_request_and_its_page_what_the_tiers_said(client: P
     row = proposed(ada, "Could you keep it <b>shorter</b>?")
 
     brief = client.get(REQUESTS).json()["results"][0]
-    whole = client.get(brief["url"]).json()
+    complete = client.get(brief["url"]).json()
 
     shown = {name: brief[name] for name in ("id", "agent", "channel", "requester", "status", "confidence", "operation")}
     assert shown == {
@@ -46,9 +46,9 @@ def test_the_queue_shows_each_request_and_its_page_what_the_tiers_said(client: P
     }  # fmt: skip
     assert (brief["trait_before"], brief["trait_after"], brief["heuristic"]) == (None, CONCISE, False)
     assert not {"gate_result", "text"} & brief.keys()
-    assert (whole["text"], whole["gate_result"]["reason"]) == ("Could you keep it <b>shorter</b>?", "asks for it")
+    assert (complete["text"], complete["gate_result"]["reason"]) == ("Could you keep it <b>shorter</b>?", "asks for it")
     for link in ("message_url", "calls_url"):
-        assert client.get(whole[link]).status_code == 200
+        assert client.get(complete[link]).status_code == 200
     assert client.get(f"{REQUESTS}{10**30}/").status_code == 404
 
 
@@ -150,10 +150,10 @@ def test_deciding_needs_the_right_to_change_agents_and_reading_texts_the_right_t
     half = program(staff("correction.view_behaviorrequest", "correction.change_behaviorrequest", username="half"))
 
     assert program().get(REQUESTS).status_code == 401
-    whole, brief = reader.get(f"{REQUESTS}{row.pk}/").json(), reader.get(REQUESTS).json()["results"][0]
-    assert {whole[name] for name in ("text", "gate_result", "extract_result", "map_result", "error")} == {None}
-    assert {shown[name] for shown in (whole, brief) for name in ("why", "warnings")} == {None}
-    assert "shorter" not in f"{whole}{brief}", "the tiers quote"
+    complete, brief = reader.get(f"{REQUESTS}{row.pk}/").json(), reader.get(REQUESTS).json()["results"][0]
+    assert {complete[name] for name in ("text", "gate_result", "extract_result", "map_result", "error")} == {None}
+    assert {shown[name] for shown in (complete, brief) for name in ("why", "warnings")} == {None}
+    assert "shorter" not in f"{complete}{brief}", "the tiers quote"
     assert (brief["trait_name"], brief["status"]) == ("concise replies", "pending_review")
     for act in ("apply", "reject", "revert", "retry"):
         assert reader.post(f"{REQUESTS}{row.pk}/{act}/", {}, format="json").status_code == 403, act

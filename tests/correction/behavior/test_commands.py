@@ -40,8 +40,8 @@ def shown(*arguments: str, code: int = 0) -> str:
 
 
 def data(*arguments: str, code: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(shown(*arguments, "--json", code=code))
-    return found
+    result: dict[str, Any] = json.loads(shown(*arguments, "--json", code=code))
+    return result
 
 
 def test_tiers_decision_and_persona_are_shown_and_nothing_is_changed(ada: Agent, llm_server: LLMServer) -> None:
@@ -81,44 +81,49 @@ def test_as_data(ada: Agent, llm_server: LLMServer) -> None:
         map={**CONCISE, "name": "long answers", "strength": 0.0, "replaces_trait": "Long Answers"}
     )
 
-    found = data("Be more concise")
+    result = data("Be more concise")
 
-    assert (found["agent"], found["judge"], found["has_request"], found["confidence"]) == (
+    assert (result["agent"], result["judge"], result["has_request"], result["confidence"]) == (
         "ada",
         "test-model",
         True,
         "high",
     )
-    assert (found["gate"], found["extract"]) == (YES, SHORTER)
-    assert found["operation"] == "stop"
-    assert (found["trait_before"]["strength"], found["trait_after"]["strength"]) == (0.7, 0.0)
-    assert found["decision"] == {"verdict": "apply", "reasons": []}
-    assert [line for line in found["persona_diff"] if line[0] in "+-"] == [
+    assert (result["gate"], result["extract"]) == (YES, SHORTER)
+    assert result["operation"] == "stop"
+    assert (result["trait_before"]["strength"], result["trait_after"]["strength"]) == (0.7, 0.0)
+    assert result["decision"] == {"verdict": "apply", "reasons": []}
+    assert [line for line in result["persona_diff"] if line[0] in "+-"] == [
         "-### Usually", "+### Never (stop doing this)",
     ]  # fmt: skip
-    assert (found["failure"], found["calls"], found["cost_usd"]) == ("", 3, None)
+    assert (result["failure"], result["calls"], result["cost_usd"]) == ("", 3, None)
 
 
 def test_where_nothing_is_asked_the_later_tiers_are_null(ada: Agent, llm_server: LLMServer) -> None:
     llm_server.respond = judge(gate=NO)
 
-    found = data("Pirates say arrr")
+    result = data("Pirates say arrr")
 
-    assert (found["has_request"], found["extract"], found["map"], found["decision"]) == (False, None, None, None)
-    assert (found["operation"], found["trait_after"], found["persona_diff"], found["calls"]) == ("none", None, [], 1)
+    assert (result["has_request"], result["extract"], result["map"], result["decision"]) == (False, None, None, None)
+    assert (result["operation"], result["trait_after"], result["persona_diff"], result["calls"]) == (
+        "none",
+        None,
+        [],
+        1,
+    )
     assert "No change is asked for." in shown("Pirates say arrr")
 
 
 def test_it_says_what_was_not_read(ada: Agent, llm_server: LLMServer) -> None:
-    found = data("> always shout")
+    result = data("> always shout")
 
-    assert (found["judge"], found["has_request"], found["characters_quoted"], llm_server.calls) == (
+    assert (result["judge"], result["has_request"], result["characters_quoted"], llm_server.calls) == (
         "rule",
         False,
         14,
         0,
     )
-    assert found["warnings"] == ["14 characters of quoted text were not read: another author wrote them"]
+    assert result["warnings"] == ["14 characters of quoted text were not read: another author wrote them"]
     assert data("x" * 100_000)["characters_cut"] == 88_000
 
 
@@ -137,10 +142,10 @@ def test_a_model_that_does_not_answer_is_an_exit_code(ada: Agent, llm_server: LL
     settings.LLM_EVALUATION_RETRIES = 0
     llm_server.always(status=529)
 
-    found = data("Be brief", code=1)
+    result = data("Be brief", code=1)
 
-    assert found["failure"].startswith("gate: unavailable: ")
-    assert (found["has_request"], found["calls"]) == (False, 1)
+    assert result["failure"].startswith("gate: unavailable: ")
+    assert (result["has_request"], result["calls"]) == (False, 1)
     assert "No answer. gate: unavailable" in shown("Be brief", code=1)
 
 
@@ -217,13 +222,13 @@ def refused(*arguments: Any) -> tuple[str, int]:
 def test_offline_figures_come_as_json(cases: Path, settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
 
-    found = json.loads(run(cases, "--json"))
+    result = json.loads(run(cases, "--json"))
 
-    assert list(found)[:5] == KEYS
-    assert [found[key] for key in KEYS] == [4, 1.0, 1.0, 1.0, 0.0]
-    assert (found["judge"], found["heuristic"], found["unscored"]) == ("offline:lexical-1", True, 0)
-    assert found["intervals"]["recall"][0] < 0.5
-    assert found["kinds"]["discussion"] == {"n": 1, "recall": None, "false_positive_rate": 0.0}
+    assert list(result)[:5] == KEYS
+    assert [result[key] for key in KEYS] == [4, 1.0, 1.0, 1.0, 0.0]
+    assert (result["judge"], result["heuristic"], result["unscored"]) == ("offline:lexical-1", True, 0)
+    assert result["intervals"]["recall"][0] < 0.5
+    assert result["kinds"]["discussion"] == {"n": 1, "recall": None, "false_positive_rate": 0.0}
 
 
 def test_each_labelled_request_is_held_against_its_trait_and_direction(tmp_path: Path, settings: Settings) -> None:
@@ -239,12 +244,12 @@ def test_each_labelled_request_is_held_against_its_trait_and_direction(tmp_path:
     ]
     path = written(tmp_path, *({"text": t, "request": True, "behavior": b, "strength": s} for t, b, s in rows))
 
-    found = json.loads(run(path, "--json"))
+    result = json.loads(run(path, "--json"))
 
-    assert [case["verdict"] for case in found["cases"]] == [
+    assert [case["verdict"] for case in result["cases"]] == [
         "right", "right", "right", "opposite", "other trait", "other strength", "no trait",
     ]  # fmt: skip
-    assert (found["traits"]["n"], found["traits"]["right"], found["traits"]["opposite"]) == (7, 3, 1)
+    assert (result["traits"]["n"], result["traits"]["right"], result["traits"]["opposite"]) == (7, 3, 1)
     assert "Right trait and direction: 3 of 7 labelled requests; opposite: 1" in run(path)
 
 
@@ -253,13 +258,13 @@ def test_a_model_is_asked_at_the_gate_and_its_confidence_is_held_against_what_is
 ) -> None:
     llm_server.respond = judge(gate=lambda prompt: {**YES, "confidence": "low"} if "arrr" in prompt else YES)
 
-    found = json.loads(run(cases, "--json", "--errors"))
+    result = json.loads(run(cases, "--json", "--errors"))
 
     assert llm_server.calls == 3  # a message of emoji alone is not asked about
-    assert (found["precision"], found["recall"], found["false_positive_rate"]) == (0.6667, 1.0, 0.5)
-    assert found["calibration"]["low"]["found"] == {"n": 1, "precision": 0.0}
-    assert found["calibration"]["high"]["found"] == {"n": 2, "precision": 1.0}
-    assert [error["line"] for error in found["errors"]] == [3]
+    assert (result["precision"], result["recall"], result["false_positive_rate"]) == (0.6667, 1.0, 0.5)
+    assert result["calibration"]["low"]["found"] == {"n": 1, "precision": 0.0}
+    assert result["calibration"]["high"]["found"] == {"n": 2, "precision": 1.0}
+    assert [error["line"] for error in result["errors"]] == [3]
 
 
 def test_what_could_not_be_judged_is_in_no_figure_and_visible(cases: Path, llm_server: LLMServer) -> None:
@@ -348,7 +353,7 @@ def test_no_request_found_among_none_has_no_f1() -> None:
 
 
 def test_calibration_counts_both_answers_apart() -> None:
-    found = calibration(
+    result = calibration(
         [
             Judged(Case(line=1, text="a", request=True), True, "high"),
             Judged(Case(line=2, text="b", request=True), False, "high"),
@@ -356,9 +361,9 @@ def test_calibration_counts_both_answers_apart() -> None:
         ]
     )
 
-    assert (found["high"]["found"].value, found["high"]["denied"].value, found["low"]["denied"].value) == (
+    assert (result["high"]["found"].value, result["high"]["denied"].value, result["low"]["denied"].value) == (
         1.0,
         0.0,
         1.0,
     )
-    assert found["medium"]["found"].of == 0
+    assert result["medium"]["found"].of == 0

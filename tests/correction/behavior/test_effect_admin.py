@@ -116,9 +116,9 @@ def test_hostile_text_of_traits_judges_and_numbers_is_only_text(row: BehaviorReq
     html = read(client, page_of(row))
     assert HOSTILE not in html
     assert "the judge scored none of 6 messages" in plain(html)
-    told = client.post(measure_url(row), {"messages": HOSTILE}, follow=True).content.decode()
-    assert HOSTILE not in told
-    assert "allowed: a whole number from 1 to 100" in plain(told)
+    said = client.post(measure_url(row), {"messages": HOSTILE}, follow=True).content.decode()
+    assert HOSTILE not in said
+    assert "allowed: a whole number from 1 to 100" in plain(said)
 
 
 def test_who_may_not_ask_for_evaluations_sees_results_and_no_button(row: BehaviorRequest) -> None:

@@ -42,14 +42,14 @@ def ask(client: Program, row: BehaviorRequest, body: dict[str, Any] | None = Non
 def test_the_plan_asks_no_model_and_says_what_is_missing(
     client: Program, row: BehaviorRequest, llm_server: LLMServer
 ) -> None:
-    found = client.get(url(row)).json()
-    plan = found["plan"]
+    result = client.get(url(row)).json()
+    plan = result["plan"]
     shown = (plan["agent"], plan["trait"], plan["expected"], plan["wanted"], plan["before"], plan["after"])
     assert shown == ("ada", "emoji use", "more", 10, 3, 3)
     assert (plan["waits"], plan["judge"]) == ("not yet: 3 of 10 messages since", "test-model")
     assert plan["estimate"]["calls"] == 6
     assert plan["claim"].startswith("Ada "), "as the judge reads it, with no placeholder"
-    assert (found["why_not"], found["effects"], llm_server.calls) == ("", [], 0)
+    assert (result["why_not"], result["effects"], llm_server.calls) == ("", [], 0)
     assert client.get(f"{url(row)}?messages=2").json()["plan"]["waits"] == ""
     for wrong in ("0", "101", "x", "1e2"):
         refused = client.get(f"{url(row)}?messages={wrong}")
@@ -79,8 +79,8 @@ def test_it_is_asked_for_and_what_came_out_is_shown_newest_first(
 
 def test_what_cannot_be_judged_is_a_409_that_says_why(client: Program, row: BehaviorRequest) -> None:
     never = proposed(make_agent("bob"))
-    found = client.get(url(never)).json()
-    assert (found["plan"], "nothing was changed by it" in found["why_not"]) == (None, True)
+    result = client.get(url(never)).json()
+    assert (result["plan"], "nothing was changed by it" in result["why_not"]) == (None, True)
     refused = ask(client, never)
     assert (refused.status_code, "allowed: a request that was applied" in refused.json()["detail"]) == (409, True)
     assert client.get("/api/behavior-requests/999999/effect/").status_code == 404

@@ -38,8 +38,8 @@ def test_a_request_that_was_followed_ends_with_0(
     llm_server: LLMServer, settings: Settings, tmp_path: Path, asked: dict[str, Any], word: str
 ) -> None:
     row = changed(llm_server, settings, tmp_path / "p", asked)
-    code, out, told = measure(row)
-    assert (code, told) == (0, "")
+    code, out, said = measure(row)
+    assert (code, said) == (0, "")
     assert "3 messages before, 3 after (not yet: 3 of 10 messages since); judge: test-model" in out
     assert "Estimate: 6 calls, unpriced" in out
     assert f"As requested: {word} of it was asked for, the agent does {word} of it since." in out
@@ -51,10 +51,10 @@ def test_a_request_that_was_followed_ends_with_0(
 
 def test_a_request_that_was_not_followed_ends_with_1(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
     row = changed(llm_server, settings, tmp_path / "p", followed=False)
-    code, out, told = measure(row, "--json")
+    code, out, said = measure(row, "--json")
     result = json.loads(out)
     assert (code, result["as_requested"], result["status"]) == (1, False, "completed")
-    assert told == "emoji use: more of it was asked for; the verdict is no change shown"
+    assert said == "emoji use: more of it was asked for; the verdict is no change shown"
 
 
 def test_a_trait_s_name_takes_no_effect_in_the_terminal(
@@ -64,17 +64,17 @@ def test_a_trait_s_name_takes_no_effect_in_the_terminal(
     row.trait_after["name"] = "emoji\x1b[2J use"  # type: ignore[index]
     row.save()
 
-    code, out, told = measure(row)
+    code, out, said = measure(row)
 
-    assert (code, "\x1b" in out + told) == (1, False)
-    assert told.startswith("emoji<U+001B>[2J use: ")
+    assert (code, "\x1b" in out + said) == (1, False)
+    assert said.startswith("emoji<U+001B>[2J use: ")
 
 
 def test_what_cannot_be_told_ends_with_2(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
     row = changed(llm_server, settings, tmp_path / "p")
-    code, out, told = measure(row, "--model", "offline:lexical-1")
+    code, out, said = measure(row, "--model", "offline:lexical-1")
     assert code == 2
-    assert "the judge scored none of 6 messages" in told
+    assert "the judge scored none of 6 messages" in said
     assert "judge: offline:lexical-1 (heuristic)" in out
     assert "Estimate: no paid call" in out
     assert "6 messages could not be scored; the first: needs an LLM judge" in out
@@ -87,9 +87,9 @@ def test_no_message_since_ends_with_2_and_asks_nothing(
     llm_server: LLMServer, settings: Settings, tmp_path: Path
 ) -> None:
     row = changed(llm_server, settings, tmp_path / "p", since=0)
-    code, out, told = measure(row, "--json")
+    code, out, said = measure(row, "--json")
     assert (code, json.loads(out)["after"]) == (2, 0)
-    assert "not yet: 0 of 10 messages since" in told
+    assert "not yet: 0 of 10 messages since" in said
     assert (llm_server.calls, BehaviorEffect.objects.count()) == (0, 0)
 
 
@@ -105,7 +105,7 @@ def test_a_dry_run_asks_nothing_and_keeps_nothing(llm_server: LLMServer, setting
 def test_wrong_usage_ends_with_3(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
     row = changed(llm_server, settings, tmp_path / "p")
     never = proposed(make_agent("bob"))
-    for wrong, options, told in (
+    for wrong, options, shown in (
         (999_999, (), "there is no behaviour request 999999"),
         (10**30, (), "there is no behaviour request"),
         (never, (), "allowed: a request that was applied"),
@@ -114,7 +114,7 @@ def test_wrong_usage_ends_with_3(llm_server: LLMServer, settings: Settings, tmp_
         (row, ("--model", "m" * 201), "at most 200"),
     ):
         code, _, said = measure(wrong, *options)
-        assert (code, told in said) == (3, True), said
+        assert (code, shown in said) == (3, True), said
     queue_effect(request=row)
     code, _, said = measure(row)
     assert (code, "under way already" in said) == (3, True)

@@ -182,8 +182,8 @@ def test_old_ones_that_measured_nothing_are_pruned_and_results_stay(settings: Se
 
     call_command("prune_logs", "--older-than", "90d", stdout=StringIO())
 
-    kept = sorted(BehaviorEffect.objects.values_list("status", flat=True))
-    assert kept == ["completed", "failed", "paused_budget"]
+    stored = sorted(BehaviorEffect.objects.values_list("status", flat=True))
+    assert stored == ["completed", "failed", "paused_budget"]
     BehaviorRequest.objects.all().delete()
     assert not BehaviorEffect.objects.exists()
 
@@ -404,11 +404,11 @@ def test_asked_for_by_many_at_once_it_is_queued_once(llm_server: LLMServer, sett
             connection.close()
 
     with ThreadPoolExecutor(4) as pool:
-        told = list(pool.map(asks, range(8)))
+        said = list(pool.map(asks, range(8)))
         worked = list(pool.map(works, range(4)))
 
-    assert told.count("pending") == 1
-    assert all("under way" in text for text in told if text != "pending")
+    assert said.count("pending") == 1
+    assert all("under way" in text for text in said if text != "pending")
     assert worked.count(True) == 1
     assert (BehaviorEffect.objects.get().status, llm_server.calls) == ("completed", 6)
 
@@ -518,9 +518,9 @@ def test_after_a_revert_only_the_messages_until_then_count(
     revert_request(request=request, user=None)
     speak(agent, channel, "3", emoji=False)
 
-    found = plan_request(request=request)
-    assert [m.tags["build"] for m in found.plan.after] == ["2", "2"]
-    assert found.waits == "2 of 10 messages until it was reverted: there will be no more"
+    result = plan_request(request=request)
+    assert [m.tags["build"] for m in result.plan.after] == ["2", "2"]
+    assert result.waits == "2 of 10 messages until it was reverted: there will be no more"
 
 
 def test_the_messages_end_where_the_same_trait_is_changed_again_and_begin_there_for_the_next(
@@ -536,10 +536,10 @@ def test_the_messages_end_where_the_same_trait_is_changed_again_and_begin_there_
     second = ask_for(llm_server, channel, "Stop using emoji.", 0.0)
     speak(agent, channel, "4", emoji=False)
 
-    found, next_one = plan_request(request=first), plan_request(request=second)
+    result, next_one = plan_request(request=first), plan_request(request=second)
 
-    assert [m.tags["build"] for m in found.plan.after] == ["2"] * 4 + ["3"] * 2
-    assert found.waits == "6 of 10 messages until its trait was changed again: there will be no more"
+    assert [m.tags["build"] for m in result.plan.after] == ["2"] * 4 + ["3"] * 2
+    assert result.waits == "6 of 10 messages until its trait was changed again: there will be no more"
     assert [m.tags["build"] for m in next_one.plan.before] == ["2"] * 4 + ["3"] * 2
     assert len(next_one.plan.after) == 10
     llm_server.respond = reads
@@ -618,16 +618,16 @@ def test_behaviour_that_was_asked_for_is_no_drift(
     speak(agent, channel, "2", emoji=after)
 
     run = measured(llm_server, agent, "2")
-    found = against_baseline(run)
+    result = against_baseline(run)
 
-    assert worse(found) == []
-    assert found.changed == (f"adherence/{TRAIT_CLAIM}",), "left out, and named"
-    assert found.dimensions[0].verdict == "steady"
-    assert {c.proposition for c in found.propositions["adherence"]} == {"voice", "polite"}, "what is the same in both"
+    assert worse(result) == []
+    assert result.changed == (f"adherence/{TRAIT_CLAIM}",), "left out, and named"
+    assert result.dimensions[0].verdict == "steady"
+    assert {c.proposition for c in result.propositions["adherence"]} == {"voice", "polite"}, "what is the same in both"
     change = f"version 2, behaviour request {request.pk} by anna: emoji use {strength:g} → {becomes:g}"
-    assert found.persona_changes == (change,)
-    assert change in found.notes[0]
-    assert any(TRAIT_CLAIM in note and "the trait it speaks of" in note for note in found.notes)
+    assert result.persona_changes == (change,)
+    assert change in result.notes[0]
+    assert any(TRAIT_CLAIM in note and "the trait it speaks of" in note for note in result.notes)
     assert run.scores.filter(proposition_id=TRAIT_CLAIM).values_list("score", flat=True)[0] == 9, (
         "judged by the new trait"
     )
@@ -642,10 +642,10 @@ def test_the_same_behaviour_that_nobody_asked_for_is_drift(
     measured(llm_server, agent, "1", is_baseline=True)
     speak(agent, channel, "2", emoji=after)
 
-    found = against_baseline(measured(llm_server, agent, "2"))
+    result = against_baseline(measured(llm_server, agent, "2"))
 
-    assert worse(found) == ["adherence", f"adherence/{TRAIT_CLAIM}", "adherence/voice"]
-    assert (found.stale, found.changed, found.persona_changes) == (False, (), ())
+    assert worse(result) == ["adherence", f"adherence/{TRAIT_CLAIM}", "adherence/voice"]
+    assert (result.stale, result.changed, result.persona_changes) == (False, (), ())
 
 
 def test_a_change_that_was_asked_for_hides_no_drift_elsewhere(
@@ -657,9 +657,9 @@ def test_a_change_that_was_asked_for_hides_no_drift_elsewhere(
     ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
     speak(agent, channel, "2", emoji=True, polite=False)
 
-    found = against_baseline(measured(llm_server, agent, "2"))
+    result = against_baseline(measured(llm_server, agent, "2"))
 
-    assert worse(found) == ["adherence", "adherence/polite"]
+    assert worse(result) == ["adherence", "adherence/polite"]
 
 
 def test_a_request_that_is_not_followed_shows_as_drift_once_the_baseline_is_taken_again(
@@ -688,8 +688,8 @@ def test_the_baseline_says_why_it_is_stale_and_a_revert_makes_it_current_again(
     assert stale_reasons(Baseline.objects.all()) == {
         baseline.pk: f"version 2, behaviour request {request.pk} by anna: emoji use 0 → 0.95"
     }
-    (told,) = changes_since([(agent.pk, baseline.persona_digest)]).values()
-    assert [change.number for change in told] == [2]
+    (said,) = changes_since([(agent.pk, baseline.persona_digest)]).values()
+    assert [change.number for change in said] == [2]
 
     revert_request(request=request, user=None)
 

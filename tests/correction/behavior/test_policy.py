@@ -501,11 +501,11 @@ def test_other_names_are_not_protected_and_one_of_signs_is_only_itself() -> None
 
 def test_a_trait_that_the_change_works_against_is_protected() -> None:
     traits = (TraitValue("courtesy", strength=0.9),)
-    found = decided_taking_over(
+    result = decided_taking_over(
         {"name": "gruff", "touches": ["courtesy"]}, traits=traits, behavior_protected_traits=["Courtesy"]
     )
 
-    assert found == Decision("drop", ("the trait 'courtesy' is protected: no message can change it",))
+    assert result == Decision("drop", ("the trait 'courtesy' is protected: no message can change it",))
 
 
 def test_where_traits_are_protected_an_answer_that_leaves_open_what_it_touches_waits() -> None:

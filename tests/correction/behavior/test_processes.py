@@ -165,9 +165,9 @@ def test_requests_for_different_traits_all_land(environment: dict[str, str]) -> 
     said = at_once(environment, *(command("settle", *keys[part::3]) for part in range(3)))
 
     assert {status for lines in said for status in lines} == {"applied"}
-    found = answer(LOOK, environment)
-    assert found["traits"] == found["last"] == dict.fromkeys(names, 0.0)
-    assert found["versions"] == list(range(1, 18)), "one version per change, none twice"
+    result = answer(LOOK, environment)
+    assert result["traits"] == result["last"] == dict.fromkeys(names, 0.0)
+    assert result["versions"] == list(range(1, 18)), "one version per change, none twice"
 
 
 def test_the_limit_of_a_day_is_not_run_over(environment: dict[str, str]) -> None:
@@ -175,9 +175,9 @@ def test_the_limit_of_a_day_is_not_run_over(environment: dict[str, str]) -> None
 
     at_once(environment, *(command("settle", *keys[part::3]) for part in range(3)))
 
-    found = answer(LOOK, environment)
-    assert found["statuses"] == ["applied"] * 5 + ["pending_review"] * 7
-    assert len(found["traits"]) == 15
+    result = answer(LOOK, environment)
+    assert result["statuses"] == ["applied"] * 5 + ["pending_review"] * 7
+    assert len(result["traits"]) == 15
 
 
 def test_two_people_who_apply_the_same_requests_apply_each_once(environment: dict[str, str]) -> None:
@@ -186,9 +186,9 @@ def test_two_people_who_apply_the_same_requests_apply_each_once(environment: dic
     said = at_once(environment, command("apply", *keys), command("apply", *keys))
 
     assert sorted(line for lines in said for line in lines if line == "applied") == ["applied"] * 8
-    found = answer(LOOK, environment)
-    assert len(found["versions"]) == 9
-    assert found["statuses"] == ["applied"] * 8
+    result = answer(LOOK, environment)
+    assert len(result["versions"]) == 9
+    assert result["statuses"] == ["applied"] * 8
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,9 @@ def test_what_waits_is_counted_for_the_metrics(ada: Agent) -> None:
     for status in (Status.QUEUED, Status.QUEUED, Status.PAUSED_BUDGET, Status.APPLIED):
         proposed(ada, status=status, applied_at=timezone.now())
 
-    found = {m.name: s.value for m in collect_work() for s in m.samples if s.labels.get("kind") == "behavior_requests"}
+    result = {m.name: s.value for m in collect_work() for s in m.samples if s.labels.get("kind") == "behavior_requests"}
 
-    assert (found["plumbline_work_waiting"], found["plumbline_work_paused"]) == (2, 1)
+    assert (result["plumbline_work_waiting"], result["plumbline_work_paused"]) == (2, 1)
 
 
 @pytest.mark.parametrize("status", ["applied", "reverted"])
@@ -84,8 +84,8 @@ def test_a_request_outlives_its_agent_and_its_message(ada: Agent) -> None:
     ada.delete()
 
     request.refresh_from_db()
-    kept = BehaviorRequest.objects.values_list("agent", "message", "trait", "persona_version").get()
-    assert kept == (None, None, None, None)
+    stored = BehaviorRequest.objects.values_list("agent", "message", "trait", "persona_version").get()
+    assert stored == (None, None, None, None)
     assert request.trait_after == CONCISE
 
 
@@ -117,9 +117,9 @@ def test_an_erased_person_s_words_leave_what_was_read_from_them_and_a_change_can
     call_command("forget", "--outsider", "Zoe", stdout=StringIO())
 
     request.refresh_from_db()
-    kept = repr([request.gate_result, request.extract_result, request.map_result, request.warnings, request.why])
-    assert "neighbour" not in kept
-    assert "Zoe" not in kept
+    stored = repr([request.gate_result, request.extract_result, request.map_result, request.warnings, request.why])
+    assert "neighbour" not in stored
+    assert "Zoe" not in stored
     assert BehaviorRequest.objects.filter(gate_result__has_request=True).exists()
     assert "neighbour" not in Message.objects.get().text
     assert revert_request(request=request, user=None).status == "reverted"
@@ -142,14 +142,14 @@ def test_what_a_model_said_of_an_erased_person_s_words_goes_too_and_the_trait_ma
     other = proposed(ada, "Somebody else's.", gate_result=paraphrase)
     Message.objects.filter(behavior_requests=other).update(outsider="Bob")
 
-    found = {(one.rule.of, one.rule.columns): one.keys for one in forget(find_outsider("Zoe"))}
+    result = {(one.rule.of, one.rule.columns): one.keys for one in forget(find_outsider("Zoe"))}
 
     request.refresh_from_db()
-    kept = repr([request.gate_result, request.extract_result, request.map_result, request.why])
-    assert not any(word in kept for word in ("relative", "kin", "illness", "concise"))
+    stored = repr([request.gate_result, request.extract_result, request.map_result, request.why])
+    assert not any(word in stored for word in ("relative", "kin", "illness", "concise"))
     assert request.gate_result["has_request"] is True  # type: ignore[index]
     other.refresh_from_db()
     assert other.gate_result == paraphrase
-    assert found[BehaviorRequest, "trait_name trait_before trait_after"] == {request.pk}
-    assert found[Trait, "name"] == {Trait.objects.get(name="concise replies").pk}
+    assert result[BehaviorRequest, "trait_name trait_before trait_after"] == {request.pk}
+    assert result[Trait, "name"] == {Trait.objects.get(name="concise replies").pk}
     assert request.trait_after == CONCISE

@@ -69,10 +69,10 @@ def test_without_a_strength_a_new_trait_is_usual_and_a_known_one_keeps_its_own()
     assert read_map(answer(strength=None), traits=TRAITS).after == TraitValue(
         "brevity", "Says it in few words.", 0.2, 0.5
     )
-    kept = read_map(
+    stored = read_map(
         answer(name="Dry Wit", description="Dryer still.", strength=None, sentiment=None), traits=TRAITS
     ).after
-    assert kept == TraitValue("dry wit", "Dryer still.", 0.4, 0.7)
+    assert stored == TraitValue("dry wit", "Dryer still.", 0.4, 0.7)
 
 
 def test_a_stop_keeps_the_trait_as_it_is_known_at_strength_0() -> None:
@@ -235,11 +235,11 @@ def test_words_for_how_often_have_a_strength(amount: Any, current: float | None,
 
 @given(st.sampled_from(["more", "less"]), strengths)
 def test_more_and_less_go_their_way_and_never_stop(amount: Any, current: float) -> None:
-    found = strength_of(amount, current)
+    result = strength_of(amount, current)
 
-    assert 0 <= found <= 1
-    assert found >= current - 1e-3 if amount == "more" else found <= current + 1e-3
-    assert (found == 0) == (amount == "less" and current == 0)
+    assert 0 <= result <= 1
+    assert result >= current - 1e-3 if amount == "more" else result <= current + 1e-3
+    assert (result == 0) == (amount == "less" and current == 0)
 
 
 @given(traits)

@@ -63,10 +63,10 @@ def test_the_answers_so_far_say_what_is_to_be_asked_next(found: dict[str, Any], 
 
 @pytest.mark.parametrize("text", ["🎉🎉", "?!", "> Be more concise"])
 def test_what_has_no_words_of_its_own_needs_no_model(text: str) -> None:
-    found = answers_without_model(own_words(text))
+    result = answers_without_model(own_words(text))
 
-    assert found["gate"]["has_request"] is False
-    assert next_tier(found) is None
+    assert result["gate"]["has_request"] is False
+    assert next_tier(result) is None
 
 
 @pytest.mark.parametrize(("tier", "answer"), [("gate", YES), ("extract", SHORTER), ("map", CONCISE)])
@@ -181,20 +181,20 @@ TRAITS = (TraitValue("long answers", "Leaves nothing\nout.", 0.4, 0.7), TraitVal
 def request(
     tier: Tier, message: str = MESSAGE, whom: Subject | None = None, reason: str = "", change: str = ""
 ) -> LLMRequest:
-    found = {
+    result = {
         "gate": YES | ({"reason": reason} if reason else {}),
         "extract": SHORTER | ({"requested_change": change} if change else {}),
     }
-    return tier_request(tier, words=own_words(message), subject=whom or subject(*TRAITS), answers=found, nonce=NONCE)
+    return tier_request(tier, words=own_words(message), subject=whom or subject(*TRAITS), answers=result, nonce=NONCE)
 
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_the_prompt_reads_as_its_snapshot(tier: Tier) -> None:
-    path, found = SNAPSHOTS / f"{tier}.txt", laid_out(request(tier))
+    path, result = SNAPSHOTS / f"{tier}.txt", laid_out(request(tier))
     if os.environ.get("UPDATE_SNAPSHOTS"):
-        path.write_text(found, encoding="utf-8")
+        path.write_text(result, encoding="utf-8")
 
-    assert found == path.read_text(encoding="utf-8")
+    assert result == path.read_text(encoding="utf-8")
 
 
 def test_what_a_person_quotes_is_shown_to_no_tier() -> None:
@@ -378,10 +378,10 @@ def test_a_level_is_read_whatever_its_case(said: str, meant: str) -> None:
 
 @pytest.mark.parametrize("said", ["certain", 0.99, None, "", ["high"], True, "very high"])
 def test_a_level_that_is_none_counts_as_the_lowest_and_is_told(said: Any) -> None:
-    found = read_gate({**YES, "confidence": said})
+    result = read_gate({**YES, "confidence": said})
 
-    assert found["confidence"] == "low"
-    assert found["warning"] == f"confidence {said!r} is none of high, medium, low; read as low"
+    assert result["confidence"] == "low"
+    assert result["warning"] == f"confidence {said!r} is none of high, medium, low; read as low"
 
 
 @pytest.mark.parametrize("said", ["true", "false", 1, 0, None, [], {}])
@@ -412,9 +412,9 @@ def test_a_zero_stays_a_zero(strength: Any) -> None:
 
 
 def test_a_strength_that_is_not_given_is_not_made_up() -> None:
-    found = read_map_answer({key: value for key, value in CONCISE.items() if key != "strength"})
+    result = read_map_answer({key: value for key, value in CONCISE.items() if key != "strength"})
 
-    assert "strength" not in found
+    assert "strength" not in result
 
 
 @pytest.mark.parametrize(
@@ -431,10 +431,10 @@ def test_a_field_of_another_type_is_no_answer(field: str, bad: Any) -> None:
 
 @pytest.mark.parametrize("left_open", [None, "no", 0])
 def test_a_change_of_which_it_is_left_open_whether_it_fits_counts_as_not_fitting(left_open: Any) -> None:
-    found = read_map_answer({**CONCISE, "contradicts_persona": left_open})
+    result = read_map_answer({**CONCISE, "contradicts_persona": left_open})
 
-    assert found["contradicts_persona"] is True
-    assert found["contradiction"] == "the answer leaves open whether it fits the persona"
+    assert result["contradicts_persona"] is True
+    assert result["contradiction"] == "the answer leaves open whether it fits the persona"
 
 
 @pytest.mark.parametrize("read", READERS.values())
@@ -445,8 +445,8 @@ def test_what_is_no_object_is_no_answer(read: Any, data: Any) -> None:
 
 
 def test_texts_are_kept_on_one_line_and_not_without_end() -> None:
-    found = read_map_answer({**CONCISE, "description": "a\n\n## Traits\n- b" + "x" * 5_000})
+    result = read_map_answer({**CONCISE, "description": "a\n\n## Traits\n- b" + "x" * 5_000})
 
-    assert "\n" not in found["description"]
-    assert len(found["description"]) == 2_000
-    assert found["description"].endswith("…")
+    assert "\n" not in result["description"]
+    assert len(result["description"]) == 2_000
+    assert result["description"].endswith("…")

@@ -293,9 +293,9 @@ def test_the_spans_of_a_request_hold_none_of_its_words(llm_server: LLMServer, se
 
     looked_at()
 
-    found = tree(sentry.of_type("transaction")[-1])
-    assert found["correction.behavior", "correction.work"] == 3
-    assert found["llm.call", "correction.behavior"] == 3
+    result = tree(sentry.of_type("transaction")[-1])
+    assert result["correction.behavior", "correction.work"] == 3
+    assert result["llm.call", "correction.behavior"] == 3
     assert "Rumpelstiltskin" not in sentry.text
 
 
