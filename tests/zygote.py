@@ -163,10 +163,10 @@ def _become(order: dict[str, Any], files: list[int]) -> list[str]:
         os.dup2(given, own)
         os.close(given)
     now = "PYTHONUNBUFFERED" in os.environ
-    sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))
+    sys.stdin = sys.__stdin__ = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, closefd=False)))  # type: ignore[misc]
     out, err = (io.BufferedWriter(io.FileIO(own, "w", closefd=False)) for own in (1, 2))
-    sys.stdout = io.TextIOWrapper(out, write_through=now)
-    sys.stderr = io.TextIOWrapper(err, errors="backslashreplace", line_buffering=True)
+    sys.stdout = sys.__stdout__ = io.TextIOWrapper(out, write_through=now)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = io.TextIOWrapper(err, errors="backslashreplace", line_buffering=True)  # type: ignore[misc]
     sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     sys.path.insert(0, order["cwd"])
     return list(order["argv"])
