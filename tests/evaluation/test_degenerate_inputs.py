@@ -118,7 +118,7 @@ NOBODY = "no message of the channel in the window"
 PEOPLE = "no agent speaks in the window, only people"
 # What a run of Ada says of: adherence, consistency, fluency, convergence, ideas. What the channel's says of its two. The line-up.
 EXPECTED: dict[Situation, tuple[tuple[str, ...], tuple[str, ...], str]] = {
-    nothing: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (NOBODY, NOBODY), "nobody spoke here"),
+    nothing: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (NOBODY, NOBODY), "there are no messages here"),
     rejected_drafts: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (PEOPLE, PEOPLE), "no agent spoke here"),
     outsiders_only: ((*[NO_MESSAGE] * 3, NO_CHANNEL, NO_CHANNEL), (PEOPLE, PEOPLE), "no agent spoke here"),
     one_message: (
@@ -209,7 +209,7 @@ def test_a_tag_that_no_message_has_measures_nothing(llm_server: LLMServer, dimen
     assert (found.run.status, found.overall_score, found.measured) == ("completed", None, False)
     assert outcome(found, dimension).removeprefix("nothing scored: ") in (NO_MESSAGE, NO_CHANNEL)
     assert llm_server.calls == 0
-    assert line_up(channel=Channel.objects.get(), where={"bild": "41"}).reason == "nobody spoke here"
+    assert line_up(channel=Channel.objects.get(), where={"bild": "41"}).reason == "there are no messages here"
 
 
 @pytest.mark.parametrize("situation", [in_japanese, in_arabic], ids=lambda situation: situation.__name__)
