@@ -25,8 +25,12 @@ class Row(serializers.ModelSerializer[Any]):
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         fields = super().get_fields()
-        for field in fields.values():
+        model: type[Model] = self.Meta.model
+        blank = {column.name for column in model._meta.fields if column.blank}
+        for name, field in fields.items():
             field.read_only = field.read_only or field.required or field.default is not serializers.empty
+            if isinstance(field, serializers.ChoiceField):  # a field that only reads forgets it; the schema has to say it
+                field.allow_blank = name in blank
         return fields
 
     def build_field(self, field_name: str, info: Any, model_class: type[Model], nested_depth: int) -> Any:
