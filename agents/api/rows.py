@@ -29,7 +29,9 @@ class Row(serializers.ModelSerializer[Any]):
         blank = {column.name for column in model._meta.fields if column.blank}
         for name, field in fields.items():
             field.read_only = field.read_only or field.required or field.default is not serializers.empty
-            if isinstance(field, serializers.ChoiceField):  # a field that only reads forgets it; the schema has to say it
+            if isinstance(
+                field, serializers.ChoiceField
+            ):  # a field that only reads forgets it; the schema has to say it
                 field.allow_blank = name in blank
         return fields
 

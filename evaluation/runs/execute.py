@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import cache, partial
+from typing import Any
 
 import sentry_sdk
 from django.conf import settings
@@ -183,13 +184,24 @@ def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
 
 def _end_all(judged: Sequence[Judging]) -> None:
     """End runs that were judged. Channels first: their numbers are part of their agents' numbers."""
+    summed: dict[int, Any] = {}
     for of_agents in (False, True):
         ending = [judging for judging in judged if (judging.run.agent_id is not None) is of_agents]
-        summaries = summarize_all([judging.run for judging in ending])
-        for judging, summary in zip(ending, summaries, strict=True):
+        runs = [judging.run for judging in ending]
+        summed |= _ends_of_channels(runs) if of_agents else {}
+        for judging, summary in zip(ending, summarize_all(runs), strict=True):
             _end(judging, summary)
     # Once more, now that it is committed: who ends the other run of a link sees this one from now on, and this one sees the other.
-    follow_links([judging.run for judging in judged])
+    follow_links([judging.run for judging in judged], summed=summed)
+
+
+def _ends_of_channels(runs: Sequence[EvaluationRun]) -> dict[int, Any]:
+    """By agent's run how the runs of its channels ended so far."""
+    shares = ChannelShare.objects.filter(agent_run__in=[run.pk for run in runs])
+    ends: dict[int, Any] = {}
+    for pk, *end in shares.values_list("agent_run", "channel_run", "channel_run__status", "channel_run__finished_at"):
+        ends.setdefault(pk, set()).add(tuple(end))
+    return ends
 
 
 def _end(judging: Judging, summary: RunSummary) -> None:
@@ -231,11 +243,15 @@ def _end(judging: Judging, summary: RunSummary) -> None:
                 forget_answers(run.work_id)
 
 
-def follow_links(runs: Iterable[EvaluationRun]) -> None:
+def follow_links(runs: Iterable[EvaluationRun], *, summed: Mapping[int, Any] | None = None) -> None:
     """Bring the numbers of completed agents' runs up to date with those of their channels.
 
     Call it after runs of either kind ended: those of channels first, so that agents' runs whose channels are all among them are up to
     date already. It does the same however often it is called, in whatever order and process the runs end.
+
+    Args:
+        runs: That ended.
+        summed: By primary key of agents' runs, how their channels' runs had ended when they were summed up; these stay where that holds.
     """
     ended = [run.pk for run in runs]
     concerned = EvaluationRun.objects.filter(Q(pk__in=ended) | Q(channel_runs__in=ended), agent__isnull=False)
@@ -243,7 +259,11 @@ def follow_links(runs: Iterable[EvaluationRun]) -> None:
         concerned.filter(status=Status.COMPLETED, channel_shares__isnull=False).select_related("agent").distinct()
     )
     elsewhere = ChannelShare.objects.filter(agent_run__in=ended).exclude(channel_run__in=ended)
-    for agent_run in concerned.exclude(Q(pk__in=ended) & ~Q(pk__in=elsewhere.values("agent_run"))):
+    stale = list(concerned.exclude(Q(pk__in=ended) & ~Q(pk__in=elsewhere.values("agent_run"))))
+    now = _ends_of_channels(stale) if summed else {}
+    for agent_run in stale:
+        if summed and agent_run.pk in summed and now.get(agent_run.pk) == summed[agent_run.pk]:
+            continue
         summary = summarize(agent_run)
         error = "" if summary.measured else agent_run.error  # of a completed run: why it has no number
         same = EvaluationRun.objects.filter(pk=agent_run.pk, status=Status.COMPLETED)
