@@ -55,7 +55,9 @@ class Server:
         with sqlite3.connect(database) as connection:
             for statement in (USER, OPERATOR, CHANNEL):  # the set-up that docs/api.md describes
                 connection.execute(statement)
-            connection.execute("insert into authtoken_token (key, created, user_id) values (?, '2026-01-01', 1)", [TOKEN])
+            connection.execute(
+                "insert into authtoken_token (key, created, user_id) values (?, '2026-01-01', 1)", [TOKEN]
+            )
         environment = {
             "DATABASE_URL": f"sqlite:///{database}",
             "WEB_BIND": f"127.0.0.1:{self.port}",
