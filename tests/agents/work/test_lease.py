@@ -8,15 +8,17 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import LLMBatch, LLMBatchRequest, Run, owner_is_dead, owner_name
-from agents.work.lease import _namespace
-from agents.work.queues import release_lost_leases
-from tests.factories import make_agent
+from agents.work.lease import Leasable, _namespace
+from agents.work.queues import release_lost_leases, work_models
+from correction.models import BehaviorRequest
+from tests.factories import make_agent, make_channel, say
 from tests.machinery import kill_at_once
 from tests.queued_work import installed, kind_judge, statuses_in
 
@@ -43,6 +45,44 @@ def dead_owner() -> str:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait(60)
     return f"{socket.gethostname()}:{process.pid}:abcd"
+
+
+# -- every table of work
+def held_by(model: type[Leasable], owner: str) -> Leasable:
+    """A row of the table that a worker has in hand."""
+    message = say(make_channel(), make_agent(), "Hello.")
+    agent, channel = message.agent, message.channel
+    targets: dict[str, dict[str, object]] = {
+        "Run": {"agent": agent},
+        "DescriptionUpdate": {"agent": agent},
+        "EvaluationRun": {"agent": agent, "dimensions": ["fluency"]},
+        "LineUpRun": {"channel": channel},
+        "ObservedMessage": {"message": message, "session": uuid4()},
+        "LLMBatch": {"next_look_at": timezone.now()},
+        "Import": {},
+        "BehaviorRequest": {"agent": agent},
+    }
+    if model.__name__ == "BehaviorEffect":
+        targets["BehaviorEffect"] = {"request": BehaviorRequest.objects.create(agent=agent), "messages": 5}
+    row: Leasable = model._default_manager.create(**targets[model.__name__])
+    leased = model._default_manager.filter(pk=row.pk)
+    leased.update(status=model.Status.RUNNING, attempt=1, lease_owner=owner, lease_expires_at=timezone.now() + LEASE)
+    row.refresh_from_db()
+    return row
+
+
+@pytest.mark.parametrize("model", work_models(), ids=lambda model: model._meta.db_table)
+def test_what_a_killed_worker_held_is_leased_once_more_at_once(model: type[Leasable], dead_owner: str) -> None:
+    row = held_by(model, dead_owner)
+
+    assert release_lost_leases() == 1
+    row.refresh_from_db()
+    assert (row.status, row.lease_owner, row.deaths) == (model.Status.PENDING, "", 1)
+    assert row.acquire(owner=ELSEWHERE, lease=LEASE)
+    assert not row.acquire(owner=owner_name(), lease=LEASE), "one at a time"
+    row.refresh_from_db()
+    assert row.attempt == 2
+    assert not model._default_manager.get(pk=row.pk).finish(owner=dead_owner, status="completed"), "the dead one is out"
 
 
 # -- acquiring
