@@ -204,7 +204,7 @@ class Table:
         empty: What an empty list says: what fills it, and what to do next.
         deleting: What the page that asks before a row is deleted says of it.
         columns, filters: Of the list, names separated by spaces; see `agents.console.columns`. Empty where an admin class says it.
-        search: Columns that a search finds exactly, separated by spaces.
+        search: Columns that a search finds exactly, or, with a star at the end, by a part; separated by spaces.
         fields: Of a row's page: groups of a title and names separated by spaces.
         export: The list as a file.
         erase: Where a person's words may be, also in tables of lower apps; see `agents.ops.erasure`.

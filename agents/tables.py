@@ -233,7 +233,7 @@ TABLES = (
         deleting="Calls that are in the ledger keep what they cost. New calls are priced by the model's price of an earlier day, or are "
         "unpriced where there is none.",
         columns="model effective_from=since usd long_prompts source",
-        search="model",
+        search="model*",
         no_speech="model source",
     ),
     Table(
@@ -243,7 +243,7 @@ TABLES = (
         empty="No worker has run: manage.py work starts one.",
         columns="name kind state doing=in_hand done calls seen_at started_at",
         filters="kind host",
-        search="name",
+        search="name*",
         fields=(("", "name kind state queues doing=in_hand done calls seen_at started_at"),),
         no_speech="name host queues doing",
     ),

@@ -60,6 +60,9 @@ class Body(serializers.Serializer[Any]):
             for name in data
             if name not in self.fields or self.fields[name].read_only
         }
+        if self.parent is not None:  # a PATCH leaves fields of the whole out, not of what is inside it
+            missing = (name for name in self.needed if name not in data)
+            errors |= {name: [f"{name} is missing; allowed: {allowed(self.fields[name])}"] for name in missing}
         fields = [(name, self.fields[name], value) for name, value in data.items() if name not in errors]
         for name, field, value in fields:
             if fault := self.unstorable_in(name, value):

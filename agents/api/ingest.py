@@ -27,12 +27,22 @@ from agents.transcripts.store import NotEntitled, rights_of
 _AUTHORS = ("agent", "user", "outsider")
 
 
+def _not_blank(value: str) -> None:
+    if not value.strip():
+        raise ValidationError("blank")
+
+
 class SpokenFields(Body):
     """A message as it was said. Exactly one of `agent`, `user` and `outsider` says who."""
 
     needed: ClassVar[tuple[str, ...]] = ("external_id", "text")
 
-    external_id = CharField(max_length=200, help_text="its id in its channel; the same again is the same message")
+    external_id = CharField(
+        max_length=200,
+        trim_whitespace=False,
+        validators=[_not_blank],
+        help_text="its id in its channel; the same again is the same message",
+    )
     text = CharField(
         max_length=TEXT_LIMIT,
         allow_blank=True,
@@ -49,7 +59,10 @@ class SpokenFields(Body):
         error_messages=says("a time such as 2026-11-22T14:30:00Z, or null"),
     )
     parent = CharField(  # type: ignore[assignment]  # a declared field is taken off the class
-        max_length=200, help_text="external_id of the message whose thread it is in"
+        max_length=200,
+        trim_whitespace=False,
+        validators=[_not_blank],
+        help_text="external_id of the message whose thread it is in",
     )
     tags = Tags()
     payload = Anything(help_text="typed data beside the text")

@@ -161,7 +161,7 @@ class MessagePages(Log):
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
         order, given = super().get_ordering(request, queryset, view), request.query_params
         back = "-" if order[0].startswith("-") else ""
-        if given.get("channel"):
+        if given.get("channel", "").strip():
             return (f"{back}position",)
         if given.get("agent") and (given.get("since") or given.get("until")):
             return (f"{back}sent_at", *order)

@@ -81,7 +81,7 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         return values
 
     def get_serializer_class(self) -> Any:
-        return (self.row_class if self.action == "list" else None) or self.serializer_class
+        return (self.row_class if self.action == "list" else None) or self.serializer_class or Nothing
 
     def get_body(self, **kwargs: Any) -> Body:
         """The serializer of this action's body."""
@@ -98,8 +98,8 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         return fields
 
     def get_object(self) -> Any:
-        key = self.kwargs[self.lookup_field]
-        row = self.get_queryset().filter(**{self.lookup_field: key}).first()
+        key = self.kwargs.get(self.lookup_field, "")
+        row = self.get_queryset().filter(**{self.lookup_field: key}).first() if key != "" else None
         if row is None:
             raise NotFound(self.missing(key))
         return row

@@ -239,9 +239,11 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         if table.filters:
             given["list_filter"] = [list_filter(model, name) for name in table.filters.split()]
         if table.search:
-            fields: list[Any] = [model._meta.get_field(name) for name in table.search.split()]
-            given["search_fields"] = [f"{field.name}__exact" for field in fields]
-            given["search_help_text"] = f"{' or '.join(str(field.verbose_name) for field in fields)}, exactly"
+            names = table.search.split()
+            fields: list[Any] = [model._meta.get_field(name.rstrip("*")) for name in names]
+            given["search_fields"] = [name.rstrip("*") if name.endswith("*") else f"{name}__exact" for name in names]
+            exactly = "" if names[0].endswith("*") else ", exactly"
+            given["search_help_text"] = f"{' or '.join(str(field.verbose_name) for field in fields)}{exactly}"
         if table.fields:
             given["fieldsets"] = [
                 (title or None, {"fields": [column(self, name, is_list=False) for name in names.split()]})

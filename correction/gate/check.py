@@ -6,6 +6,7 @@ configuration wants it; `action_of_draft` and `action_of_message` read what is j
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from agents.models import Agent, Channel, Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
 from agents.text.patterns import TIMED_OUT
 from agents.turn.pipeline import Draft, Turn
+from agents.work.outages import OUTAGE
 from correction.config.settings import ResolvedConfig
 from correction.costs import over_budget
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
@@ -35,6 +37,8 @@ from evaluation.propositions.schema import Proposition, fill
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
 # Where nothing failed and not everything could be judged, the first of these that occurs names the outcome.
+logger = logging.getLogger(__name__)
+
 UNJUDGED: dict[DimensionStatus, Outcome] = {
     "timeout": Outcome.TIMEOUT_PASSED,
     "overload": Outcome.OVERLOAD_PASSED,
@@ -376,7 +380,10 @@ def check_action_quality(
             for d in dimensions
         )
         looked_at = [("adherence", part) for part in own] + [(d, part) for d in parts for part in parts[d]]
-        PatternTimeout.count((d, part.id, part.reason) for d, part in looked_at)
+        try:
+            PatternTimeout.count((d, part.id, part.reason) for d, part in looked_at)
+        except OUTAGE as error:  # the verdicts are here: a count is not worth the check
+            logger.warning("patterns that took too long are not counted: %s", error)
         for check in checks:  # they ran at the same time: spans are made afterwards with the time each took (AC-7.0.16)
             name = f"check {check.dimension}"
             one = sentry_sdk.start_span(op="correction.gate.dimension", name=name, start_timestamp=started_at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import IO, Annotated, Any, Literal
 
 from django.db import transaction
 from django.db.models import QuerySet
-from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from agents.transcripts.json_input import json_lines
@@ -52,7 +53,19 @@ class LabelFileError(Exception):
 
 
 # -- rows
-Id = Annotated[int, Field(gt=0, lt=2**63)]
+def _number(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,19}", text):
+        raise ValueError("no whole number")
+    return int(text)
+
+
+def _flag(text: str) -> bool:
+    if text.casefold() not in ("true", "false"):
+        raise ValueError("neither true nor false")
+    return text.casefold() == "true"
+
+
+Id = Annotated[int, BeforeValidator(_number), Field(gt=0, lt=2**63)]
 
 
 class LabelRow(BaseModel):
@@ -68,7 +81,7 @@ class LabelRow(BaseModel):
     annotator: Annotated[str, AfterValidator(checked_annotator), Field(validate_default=True)] = ""
     value: Literal["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "cannot tell"]
     note: Annotated[str, AfterValidator(checked_note)] = ""
-    blind: bool = True
+    blind: Annotated[bool, BeforeValidator(_flag)] = True
 
     @model_validator(mode="before")
     @classmethod
@@ -140,7 +153,7 @@ def _problem(line: int, item: dict[str, Any]) -> tuple[int, str]:
 
 
 def _csv_cells(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
-    rows = csv_rows(source)
+    rows = ((line, cells) for line, cells in csv_rows(source) if any(cell.strip() for cell in cells))
     line, first = next(rows, (0, []))
     header = [cell.strip().casefold() for cell in first]
     why = "" if header else f"no header line; columns: {', '.join(COLUMNS)}"

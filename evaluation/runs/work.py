@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import islice
 
 import sentry_sdk
 from django.utils import timezone
 
 from agents.ops.telemetry import logging_about
 from agents.work.lease import LOOKS
+from agents.work.outages import OUTAGE
 from evaluation.models import EvaluationRun
 from evaluation.runs.budget import why_over_budget
 from evaluation.runs.execute import RESUMABLE, Status, execute
@@ -35,11 +35,25 @@ def _paused_that_may_go_on() -> EvaluationRun | None:
 
 
 def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: str) -> list[EvaluationRun]:
-    """Lease further runs of channels to execute with one: each asks only a few questions, which alone would leave most call slots free."""
-    if run.agent_id is not None:
+    """Lease further runs of channels to execute with one: each asks only a few questions, which alone would leave most call slots free.
+
+    Only of the same judge, whose outage stops them all, and none that a worker was lost with.
+    """
+    if run.agent_id is not None or run.deaths:
         return []
-    others = (r for r in waiting if r.agent_id is None and r.pk != run.pk)
-    return list(islice((r for r in others if r.acquire(owner=owner, lease=lease())), CHANNELS_TOGETHER - 1))
+    more: list[EvaluationRun] = []
+    for other in waiting:
+        alike = other.agent_id is None and (other.judge, other.batch) == (run.judge, run.batch)
+        fresh = other.status == Status.PENDING and not other.deaths
+        if len(more) == CHANNELS_TOGETHER - 1:
+            break
+        try:
+            if alike and fresh and other.pk != run.pk and other.acquire(owner=owner, lease=lease()):
+                other.note_served()
+                more.append(other)
+        except OUTAGE:  # what is leased is executed, or goes back to the queue there
+            break
+    return more
 
 
 def work_one(*, owner: str) -> bool:

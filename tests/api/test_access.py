@@ -50,6 +50,14 @@ def test_somebody_who_may_only_view_changes_nothing(path: str) -> None:
         assert getattr(client, method)(path, {}).status_code in (403, 405), method
 
 
+@pytest.mark.parametrize("path", [path for path in EVERY_ROUTE if path != "/api/docs/"])
+def test_pages_and_descriptions_of_a_route_are_no_server_error_for_who_may_do_all(path: str) -> None:
+    client = program(superuser())
+
+    assert client.options(path).status_code < 500
+    assert client.get(path, headers={"Accept": "text/html"}).status_code < 500
+
+
 def test_a_wrong_token_is_a_401_that_says_so() -> None:
     client = program()
     client.credentials(HTTP_AUTHORIZATION="Token nonsense")

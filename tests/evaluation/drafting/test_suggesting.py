@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from django.db import connection
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -203,6 +204,7 @@ def test_traits_are_part_of_the_persona(llm_server: LLMServer) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="threads cannot share an in-memory SQLite")
 def test_several_agents_are_asked_at_the_same_time_and_come_back_in_their_order(llm_server: LLMServer) -> None:
     agents = [make_ada(slug, display_name=slug.capitalize()) for slug in ("ada", "bob", "cyd")]
     llm_server.respond = lambda body: reply(
