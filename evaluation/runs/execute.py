@@ -112,6 +112,7 @@ def execute_as_made(
     leases, health, files = Leases(owner), JudgeHealth(), cache(load_all)
     read: dict[tuple[object, ...], Ends] = {}
     held: list[EvaluationRun] = []
+    crashed: set[int] = set()
     opening = partial(begin_judging, leases=leases, files=files, progress=progress, health=health, read=read)
 
     def jobs() -> Iterator[Callable[[], Judging | None]]:
@@ -121,7 +122,16 @@ def execute_as_made(
             ]
             held.extend(free)
             leases.add(free)
-            yield from (partial(_judge, run, opening) for run in free)
+            yield from (partial(judge, run) for run in free)
+
+    def judge(run: EvaluationRun) -> Judging | None:
+        try:
+            return _judge(run, opening)
+        except Exception as error:
+            if not is_outage(error):
+                crashed.add(run.pk)
+                run.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
+            raise
 
     try:
         with suppress(PropositionError):  # each run says so itself
@@ -132,8 +142,8 @@ def execute_as_made(
             _end_all([judging for judging in judged if judging is not None])
     except BaseException as error:
         for run in held:  # those that did not end
-            if is_outage(error):  # no fault of the runs: they go on from what is stored
-                run.finish(owner=owner, status=Status.PENDING)
+            if is_outage(error) or (crashed and hand_back and isinstance(error, Exception)):
+                run.finish(owner=owner, status=Status.PENDING)  # no fault of this run: it goes on from what is stored
             elif isinstance(error, Exception):
                 run.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
             elif hand_back:  # interrupted: they need not wait for the lease to run out

@@ -66,7 +66,7 @@ def test_an_interruption_before_the_baseline_is_stored_leaves_the_run_to_be_take
     assert Baseline.objects.get().evaluation_run == again.summary.run
 
 
-def test_an_unforeseen_error_at_the_start_leaves_no_run_leased(
+def test_an_unforeseen_error_ends_its_own_run_and_leaves_the_others_to_the_queue(
     llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada, bob = make_agent("ada"), make_agent("bob")
@@ -83,7 +83,9 @@ def test_an_unforeseen_error_at_the_start_leaves_no_run_leased(
     with pytest.raises(RuntimeError, match="disk full"):
         execute(planned)
 
-    assert set(EvaluationRun.objects.values_list("status", flat=True)) == {"errored"}
+    ended = dict(EvaluationRun.objects.values_list("agent__slug", "status"))
+    assert ended == {"ada": "pending", "bob": "errored"}
+    assert EvaluationRun.objects.get(agent=bob).error == "RuntimeError: disk full"
 
 
 def test_a_message_without_text_is_no_speech(llm_server: LLMServer) -> None:
