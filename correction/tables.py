@@ -163,7 +163,7 @@ TABLES = (
         menu="Correcting",
         icon="campaign",
         empty="Add one to tell agents something when a conversation calls for it. Two are built in and are switched on per agent.",
-        deleting="It is looked at no more. What it did stays in the log under its name. To keep it, switch it off instead.",
+        deleting="It no longer runs. What it did stays in the log under its name. To keep it, switch it off instead.",
         erase=(
             Erase(columns="description textual_claim function_parameters proposition_claim nudge", report_only=True),
         ),

@@ -1,4 +1,4 @@
-"""Turns of agents: listed, asked for, looked at, cancelled; and the ledger of model calls."""
+"""List, queue, show and cancel turns of agents; list model calls."""
 
 from __future__ import annotations
 

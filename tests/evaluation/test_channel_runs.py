@@ -207,3 +207,21 @@ def test_claims_speak_of_the_channel_by_its_name(llm_server: LLMServer) -> None:
 
     assert all("#diverse" in claim for claim in claims_of(llm_server.bodies[0]).values())
     assert all("#diverse" in row.claim for row in EvaluationScore.objects.all())
+
+
+# -- in a worker's queue
+def test_a_worker_does_channels_together_but_no_other_judge_s_and_none_that_cost_a_worker(
+    llm_server: LLMServer,
+) -> None:
+    def queued(slug: str, judge: str = "") -> EvaluationRun:
+        return prepare_run(RunSpec(channel=diverse(slug), dimensions=("convergence",), judge=judge))[0]
+
+    first, second = queued("a"), queued("b")
+    other, lost = queued("c", judge="claude-other-1"), queued("d")
+    EvaluationRun.objects.filter(pk=lost.pk).update(deaths=1)
+
+    assert work_one(owner="host:1:abcd")
+
+    statuses = dict(EvaluationRun.objects.values_list("pk", "status"))
+    assert (statuses[first.pk], statuses[second.pk]) == ("completed", "completed")
+    assert (statuses[other.pk], statuses[lost.pk]) == ("pending", "pending")
