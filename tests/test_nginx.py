@@ -85,7 +85,7 @@ def servers(database_file: Path, tmp_path: Path) -> Iterator[tuple[Server, Serve
         },
     )
     environment = {"DATABASE_URL": f"sqlite:///{database_file}", "WEB_BIND": f"127.0.0.1:{inner}"}
-    environment |= {"WEB_PROCESSES": "2", "WEB_THREADS": "4", "TRUST_PROXY_HEADERS": "true"}
+    environment |= {"WEB_PROCESSES": "1", "WEB_THREADS": "4", "TRUST_PROXY_HEADERS": "true"}
     here = Plumbline(tmp_path, environment)
     try:
         token = here.manage("shell", "-v", "0", "-c", SEED).split()[-1]
@@ -145,7 +145,7 @@ def test_forty_slow_bodies_stop_gunicorn_alone_and_not_behind_nginx(servers: tup
     with slow_clients(behind, 40, SLOW_BODY):
         assert [answers(behind) for _ in range(20)] == [True] * 20
     with slow_clients(direct, 40, SLOW_BODY):
-        assert not answers(direct, timeout=3), "this attack would not be one"
+        wait_until(lambda: not answers(direct, timeout=3), timeout=30, what="gunicorn alone is held up by them")
 
 
 def test_two_hundred_dribbled_headers_are_given_up_and_cost_others_nothing(
@@ -204,6 +204,6 @@ def test_large_files_and_the_client_s_address_pass(servers: tuple[Server, Server
     assert arrived == 403, "Django has read the file and looked for a token of the form, which was not there"
     refused = [
         behind.ask("GET", "/api/agents/", Authorization="Token wrong", **{"X-Forwarded-For": f"10.0.0.{n}"}).status
-        for n in range(24)  # two processes, each of which counts on its own
+        for n in range(24)
     ]
     assert 429 in refused, "an address that the client made up is believed"
