@@ -36,9 +36,9 @@ from evaluation.propositions.offline import check_draft
 from evaluation.propositions.schema import Proposition, fill
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
-# Where nothing failed and not everything could be judged, the first of these that occurs names the outcome.
 logger = logging.getLogger(__name__)
 
+# Where nothing failed and not everything could be judged, the first of these that occurs names the outcome.
 UNJUDGED: dict[DimensionStatus, Outcome] = {
     "timeout": Outcome.TIMEOUT_PASSED,
     "overload": Outcome.OVERLOAD_PASSED,

@@ -237,9 +237,9 @@ def test_a_prompt_needs_the_permission_to_read_messages_too(ada: Agent) -> None:
 
 @pytest.mark.parametrize("method", ["put", "patch"])
 def test_a_trait_without_a_name_is_refused_by_name(client: Program, ada: Agent, method: str) -> None:
-    body = {"traits": [{"description": "Counts twice."}]}
+    body: dict[str, object] = {"traits": [{"description": "Counts twice."}]}
     if method == "put":
-        body |= {"display_name": "Ada", "system_prompt": "A clerk."}  # type: ignore[dict-item]
+        body |= {"display_name": "Ada", "system_prompt": "A clerk."}
 
     response = getattr(client, method)("/api/agents/ada/", body)
 
