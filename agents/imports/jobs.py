@@ -276,11 +276,11 @@ def _import_messages(
         Agent.objects.filter(pk__in=[agent.pk for agent in made], messages=None).delete()
         raise not_possible(error, paths) from None
     return {
-        **{key: value for key, value in imported.as_json().items() if key not in ("speakers", "dry_run")},
+        **imported.model_dump(exclude={"speakers", "dry_run"}),
         "channels": imported.channels[:MOST_CHANNELS],
         "channels_total": len(imported.channels),
         "agents": [agent.slug for agent in choices.made.values()],
-        "spoke": sorted({slug for slug, _ in imported.speakers.values() if slug})[:MOST_PERSONAS],
+        "spoke": sorted({speaker.agent for speaker in imported.speakers.values() if speaker.agent})[:MOST_PERSONAS],
     }
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
+
+from pydantic import BaseModel, Field
 
 from agents.models import Import, Message
 from agents.models.conversations import TAG_KEY
@@ -24,41 +25,39 @@ Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it, and how much there is."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportReport:
+class SpeakerCount(BaseModel):
+    """Who a speaker is, and how much was said."""
+
+    agent: str | None = Field(description="slug; null = an outsider or a user")
+    messages: int
+
+
+class ImportReport(BaseModel):
     """What an import did, or would do. ``read = imported + duplicates + skipped + system_prompts``.
 
-    `likely_agents` are guesses, made only where no speaker is an agent.
+    `--json` and the API show it. `likely_agents` are guesses, made only where no speaker is an agent.
     """
 
     format: str
-    channels: list[str]
+    channels: list[str] = Field(description="slugs")
     read: int
     imported: int
     duplicates: int
-    skipped: Mapping[str, int]
+    skipped: int
     system_prompts: int
-    other_author: int
-    speakers: Mapping[str, tuple[str | None, int]]
-    likely_agents: Mapping[str, Likely]
+    other_author: int = Field(description="duplicates that are stored under another author")
+    speakers: dict[str, SpeakerCount]
+    likely_agents: dict[str, Likely] = Field(exclude=True)
     replaced_characters: int
     cut_texts: int
     replies_without_parent: int
     dry_run: bool
+    skipped_by_reason: dict[str, int]
 
     @property
     def has_agent(self) -> bool:
         """Whether an agent says anything in it."""
-        return any(slug for slug, _ in self.speakers.values())
-
-    def as_json(self) -> dict[str, Any]:
-        """The object that ``--json`` prints."""
-        report = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "likely_agents"}
-        return report | {
-            "skipped": sum(self.skipped.values()),
-            "skipped_by_reason": dict(self.skipped),
-            "speakers": {name: {"agent": slug, "messages": count} for name, (slug, count) in self.speakers.items()},
-        }
+        return any(speaker.agent for speaker in self.speakers.values())
 
 
 class ReadOptions(TypedDict, total=False):
@@ -189,9 +188,10 @@ def import_transcript(
         imported=imported,
         duplicates=duplicates,
         other_author=other_author,
-        skipped=checked.tally.skipped,
+        skipped=sum(checked.tally.skipped.values()),
+        skipped_by_reason=dict(checked.tally.skipped),
         system_prompts=checked.tally.system_prompts,
-        speakers=checked.tally.speakers,
+        speakers={name: SpeakerCount(agent=slug, messages=n) for name, (slug, n) in checked.tally.speakers.items()},
         likely_agents=checked.tally.likely_agents(),
         replaced_characters=checked.cleaner.replaced,
         cut_texts=checked.cleaner.cut,

@@ -95,7 +95,7 @@ def load_files(
             report = import_transcript(path=path, format=format, speaker_map=dict(speakers or {}))
         except (TranscriptError, OptionError, OSError) as error:
             raise UnusableFiles(f"--transcript {path}: {error}") from None
-        heard |= {name: slug for name, (slug, _) in report.speakers.items()}
+        heard |= {name: speaker.agent for name, speaker in report.speakers.items()}
     if transcripts and not any(heard.values()):
         raise UnusableFiles(
             f"none of {', '.join(agent.slug for agent in agents)} speaks in the transcript; its speakers: "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from argparse import ArgumentParser
@@ -54,7 +53,7 @@ class Command(CodedCommand):
         except (TranscriptError, OptionError) as error:
             raise CommandError(f"{error}\nNothing was imported.", returncode=WRONG_USAGE) from None
         if options["json"]:
-            self.stdout.write(json.dumps(report.as_json(), ensure_ascii=False))
+            self.stdout.write(report.model_dump_json())
         else:
             self._show(report)
             if report.speakers and not report.has_agent and not options["map"]:
@@ -84,15 +83,15 @@ class Command(CodedCommand):
 
     def _show(self, report: ImportReport) -> None:
         table = Table("speaker", "agent", "messages")
-        for name, (slug, count) in report.speakers.items():
-            table.add_row(name, slug or "outsider", str(count))
+        for name, speaker in report.speakers.items():
+            table.add_row(name, speaker.agent or "outsider", str(speaker.messages))
         console = console_on(self.stdout, markup=False)
         console.print(table)
         names = ", ".join(report.channels[:5]) + (" …" if len(report.channels) > 5 else "")
         verb = "would import" if report.dry_run else "imported"
         console.print(f"{report.format}: read {report.read}, {verb} {report.imported} into {names or 'no channel'}; "
                       f"{report.duplicates} were there already.")  # fmt: skip
-        for reason, count in report.skipped.items():
+        for reason, count in report.skipped_by_reason.items():
             console.print(f"skipped: {count} × {reason}")
         notes = {
             "are stored under another author and keep it; another --channel imports them for this one": report.other_author,
