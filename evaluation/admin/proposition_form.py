@@ -22,14 +22,15 @@ from evaluation.propositions.editing import (
 )
 from evaluation.propositions.files import DEFAULT, LoadedFile
 from evaluation.propositions.library import Entry, all_entries, free_id
-from evaluation.propositions.rules import PRECONDITIONS, Rule
 from evaluation.propositions.schema import (
     AGENT_NAME,
     ENVIRONMENT_DIMENSIONS,
+    PRECONDITIONS,
     Cues,
     Proposition,
     PropositionFile,
     PropositionSpec,
+    Rule,
     resolve,
 )
 

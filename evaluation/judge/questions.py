@@ -21,8 +21,7 @@ from agents.text.fences import new_nonce
 from agents.text.patterns import Undecided, one_message
 from evaluation.judge.prompts import Context, render, system_blocks, user_turn
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, Method
-from evaluation.propositions.rules import Rule, check_rule
-from evaluation.propositions.schema import Proposition, fill
+from evaluation.propositions.schema import Proposition, Rule, check_rule, fill
 
 CONFIDENCES = [round(i / 10, 1) for i in range(11)]
 

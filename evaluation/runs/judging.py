@@ -37,8 +37,7 @@ from evaluation.judge.questions import (
 )
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, EvaluationScore, PatternTimeout
 from evaluation.propositions.files import LoadedFile, propositions_for
-from evaluation.propositions.rules import PRECONDITIONS, Target
-from evaluation.propositions.schema import Proposition, fill, propositions_digest
+from evaluation.propositions.schema import PRECONDITIONS, Proposition, Target, fill, propositions_digest
 from evaluation.propositions.traits import with_traits
 from evaluation.runs.budget import BudgetWatch
 from evaluation.runs.store import FAILURES

@@ -14,7 +14,7 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.change.evidence import get_baseline
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.propositions.rules import PRECONDITIONS
+from evaluation.propositions.schema import PRECONDITIONS
 from evaluation.runs.capture import capture, evaluate_agent
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
