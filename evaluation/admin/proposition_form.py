@@ -20,8 +20,7 @@ from evaluation.propositions.editing import (
     validated,
     written_as,
 )
-from evaluation.propositions.files import DEFAULT, LoadedFile
-from evaluation.propositions.library import Entry, all_entries, free_id
+from evaluation.propositions.files import DEFAULT, Entry, LoadedFile, all_entries, free_id
 from evaluation.propositions.schema import (
     AGENT_NAME,
     ENVIRONMENT_DIMENSIONS,

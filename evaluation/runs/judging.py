@@ -36,9 +36,8 @@ from evaluation.judge.questions import (
     verdict_by_rule,
 )
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, EvaluationScore, PatternTimeout
-from evaluation.propositions.files import LoadedFile, propositions_for
+from evaluation.propositions.files import LoadedFile, propositions_for, with_traits
 from evaluation.propositions.schema import PRECONDITIONS, Proposition, Target, fill, propositions_digest
-from evaluation.propositions.traits import with_traits
 from evaluation.runs.budget import BudgetWatch
 from evaluation.runs.store import FAILURES
 from evaluation.scorers import SCORERS
