@@ -41,9 +41,9 @@ from evaluation.change.evidence import Judged, is_stale, stale_reasons
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.budget import why_over_budget
-from evaluation.runs.capture import estimated
 from evaluation.runs.control import queue_baseline, queue_run
 from evaluation.runs.estimate import estimate, estimate_channels
+from evaluation.runs.execute import estimated
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import Share, shares_of
 from evaluation.runs.terminal import answer_words

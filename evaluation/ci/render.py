@@ -28,7 +28,7 @@ from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.verdict import OVERALL, Findings, Limits, Row, decide, why_no_score
 from evaluation.models import COUNTED, Dimension, EvaluationRun, is_heuristic
 from evaluation.runs.as_json import as_json
-from evaluation.runs.capture import Spending, spending_json, spent_on
+from evaluation.runs.execute import Spending, spending_json, spent_on
 from evaluation.runs.summary import with_share
 from evaluation.scorers.windows import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json

@@ -9,8 +9,7 @@ from evaluation.calibration.agreement import calibration_json, calibration_of
 from evaluation.change.measurement_files import observations_json
 from evaluation.change.measurements import measurement_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, JudgeCalibration
-from evaluation.runs.capture import Captured
-from evaluation.runs.execute import SIMULATED_ALONE
+from evaluation.runs.execute import SIMULATED_ALONE, Captured
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.runs.summary import ChannelScore, DimensionSummary, RunSummary, channels_of
 

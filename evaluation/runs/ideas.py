@@ -22,7 +22,7 @@ from evaluation.judge.questions import Verdict, unscored
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.runs.judging import Judging, dimension_span, label_of
-from evaluation.runs.store import FAILURES
+from evaluation.runs.summary import FAILURES
 from evaluation.scorers import ideas_quantity
 from evaluation.scorers.subjects import ChannelSubject, said
 

@@ -39,7 +39,7 @@ from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import LoadedFile, propositions_for, with_traits
 from evaluation.propositions.schema import PRECONDITIONS, Proposition, Target, fill, propositions_digest
 from evaluation.runs.budget import BudgetWatch
-from evaluation.runs.store import FAILURES
+from evaluation.runs.summary import FAILURES
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ChannelSubject, Ends, Subject, stretch_end
 from evaluation.scorers.windows import parse_history, parse_window

@@ -32,7 +32,7 @@ from evaluation.models import (
 from evaluation.propositions.files import LoadedFile, load_all
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest
 from evaluation.runs.judging import propositions_asked, subject_of, variables_of
-from evaluation.runs.store import reopen_failed
+from evaluation.runs.summary import reopen_failed
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Item
 from evaluation.scorers.windows import BEFORE, MessageWindow, check_bins, spoken_by

@@ -25,8 +25,8 @@ from evaluation.wording import counted, heading_of, judge_label, money, number
 
 if TYPE_CHECKING:
     from evaluation.runs.budget import AnswerLength
-    from evaluation.runs.capture import Captured, Spending
     from evaluation.runs.estimate import Estimate
+    from evaluation.runs.execute import Captured, Spending
     from evaluation.simulation.estimate import SimulationEstimate
 
 IN_A_CELL = 90  # characters of a text

@@ -22,8 +22,8 @@ def capturing(url: str, server: Any, *, latency: float, repeats: int = 3) -> Ite
     from django.test import override_settings
 
     from agents.models import Agent
-    from evaluation.runs.capture import capture, estimated, spent_on
     from evaluation.runs.estimate import estimate_before
+    from evaluation.runs.execute import capture, estimated, spent_on
     from evaluation.runs.planning import RunSpec
 
     call_command("seed", stdout=io.StringIO())

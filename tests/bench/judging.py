@@ -93,7 +93,7 @@ def long_channel(server: Any) -> tuple[str, str, str]:
     """Input tokens of judging 20 sampled messages of an agent in a long channel, each shown what was said around it."""
     from agents.models import Agent, Channel, Message
     from agents.persona import save_persona
-    from evaluation.runs.capture import capture, spent_on
+    from evaluation.runs.execute import capture, spent_on
     from evaluation.runs.planning import RunSpec
 
     agents = [Agent(slug=f"long-{n}", display_name=f"Long {n}") for n in range(SPEAKERS)]

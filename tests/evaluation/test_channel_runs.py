@@ -9,9 +9,8 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel
 from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture, evaluate_channel
 from evaluation.runs.control import queue_baseline
-from evaluation.runs.execute import execute
+from evaluation.runs.execute import capture, evaluate_channel, execute
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.summary import channels_of, summarize
 from evaluation.runs.work import work_one

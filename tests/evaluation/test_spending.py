@@ -13,8 +13,8 @@ from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
 from correction.costs import GROUPINGS, get_cost_summary
-from evaluation.runs.capture import capture, estimated, spent_on
 from evaluation.runs.estimate import estimate, estimate_before
+from evaluation.runs.execute import capture, estimated, spent_on
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import prompt_of

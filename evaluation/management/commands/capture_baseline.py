@@ -17,11 +17,10 @@ from agents.work.stopping import stopping_on_sigterm
 from evaluation.commands import add_how, add_what, as_text, check_writable, specs_of, write_text, wrong
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.as_json import as_json
-from evaluation.runs.capture import Captured, capture, estimated, spending_json, spent_on
 from evaluation.runs.estimate import estimate, estimate_before, estimate_channels
+from evaluation.runs.execute import Captured, capture, estimated, spending_json, spent_on
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.store import refusal
-from evaluation.runs.summary import by_tag
+from evaluation.runs.summary import by_tag, refusal
 from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table, outcome_table, spending_table
 from evaluation.scorers.windows import NO_MESSAGE
 from evaluation.simulation.conversations import (

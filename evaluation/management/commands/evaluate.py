@@ -35,10 +35,10 @@ from evaluation.ci.render import (
 )
 from evaluation.commands import as_text, check_writable, write_text, wrong
 from evaluation.propositions.files import PropositionError, YamlProblems
-from evaluation.runs.capture import estimated
 from evaluation.runs.estimate import Estimate, estimate, estimate_before, estimate_channels
+from evaluation.runs.execute import estimated
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.store import refusal
+from evaluation.runs.summary import refusal
 from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table
 from evaluation.simulation.conversations import Simulation, simulate_specs
 from evaluation.simulation.estimate import SimulationEstimate, estimate_simulation
