@@ -46,6 +46,7 @@ from evaluation.models import Dimension, PatternTimeout
 from evaluation.propositions.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, exported, place_for
 from evaluation.propositions.files import (
     DEFAULT,
+    FROM_A_TRAIT,
     Entry,
     LoadedFile,
     PropositionError,
@@ -59,7 +60,6 @@ from evaluation.propositions.files import (
     propositions_for,
     with_traits,
 )
-from evaluation.propositions.files import FROM_A_TRAIT
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.windows import parse_window
 

@@ -32,7 +32,7 @@ from evaluation.models import is_heuristic
 from evaluation.propositions.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, free_id, in_words, load_all, location_of
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec, Rule
-from evaluation.runs.budget import why_over_budget
+from evaluation.runs.planning import why_over_budget
 from evaluation.wording import spent_json
 
 DIMENSION = "adherence"

@@ -1,4 +1,4 @@
-"""Execute evaluations: lease, judge each dimension by one straight function, end. A killed one resumes where it stopped."""
+"""Judge evaluations: those asked for now (`capture`), and those whose turn it is in the queue (`work_one`). A killed one resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
 from functools import cache, partial
 from typing import Any
 
@@ -20,27 +19,38 @@ from django.utils import timezone
 from agents.llm.batches import forget_answers, is_waiting
 from agents.llm.endpoints import route_of
 from agents.models import Agent, Channel, Leasable, owner_name
-from agents.work.outages import is_outage
+from agents.ops.telemetry import logging_about
+from agents.work.lease import LOOKS
+from agents.work.outages import OUTAGE, is_outage
 from agents.work.parallel import side_by_side
+from evaluation.calibration.agreement import calibration_json, calibration_of
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
+from evaluation.change.measurement_files import observations_json
+from evaluation.change.measurements import measurement_of
 from evaluation.judge.questions import JudgeHealth
-from evaluation.models import CHANNEL_DIMENSIONS, Baseline, ChannelShare, Dimension, EvaluationRun, EvaluationScore
+from evaluation.models import (
+    CHANNEL_DIMENSIONS,
+    COUNTED,
+    Baseline,
+    ChannelShare,
+    EvaluationRun,
+    EvaluationScore,
+)
 from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.batches import BatchAsking, see_through
-from evaluation.runs.estimate import Estimate
-from evaluation.runs.ideas import count_ideas
-from evaluation.runs.judging import (
-    Judging,
-    Leases,
-    Progress,
-    Superseded,
-    begin_judging,
-    judge_dimension,
-    lease,
+from evaluation.runs.ideas import distinct_ideas
+from evaluation.runs.judging import Judging, Leases, Progress, Superseded, begin_judging, judge_dimension, lease
+from evaluation.runs.planning import (
+    RESUMABLE,
+    UNFINISHED,
+    Prepared,
+    RunSpec,
+    make_plan,
+    prepare_plan,
     subject_of,
+    why_over_budget,
 )
-from evaluation.runs.planning import UNFINISHED, Prepared, RunSpec, make_plan, prepare_plan
 from evaluation.runs.summary import (
     WITHOUT_SCORE,
     RunSummary,
@@ -56,15 +66,12 @@ from evaluation.runs.summary import (
 )
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
+from evaluation.simulation.conversations import actor_of, awaits_simulation, simulate_for
 from evaluation.wording import counted
 
 Status = Leasable.Status
 BATCH_PAUSE = timedelta(minutes=10)  # between two tries to submit a batch for which the budget had no room
-RESUMABLE = (Status.FAILED, Status.ERRORED, Status.PAUSED_BUDGET)
 SIMULATED_ALONE = "speech was simulated with one agent at a time: there is no conversation of agents to measure"
-JUDGES = {name: partial(judge_dimension, dimension=name) for name in SCORERS} | {
-    Dimension.IDEAS_QUANTITY.value: count_ideas
-}
 
 
 def _no_progress(run: EvaluationRun, done: int) -> None:
@@ -192,7 +199,7 @@ def _judge(run: EvaluationRun, opening: Callable[[EvaluationRun], Judging]) -> J
         judging.ask = batch.ask
     with _being_judged as evaluations:
         at_once = 1 if batch is not None else max(1, _threads() // evaluations)
-        side_by_side([partial(JUDGES[dimension], judging) for dimension in run.own_dimensions], at_once)
+        side_by_side([partial(judge_dimension, judging, dimension) for dimension in run.own_dimensions], at_once)
     if batch is not None:
         batch.submit()
     if judging.waits:
@@ -445,81 +452,113 @@ def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
     return captured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
-    """Sums over several evaluations.
+def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
+    """The object ``--json`` prints; `channels` are the channels' own runs, whose calls and cost are in none of the agents'."""
+    channels = [run_json(summary) for summary in channels_of(result.summary for result in results)]
+    document = {"judge": judge, "runs": [run_json(result.summary) for result in results]}
+    return {**document, "channels": channels} if channels else document
 
-    Attributes:
-        calls: Calls of the judge, failed ones too.
-        input_tokens: All that was sent, read from the prompt cache or not.
-        cache_read_tokens: How many of these the prompt cache held; None in an estimate, which assumes nothing.
-        cost_usd: US dollars over the priced calls; None when none has a price.
-        unpriced_calls: Calls whose price is unknown; None in an estimate.
+
+def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any]:
+    """A run's summary dumped, with what is measured beside its scores.
+
+    `calibration` is how well its judge agrees with people in a dimension, null where no person labelled; a completed run has its
+    `observations`, so that the file serves as a baseline later: see `observations_json`.
     """
-
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    cost_usd: Decimal | None
-    unpriced_calls: int | None = None
-
-    @property
-    def cache_read_share(self) -> float | None:
-        """Share of the input tokens that was read from the prompt cache, 0 to 1; None when nothing was sent or measured."""
-        if self.cache_read_tokens is None or not self.input_tokens:
-            return None
-        return round(self.cache_read_tokens / self.input_tokens, 4)
-
-
-def estimated(estimates: Sequence[Estimate]) -> Spending:
-    """The sum of what was estimated; one unpriced part leaves no cost."""
-    costs = [e.cost_usd for e in estimates]
-    return Spending(
-        calls=sum(e.calls for e in estimates),
-        input_tokens=sum(e.input_tokens for e in estimates),
-        output_tokens=sum(e.output_tokens for e in estimates),
-        cost_usd=None if None in costs else sum((c for c in costs if c is not None), Decimal(0)),
-    )
+    run, document = summary.run, summary.model_dump()
+    agreements = calibration_of(run.judge, run.procedure)
+    for name, dimension in document["dimensions"].items():
+        if name not in COUNTED:
+            dimension["calibration"] = calibration_json(agreements.get(name))
+        elif run.channel is not None:
+            dimension["ideas"] = ideas_json(run)
+        if name in run.figures:
+            dimension["figures"] = run.figures[name]
+        if run.simulated and name in CHANNEL_DIMENSIONS:
+            dimension["reason"] = SIMULATED_ALONE
+    if observations and run.status == EvaluationRun.Status.COMPLETED:
+        document["observations"] = observations_json(measurement_of(run))
+    return document
 
 
-def spent_on(results: Sequence[Captured]) -> Spending:
-    """What these evaluations used, with those of their channels, each once."""
-    return summed([*(result.summary for result in results), *channels_of(result.summary for result in results)])
+def ideas_json(run: EvaluationRun) -> list[dict[str, Any]]:
+    """The distinct ideas of a channel's run, with those that say the same, and who said them (of repeats: of the first)."""
+    return [
+        {
+            "idea": distinct.idea.idea,
+            "description": distinct.idea.description,
+            "same": [variant.idea for variant in distinct.variants],
+            "positions": distinct.positions,
+            "by": distinct.speakers,
+        }
+        for distinct in distinct_ideas(run)
+    ]
 
 
-def summed(summaries: Iterable[RunSummary]) -> Spending:
-    """What these runs used."""
-    used = list({summary.run.pk: summary for summary in summaries}.values())
-    costs = [summary.cost_usd for summary in used if summary.cost_usd is not None and summary.calls]
-    return Spending(
-        calls=sum(s.calls for s in used),
-        input_tokens=sum(s.input_tokens for s in used),
-        output_tokens=sum(s.output_tokens for s in used),
-        cache_read_tokens=sum(s.cache_read_tokens for s in used),
-        cache_write_tokens=sum(s.cache_write_tokens for s in used),
-        cost_usd=sum(costs, Decimal(0)) if costs or not any(s.calls for s in used) else None,
-        unpriced_calls=sum(s.unpriced_calls for s in used),
-    )
+# -- the queue that workers look at
+CHANNELS_TOGETHER = 4  # evaluations of channels that one piece of work does
 
 
-def spending_json(estimate: Spending | None, actual: Spending) -> dict[str, Any]:
-    """``estimate`` (null where nothing was estimated: an offline judge costs nothing) and ``actual``, each over all runs and channels."""
-    return {"estimate": _as_json(estimate) if estimate else None, "actual": _as_json(actual)}
+def _paused_that_may_go_on() -> EvaluationRun | None:
+    """The oldest run that paused for its budget (its agent's, or that of all channels), which has room again: a new day, a higher cap."""
+    paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
+    paused = paused.exclude(lease_expires_at__gt=timezone.now())
+    over: set[tuple[int | None, str]] = set()  # asked once per agent, and once for channels
+    run: EvaluationRun
+    for run in paused.order_by("created_at", "pk"):
+        model = actor_of(run.agent) if run.agent is not None and awaits_simulation(run) else run.judge
+        if (run.agent_id, model) not in over:
+            if not why_over_budget(run.agent, model):
+                return run
+            over.add((run.agent_id, model))
+    return None
 
 
-def _as_json(spent: Spending) -> dict[str, Any]:
-    measured = {
-        "cache_read_tokens": spent.cache_read_tokens,
-        "cache_write_tokens": spent.cache_write_tokens,
-        "cache_read_share": spent.cache_read_share,
-        "unpriced_calls": spent.unpriced_calls,
-    }
-    return {
-        "calls": spent.calls,
-        "input_tokens": spent.input_tokens,
-        "output_tokens": spent.output_tokens,
-        "cost_usd": None if spent.cost_usd is None else float(spent.cost_usd),
-        **(measured if spent.cache_read_tokens is not None else {}),
-    }
+def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: str) -> list[EvaluationRun]:
+    """Lease further runs of channels to execute with one: each asks only a few questions, which alone would leave most call slots free.
+
+    Only of the same judge, whose outage stops them all, and none that a worker was lost with.
+    """
+    if run.agent_id is not None or run.deaths:
+        return []
+    more: list[EvaluationRun] = []
+    for other in waiting:
+        alike = other.agent_id is None and (other.judge, other.batch) == (run.judge, run.batch)
+        fresh = other.status == EvaluationRun.Status.PENDING and not other.deaths
+        if len(more) == CHANNELS_TOGETHER - 1:
+            break
+        try:
+            if alike and fresh and other.pk != run.pk and other.acquire(owner=owner, lease=lease()):
+                other.note_served()
+                more.append(other)
+        except OUTAGE:  # what is leased is executed, or goes back to the queue there
+            break
+    return more
+
+
+def work_one(*, owner: str) -> bool:
+    """Lease and execute the pending, lost or no longer paused run whose turn it is; return whether there was one.
+
+    Runs of channels are executed a few at a time.
+    """
+    for _ in range(LOOKS):  # other workers may have leased all rows of one look
+        waiting = EvaluationRun.in_turn()
+        if not waiting and (paused := _paused_that_may_go_on()) is not None:
+            waiting = [paused]
+        for run in waiting:
+            if not run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
+                continue
+            run.note_served()
+            about = logging_about(evaluation_run=run.pk, agent=run.agent_id)
+            with (
+                about,
+                sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"),
+            ):  # a span alone is sent nowhere
+                if awaits_simulation(run):
+                    simulate_for(run, owner=owner)
+                else:
+                    execute([run, *_more_channels(run, waiting, owner)], owner=owner)
+            return True
+        if not waiting:
+            break
+    return False
