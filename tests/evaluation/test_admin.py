@@ -135,8 +135,8 @@ def test_offline_judges_wear_the_heuristic_badge_everywhere(root: Client) -> Non
         make_score(run, 5)
         make_baseline(agent, run)
 
-    for list_page in (EvaluationRun, EvaluationScore, Baseline):
-        assert sorted(cells(read(root, list_of(list_page)), "judge_mark" if list_page is Baseline else "judge")) == [LLM, "heuristic lexical-1"]
+    for list_page, cell in ((EvaluationRun, "judge"), (EvaluationScore, "judge"), (Baseline, "judge_mark")):
+        assert sorted(cells(read(root, list_of(list_page)), cell)) == [LLM, "heuristic lexical-1"]
     assert "heuristic" in read(root, page_of(offline))
     assert "heuristic" not in read(root, page_of(model))
 
