@@ -119,7 +119,9 @@ def filters_in_effect(changelist: ChangeList) -> list[dict[str, str]]:
         names = [name for name in spec.expected_parameters() if name and params.get(name)]
         if names:
             url = changelist.get_query_string(remove=names)
-            in_effect.append({"title": str(spec.title).partition(",")[0], "value": _value(spec, changelist), "url": url})
+            in_effect.append(
+                {"title": str(spec.title).partition(",")[0], "value": _value(spec, changelist), "url": url}
+            )
     for name, value in params.items():
         if "__" in name and name not in known:  # set by a link, as a lookup of Django
             title = name.replace("__", " ").replace("_", " ").removesuffix(" exact")
