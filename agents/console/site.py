@@ -364,7 +364,7 @@ class ReadOnlyAdmin(_ReadOnly, ModelAdmin[M]):
     """A log: users who may view it can read it; it cannot be added to, changed or deleted."""
 
     actions = None
-    ordering = ("-pk",)
+    ordering: tuple[str, ...] = ("-pk",)
     paginator = LogPaginator
     show_facets = admin.ShowFacets.NEVER
     warn_unsaved_form = False
