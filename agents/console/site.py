@@ -364,7 +364,7 @@ class ReadOnlyAdmin(_ReadOnly, ModelAdmin[M]):
     """A log: users who may view it can read it; it cannot be added to, changed or deleted."""
 
     actions = None
-    ordering: tuple[str, ...] = ("-pk",)
+    ordering: ClassVar[Any] = ("-pk",)
     paginator = LogPaginator
     show_facets = admin.ShowFacets.NEVER
     warn_unsaved_form = False
