@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from agents.commands import WRONG_USAGE, Cell, console_for_bars, console_on, print_table
-from agents.finding import find_agents
 from agents.models import Channel
+from agents.models.personas import find_agents
 from evaluation.calibration.agreement import agreements_text, calibration_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, Method, is_heuristic
 from evaluation.propositions.files import default_dimensions

@@ -1,4 +1,4 @@
-"""Judge evaluations: those asked for now (`capture`), and those whose turn it is in the queue (`work_one`). A killed one resumes where it stopped."""
+"""Judge evaluations: those asked for now (`capture`), and those whose turn it is (`work_one`). A killed one resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from agents.llm.endpoints import route_of
 from agents.models import Agent, Channel, Leasable, owner_name
 from agents.ops.telemetry import logging_about
 from agents.work.lease import LOOKS
-from agents.work.outages import OUTAGE, is_outage
-from agents.work.parallel import side_by_side
+from agents.work.running import OUTAGE, is_outage, side_by_side
 from evaluation.calibration.agreement import calibration_json, calibration_of
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 
 from agents.commands import NOT_ENOUGH, STOPPED, CodedCommand
 from agents.llm.endpoints import provider_of
-from agents.work.stopping import stopping_on_sigterm
+from agents.work.running import stopping_on_sigterm
 from evaluation.commands import (
     TOO_FEW,
     ProgressBar,
