@@ -34,8 +34,8 @@ from correction.admin.display import (
     speaker,
 )
 from correction.admin.sessions import MARKING, channel_link, session_context
-from correction.config.fields import GATE_DIMENSIONS
-from correction.gate.sessions import as_uuid
+from correction.config.settings import GATE_DIMENSIONS
+from correction.gate.stage import as_uuid
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 

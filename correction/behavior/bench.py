@@ -18,7 +18,7 @@ from agents.llm.answers import describe_validation
 from agents.llm.endpoints import model_of, provider_of
 from agents.persona import TraitValue
 from correction.behavior.patterns import stems
-from correction.behavior.rules import STOP, UNSPECIFIED, read_map
+from correction.behavior.rules import STOP, UNSPECIFIED, own_words, read_map
 from correction.behavior.tiers import (
     CONFIDENCES,
     Answers,
@@ -28,7 +28,6 @@ from correction.behavior.tiers import (
     next_tier,
     tier_request,
 )
-from correction.behavior.words import own_words
 from correction.gate.thresholds import wilson_interval
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import is_heuristic
