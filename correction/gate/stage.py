@@ -17,7 +17,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Case, F, Max, Q, Value, When
 from django.template.loader import render_to_string
 
-from agents.llm.answers import storable
+from agents.llm.requests import storable
 from agents.models import Agent, Channel, Message
 from agents.text.fences import neutral
 from agents.turn.pipeline import Accept, Draft, Revise, Turn
