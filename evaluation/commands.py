@@ -31,7 +31,7 @@ from evaluation.runs.summary import (
     worst_judgement,
 )
 from evaluation.scorers import SCORERS
-from evaluation.scorers.windows import ALLOWED, BEFORE, parse_history, parse_window
+from evaluation.scorers.subjects import ALLOWED, BEFORE, parse_history, parse_window
 from evaluation.simulation.conversations import ENOUGH, Simulation
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.wording import counted, heading_of, judge_label, money, number

@@ -28,7 +28,7 @@ from correction.costs import ALLOWED_WINDOWS, costs_as_json, get_cost_summary, g
 from correction.gate.statistics import GateStatistics, get_gate_statistics
 from correction.gate.thresholds import Precision, precision
 from correction.models import CorrectionLog, GateDimensionResult
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 
 
 class Stretch(Filters):

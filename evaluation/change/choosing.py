@@ -23,7 +23,7 @@ from evaluation.models import Baseline, EvaluationRun, Evidence
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import MOST_SAMPLES, RunSpec, make_plan
 from evaluation.runs.summary import failed_call, refusal, summarize
-from evaluation.scorers.windows import spoken_by
+from evaluation.scorers.subjects import spoken_by
 from evaluation.statistics.difference import ALPHA, n_to_detect
 
 

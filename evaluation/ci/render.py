@@ -28,10 +28,10 @@ from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.verdict import OVERALL, Findings, Limits, Row, decide, why_no_score
 from evaluation.commands import simulations_table
 from evaluation.models import COUNTED, Dimension, EvaluationRun, is_heuristic
-from evaluation.runs.estimate import SimulationEstimate, spending_json, spent_on
+from evaluation.runs.estimate import SimulationEstimate
 from evaluation.runs.execute import as_json
-from evaluation.runs.summary import Spending, Used, with_share
-from evaluation.scorers.windows import Bin
+from evaluation.runs.summary import Spending, Used, spending_json, spent_on, with_share
+from evaluation.scorers.subjects import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json
 from evaluation.wording import counted, heading_of, judge_label, money, number, signed
 

@@ -660,3 +660,20 @@ def channels_of(summaries: Iterable[RunSummary]) -> list[RunSummary]:
     """The evaluations of channels that stand behind these of agents, each once, by channel."""
     runs = {c.run.pk: c.run for summary in summaries for d in summary.dimensions.values() for c in d.channels}
     return summarize_all(sorted(runs.values(), key=lambda run: str(run.channel)))
+
+
+def spent_on(summaries: Iterable[RunSummary]) -> Used:
+    """What these evaluations used, with those of their channels, each once."""
+    summaries = list(summaries)
+    used = {summary.run.pk: summary for summary in (*summaries, *channels_of(summaries))}.values()
+    costs = [one.cost_usd for one in used if one.cost_usd is not None and one.calls]
+    counted = ("calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "unpriced_calls")
+    return Used(
+        **{name: sum(getattr(one, name) for one in used) for name in counted},
+        cost_usd=sum(costs, Decimal(0)) if costs or not any(one.calls for one in used) else None,
+    )
+
+
+def spending_json(estimate: Spending | None, actual: Used) -> dict[str, Any]:
+    """``estimate`` (null where nothing was estimated: an offline judge costs nothing) and ``actual``, each over all runs and channels."""
+    return {"estimate": estimate and estimate.model_dump(), "actual": actual.model_dump()}

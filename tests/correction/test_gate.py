@@ -14,7 +14,7 @@ from agents.models import LLMCall, Message
 from agents.turn.send_message import SendRefused
 from correction.gate.check import Action, GateResult, check_action_quality, load_propositions, scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog, Outcome
-from evaluation.judge.prompts import Event
+from evaluation.scorers.subjects import Event
 from tests.correction.gating import (
     DIMENSIONS,
     configure,

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.runs.execute import evaluate_agent
-from evaluation.scorers.windows import parse_history
+from evaluation.scorers.subjects import parse_history
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
 from tests.evaluation.pairing import before_and_now, consistency, pairs

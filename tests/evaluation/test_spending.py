@@ -13,9 +13,10 @@ from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
 from correction.costs import GROUPINGS, get_cost_summary
-from evaluation.runs.estimate import estimate, estimate_before, estimated, spent_on
+from evaluation.runs.estimate import estimate, estimate_before, estimated
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import AnswerLength, RunSpec
+from evaluation.runs.summary import spent_on
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import prompt_of
 from tests.llm_server import LLMServer
