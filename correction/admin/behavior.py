@@ -41,7 +41,7 @@ from correction.behavior.words import name_key
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import UNFINISHED
 from evaluation.admin.display import judge_badge, meter
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
+from evaluation.change import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status
