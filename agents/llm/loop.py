@@ -174,7 +174,6 @@ def load() -> None:
     """
     gc.disable()
     try:
-        import anthropic.resources.messages
         import httpcore2  # noqa: F401
 
         gc.freeze()

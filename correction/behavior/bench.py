@@ -14,8 +14,8 @@ from pydantic import AliasChoices, BaseModel, Field, StrictBool, ValidationError
 
 from agents.commands import Cell, console_on, print_table, snippet
 from agents.llm import LLMRequest, Reply, complete_many, estimate_tokens, ledger
-from agents.llm.answers import describe_validation
 from agents.llm.endpoints import model_of, provider_of
+from agents.llm.requests import describe_validation
 from agents.persona import TraitValue
 from correction.behavior.patterns import stems
 from correction.behavior.rules import STOP, UNSPECIFIED, read_map

@@ -14,7 +14,7 @@ from django.utils import timezone
 from pydantic import BaseModel, BeforeValidator, ValidationError
 from pydantic_core import PydanticCustomError
 
-from agents.llm.answers import describe_validation
+from agents.llm.requests import describe_validation
 from agents.models import Channel, ChannelMember, Message, Trait
 from agents.persona import TraitLike, TraitValue
 from correction.behavior.words import caution_signs, gives_up, hostile_signs, name_key, skeleton

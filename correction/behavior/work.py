@@ -12,8 +12,8 @@ from agents.llm.endpoints import model_of
 from agents.models import Agent, Message
 from agents.persona import persona_digest
 from agents.work.lease import LeaseLost
-from agents.work.outages import outlasting
 from agents.work.queues import do_next, wake_workers
+from agents.work.running import outlasting
 from correction.behavior.applying import settle_request
 from correction.behavior.postponing import MOST_ATTEMPTS, NO_TRY, after_failure, one_call, over_budget
 from correction.behavior.rules import may_ask, requester_of

@@ -19,12 +19,12 @@ from django.conf import settings
 from django.db.models import Count, Subquery
 
 from agents.llm import Label, Reply, Status, complete_guarded, complete_together, warm_up
-from agents.llm.answers import storable
+from agents.llm.requests import storable
 from agents.models import Agent, Channel, Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
 from agents.text.patterns import TIMED_OUT
 from agents.turn.pipeline import Draft, Turn
-from agents.work.outages import OUTAGE
+from agents.work.running import OUTAGE
 from correction.config.settings import ResolvedConfig
 from correction.costs import over_budget
 from correction.models import CorrectionLog, GateDimensionResult, Outcome

@@ -13,7 +13,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Case, F, Max, Q, Value, When
 
-from agents.llm.answers import storable
+from agents.llm.requests import storable
 from agents.models import Agent, Channel, Message
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 

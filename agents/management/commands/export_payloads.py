@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from django.utils import timezone
 
 from agents.commands import BaseCommand
-from agents.llm.offline import export_answers
+from agents.llm.endpoints import export_answers
 
 
 def day(text: str) -> date:

@@ -10,8 +10,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from agents.commands import BaseCommand, Cell, console_on, print_table
-from agents.finding import UnknownAgent, find_agent
 from agents.models import Channel
+from agents.models.personas import UnknownAgent, find_agent
 from agents.turn.pipeline import SendResult
 from agents.turn.send_message import SendRefused, send_message
 from correction.gate.sessions import check_session
