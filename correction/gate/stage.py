@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.template.loader import render_to_string
 
 from agents.models import Channel, Message
-from agents.text.fences import neutral
+from agents.text.fences import neutral, render_prompt
 from agents.turn.pipeline import Accept, Draft, Revise, Turn
 from agents.turn.send_message import SendRefused, commit
 from correction.config.settings import config_of
@@ -166,7 +165,7 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
         "left": left,
         "external": external,
     }
-    return render_to_string("prompts/gate/feedback.md", values).strip()
+    return render_prompt("gate/feedback", **values)
 
 
 def committed(turn: Turn, message: Message) -> None:
