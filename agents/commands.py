@@ -29,7 +29,7 @@ class BaseCommand(management.BaseCommand):
     `manage.py check`, `migrate` and the tests run all of them.
     """
 
-    requires_system_checks = ("plumbline",)
+    requires_system_checks: tuple[str, ...] = ("plumbline",)
 
 
 class CodedCommand(BaseCommand):

@@ -7,12 +7,15 @@ imports what it looks at.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Warning, register
 from django.utils.module_loading import import_string
+
+if TYPE_CHECKING:
+    from agents.llm.requests import Role
 
 NUMBERS = {  # the least allowed, and what it is
     "LLM_MAX_CONCURRENCY": (1, "the number of calls that may be in flight"),
@@ -68,7 +71,7 @@ def _check_prices() -> Iterator[CheckMessage]:
     from agents.llm.prices import has_seed_price
     from agents.llm.requests import ROLES
 
-    roles: dict[str, list[str]] = {}
+    roles: dict[str, list[Role]] = {}
     for role in ROLES:
         if not problem_of(role, model_of(role)) and not has_seed_price(model_of(role)):
             roles.setdefault(model_of(role), []).append(role)
