@@ -123,6 +123,7 @@ SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 
 INSTALLED_APPS = [
     "unfold.apps.BasicAppConfig",
+    "unfold.contrib.filters",
     "agents.console.apps.ConsoleConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
