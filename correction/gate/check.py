@@ -111,8 +111,14 @@ class GateResult:
         fields: dict[str, Any] = {"outcome": outcome if self.passed else Outcome.CORRECTED, **columns}
         log = CorrectionLog(attempt=attempt, judge=self.judge[:200], duration_ms=self.duration_ms, **fields)
         log.results = self.dimensions
-        log.score_sum = sum(log.scores.values()) if log.scores else None
+        scores = scores_of(self.dimensions)
+        log.score_sum = sum(scores.values()) if scores else None
         return log
+
+
+def scores_of(results: Iterable[GateDimensionResult]) -> dict[str, float]:
+    """Scores by dimension, of those really scored."""
+    return {r.dimension: r.score for r in results if r.status == "scored" and r.score is not None}
 
 
 def judge_parts(question: Question, reply: Reply) -> list[Part]:
@@ -450,7 +456,7 @@ def check_for_agent(
         deadline=deadline,
         judged=judged,
         rules=bool(config["gate_rules_enabled"]) if rules is None else rules,
-        within_budget=not (judged and over_budget(agent, config)),
+        within_budget=not (judged and config.has_budget and over_budget(agent, config)),
         gate=gate,
         shortened=deadline < float(config["gate_deadline_seconds"]),
         propositions=propositions,

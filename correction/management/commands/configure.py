@@ -22,8 +22,7 @@ from correction.config.configure import (
     notes_on,
     revert,
 )
-from correction.config.fields import SETTINGS, ConfigError
-from correction.config.settings import ResolvedConfig
+from correction.config.settings import SETTINGS, ConfigError, ResolvedConfig
 
 EXAMPLES = """
 examples:
