@@ -14,7 +14,7 @@ from evaluation.change.comparison import Comparison, adjusted, compare, compare_
 from evaluation.change.measurement_files import measurements_of_file
 from evaluation.change.measurements import NotComparable, measurement_of
 from evaluation.models import OUT_OF_REACH, Baseline, EvaluationRun, EvaluationScore, is_heuristic
-from evaluation.runs.capture import Captured, capture
+from evaluation.runs.execute import Captured, capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, Share
 

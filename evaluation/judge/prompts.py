@@ -54,6 +54,7 @@ def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
     return Window(tuple(events[:first_n]), last_start - first_n, tuple(events[last_start:]))
 
 
+@lru_cache(maxsize=8192)  # shown in the prompts of a whole channel, and of the estimate before
 def one_event(event: Event, number: int) -> str:
     """Return one numbered entry. Further lines of a text are indented behind a bar, so that none can pass for an entry."""
     name, speaker = (neutral(" ".join(who.split()), 200)[0] for who in (event.name, event.speaker))

@@ -16,7 +16,7 @@ from evaluation.ci.measure import AgentResult, Coverage
 from evaluation.ci.render import Report
 from evaluation.ci.verdict import Findings, Limits, Undecided, decide
 from evaluation.models import EvaluationRun
-from evaluation.runs.capture import Captured
+from evaluation.runs.execute import Captured
 from evaluation.runs.summary import DimensionSummary, RunSummary
 from evaluation.statistics.estimates import Interval
 
