@@ -39,7 +39,7 @@ from correction.behavior.rules import as_value, name_key, stored_trait
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import UNFINISHED
 from evaluation.admin.display import judge_badge, meter
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
+from evaluation.change import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status

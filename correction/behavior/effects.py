@@ -31,8 +31,8 @@ from correction.behavior.applying import BehaviorError
 from correction.behavior.postponing import MOST_ATTEMPTS, over_budget
 from correction.behavior.rules import find_trait, stored_trait
 from correction.models import BehaviorEffect, BehaviorRequest
+from evaluation.change import MESSAGES
 from evaluation.change.before_after import (
-    MESSAGES,
     BeforeAfter,
     Judged,
     Moments,

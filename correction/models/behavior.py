@@ -12,7 +12,7 @@ from django.db.models import F, Q
 from django.db.models.functions import Lower
 
 from agents.models import Agent, Leasable, LLMCall, Message, PersonaVersion, Trait
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
+from evaluation.change import MESSAGES, MOST_MESSAGES
 
 
 def _call() -> models.ForeignKey[LLMCall | None, LLMCall | None]:

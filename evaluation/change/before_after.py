@@ -22,6 +22,7 @@ from agents.llm.ledger import Totals
 from agents.models import Agent, Message
 from agents.persona import TraitLike
 from agents.text.fences import new_nonce
+from evaluation.change import MESSAGES, MOST_MESSAGES
 from evaluation.change.change import Change, Sample, change_of, mean_of
 from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
 from evaluation.propositions.files import presence
@@ -30,7 +31,6 @@ from evaluation.scorers.subjects import Context, Event, Said, Window, said
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import MARGIN
 
-MESSAGES, MOST_MESSAGES = 10, 100  # of each sample
 PURPOSE = "before_after"
 SPARE = 3  # messages read for each that is wanted: some are blank, some belong to the other sample
 SAID_BEFORE = 2  # messages shown before the one judged

@@ -5,16 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from django.conf import settings
-from django.template import Context as TemplateContext
-from django.template import Engine, Template
 
 from agents.llm.requests import Block, Turn
 from agents.persona import cut_persona
-from agents.text.fences import fence, neutral, one_line
+from agents.text.fences import fence, neutral, one_line, render_prompt
 from evaluation.scorers.subjects import Context, Event, Window
 
 if TYPE_CHECKING:
@@ -44,16 +39,8 @@ MOMENTS = ("EARLIER", "LATER")
 PERSONA_CHARACTERS = 60_000
 
 
-@lru_cache(maxsize=32)
-def _template(name: str, mtime_ns: int) -> Template:
-    engine = Engine(dirs=[str(settings.BASE_DIR / "templates")], autoescape=False)  # the judge reads text, not HTML
-    return engine.get_template(f"prompts/judge/{name}.md")
-
-
 def render(name: str, /, **values: Any) -> str:
-    path = Path(settings.BASE_DIR / "templates" / "prompts" / "judge" / f"{name}.md")
-    edited = path.stat().st_mtime_ns if settings.DEBUG else 0  # prompts are edited where they are developed
-    return _template(name, edited).render(TemplateContext(values, autoescape=False)).strip()
+    return render_prompt(f"judge/{name}", **values)
 
 
 @lru_cache(maxsize=8)

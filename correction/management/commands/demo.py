@@ -9,8 +9,9 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from agents.commands import BaseCommand
 from agents.models import Agent
 from correction.demonstration import show_correction
 from evaluation.change.evidence import judged_ways
