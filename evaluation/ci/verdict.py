@@ -43,9 +43,7 @@ EXIT_CODES: dict[Verdict, int] = {
     "cannot tell yet": 2,
 }
 # What is found, what weighs most first; the lists of `--json`.
-Kind = Literal[
-    "could_not_judge", "regressions", "fading", "below_threshold", "not_enough_data", "cannot_tell_yet"
-]
+Kind = Literal["could_not_judge", "regressions", "fading", "below_threshold", "not_enough_data", "cannot_tell_yet"]
 KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]
 FAILS: tuple[Kind, ...] = ("regressions", "fading", "below_threshold")
 
