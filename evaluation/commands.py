@@ -11,8 +11,8 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from agents.commands import WRONG_USAGE
-from agents.finding import find_agents
 from agents.models import Channel
+from agents.models.personas import find_agents
 from evaluation.models import Method
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.planning import RunSpec

@@ -28,12 +28,14 @@ from correction.behavior.rules import (
     Decision,
     MapAnswer,
     Requester,
+    Words,
     as_value,
     decide,
     made_by_requests,
+    name_key,
+    own_words,
     read_map,
 )
-from correction.behavior.words import Words, name_key, own_words
 from correction.config.settings import ResolvedConfig
 
 Tier = Literal["gate", "extract", "map"]

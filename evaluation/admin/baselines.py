@@ -18,7 +18,6 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.filters import AgentFilter, RecentValuesFilter
 from agents.console.forms import confirmed
 from agents.console.panels import table
 from agents.console.site import NumberInput, ReadOnlyAdmin, console_page
@@ -78,7 +77,6 @@ class AskForm(forms.Form):
 
 @admin.register(Baseline)
 class BaselineAdmin(ReadOnlyAdmin[Baseline]):
-    list_filter = ("dimension", ("judge", RecentValuesFilter), ("agent", AgentFilter), "captured_at")
     ordering = ("agent_id", "judge", "procedure", "dimension")  # an index has it
     value = display.column("score", lambda row: _score(row, row.shares), ordering="score")
     judge_mark = display.column("judge", judged_by, ordering="judge")

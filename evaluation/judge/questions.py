@@ -15,8 +15,7 @@ from django.conf import settings
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete, complete_many
-from agents.llm.answers import one_line
-from agents.llm.requests import InvalidAnswer
+from agents.llm.requests import InvalidAnswer, one_line
 from agents.text.fences import new_nonce
 from agents.text.patterns import Undecided, one_message
 from evaluation.judge.prompts import Context, render, system_blocks, user_turn

@@ -18,8 +18,7 @@ from django.utils import timezone
 from agents.llm.batches import forget_answers, is_waiting
 from agents.llm.endpoints import route_of
 from agents.models import Leasable, owner_name
-from agents.work.outages import is_outage
-from agents.work.parallel import side_by_side
+from agents.work.running import is_outage, side_by_side
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
 from evaluation.judge.questions import JudgeHealth

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import transaction
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, answers
+from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, requests
 from agents.llm.requests import InvalidAnswer
 from agents.models import Message
 from agents.text.fences import fence, neutral, one_line
@@ -317,7 +317,7 @@ class _Count:
         reply = self.last
         return {
             "judge": self.judging.run.judge,
-            "served_model": answers.one_line(reply.served_model, 200) if reply else "",
+            "served_model": requests.one_line(reply.served_model, 200) if reply else "",
             "call": reply.call_id if reply else None,
         }
 
@@ -438,8 +438,8 @@ def _store_listing(part: IdeaPart, positions: list[int], listed: list[ListedIdea
         Idea(
             part=part,
             number=number,
-            idea=answers.one_line(entry.idea, LONGEST_IDEA),
-            description=answers.one_line(entry.description, LONGEST_DESCRIPTION),
+            idea=requests.one_line(entry.idea, LONGEST_IDEA),
+            description=requests.one_line(entry.description, LONGEST_DESCRIPTION),
             positions=sorted({positions[n - 1] for n in entry.entries if 1 <= n <= len(positions)}),
         )
         for number, entry in enumerate(listed, 1)

@@ -22,7 +22,7 @@ from agents.llm import Label, complete_many
 from agents.models import Message
 from agents.persona import TraitLike, current_digest, render_persona
 from agents.text.fences import new_nonce, one_line
-from agents.work.outages import OUTAGE, outlasting
+from agents.work.running import OUTAGE, outlasting
 from evaluation.judge.prompts import Context
 from evaluation.judge.questions import (
     Asking,

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from agents.ops.telemetry import logging_about
 from agents.work.lease import LOOKS
-from agents.work.outages import OUTAGE
+from agents.work.running import OUTAGE
 from evaluation.models import EvaluationRun
 from evaluation.runs.budget import why_over_budget
 from evaluation.runs.execute import RESUMABLE, Status, execute

@@ -25,7 +25,7 @@ from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
 from agents.turn.receive import receive_message
 from agents.turn.send_message import SendRefused
 from agents.work.lease import LeaseLost
-from agents.work.outages import is_outage
+from agents.work.running import is_outage
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.budget import why_over_budget

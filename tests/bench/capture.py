@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from agents.work.parallel import side_by_side
+from agents.work.running import side_by_side
 
 DIMENSIONS = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
 CONCURRENCY = 20

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.llm import breaker, complete_many
-from agents.llm.breaker import PROBE_PAUSE, Breaker, Outcome
+from agents.llm import complete_many, runtime
+from agents.llm.runtime import PROBE_PAUSE, Breaker, Outcome
 from agents.models import Agent, Channel, LLMCall
 from correction.gate.statistics import get_gate_statistics
 from evaluation.judge.check import Check, CheckResult, ask_together
@@ -41,9 +41,9 @@ class Clock:
 @pytest.fixture
 def clock() -> Iterator[Clock]:
     ours = Clock()
-    breaker.forget(ours)
+    runtime.forget(ours)
     yield ours
-    breaker.forget()
+    runtime.forget()
 
 
 def until_not_asked(agent: Agent, channel: Channel) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from agents.llm.offline import export_answers
+from agents.llm.endpoints import export_answers
 
 
 def day(text: str) -> date:

@@ -22,7 +22,7 @@ from agents.llm.requests import ROLES
 from agents.models import WorkerHeartbeat
 from agents.ops.telemetry import json_time
 from agents.work.queues import Group, work_queues
-from agents.work.stopping import LOOK
+from agents.work.running import LOOK
 from agents.work.worker import Piece, Worker, alive_here
 
 HANG = 5.0  # seconds past the grace period after which the process ends without a thread that does not look at the flag

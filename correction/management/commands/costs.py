@@ -9,8 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from agents.commands import Cell, console_on, print_table
-from agents.finding import UnknownAgent, find_agent
 from agents.llm.ledger import Totals
+from agents.models.personas import UnknownAgent, find_agent
 from correction.costs import (
     ALLOWED_WINDOWS,
     GROUPINGS,

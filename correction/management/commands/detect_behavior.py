@@ -13,8 +13,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from agents.commands import console_on, printable
-from agents.finding import UnknownAgent, find_agent
 from agents.models import Agent
+from agents.models.personas import UnknownAgent, find_agent
 from agents.text.fences import fault_of
 from correction.behavior.rules import Change, Requester, applied_today
 from correction.behavior.tiers import TIERS, Trial, try_text

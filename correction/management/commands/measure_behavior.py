@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand, console_for_bars, printable
-from agents.work.stopping import stopping_on_sigterm
+from agents.work.running import stopping_on_sigterm
 from correction.behavior.applying import BehaviorError
 from correction.behavior.effects import (
     EffectResult,

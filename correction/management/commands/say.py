@@ -10,11 +10,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from agents.commands import Cell, console_on, print_table
-from agents.finding import UnknownAgent, find_agent
 from agents.models import Channel
+from agents.models.personas import UnknownAgent, find_agent
 from agents.turn.pipeline import SendResult
 from agents.turn.send_message import SendRefused, send_message
-from correction.gate.sessions import check_session
+from correction.gate.stage import check_session
 from correction.models import ObservedMessage, Outcome
 from evaluation.wording import judge_label
 

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 
 from agents.commands import NOT_ENOUGH, STOPPED, CodedCommand
 from agents.llm.endpoints import provider_of
-from agents.work.stopping import stopping_on_sigterm
+from agents.work.running import stopping_on_sigterm
 from evaluation.commands import add_how, add_what, as_text, check_writable, specs_of, write_text, wrong
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.as_json import as_json

@@ -13,9 +13,9 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from agents.commands import NOT_ENOUGH, REGRESSION, STOPPED, CodedCommand
-from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
-from agents.work.stopping import stopping_on_sigterm
+from agents.models.personas import UnknownAgent, find_agents
+from agents.work.running import stopping_on_sigterm
 from evaluation.change import choosing
 from evaluation.change.choosing import Compared, detections
 from evaluation.change.measurement_files import UnreadableFile

@@ -16,7 +16,7 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 
 from agents.commands import NOT_ENOUGH, STOPPED, CodedCommand
-from agents.work.stopping import stopping_on_sigterm
+from agents.work.running import stopping_on_sigterm
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
