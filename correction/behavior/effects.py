@@ -40,7 +40,7 @@ from evaluation.change.before_after import (
     judge_before_after,
     plan_before_after,
 )
-from evaluation.propositions.traits import presence
+from evaluation.propositions.files import presence
 from evaluation.wording import counted, judge_label, money
 
 MOST_VERSIONS = 500  # looked through in each direction; messages said so many changes away are no neighbours

@@ -25,8 +25,7 @@ from evaluation.admin.display import dimension_badge, judge_badge, meter
 from evaluation.drafting.suggesting import find_quote
 from evaluation.drafting.trying import Trial, estimate_trial
 from evaluation.models import PatternTimeout
-from evaluation.propositions.files import DEFAULT
-from evaluation.propositions.library import Entry
+from evaluation.propositions.files import DEFAULT, Entry
 from evaluation.propositions.schema import AGENT_NAME, Proposition
 from evaluation.scorers.windows import MessageWindow
 from evaluation.wording import counted

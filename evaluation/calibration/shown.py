@@ -15,7 +15,7 @@ from evaluation.judge.prompts import Context, Window
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.judging import propositions_asked, subject_of
+from evaluation.runs.planning import propositions_asked, subject_of
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ChannelSubject, Subject
 from evaluation.scorers.windows import MessageWindow, in_window

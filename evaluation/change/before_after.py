@@ -25,8 +25,8 @@ from agents.text.fences import new_nonce
 from evaluation.change.change import Change, Sample, change_of, mean_of
 from evaluation.judge.prompts import Context, Event, Window
 from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
-from evaluation.propositions.traits import presence
-from evaluation.runs.budget import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
+from evaluation.propositions.files import presence
+from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
 from evaluation.scorers.subjects import Said, said
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import MARGIN

@@ -13,7 +13,7 @@ from evaluation.change.measurement_files import measurements_of_file
 from evaluation.change.measurements import NotComparable, measurement_of
 from evaluation.ci.verdict import AgentResult, Coverage
 from evaluation.models import OUT_OF_REACH, Baseline, EvaluationRun, EvaluationScore, is_heuristic
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 
 

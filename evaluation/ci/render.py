@@ -25,14 +25,13 @@ from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionProfile, position_profile
 from evaluation.change.tables import position_table
 from evaluation.ci.verdict import FAILS, OVERALL, AgentResult, Coverage, Finding, Findings, Kind, Limits, decide
+from evaluation.commands import simulations_table
 from evaluation.models import COUNTED, Dimension, EvaluationRun, is_heuristic
-from evaluation.runs.as_json import as_json
-from evaluation.runs.capture import Spending, spending_json, spent_on
-from evaluation.runs.summary import with_share
+from evaluation.runs.estimate import SimulationEstimate, spending_json, spent_on
+from evaluation.runs.execute import as_json
+from evaluation.runs.summary import Spending, Used, with_share
 from evaluation.scorers.windows import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json
-from evaluation.simulation.estimate import SimulationEstimate
-from evaluation.simulation.output import simulations_table
 from evaluation.wording import counted, heading_of, judge_label, money, number, signed
 
 VISIBLE = 0.05  # points: less does not show in a score with one decimal
@@ -94,9 +93,9 @@ class Report:
         return sum((part for result in self.results for part in result.coverage.values()), Coverage())
 
     @cached_property
-    def actual(self) -> Spending:
+    def actual(self) -> Used:
         """What judging really used, over all agents and channels, each once."""
-        return spent_on([result.captured for result in self.results])
+        return spent_on(result.captured.summary for result in self.results)
 
     @property
     def counts_line(self) -> str:
@@ -172,7 +171,7 @@ def simulations_line(simulations: Sequence[SimulationEstimate]) -> str:
 
 
 def _amounts(spending: Spending) -> str:
-    cost = money(spending.cost_usd, spending.unpriced_calls or 0)
+    cost = money(spending.cost_usd, spending.unpriced_calls if isinstance(spending, Used) else 0)
     return f"{counted(spending.calls, 'call')}, {spending.input_tokens:,} tokens in, {spending.output_tokens:,} out, {cost}"
 
 

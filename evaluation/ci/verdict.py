@@ -19,7 +19,7 @@ from evaluation.wording import counted, interval_text, number, signed
 
 if TYPE_CHECKING:
     from evaluation.change.position import PositionProfile
-    from evaluation.runs.capture import Captured
+    from evaluation.runs.execute import Captured
     from evaluation.simulation.conversations import Simulation
 
 EVERY = ""  # the threshold of every dimension that is scored 0 to 9

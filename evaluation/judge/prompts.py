@@ -6,16 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-
-from django.conf import settings
-from django.template import Context as TemplateContext
-from django.template import Engine, Template
 
 from agents.llm.requests import Block, Turn
 from agents.persona import cut_persona
-from agents.text.fences import fence, neutral, one_line
+from agents.text.fences import fence, neutral, one_line, render_prompt
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
@@ -59,6 +54,7 @@ def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
     return Window(tuple(events[:first_n]), last_start - first_n, tuple(events[last_start:]))
 
 
+@lru_cache(maxsize=8192)  # shown in the prompts of a whole channel, and of the estimate before
 def one_event(event: Event, number: int) -> str:
     """Return one numbered entry. Further lines of a text are indented behind a bar, so that none can pass for an entry."""
     name, speaker = (neutral(" ".join(who.split()), 200)[0] for who in (event.name, event.speaker))
@@ -139,16 +135,8 @@ class Context:
         return [event.text for event in self.window.events if event.kind == "action"]
 
 
-@lru_cache(maxsize=32)
-def _template(name: str, mtime_ns: int) -> Template:
-    engine = Engine(dirs=[str(settings.BASE_DIR / "templates")], autoescape=False)  # the judge reads text, not HTML
-    return engine.get_template(f"prompts/judge/{name}.md")
-
-
 def render(name: str, /, **values: Any) -> str:
-    path = Path(settings.BASE_DIR / "templates" / "prompts" / "judge" / f"{name}.md")
-    edited = path.stat().st_mtime_ns if settings.DEBUG else 0  # prompts are edited where they are developed
-    return _template(name, edited).render(TemplateContext(values, autoescape=False)).strip()
+    return render_prompt(f"judge/{name}", **values)
 
 
 @lru_cache(maxsize=8)

@@ -11,8 +11,7 @@ import pytest
 from pytest_django import Settings
 
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart
-from evaluation.runs.as_json import run_json
-from evaluation.runs.capture import evaluate_channel
+from evaluation.runs.execute import evaluate_channel, run_json
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.scorers import ideas_quantity
 from evaluation.scorers.subjects import ChannelSubject

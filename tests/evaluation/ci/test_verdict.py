@@ -15,7 +15,7 @@ from evaluation.change.measurements import Measurement
 from evaluation.ci.render import Report
 from evaluation.ci.verdict import AgentResult, Coverage, Finding, Findings, Limits, decide
 from evaluation.models import EvaluationRun
-from evaluation.runs.capture import Captured
+from evaluation.runs.execute import Captured
 from evaluation.runs.summary import DimensionSummary, RunSummary
 from evaluation.statistics.estimates import Interval
 

@@ -14,8 +14,7 @@ from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.change.evidence import get_baseline
 from evaluation.lineup import line_up
 from evaluation.models import EvaluationScore
-from evaluation.runs.as_json import as_json
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import as_json, capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary
 from evaluation.scorers.subjects import Subject
