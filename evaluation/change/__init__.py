@@ -6,8 +6,3 @@ looks for fading within conversations, `before_after` judges one trait around a 
 `manage.py compare`, `evidence` says which evaluations are the newest and which are compared with. `over_time` detects lasting falls in what
 schedules measure; `tables` prints all of it.
 """
-
-MESSAGES, MOST_MESSAGES = (
-    10,
-    100,
-)  # of each of two samples, before and after a change; here, so that models need not import the measuring

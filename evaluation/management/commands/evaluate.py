@@ -27,7 +27,6 @@ from evaluation.ci.render import (
     complaint,
     estimate_line,
     junit,
-    make_report,
     markdown,
     print_line,
     print_report,
@@ -149,8 +148,14 @@ class Command(CodedCommand):
             )
         if why := refusal(result.run for result in results):
             raise wrong(why)
-        more: dict[str, Any] = {"bins": request.bins, "simulations": simulations, "estimate": spending}
-        return make_report(str(settings.JUDGE_MODEL), results, request.limits, **more)
+        return Report(
+            judge=str(settings.JUDGE_MODEL),
+            results=results,
+            limits=request.limits,
+            bins=request.bins,
+            simulations=simulations,
+            estimate=spending,
+        )
 
     def _print(self, line: str, options: Mapping[str, Any]) -> None:
         if line and not options["json"]:
