@@ -19,7 +19,8 @@ from django.test.utils import setup_databases, teardown_databases
 from pytest_django import Settings
 from pytest_django.plugin import DjangoDbBlocker
 
-from agents.llm import breaker, endpoints, ledger, prices
+import project.urls  # noqa: F401 (registers the pages of the console, of which tests are made)
+from agents.llm import endpoints, ledger, prices, runtime
 from tests.console import signed_in, superuser
 from tests.database_file import migrated_in
 from tests.llm_server import LLMServer
@@ -89,7 +90,7 @@ def _nothing_remembered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> 
         settings.CACHES = {"default": settings.CACHES["default"], "throttles": settings.CACHES["default"]}
     caches["throttles"].clear()  # how often somebody asked for what costs money
     endpoints.forget()
-    breaker.forget()
+    runtime.forget()
     ledger.forget_late()
     prices.forget_prices()
 

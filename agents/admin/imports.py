@@ -58,9 +58,6 @@ _NOTES = {
 class ImportAdmin(ReadOnlyAdmin[Import]):
     """Users who may add messages or change agents may upload files; only the uploader decides what is done with them."""
 
-    list_display = ("name", "what", "state", "outcome", "uploaded_by")
-    list_display_links = ("name",)
-    list_filter = ("kind", "status")
     list_select_related = ("created_by",)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:

@@ -19,8 +19,8 @@ from agents.api.filters import Filters, no_channel
 from agents.api.headers import Changed, etag_of, located
 from agents.api.rows import Row
 from agents.api.views import Editable
-from agents.finding import no_agent
 from agents.models import Agent, Channel, ChannelMember
+from agents.models.personas import no_agent
 
 
 class ChannelRow(Row):

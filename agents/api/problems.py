@@ -21,7 +21,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from agents.api.requests import BodyTooLarge
-from agents.work.outages import is_unavailable
+from agents.work.running import is_unavailable
 
 logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
-from agents.api.bodies import Body, Nothing, read
+from agents.api.bodies import Nothing, read
 from agents.api.filters import Filters
 from agents.api.headers import Conditional, IdempotentPosts
 

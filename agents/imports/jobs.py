@@ -55,9 +55,8 @@ from agents.transcripts.prepare import NAME_LIMIT
 from agents.transcripts.records import OptionError, TranscriptError
 from agents.transcripts.store import JOINING, NotEntitled, rights_of
 from agents.work.lease import LeaseLost
-from agents.work.outages import outlasting
 from agents.work.queues import do_next, wake_workers
-from agents.work.stopping import check_stop
+from agents.work.running import check_stop, outlasting
 
 Status = Import.Status
 LEASE = timedelta(minutes=5)  # a batch of messages takes a second, one large JSON document some more

@@ -12,10 +12,25 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from agents.llm import endpoints
-from agents.llm.answers import Exchange, call_part, one_line, read_answer, result_part, storable, tool_blocks, tool_part
 from agents.llm.endpoints import Ability, Route
 from agents.llm.loop import SPEND_LIMIT, Background, Limiter, Trace, trace_of_call
-from agents.llm.requests import Block, LLMRequest, Reply, Status, Turn, Usage, request_digest
+from agents.llm.requests import (
+    Block,
+    Exchange,
+    LLMRequest,
+    Reply,
+    Status,
+    Turn,
+    Usage,
+    call_part,
+    one_line,
+    read_answer,
+    request_digest,
+    result_part,
+    storable,
+    tool_blocks,
+    tool_part,
+)
 
 if TYPE_CHECKING:
     import anthropic

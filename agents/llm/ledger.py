@@ -22,10 +22,9 @@ from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
 from agents.llm import prices
-from agents.llm.answers import Exchange, one_line, storable
-from agents.llm.requests import LLMRequest, Reply, Status, Usage
+from agents.llm.requests import Exchange, LLMRequest, Reply, Status, Usage, one_line, storable
 from agents.models import LLMCall, LLMPayload
-from agents.work.outages import OUTAGE, is_outage, outlasting
+from agents.work.running import OUTAGE, is_outage, outlasting
 
 ROWS_PER_STATEMENT = 30  # SQLite takes 999 values
 
@@ -86,7 +85,7 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
 
     Where the insert fails, because an agent was deleted meanwhile or a value does not fit, each row is written alone,
     so that one cannot cost the others. A row that cannot be written even so is logged and its key is None: the caller
-    must not lose the answer with it. A worker waits for a database that is away (`agents.work.outages`). What an outage
+    must not lose the answer with it. A worker waits for a database that is away (`agents.work.running`). What an outage
     outlasts stays in memory, its key is None, and the next call that is written, or the end of the process, writes it.
     """
     if not calls:

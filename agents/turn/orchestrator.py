@@ -21,7 +21,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from agents import llm
-from agents.llm.answers import storable
+from agents.llm.requests import storable
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep, owner_is_dead
 from agents.ops.telemetry import logging_about
 from agents.turn.pipeline import Draft, StageFailed, Turn, model_of, pipeline, scene_of
@@ -29,7 +29,7 @@ from agents.turn.prompt import Prompt, build_prompt, new_turn
 from agents.turn.send_message import RequiredStageFailed, TurnRefused, start_turn
 from agents.turn.tools import Performed, calls_models, perform, send_draft, tool_definitions
 from agents.work.lease import LeaseLost
-from agents.work.outages import is_outage
+from agents.work.running import is_outage
 
 __all__ = ["TurnRefused", "cancel", "run_turn", "start_turn", "work_one"]
 

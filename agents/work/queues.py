@@ -16,7 +16,7 @@ from django.utils.module_loading import import_string
 
 from agents.models import Chore
 from agents.work.lease import Leasable, LeaseLost, owner_is_dead
-from agents.work.outages import is_outage
+from agents.work.running import is_outage
 
 WorkQueue = Callable[..., bool]
 Row = TypeVar("Row", bound=Leasable)

@@ -25,9 +25,8 @@ from agents.llm.loop import slots_in_use
 from agents.models import WorkerHeartbeat
 from agents.ops.telemetry import collecting_ids
 from agents.work.lease import owner_name
-from agents.work.outages import is_outage, patient
 from agents.work.queues import Group, WorkQueue, release_lost_leases, run_due_chores, work_models
-from agents.work.stopping import LOOK, Stop, Stopped, stopping_with
+from agents.work.running import LOOK, Stop, Stopped, is_outage, patient, stopping_with
 
 LOOK_FOR_CHORES = 10.0  # seconds between two looks
 INTERACTIVE_IN_A_ROW = 10  # then bulk work has its turn, so that it never starves

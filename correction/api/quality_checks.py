@@ -40,7 +40,7 @@ from agents.api.views import View
 from agents.persona import render_persona
 from agents.text.fences import MAX_CHARACTERS
 from correction.api.figures import Sums
-from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
+from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError
 from correction.gate.quality_check import (
     MOST_ATTEMPTS,
     MOST_PROPOSITIONS,
@@ -49,11 +49,11 @@ from correction.gate.quality_check import (
     check_quality,
     read_propositions,
 )
-from correction.gate.sessions import SessionRefused
+from correction.gate.stage import SessionRefused
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.api.serializers import Heuristic
-from evaluation.judge.prompts import Event
 from evaluation.propositions.schema import PropositionFile
+from evaluation.scorers.subjects import Event
 
 MOST_PERSONA = 60_000  # characters, as many as a judge is shown
 _THRESHOLD = SETTINGS["gate_adherence_threshold"]
@@ -69,7 +69,9 @@ class PersonaBody(Body):
 
 def _persona(data: Any) -> Any:
     if not isinstance(data, str | dict):
-        raise PydanticCustomError("persona", "a text, or an object with system_prompt and, if you like, name and traits")
+        raise PydanticCustomError(
+            "persona", "a text, or an object with system_prompt and, if you like, name and traits"
+        )
     return {"system_prompt": data} if isinstance(data, str) else data
 
 

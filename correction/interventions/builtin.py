@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef
 
-from agents.llm.answers import storable
+from agents.llm.requests import storable
 from agents.models import Agent
 from correction.config.settings import ResolvedConfig
 from correction.interventions.functions import Finding, InterventionContext, speaker

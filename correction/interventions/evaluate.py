@@ -13,7 +13,7 @@ import sentry_sdk
 from django.db.models import Max, QuerySet
 
 from agents.llm import Label
-from agents.llm.answers import storable
+from agents.llm.requests import storable
 from agents.models import Channel
 from agents.text.fences import new_nonce
 from agents.text.patterns import one_message
@@ -31,7 +31,7 @@ from correction.interventions.intervention import (
     not_judged,
 )
 from correction.models import InterventionLog
-from evaluation.judge.check import ask_together
+from evaluation.judge.questions import ask_together
 
 logger = logging.getLogger(__name__)
 

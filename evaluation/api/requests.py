@@ -24,8 +24,8 @@ from agents.models import ModelPrice
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method, procedure_name
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.planning import MOST_REPEATS, RunSpec
-from evaluation.scorers import windows
-from evaluation.scorers.windows import ALLOWED_BINS, Bin, parse_bins
+from evaluation.scorers import subjects
+from evaluation.scorers.subjects import ALLOWED_BINS, Bin, parse_bins
 from evaluation.simulation.conversations import ENOUGH
 
 
@@ -70,15 +70,15 @@ class _Asked(Body):
     dimensions: list[Annotated[str, OneOf(*Dimension.values)]] = Field(
         [], min_length=1, description="default: all there are propositions for"
     )
-    window: Annotated[windows.MessageWindow, Reads(windows.parse_window, windows.ALLOWED, maxLength=32)] = Field(
-        ABSENT, description=windows.ALLOWED
+    window: Annotated[subjects.MessageWindow, Reads(subjects.parse_window, subjects.ALLOWED, maxLength=32)] = Field(
+        ABSENT, description=subjects.ALLOWED
     )
     where: Tags = Field({}, description="tags a message must have to be measured")
     samples: int = Field(20, ge=1, le=MOST_SAMPLES, description="most messages sampled; default 20")
     seed: int = Field(0, ge=-(2**63), le=2**63 - 1, description="seed of the sampling; default 0")
     per_call: int = Field(10, ge=1, le=10, description="most propositions in one call; default 10")
     history: Annotated[
-        windows.MessageWindow, Reads(windows.parse_history, f"{windows.ALLOWED}, {windows.BEFORE}", maxLength=32)
+        subjects.MessageWindow, Reads(subjects.parse_history, f"{subjects.ALLOWED}, {subjects.BEFORE}", maxLength=32)
     ] = Field(ABSENT, description="what self-consistency compares the window with")
     history_where: Tags = Field({}, description="tags a message of the history must have")
     repeats: int = Field(1, ge=1, le=MOST_REPEATS, description="judgements per item; default 1")

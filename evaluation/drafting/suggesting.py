@@ -17,24 +17,21 @@ from django.utils import timezone
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
 
 from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete
-from agents.llm.answers import describe_validation, storable
-from agents.llm.answers import one_line as shortened
 from agents.llm.ledger import Totals, totals
-from agents.llm.requests import InvalidAnswer
+from agents.llm.requests import InvalidAnswer, describe_validation, storable
+from agents.llm.requests import one_line as shortened
 from agents.models import Agent
 from agents.persona import cut_persona, render_persona
 from agents.text.fences import fence, neutral, new_nonce, one_line
 from agents.text.tokens import tokenize
 from agents.text.voices import vocabulary
-from agents.work.parallel import side_by_side
+from agents.work.running import side_by_side
 from evaluation.judge.prompts import render
 from evaluation.models import is_heuristic
 from evaluation.propositions.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
-from evaluation.propositions.files import DEFAULT, LoadedFile, applying, in_words, load_all, location_of
-from evaluation.propositions.library import free_id
-from evaluation.propositions.rules import Rule
-from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec
-from evaluation.runs.budget import why_over_budget
+from evaluation.propositions.files import DEFAULT, LoadedFile, applying, free_id, in_words, load_all, location_of
+from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec, Rule
+from evaluation.runs.planning import why_over_budget
 from evaluation.wording import spent_json
 
 DIMENSION = "adherence"

@@ -13,16 +13,17 @@ from types import FrameType
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import connections
 from django.utils import timezone
 
+from agents.commands import BaseCommand
 from agents.llm import warm_up
 from agents.llm.requests import ROLES
 from agents.models import WorkerHeartbeat
 from agents.ops.telemetry import json_time
 from agents.work.queues import Group, work_queues
-from agents.work.stopping import LOOK
+from agents.work.running import LOOK
 from agents.work.worker import Piece, Worker, alive_here
 
 HANG = 5.0  # seconds past the grace period after which the process ends without a thread that does not look at the flag

@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand, console_for_bars, printable
-from agents.work.stopping import stopping_on_sigterm
+from agents.work.running import stopping_on_sigterm
 from correction.behavior.applying import BehaviorError
 from correction.behavior.effects import (
     EffectResult,
@@ -25,7 +25,7 @@ from correction.behavior.effects import (
     show_plan,
 )
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
+from correction.models.behavior import MESSAGES, MOST_MESSAGES
 
 NOT_AS_REQUESTED = 1
 LARGEST = 2**63 - 1

@@ -13,21 +13,20 @@ from django.conf import settings
 from django.core.management.base import CommandError
 
 from agents.commands import NOT_ENOUGH, REGRESSION, STOPPED, CodedCommand
-from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
-from agents.work.stopping import stopping_on_sigterm
+from agents.models.personas import UnknownAgent, find_agents
+from agents.work.running import stopping_on_sigterm
 from evaluation.change import choosing
 from evaluation.change.choosing import Compared, detections
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
 from evaluation.change.tables import comparisons_table, detection_table
-from evaluation.commands import as_text, channel_named, tag_pairs, wrong
+from evaluation.commands import ProgressBar, as_text, channel_named, tag_pairs, wrong
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.terminal import ProgressBar
 from evaluation.scorers import SCORERS
-from evaluation.scorers.windows import ALLOWED, parse_window
+from evaluation.scorers.subjects import ALLOWED, parse_window
 
 WAYS = "--a with --b, --runs, --against baseline, or --baseline FILE"
 

@@ -13,8 +13,8 @@ from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, snippet
-from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
+from agents.models.personas import UnknownAgent, find_agents
 from evaluation.commands import AGENTS, as_text, wrong
 from evaluation.drafting.suggesting import MOST, Suggestions, path_for, suggest_for, write_suggestions
 from evaluation.propositions.editing import CannotSave, team_folder

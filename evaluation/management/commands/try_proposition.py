@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, in_line, print_table, snippet
-from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
+from agents.models.personas import UnknownAgent, find_agents
 from evaluation.commands import as_text, wrong
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file

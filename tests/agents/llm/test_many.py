@@ -13,8 +13,7 @@ from pytest_django import Settings
 
 from agents.llm import Block, LLMRequest, Status, Turn, complete, complete_many
 from agents.models import LLMCall
-from agents.work.parallel import side_by_side
-from agents.work.stopping import Stop, Stopped, stopping_with
+from agents.work.running import Stop, Stopped, side_by_side, stopping_with
 from tests.agents.llm.asking import text_request
 from tests.llm_server import LLMServer
 

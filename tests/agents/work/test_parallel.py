@@ -13,8 +13,7 @@ import pytest
 from django.db import connection
 
 from agents.models import Agent
-from agents.work.parallel import side_by_side
-from agents.work.stopping import SliceOver, Stop, Stopped, check_stop, pause, stopping_with
+from agents.work.running import SliceOver, Stop, Stopped, check_stop, pause, side_by_side, stopping_with
 
 ABOUT: ContextVar[str] = ContextVar("about", default="")
 

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, ModelPrice
 from evaluation.models import EvaluationRun
-from evaluation.runs.work import work_one
+from evaluation.runs.execute import work_one
 from tests.api_client import RUNS, Program, program, refused
 from tests.console import staff, superuser, viewer
 from tests.evaluation.conftest import PropositionFolder

@@ -17,7 +17,7 @@ import pytest
 from django.core.management import call_command
 
 from agents.models import Agent, Channel
-from agents.work.stopping import stopping_on_sigterm
+from agents.work.running import stopping_on_sigterm
 from evaluation.models import Baseline, EvaluationRun
 from tests import zygote
 from tests.evaluation.ci.building import planted, refused, report, run
