@@ -21,7 +21,6 @@ from agents.models import (
     IdempotentRequest,
     Import,
     ImportChunk,
-    ImportFile,
     LastServed,
     LedgerHour,
     LLMBatch,
@@ -101,7 +100,7 @@ TABLES = (
         editor="*",
         menu="Agents",
         icon="groups",
-        empty="Import personas (Imports in the sidebar, or manage.py import_agents FILE), load the examples with manage.py seed, or write "
+        empty="Import personas (above, or manage.py import_agents FILE), load the examples with manage.py seed, or write "
         "one here.",
         deleting="The agent goes with its persona versions, traits, memory and configuration. To keep them, set it inactive instead. An "
         "agent that has said something cannot be deleted.",
@@ -153,10 +152,10 @@ TABLES = (
         model=Import,
         menu="Agents",
         icon="upload_file",
-        empty="Transcripts and personas that are uploaded here, with the + above, are checked, shown, and then imported.",
-        erase=(Erase(columns="choices contents result error", near=True),),
+        empty="Transcripts that are uploaded here, with the + above, are checked, shown, and then imported.",
+        erase=(Erase(columns="name choices contents result error", near=True),),
         no_speech="doing",
-        prune=Prune(rows=_ended_imports, children=((ImportFile, "of"), (ImportChunk, "file__of"))),
+        prune=Prune(rows=_ended_imports, children=((ImportChunk, "of"),)),
     ),
     Table(
         model=Run,
@@ -278,7 +277,6 @@ TABLES = (
     Table(model=MemoryPassage, editor="*", erase=(Erase(columns="text", agent="agent"),)),
     Table(model=ChannelMember, editor="*"),
     Table(model=Reaction, no_speech="emoji"),
-    Table(model=ImportFile, erase=(Erase(columns="name", near=True),)),
     # Bytes of files in any format cannot be searched, and importing one again would bring the words back: all of them go.
     Table(model=ImportChunk, erase=(Erase(columns="number", blank=_all, delete=True),)),
     Table(
