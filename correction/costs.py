@@ -23,7 +23,7 @@ from agents.models import Agent, LLMBatch, LLMCall
 from agents.ops.sums import LEDGER, TOKENS, read
 from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
-from evaluation.scorers.windows import MessageWindow, parse_window
+from evaluation.scorers.subjects import MessageWindow, parse_window
 
 Grouping = Literal["mechanism", "dimension", "model", "day", "agent"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
@@ -188,7 +188,7 @@ def groupings(text: str) -> tuple[Grouping, ...]:
 
 
 def _overspent(agent: Agent | None, config: ResolvedConfig, *, judge: str, planned: Decimal = Decimal(0)) -> str | None:
-    if not config["budget_enabled"] or config["daily_budget_usd"] is None or provider_of(judge) != "anthropic":
+    if not config.has_budget or provider_of(judge) != "anthropic":
         return None
     spent, cap = spent_today(agent), config["daily_budget_usd"]
     out = in_open_batches(agent) if spent.cost_usd < cap else Decimal(0)
@@ -348,7 +348,7 @@ class _Caps:
 
 def _caps(agents: list[int]) -> _Caps:
     defaults = resolve_defaults()
-    by_default = bool(defaults["budget_enabled"]) and defaults["daily_budget_usd"] is not None
+    by_default = defaults.has_budget
     own: QuerySet[Any] = AgentEvaluationConfig.objects.filter(is_defaults=False)
     rows, path, whose = own, "", "agent"
     if by_default:  # every agent has one, unless it says otherwise

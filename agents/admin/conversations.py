@@ -15,41 +15,16 @@ from django.utils.safestring import SafeString
 
 from agents.admin.transcript import first_since, transcript_page, transcript_url
 from agents.console import display
-from agents.console.filters import (
-    AgentFilter,
-    ChosenFilter,
-    DateRangeFilter,
-    RecentValuesFilter,
-    TagFilter,
-    day_of,
-    number_in,
-)
+from agents.console.filters import day_of, number_in
 from agents.console.forms import DistinctMembers
 from agents.console.logs import LogAdmin
 from agents.console.site import ModelAdmin, PagedList, TabularInline, extensions
 from agents.models import Channel, ChannelMember, Message
 
 
-class ChannelFilter(ChosenFilter):
-    title = "channel"
-    parameter_name = "channel"
-    field = "channel_id"
-
-
 @admin.register(Message)
 class MessageAdmin(LogAdmin[Message]):
-    list_filter = (
-        ChannelFilter,
-        ("agent", AgentFilter),
-        ("outsider", RecentValuesFilter),
-        TagFilter,
-        "synthetic",
-        ("sent_at", DateRangeFilter),
-    )
     list_select_related = ("channel", "agent", "user")
-    search_fields = ("text", "outsider")
-    search_help_text = "text, or the name of an outsider"
-    ordering = ("-pk",)
 
     @admin.display(description="place", ordering="channel")
     def where(self, message: Message) -> SafeString:
@@ -93,10 +68,6 @@ class MemberInline(TabularInline[ChannelMember, Channel]):
 
 @admin.register(Channel)
 class ChannelAdmin(ModelAdmin[Channel]):
-    list_display = ("conversation", "kind_badge", "members", "message_count", "last_message", "tag_chips")
-    list_display_links = ("conversation",)
-    list_filter = ("kind",)
-    search_fields = ("name", "slug", "topic")
     inlines = (MemberInline,)
     fields = ("name", "slug", "kind", "topic", "tags")
     prepopulated_fields: ClassVar = {"slug": ("name",)}

@@ -57,9 +57,6 @@ _NOTES = {
 class ImportAdmin(ReadOnlyAdmin[Import]):
     """Users who may add messages may upload transcripts; only the uploader decides what is done with them."""
 
-    list_display = ("name", "what", "state", "outcome", "uploaded_by")
-    list_display_links = ("name",)
-    list_filter = ("status",)
     list_select_related = ("created_by",)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -88,7 +85,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return [*own, *super().get_urls()]
 
     @admin.display(description="import", ordering="pk")
-    def name(self, job: Import) -> SafeString:
+    def upload(self, job: Import) -> SafeString:
         return display.lines(f"#{job.pk}", display.moment(job.created_at))
 
     @admin.display(description="file")

@@ -324,10 +324,6 @@ OWN_FIELDS = ("display_name", "slug", "origin", "title", "description", "avatar_
 @admin.register(Agent)
 class AgentAdmin(VersionPages):
     form = AgentForm
-    list_display = ("who", "message_count", "persona_version")
-    list_display_links = ("who",)
-    list_filter = ("is_active",)
-    search_fields = ("display_name", "slug", "title")
     prepopulated_fields: ClassVar = {"slug": ("display_name",)}
     readonly_fields = ("origin", "rendered_persona", "traces")
     fieldsets = (

@@ -222,7 +222,6 @@ CANCELLING = "agents.change_run"
 @admin.register(Run)
 class RunAdmin(LogAdmin[Run]):
     list_select_related = ("agent", "channel", "trigger")
-    ordering = ("-pk",)
 
     def get_panels(self, request: HttpRequest, obj: Run) -> list[SafeString]:
         shown = render_to_string("admin/agents/run/timeline.html", self._context(request, obj), request)

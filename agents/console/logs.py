@@ -118,19 +118,34 @@ def filters_in_effect(changelist: ChangeList) -> list[dict[str, str]]:
         known |= set(spec.expected_parameters())
         names = [name for name in spec.expected_parameters() if name and params.get(name)]
         if names:
-            chosen: list[Any] = [choice for choice in spec.choices(changelist) if choice.get("selected")]
-            value = chosen[-1].get("display") if chosen else ""
-            if chosen and "days" in chosen[-1]:
-                value = " ".join(f"{label} {day}" for _, label, day in chosen[-1]["days"] if day)
-            value = value or ", ".join(str(params[name]) for name in names)
             url = changelist.get_query_string(remove=names)
-            in_effect.append({"title": str(spec.title), "value": str(value), "url": url})
+            in_effect.append(
+                {"title": str(spec.title).partition(",")[0], "value": _value(spec, changelist), "url": url}
+            )
     for name, value in params.items():
         if "__" in name and name not in known:  # set by a link, as a lookup of Django
             title = name.replace("__", " ").replace("_", " ").removesuffix(" exact")
             url = changelist.get_query_string(remove=[name])
             in_effect.append({"title": title, "value": str(value), "url": url})
     return in_effect
+
+
+def _value(spec: Any, changelist: ChangeList) -> str:
+    """What a filter is set to, as its choice or form shows it."""
+    shown = []
+    for choice in spec.choices(changelist):
+        if choice.get("selected"):
+            shown.append(str(choice.get("display")))
+        for name, field in choice["form"].fields.items() if "form" in choice else ():
+            value = choice["form"].data.get(name)
+            if not value:
+                continue
+            if hasattr(field, "queryset"):
+                value = field.queryset.filter(pk=value).first() or value
+            named = dict(getattr(field, "choices", ()) if not hasattr(field, "queryset") else ())
+            end = name.rpartition("_")[2]
+            shown.append(f"{end} {value}" if end in ("from", "to") else str(named.get(value, value)))
+    return " ".join(shown)
 
 
 def _unreadable(request: HttpRequest) -> bool:

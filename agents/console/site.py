@@ -7,7 +7,7 @@ setting `CONSOLE_MENU` (read by `agents.console.home`), because only the setting
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -224,6 +224,8 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     paginator: ClassVar[type[Paginator[Any]]] = BoundedPaginator
     show_full_result_count = False  # a second count, of the whole table
     list_filter_sheet = True
+    list_filter_submit = True
+    own_filters: ClassVar[Mapping[str, Any]] = {}  # filters that the registration names and no field gives
     warn_unsaved_form = True
     change_form_before_template = "admin/panels.html"
     formfield_overrides: ClassVar = LONG_TEXTS
@@ -237,7 +239,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
             given["list_display"] = [column(self, name, is_list=True) for name in names]
             given["list_select_related"] = self.list_select_related or related(model, names)
         if table.filters:
-            given["list_filter"] = [list_filter(model, name) for name in table.filters.split()]
+            given["list_filter"] = [list_filter(self, name) for name in table.filters.split()]
         if table.search:
             names = table.search.split()
             fields: list[Any] = [model._meta.get_field(name.rstrip("*")) for name in names]
@@ -362,6 +364,7 @@ class ReadOnlyAdmin(_ReadOnly, ModelAdmin[M]):
     """A log: users who may view it can read it; it cannot be added to, changed or deleted."""
 
     actions = None
+    ordering: ClassVar[Any] = ("-pk",)
     paginator = LogPaginator
     show_facets = admin.ShowFacets.NEVER
     warn_unsaved_form = False

@@ -41,8 +41,17 @@ from correction.config.configure import (
     gate_from_now_on,
     notes_on,
 )
-from correction.config.fields import GATE_DIMENSIONS, INHERIT, MECHANISMS, SETTINGS, ConfigError, Mechanism
-from correction.config.settings import ResolvedConfig, resolve_all, resolve_config
+from correction.config.settings import (
+    GATE_DIMENSIONS,
+    INHERIT,
+    MECHANISMS,
+    SETTINGS,
+    ConfigError,
+    Mechanism,
+    ResolvedConfig,
+    resolve_all,
+    resolve_config,
+)
 from correction.costs import CORRECTION, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
 from evaluation.admin.drift_overview import Step

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
@@ -21,7 +21,6 @@ from agents.admin.access import user_of
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.display import Tone, word_diff
-from agents.console.filters import AgentFilter, DateRangeFilter, RecentValuesFilter
 from agents.console.forms import confirmed
 from agents.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput
 from agents.models import Agent, LLMCall, Message
@@ -36,12 +35,10 @@ from correction.behavior.applying import (
     revert_request,
 )
 from correction.behavior.effects import plan_request, queue_effect, result_of
-from correction.behavior.rules import as_value, stored_trait
-from correction.behavior.words import name_key
+from correction.behavior.rules import as_value, name_key, stored_trait
 from correction.models import BehaviorEffect, BehaviorRequest
-from correction.models.behavior import UNFINISHED
+from correction.models.behavior import MESSAGES, MOST_MESSAGES, UNFINISHED
 from evaluation.admin.display import judge_badge, meter
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status
@@ -405,41 +402,9 @@ def _effect(effect: BehaviorEffect) -> dict[str, Any]:
 
 @admin.register(BehaviorRequest)
 class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
-    list_display = ("when", "who", "state", "changed", "sure", "said", "judge_mark", "reason")
-    list_display_links = ("when",)
-    list_filter = (
-        "status",
-        "operation",
-        "confidence",
-        "automatic",
-        ("judge", RecentValuesFilter),
-        ("agent", AgentFilter),
-        ("created_at", DateRangeFilter),
-    )
     list_select_related = ("agent", "message", "reviewed_by")
-    search_fields = ("trait_name",)
-    search_help_text = "name of a trait"
     ordering = ("-created_at", "-pk")
     actions = (apply_chosen, reject_chosen, retry_chosen)  # type: ignore[assignment]  # a log of which people decide
-    fieldsets: ClassVar = (
-        (
-            "As it is stored",
-            {
-                "fields": (
-                    *("created", "started", "finished", "applied", "reviewed", "reverted"),
-                    *("attempt", "lease_owner", "automatic"),
-                ),
-                "classes": ("collapse",),
-            },
-        ),
-    )
-
-    created = display.time_of("created_at")
-    started = display.time_of("started_at")
-    finished = display.time_of("finished_at")
-    applied = display.time_of("applied_at")
-    reviewed = display.time_of("reviewed_at")
-    reverted = display.time_of("reverted_at")
 
     def has_decide_permission(self, request: HttpRequest) -> bool:
         """For the actions on several (``permissions=["decide"]``)."""
@@ -493,13 +458,8 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     def when(self, row: BehaviorRequest) -> SafeString:
         return display.lines(display.moment(row.created_at), f"#{row.pk}")
 
-    who = display.column("agent", lambda row: display.agent_chip(row.agent), ordering="agent")
     state = display.column("status", status_badge, ordering="status")
     changed = display.column("change", change, ordering="trait_name")
-
-    @admin.display(description="confidence", ordering="confidence")
-    def sure(self, row: BehaviorRequest) -> SafeString:
-        return display.visible(row.confidence) if row.confidence else display.EMPTY
 
     @admin.display(description="message")
     def said(self, row: BehaviorRequest) -> SafeString:
@@ -510,10 +470,6 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     @admin.display(description="message")
     def place(self, row: BehaviorRequest) -> SafeString:
         return display.link(transcript_url(row.message), "a message") if row.message else display.EMPTY
-
-    @admin.display(description="judge", ordering="judge")
-    def judge_mark(self, row: BehaviorRequest) -> SafeString:
-        return judge_badge(row.judge) if row.judge else display.EMPTY
 
     @admin.display(description="why")
     def reason(self, row: BehaviorRequest) -> SafeString:

@@ -16,13 +16,7 @@ from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.console.columns import SHOWN
-from agents.console.filters import (
-    AgentFilter,
-    ChosenFilter,
-    DateRangeFilter,
-    RecentValuesFilter,
-    tag_filter,
-)
+from agents.console.filters import OptionFilter
 from agents.console.logs import LogAdmin
 from correction.admin.display import (
     attempt_badge,
@@ -34,8 +28,7 @@ from correction.admin.display import (
     speaker,
 )
 from correction.admin.sessions import MARKING, channel_link, session_context
-from correction.config.fields import GATE_DIMENSIONS
-from correction.gate.sessions import as_uuid
+from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
@@ -46,42 +39,6 @@ UNCHECKED = (
     *(Outcome.TIMEOUT_PASSED, Outcome.OVERLOAD_PASSED, Outcome.ERROR_PASSED, Outcome.UNSCORED_PASSED),
     Outcome.BUDGET_PASSED,
 )
-
-
-class MessageFilter(ChosenFilter):
-    title = "message"
-    parameter_name = "message"
-    field = "message_id"
-
-
-class SessionFilter(ChosenFilter):
-    """Set by links only: the attempts at one message."""
-
-    title = "session"
-    parameter_name = "session"
-    field = "session"
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
-            return queryset
-        key = as_uuid(value)
-        return queryset.none() if key is None else queryset.filter(session=key)
-
-
-class OptionFilter(admin.SimpleListFilter):
-    """A choice among `options`: value to its label and the condition that rows meet."""
-
-    options: ClassVar[dict[str, tuple[str, Q | Exists]]]
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [(value, label) for value, (label, _) in self.options.items()]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
-            return queryset
-        return queryset.filter(self.options[value][1]) if value in self.options else queryset.none()
 
 
 def _has(**conditions: Any) -> Exists:
@@ -144,27 +101,9 @@ def gate_filter(link: str) -> type[OptionFilter]:
 
 @admin.register(CorrectionLog)
 class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
-    list_display = ("when", "who", "outcome_mark", "verdicts", "draft", "place")
-    list_display_links = ("when",)
-    list_filter = (
-        SessionFilter,
-        MessageFilter,
-        "outcome",
-        FailedDimensionFilter,
-        NotJudgedFilter,
-        MarkFilter,
-        "committed",
-        "source",
-        ("judge", RecentValuesFilter),
-        ("agent", AgentFilter),
-        tag_filter("tags", "message__tags", "channel__tags"),
-        ("created_at", DateRangeFilter),
-    )
+    own_filters: ClassVar = {"failed": FailedDimensionFilter, "not_judged": NotJudgedFilter, "mark": MarkFilter}
     list_select_related = ("agent", "channel")
-    search_fields = ("judged_text",)
-    search_help_text = "text of a draft"
     ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
-    fieldsets: ClassVar = (("As it is stored", {"fields": ("session", "draft_key"), "classes": ("collapse",)}),)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[CorrectionLog]:
         return super().get_queryset(request).prefetch_related("dimension_results")

@@ -23,12 +23,12 @@ from agents.api.runs import UsageFields
 from agents.api.schema import answers
 from agents.api.views import View
 from agents.models import LLMCall
-from correction.config.fields import GATE_DIMENSIONS
+from correction.config.settings import GATE_DIMENSIONS
 from correction.costs import ALLOWED_WINDOWS, costs_as_json, get_cost_summary, groupings, window_of_time
 from correction.gate.statistics import GateStatistics, get_gate_statistics
 from correction.gate.thresholds import Precision, precision
 from correction.models import CorrectionLog, GateDimensionResult
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 
 
 class Stretch(Filters):

@@ -34,7 +34,7 @@ from agents.api.views import View
 from agents.persona import TraitValue, render_persona
 from agents.text.fences import MAX_CHARACTERS
 from correction.api.figures import Sums
-from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
+from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError
 from correction.gate.quality_check import (
     MOST_ATTEMPTS,
     MOST_PROPOSITIONS,
@@ -43,11 +43,11 @@ from correction.gate.quality_check import (
     check_quality,
     read_propositions,
 )
-from correction.gate.sessions import SessionRefused
+from correction.gate.stage import SessionRefused
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.api.serializers import Heuristic
-from evaluation.judge.prompts import Event
 from evaluation.propositions.schema import PropositionFile
+from evaluation.scorers.subjects import Event
 
 MOST_PERSONA = 60_000  # characters, as many as a judge is shown
 _THRESHOLD = SETTINGS["gate_adherence_threshold"]

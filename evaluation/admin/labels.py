@@ -19,7 +19,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
 from agents.console import display
-from agents.console.filters import RecentValuesFilter, number_in
+from agents.console.filters import number_in
 from agents.console.panels import table
 from agents.console.site import ModelAdmin, NumberInput, Select, TextInput, console_page
 from agents.models.personas import UnknownAgent, find_agents
@@ -198,11 +198,7 @@ LABELLING = "evaluation.add_scorelabel"
 class LabelSetAdmin(ModelAdmin[LabelSet]):
     """A set cannot be changed: labels speak for what was drawn. Users who may label may see which sets there are."""
 
-    list_display = ("title", "what", "people", "label_link")
-    list_display_links = ("title",)
-    list_filter = (("dimension", RecentValuesFilter), ("judge", RecentValuesFilter))
     ordering = ("-pk",)
-    search_fields = ("name",)
     actions = None
 
     people = display.column("labelled", lambda label_set: progress_lines(label_set.entries) or display.EMPTY)

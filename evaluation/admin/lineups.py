@@ -31,8 +31,6 @@ def channel_page(channel_id: int) -> str:
 
 @admin.register(LineUpRun)
 class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
-    ordering = ("-pk",)
-
     accuracy = display.column("balanced accuracy", lambda made: percent(made.result.get("balanced_accuracy")))
 
     @console_page("measure/<int:channel_id>/", permission=ADD, post=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.db.models import Count, Q, QuerySet, Sum, TextField
@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 from agents.admin.ledger import ALL_TOKENS
 from agents.admin.transcript import transcript_url
 from agents.console import display
-from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, tag_filter
+from agents.console.filters import DropdownFilter
 from agents.console.logs import LogAdmin
 from agents.console.panels import table
 from agents.console.site import Button, console_page
@@ -48,7 +48,7 @@ CHANGE = "evaluation.change_evaluationrun"
 IDEAS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN = 100, 15, 5
 
 
-class DimensionFilter(admin.SimpleListFilter):
+class DimensionFilter(DropdownFilter):
     """Evaluations in which a dimension was measured."""
 
     title = "dimension"
@@ -68,22 +68,8 @@ class DimensionFilter(admin.SimpleListFilter):
 class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
     """A log: evaluations are not edited. Users who may change them can cancel one and have it go on."""
 
-    list_display = ("name", "state", "measured", "judge_mark", "overall", "judged", "spent")
-    list_display_links = ("name",)
-    list_filter = (
-        "status",
-        ("judge", RecentValuesFilter),
-        "is_baseline",
-        DimensionFilter,
-        ErrorFilter,
-        ("agent", AgentFilter),
-        tag_filter("where"),
-        ("created_at", DateRangeFilter),
-    )
+    own_filters: ClassVar = {"dimension": DimensionFilter}
     list_select_related = ("agent", "channel")
-    ordering = ("-pk",)
-    state = display.column("status", display.status_badge, ordering="status")
-    judge_mark = display.column("judge", lambda run: judge_badge(run.judge), ordering="judge")
     procedure_mark = display.column("procedure", lambda run: run.procedure)
     measured = display.column("target and dimensions", lambda run: display.lines(target(run), dimension_badges(run)))
     dimension_badges = display.column("dimensions", lambda run: dimension_badges(run))
@@ -122,7 +108,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
                 for name, one in summarize(obj).dimensions.items()
             ],
             "target": target(obj),
-            "state": self.state(obj),
+            "state": display.status_badge(obj),
             "judge": format_html("{} {}", judge_badge(obj.judge), procedure_badge(obj.procedure, obj.repeats)),
             "simulated_by": simulated_by(obj),
             "baseline": baseline_badge() if obj.is_baseline else "",

@@ -16,7 +16,7 @@ from evaluation.commands import add_how, add_what, specs_of, wrong
 from evaluation.models import COUNTED
 from evaluation.runs.planning import RunSpec
 from evaluation.scorers import SCORERS
-from evaluation.scorers.windows import DEFAULT_BINS, Bin, parse_bins, parse_history, parse_window
+from evaluation.scorers.subjects import DEFAULT_BINS, Bin, parse_bins, parse_history, parse_window
 from evaluation.statistics.difference import MARGIN
 
 

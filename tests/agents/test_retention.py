@@ -45,7 +45,7 @@ from correction.models import (
     ObservedMessage,
 )
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 from tests.factories import make_agent, make_channel, say
 
 OLD = timezone.now() - timedelta(days=100)

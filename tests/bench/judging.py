@@ -29,8 +29,8 @@ def propositions() -> list[Any]:
 def questions(per_call: int) -> Iterator[Any]:
     from agents.llm import Label
     from agents.text.fences import new_nonce
-    from evaluation.judge.prompts import Context, Event, Window
     from evaluation.judge.questions import Question
+    from evaluation.scorers.subjects import Context, Event, Window
 
     events = tuple(
         Event("action", "Ada", f"Message number {n} with a few more words in it, as people write.") for n in range(30)
@@ -93,8 +93,9 @@ def long_channel(server: Any) -> tuple[str, str, str]:
     """Input tokens of judging 20 sampled messages of an agent in a long channel, each shown what was said around it."""
     from agents.models import Agent, Channel, Message
     from agents.persona import save_persona
-    from evaluation.runs.capture import capture, spent_on
+    from evaluation.runs.execute import capture
     from evaluation.runs.planning import RunSpec
+    from evaluation.runs.summary import spent_on
 
     agents = [Agent(slug=f"long-{n}", display_name=f"Long {n}") for n in range(SPEAKERS)]
     for agent in agents:
@@ -113,7 +114,7 @@ def long_channel(server: Any) -> tuple[str, str, str]:
         for n in range(1, LONG_CHANNEL + 1)
     )
     server.program({"latency": LATENCY}, cache={"minimum": 4096, "delay": LATENCY})
-    used = spent_on(capture([RunSpec(agent=agents[0], dimensions=("adherence",), seed=1)]))
+    used = spent_on(one.summary for one in capture([RunSpec(agent=agents[0], dimensions=("adherence",), seed=1)]))
     return (
         f"{MESSAGES} sampled messages of an agent in a channel of {LONG_CHANNEL}",
         f"{used.calls} calls, {used.input_tokens:,} input tokens ({used.input_tokens / max(TOKENS_BEFORE, 1):.2f} x {TOKENS_BEFORE:,}), "

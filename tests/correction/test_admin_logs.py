@@ -68,16 +68,6 @@ def test_the_log_is_filtered_by_what_people_look_for(root: Client) -> None:
     assert got("message=1") == 0
 
 
-def test_the_range_of_days_keeps_the_other_filters(root: Client) -> None:
-    make_log(make_agent(), {"adherence": 1.0}, outcome="corrected")
-    html = read(root, list_of(CorrectionLog, "?failed=adherence&created_at_from=2026-01-02"))
-
-    form = re.search(r'<form method="get" class="pl-range">.*?</form>', html, flags=re.S)
-    assert form is not None
-    assert 'name="failed" value="adherence"' in form.group()
-    assert 'type="date" name="created_at_from" value="2026-01-02"' in form.group()
-
-
 def test_a_session_reads_as_a_timeline(root: Client) -> None:
     message = corrected(make_agent())
     log = CorrectionLog.objects.get(message=message, attempt=1)

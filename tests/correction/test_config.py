@@ -23,8 +23,17 @@ from pytest_django import DjangoAssertNumQueries, Settings
 from agents.models import Agent
 from agents.turn.pipeline import Turn
 from correction.config.configure import config_history, configure, copy_config, revert
-from correction.config.fields import SETTINGS, ConfigError, read_names, show_names, validate_names
-from correction.config.settings import config_of, resolve_all, resolve_config, resolve_defaults
+from correction.config.settings import (
+    SETTINGS,
+    ConfigError,
+    config_of,
+    read_names,
+    resolve_all,
+    resolve_config,
+    resolve_defaults,
+    show_names,
+    validate_names,
+)
 from correction.models import AgentEvaluationConfig
 from tests.api_client import program
 from tests.console import plain, read, superuser

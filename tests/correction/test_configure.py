@@ -19,8 +19,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
 from correction.config.configure import config_history, configure, copy_config, ensure_rows, notes_on, revert
-from correction.config.fields import SETTINGS, ConfigError
-from correction.config.settings import resolve_config
+from correction.config.settings import SETTINGS, ConfigError, resolve_config
 from correction.models import AgentEvaluationConfig
 from tests import zygote
 from tests.factories import make_agent

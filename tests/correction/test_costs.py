@@ -25,7 +25,7 @@ from agents.llm.ledger import Totals
 from agents.models import Agent, LedgerHour, LLMCall, Rollup
 from agents.ops.sums import LEDGER, prunable_before, roll_up, verify
 from correction.costs import CORRECTION, GROUPINGS, CostRow, CostSummary, Grouping, get_cost_summary, spent_today
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 from tests.api_client import Program, program
 from tests.console import superuser
 from tests.correction.ledger import call

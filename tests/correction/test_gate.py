@@ -12,9 +12,9 @@ from pytest_django import Settings
 from agents.llm import Label
 from agents.models import LLMCall, Message
 from agents.turn.send_message import SendRefused
-from correction.gate.check import Action, GateResult, check_action_quality, load_propositions
+from correction.gate.check import Action, GateResult, check_action_quality, load_propositions, scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog, Outcome
-from evaluation.judge.prompts import Event
+from evaluation.scorers.subjects import Event
 from tests.correction.gating import (
     DIMENSIONS,
     configure,
@@ -56,7 +56,7 @@ def test_a_draft_is_judged_on_each_dimension_without_any_row_of_an_agent(llm_ser
     llm_server.respond = judge({"adherence": 8, "consistency": 4, "fluency": 5})
     result = check()
     log = result.log(attempt=1)
-    assert (log.scores, log.score_sum, log.outcome) == (
+    assert (scores_of(log.results), log.score_sum, log.outcome) == (
         {"adherence": 8, "consistency": 4, "fluency": 5},
         17,
         "corrected",
@@ -90,7 +90,7 @@ def test_hard_adherence_takes_off_for_flaws(llm_server: LLMServer) -> None:
     flawed = {"evidence": "present", "reasoning": "r", "justification": "j", "flaws": ["a", "b"], "value": 9}
     llm_server.respond = lambda body: {"json": {**flawed, "confidence": 0.5}}
     hard = load_propositions(agent_slug="", dimensions=["adherence"], hard_adherence=True)
-    assert check(ACTION, "adherence", propositions=hard).log(attempt=1).scores == {"adherence": 5}
+    assert scores_of(check(ACTION, "adherence", propositions=hard).log(attempt=1).results) == {"adherence": 5}
 
 
 @pytest.mark.django_db

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from agents.models import Message, Run
 from agents.turn.pipeline import pipeline
-from correction.gate.sessions import best_attempt, check_session
+from correction.gate.check import scores_of
+from correction.gate.stage import best_attempt, check_session
 from correction.models import CorrectionLog, GateDimensionResult
 from tests.correction.gating import DIMENSIONS, by_text, configure, gated, join, judge, logs, outcomes, send, turn_of
 from tests.factories import make_agent, make_channel
@@ -301,12 +302,12 @@ SCORES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 9).map(float))
 def test_no_attempt_beats_the_best_on_what_all_have(given_scores: list[dict[str, float]]) -> None:
     candidates = attempts(*given_scores)
     best = best_attempt(candidates)
-    judged = [a for a in candidates if a.scores]
-    shared = set.intersection(*(set(a.scores) for a in judged)) if judged else set()
+    judged = [a for a in candidates if scores_of(a.results)]
+    shared = set.intersection(*(set(scores_of(a.results)) for a in judged)) if judged else set()
     if shared:
 
         def worth(attempt: CorrectionLog) -> float:
-            return sum(attempt.scores[name] for name in shared)
+            return sum(scores_of(attempt.results)[name] for name in shared)
 
         assert best in judged
         assert worth(best) == max(map(worth, judged))

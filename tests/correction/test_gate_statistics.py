@@ -18,11 +18,11 @@ from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent, Channel
 from agents.ops.sums import prunable_before, roll_up, sum_up, verify
-from correction.gate import sessions
+from correction.gate import stage
 from correction.gate.statistics import GATE, GateStatistics, get_gate_statistics, get_recent_statistics
 from correction.gate.thresholds import mark_result, precision
 from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 from tests.correction.judged_drafts import make_log
 from tests.factories import make_agent, make_channel, say
 
@@ -387,8 +387,8 @@ def test_a_session_that_ends_after_its_hour_was_summed_up_is_counted_with_its_en
         assert get_gate_statistics(ada).forced_through_count == 0
         message = say(make_channel(), ada, "x")
 
-        assert sessions.end(session=session, outcome=Outcome.FORCED_THROUGH)
-        sessions.close(session=session, message=message, best=1)
+        assert stage.end(session=session, outcome=Outcome.FORCED_THROUGH)
+        stage.close(session=session, message=message, best=1)
     with time_machine.travel(BEGIN + timedelta(hours=3), tick=False):
         assert roll_up(GATE) == 1
 

@@ -9,7 +9,8 @@ from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 
 from agents.models import LLMCall, Message
 from agents.work.queues import wake_workers
-from correction.gate.observe import is_sampled, work_one
+from correction.gate.observe import work_one
+from correction.gate.stage import is_sampled
 from correction.models import ObservedMessage
 from tests.correction.gating import DIMENSIONS, configure, gated, judge, logs, scores, send
 from tests.evaluation.judging import prompt_of

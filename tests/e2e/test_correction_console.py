@@ -235,7 +235,7 @@ def test_the_log_is_narrowed_to_a_range_of_days(visit: Callable[..., Visitor], a
     visitor.enter(operator)
     visitor.open(list_of(CorrectionLog))
     page.locator("a", has_text="Filters").first.click()
-    page.locator("#id_created_at_to").fill("2020-01-01")
-    page.locator(".pl-range").get_by_role("button", name="Apply").click()
+    page.locator("[name=created_at_to]").fill("2020-01-01")
+    page.get_by_role("button", name="Apply Filters").click()
 
     expect(page.locator("#result_list tbody")).to_have_count(0)

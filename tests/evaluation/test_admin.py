@@ -120,9 +120,9 @@ def test_a_run_is_listed_with_its_judge_judgements_and_cost(root: Client) -> Non
     html = read(root, list_of(EvaluationRun))
 
     assert cells(html, "name")[0].startswith(f"#{run.pk} baseline")
-    assert cells(html, "state") == ["completed"]
+    assert cells(html, "status") == ["completed"]
     assert cells(html, "measured") == ["A Ada adherence fluency"]
-    assert cells(html, "judge_mark") == [LLM]
+    assert cells(html, "judge") == [LLM]
     assert cells(html, "overall") == ["6.5 · 67 %"]
     assert cells(html, "judged") == ["2 scored 1 trivial · 1 unscored"]
     assert cells(html, "spent") == ["1,235 $0.0100 + 1 unpriced"]
@@ -135,8 +135,8 @@ def test_offline_judges_wear_the_heuristic_badge_everywhere(root: Client) -> Non
         make_score(run, 5)
         make_baseline(agent, run)
 
-    for list_page in (EvaluationRun, EvaluationScore, Baseline):
-        assert sorted(cells(read(root, list_of(list_page)), "judge_mark")) == [LLM, "heuristic lexical-1"]
+    for list_page, cell in ((EvaluationRun, "judge"), (EvaluationScore, "judge"), (Baseline, "judge_mark")):
+        assert sorted(cells(read(root, list_of(list_page)), cell)) == [LLM, "heuristic lexical-1"]
     assert "heuristic" in read(root, page_of(offline))
     assert "heuristic" not in read(root, page_of(model))
 
@@ -219,7 +219,7 @@ def test_runs_are_filtered_by_what_people_look_for(root: Client) -> None:
     EvaluationRun.objects.filter(agent=ada).update(created_at=timezone.now() - timedelta(days=3))
 
     def found(query: str) -> int:
-        return len(cells(read(root, list_of(EvaluationRun, query)), "state"))
+        return len(cells(read(root, list_of(EvaluationRun, query)), "status"))
 
     filters = ("status__exact=errored", f"judge={OFFLINE}", "is_baseline__exact=1", f"agent__id__exact={bob.pk}")
     today = f"created_at__gte={timezone.now().date().isoformat()} 00:00:00%2B00:00"

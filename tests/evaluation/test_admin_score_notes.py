@@ -102,7 +102,7 @@ def test_evaluations_are_found_by_dimension_error_and_tags(root: Client) -> None
     make_run(agent, dimensions=["ideas_quantity"], status="failed", error="no message")
 
     def found(query: str) -> int:
-        return len(cells(read(root, list_of(EvaluationRun, query)), "state"))
+        return len(cells(read(root, list_of(EvaluationRun, query)), "status"))
 
     assert [found(f"?dimension={value}") for value in ("adherence", "fluency", "ideas_quantity", "convergence")] == [
         *(1, 1, 1, 0)

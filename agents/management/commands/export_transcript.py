@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from agents.commands import BaseCommand
 from agents.models import Channel
 from agents.transcripts.exporter import EXPORTS, export_transcript
 from agents.transcripts.records import OptionError

@@ -21,15 +21,19 @@ from correction.behavior.rules import (
     Decision,
     MapAnswer,
     Requester,
+    caution_signs,
     decide,
+    hostile_signs,
     made_by_requests,
     may_ask,
+    name_key,
+    own_words,
     protected,
     read_map,
     requester_of,
+    skeleton,
 )
 from correction.behavior.tiers import tier_request
-from correction.behavior.words import caution_signs, hostile_signs, name_key, own_words, skeleton
 from correction.config.settings import ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior.asking import CONCISE, dm_with, subject, write

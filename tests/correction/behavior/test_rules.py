@@ -17,11 +17,11 @@ from correction.behavior.rules import (
     Change,
     change_to,
     find_trait,
+    name_key,
     read_map,
     stored_trait,
     strength_of,
 )
-from correction.behavior.words import name_key
 
 DRY = TraitValue("dry wit", "Jokes with a straight face.", 0.4, 0.7)
 SLANG = TraitValue("local slang", "Says arvo and reckon.", 0.8, 0.6)

@@ -13,6 +13,7 @@ from pytest_django import Settings
 from agents.llm import InvalidAnswer, LLMRequest, Reply
 from agents.models import LLMCall
 from agents.persona import TraitValue
+from correction.behavior.rules import LONGEST_WORDS, own_words
 from correction.behavior.tiers import (
     EXAMPLES,
     MAX_TOKENS,
@@ -30,7 +31,6 @@ from correction.behavior.tiers import (
     read_map_answer,
     tier_request,
 )
-from correction.behavior.words import LONGEST_WORDS, own_words
 from tests.correction.behavior.asking import CONCISE, NO, SHORTER, YES, judge, subject, tier_of
 from tests.evaluation.test_judge_prompts import laid_out, texts
 from tests.llm_server import LLMServer
