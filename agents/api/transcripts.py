@@ -15,17 +15,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agents.api import filters
-from agents.api.bodies import ABSENT, MOST_TAGS, Body, OneOf, Reads, Tags
+from agents.api.bodies import MOST_TAGS, Body, OneOf, Reads, Tags
 from agents.api.filters import Filters, the_channel
 from agents.api.requests import TRANSCRIPTS
 from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Message
-from agents.transcripts.exporter import FORMATS, export_transcript
-from agents.transcripts.importer import AUTO, ImportReport, import_transcript
-from agents.transcripts.readers import READERS
+from agents.transcripts.exporter import EXPORTS, export_transcript
+from agents.transcripts.importer import AUTO, ImportReport, ReadOptions, import_transcript
+from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import OptionError, TranscriptError
-from agents.transcripts.store import NotEntitled, Rights, rights_of
+from agents.transcripts.store import NotEntitled, rights_of
 
 MOST_BYTES = 10 * 1024 * 1024
 TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv", "openai": "application/json"}
@@ -35,7 +35,7 @@ class NewTranscript(Body):
     """A file of messages. Importing it again adds nothing."""
 
     content: Annotated[str, Reads(str, "the text of the file", strip=False)] = Field(description="the text of the file")
-    format: Annotated[str, OneOf(AUTO, *READERS)] = Field(AUTO, description="default auto")
+    format: Annotated[str, OneOf(AUTO, *FORMATS)] = Field(AUTO, description="default auto")
     channel: str = Field(
         "",
         max_length=120,
@@ -43,10 +43,10 @@ class NewTranscript(Body):
         description="several conversations become NAME, NAME-2 …; default as the file says",
     )
     speakers: dict[str, str] = Field(
-        ABSENT, max_length=1_000, description="speaker or role to agent slug; an empty slug keeps an outsider"
+        {}, max_length=1_000, description="speaker or role to agent slug; an empty slug keeps an outsider"
     )
-    tags: Tags = Field(ABSENT, description="put on every message, over those of the file")
-    columns: dict[str, str] = Field(ABSENT, max_length=MOST_TAGS, description="for CSV: our field to the file's column")
+    tags: Tags = Field({}, description="put on every message, over those of the file")
+    columns: dict[str, str] = Field({}, max_length=MOST_TAGS, description="for CSV: our field to the file's column")
     time_zone: str = Field("", min_length=1, max_length=64, description="for times without an offset; default UTC")
     dry_run: bool = Field(False, description="check and count, store nothing")
 
@@ -58,7 +58,7 @@ class TranscriptFilters(Filters):
         schema={"pattern": "^[-a-zA-Z0-9_]+$"},
         about="the slug of a channel",
     )
-    vars()["as"] = filters.choice(FORMATS, about="default jsonl, which can be imported again exactly")
+    vars()["as"] = filters.choice(EXPORTS, about="default jsonl, which can be imported again exactly")
     agent = filters.agent()
     tag = filters.tag()
 
@@ -110,31 +110,28 @@ class Transcripts(View):
         A channel that does not exist is made, an agent that is no member joins, and other users' words are accepted: from users who may add
         channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
         """
-        return Response(_imported(self.read_body(), rights_of(request.user)).model_dump())
-
-
-def _imported(given: NewTranscript, rights: Rights) -> ImportReport:
-    content = given.content.encode("utf-8", "surrogatepass")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "transcript"
-        path.write_bytes(content.decode("utf-8", "replace").encode() if b"\xed" in content else content)
-        try:
-            return import_transcript(
-                path=path,
-                format=given.format,
-                channel=given.channel,
-                speaker_map=given.speakers,
-                tags=given.tags,
-                columns=given.columns,
-                time_zone=given.time_zone,
-                dry_run=given.dry_run,
-                rights=rights,
-            )
-        except NotEntitled as error:
-            raise PermissionDenied(str(error)) from None
-        except TranscriptError as error:
-            where = f"line {error.line}: " if error.line else ""
-            raise ValidationError({"content": [f"{where}{error.reason}"]}) from None
-        except OptionError as error:
-            text = str(error).replace(str(path), "the file").replace("--", "")
-            raise ValidationError({"non_field_errors": [text]}) from None
+        given: NewTranscript = self.read_body()
+        content = given.content.encode("utf-8", "surrogatepass")
+        options = ReadOptions(
+            format=given.format,
+            channel=given.channel,
+            speaker_map=given.speakers,
+            tags=given.tags,
+            columns=given.columns,
+            time_zone=given.time_zone,
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "transcript"
+            path.write_bytes(content.decode("utf-8", "replace").encode() if b"\xed" in content else content)
+            try:
+                report = import_transcript(
+                    path, options, name="transcript", dry_run=given.dry_run, rights=rights_of(request.user)
+                )
+            except NotEntitled as error:
+                raise PermissionDenied(str(error)) from None
+            except TranscriptError as error:
+                where = f"line {error.line}: " if error.line else ""
+                raise ValidationError({"content": [f"{where}{error.reason}"]}) from None
+            except OptionError as error:
+                raise ValidationError({"non_field_errors": [str(error).replace("--", "")]}) from None
+        return Response(report.model_dump())
