@@ -23,7 +23,7 @@ from agents.models import Agent, LLMBatch, LLMCall
 from agents.ops.sums import LEDGER, TOKENS, read
 from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
-from evaluation.scorers.windows import MessageWindow, parse_window
+from evaluation.scorers.subjects import MessageWindow, parse_window
 
 Grouping = Literal["mechanism", "dimension", "model", "day", "agent"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)

@@ -37,9 +37,8 @@ from correction.behavior.applying import (
 from correction.behavior.effects import plan_request, queue_effect, result_of
 from correction.behavior.rules import as_value, name_key, stored_trait
 from correction.models import BehaviorEffect, BehaviorRequest
-from correction.models.behavior import UNFINISHED
+from correction.models.behavior import MESSAGES, MOST_MESSAGES, UNFINISHED
 from evaluation.admin.display import judge_badge, meter
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status

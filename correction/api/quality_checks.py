@@ -46,8 +46,8 @@ from correction.gate.quality_check import (
 from correction.gate.stage import SessionRefused
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.api.serializers import Heuristic
-from evaluation.judge.prompts import Event
 from evaluation.propositions.schema import PropositionFile
+from evaluation.scorers.subjects import Event
 
 MOST_PERSONA = 60_000  # characters, as many as a judge is shown
 _THRESHOLD = SETTINGS["gate_adherence_threshold"]

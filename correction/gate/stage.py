@@ -15,11 +15,10 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import Case, F, Max, Q, Value, When
-from django.template.loader import render_to_string
 
 from agents.llm.requests import storable
 from agents.models import Agent, Channel, Message
-from agents.text.fences import neutral
+from agents.text.fences import neutral, render_prompt
 from agents.turn.pipeline import Accept, Draft, Revise, Turn
 from agents.turn.send_message import SendRefused, commit
 from agents.work.queues import wake_workers
@@ -395,7 +394,7 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
         "left": left,
         "external": external,
     }
-    return render_to_string("prompts/gate/feedback.md", values).strip()
+    return render_prompt("gate/feedback", **values)
 
 
 def is_sampled(message_id: int, rate: Decimal | float) -> bool:

@@ -22,9 +22,8 @@ from correction.config.configure import configure
 from correction.config.settings import resolve_config
 from correction.costs import BudgetDay, budgets_today, evaluation_over_budget, over_budget, spent_today
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.execute import execute
+from evaluation.runs.execute import execute, work_one
 from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.runs.work import work_one
 from tests.correction.ledger import call
 from tests.evaluation.channel_cast import gather
 from tests.evaluation.conftest import PropositionFolder

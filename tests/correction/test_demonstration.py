@@ -17,7 +17,7 @@ from correction.demonstration import show_correction
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
-from evaluation.scorers.windows import parse_window, spoken_by
+from evaluation.scorers.subjects import parse_window, spoken_by
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db

@@ -13,7 +13,7 @@ from agents.llm import Label
 from agents.models import LLMCall, Message
 from correction.gate.check import Action, GateResult, check_action_quality, load_propositions, scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog
-from evaluation.judge.prompts import Event
+from evaluation.scorers.subjects import Event
 from tests.correction.gating import (
     DIMENSIONS,
     dimension_of,

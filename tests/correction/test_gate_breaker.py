@@ -15,8 +15,7 @@ from agents.llm import complete_many, runtime
 from agents.llm.runtime import PROBE_PAUSE, Breaker, Outcome
 from agents.models import Agent, Channel, LLMCall
 from correction.gate.statistics import get_gate_statistics
-from evaluation.judge.check import Check, CheckResult, ask_together
-from evaluation.judge.questions import score_proposition
+from evaluation.judge.questions import Check, CheckResult, ask_together, score_proposition
 from tests.agents.test_admin_home import card, home
 from tests.correction.gating import gated, judge, logs, send
 from tests.correction.test_gate_faults import requests_that_wait

@@ -22,7 +22,7 @@ from correction.gate import stage
 from correction.gate.statistics import GATE, GateStatistics, get_gate_statistics, get_recent_statistics
 from correction.gate.thresholds import mark_result, precision
 from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 from tests.correction.judged_drafts import make_log
 from tests.factories import make_agent, make_channel, say
 

@@ -16,8 +16,7 @@ from correction.interventions import (
     PropositionalPrecondition,
     TextualPrecondition,
 )
-from evaluation.propositions.rules import Rule
-from evaluation.propositions.schema import Proposition
+from evaluation.propositions.schema import Proposition, Rule
 from tests.correction.steering import always, chatter, dormant, guidance, logs, looked_at
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
 from tests.factories import make_agent, say

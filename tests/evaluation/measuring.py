@@ -7,7 +7,7 @@ from typing import Any
 
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.capture import Captured, capture
+from evaluation.runs.execute import Captured, capture
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent, talk

@@ -11,7 +11,7 @@ import pytest
 
 from agents.persona import TraitValue
 from evaluation.models import EvaluationScore
-from evaluation.runs.capture import Captured
+from evaluation.runs.execute import Captured
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, tail_of
 from tests.evaluation.measuring import measured

@@ -13,7 +13,7 @@ import pytest
 from agents.models import Message
 from evaluation.models import EvaluationScore
 from evaluation.runs.planning import RunSpec
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, prompt_of, tail_of
 from tests.evaluation.measuring import measured

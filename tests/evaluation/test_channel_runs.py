@@ -9,12 +9,10 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel
 from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture, evaluate_channel
 from evaluation.runs.control import queue_baseline
-from evaluation.runs.execute import execute
+from evaluation.runs.execute import capture, evaluate_channel, execute, work_one
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.summary import channels_of, summarize
-from evaluation.runs.work import work_one
 from tests.evaluation.channel_cast import ALL_FIVE, captured, gather
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import claims_of, prompt_of

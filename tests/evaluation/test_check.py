@@ -10,8 +10,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import LLMCall
-from evaluation.judge.check import Check, CheckResult, ask_together, check_proposition
-from evaluation.judge.questions import Question
+from evaluation.judge.questions import Check, CheckResult, Question, ask_together, check_proposition
 from evaluation.propositions.schema import Cues
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry, prompt_of
 from tests.llm_server import LLMServer

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.scorers.windows import parse_window
+from evaluation.scorers.subjects import parse_window
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converged, convergence, converse, diverse, in_turn
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of

@@ -21,7 +21,7 @@ from agents.seed import loader
 from agents.text.ngrams import repetition_statistics
 from evaluation.change.comparison import compare_to_baseline
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture, evaluate_agent, evaluate_channel
+from evaluation.runs.execute import capture, evaluate_agent, evaluate_channel
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import by_tag, worst_judgement

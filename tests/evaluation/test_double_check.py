@@ -10,7 +10,7 @@ from pytest_django import Settings
 from agents.models import LLMCall
 from evaluation.judge.questions import Question, ask_all
 from evaluation.models import EvaluationScore
-from evaluation.runs.capture import evaluate_agent
+from evaluation.runs.execute import evaluate_agent
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry
 from tests.factories import make_agent, talk

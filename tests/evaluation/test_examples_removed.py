@@ -14,7 +14,7 @@ from agents.seed import loader
 from correction import demonstration as scenes
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.models import Baseline, EvaluationRun, EvaluationSchedule, EvaluationScore
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.console import superuser
 from tests.correction.steering import row as intervention_row

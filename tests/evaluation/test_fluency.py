@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.models import EvaluationScore
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import DimensionSummary
 from tests.evaluation.conftest import PropositionFolder

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from agents.models import LLMCall
-from evaluation.judge.prompts import Context, Event
 from evaluation.judge.questions import score_proposition
 from evaluation.propositions.schema import Cues
+from evaluation.scorers.subjects import Context, Event
 from tests.evaluation.judging import CONTEXT, LABEL, claim, entry, tail_of
 from tests.llm_server import LLMServer
 

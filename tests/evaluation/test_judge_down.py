@@ -10,7 +10,7 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.judge.questions import GIVE_UP_AFTER
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry, tail_of
 from tests.evaluation.measuring import measured, spec, statuses

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from agents.llm import Label, LLMRequest
-from evaluation.judge.prompts import Context, Event, Window
 from evaluation.judge.questions import Answer, Question, build_request, parse_answers
 from evaluation.propositions.schema import Proposition
+from evaluation.scorers.subjects import Context, Event, Window
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 NONCE = "0123456789ab"

@@ -14,8 +14,8 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.change.evidence import get_baseline
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.propositions.rules import PRECONDITIONS
-from evaluation.runs.capture import capture, evaluate_agent
+from evaluation.propositions.schema import PRECONDITIONS
+from evaluation.runs.execute import capture, evaluate_agent
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of, tail_of

@@ -6,7 +6,7 @@ import pytest
 
 from agents.models import Agent
 from evaluation.models import EvaluationScore
-from evaluation.runs.capture import evaluate_agent
+from evaluation.runs.execute import evaluate_agent
 from evaluation.runs.summary import by_tag
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of

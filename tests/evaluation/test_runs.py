@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import entry
 from tests.evaluation.measuring import measured, spec

@@ -13,11 +13,9 @@ from pytest_django import Settings
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.capture import capture
 from evaluation.runs.control import queue_baseline
-from evaluation.runs.execute import execute
+from evaluation.runs.execute import capture, execute, work_one
 from evaluation.runs.planning import prepare_run
-from evaluation.runs.work import work_one
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import entry
 from tests.evaluation.measuring import measured, spec, statuses

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.text.fences import MAX_EVENT_CHARACTERS, fence, neutral, new_nonce
-from evaluation.judge.prompts import Event, Window, cut_window, one_event, render_trajectory
+from evaluation.judge.prompts import one_event, render_trajectory
+from evaluation.scorers.subjects import Event, Window, cut_window
 
 NONCE = "0123456789ab"
 ENTRY = re.compile(r"^\d+\. (?:.* acts: |--> .*: )", re.MULTILINE)

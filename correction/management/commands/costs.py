@@ -6,9 +6,9 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from agents.commands import Cell, console_on, print_table
+from agents.commands import BaseCommand, Cell, console_on, print_table
 from agents.models.personas import UnknownAgent, find_agent
 from correction.costs import (
     ALLOWED_WINDOWS,

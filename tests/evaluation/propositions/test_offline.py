@@ -13,10 +13,10 @@ from pytest_django import Settings
 
 from agents.models import LLMCall
 from agents.text.ngrams import RepetitionStatistics
-from evaluation.judge.prompts import Context, Event, Window
 from evaluation.judge.questions import Verdict, score_proposition, score_propositions
 from evaluation.propositions.offline import repetition_value
 from evaluation.propositions.schema import Cues
+from evaluation.scorers.subjects import Context, Event, Window
 from tests.evaluation.judging import LABEL, claim
 
 pytestmark = pytest.mark.django_db

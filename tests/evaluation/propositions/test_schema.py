@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evaluation.propositions.rules import PRECONDITIONS, Target
-from evaluation.propositions.schema import Proposition, PropositionFile, fill, propositions_digest, resolve
+from evaluation.propositions.schema import (
+    PRECONDITIONS,
+    Proposition,
+    PropositionFile,
+    Target,
+    fill,
+    propositions_digest,
+    resolve,
+)
 
 
 def file_of(*specs: dict[str, Any], **fields: Any) -> PropositionFile:

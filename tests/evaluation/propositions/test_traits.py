@@ -12,9 +12,15 @@ from pytest_django import Settings
 from agents.models import Agent
 from agents.persona import TraitValue
 from evaluation.models import EvaluationScore
-from evaluation.propositions.files import PropositionError, load_file, propositions_for
+from evaluation.propositions.files import (
+    PropositionError,
+    load_file,
+    of_a_message,
+    propositions_for,
+    trait_id,
+    with_traits,
+)
 from evaluation.propositions.schema import Proposition, digest_of_each, fill
-from evaluation.propositions.traits import WEIGHT, of_a_message, trait_id, with_traits
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, prompt_of, tail_of
 from tests.evaluation.measuring import measured
@@ -50,7 +56,7 @@ def digest(*propositions: Proposition) -> dict[str, str]:
 def test_the_strength_decides_what_is_asked(strength: float, over_window: bool, inverted: bool, words: str) -> None:
     result = of(strength)
 
-    assert (result.id, result.weight) == ("trait-dry-wit", WEIGHT)
+    assert (result.id, result.weight) == ("trait-dry-wit", 1.0)
     assert (result.over_window, result.inverted) == (over_window, inverted)
     assert words in result.claim
 

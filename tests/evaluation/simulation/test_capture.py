@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, Run
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.simulation.conversations import simulation_spec
 from evaluation.simulation.situations import load_situations

@@ -14,12 +14,10 @@ from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.change.evidence import get_baseline
 from evaluation.lineup import line_up
 from evaluation.models import EvaluationScore
-from evaluation.runs.as_json import as_json
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import as_json, capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary
-from evaluation.scorers.subjects import Subject
-from evaluation.scorers.windows import MessageWindow, parse_window, spoken_by
+from evaluation.scorers.subjects import MessageWindow, Subject, parse_window, spoken_by
 from evaluation.simulation.conversations import Simulation, simulation_spec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, prompt_of
