@@ -24,10 +24,11 @@ from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import capture, evaluate_agent, evaluate_channel
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import by_tag, worst_judgement
+from evaluation.runs.summary import worst_judgement
 from tests.evaluation.brainstorming import BRAINSTORM, lister
 from tests.evaluation.conversing import converged, converse, diverse
 from tests.evaluation.judging import claims_of, entry, prompt_of
+from tests.evaluation.measuring import by_tag
 from tests.evaluation.test_fluency import COPIED, VARIED
 from tests.evaluation.test_ideas import MARKED
 from tests.factories import MONDAY, make_agent, make_channel, talk

@@ -113,17 +113,6 @@ def test_baselines_of_different_procedures_stand_side_by_side(llm_server: LLMSer
     assert found["adherence"].score == kept["tinytroupe"]
 
 
-def test_a_capture_names_the_baseline_of_its_own_procedure_as_the_one_before(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.respond = answers(lambda claim: entry(8, flaws=[]))
-    measured(ada)
-
-    other = measured(ada, hard=True)
-    again = measured(ada)
-
-    assert other.before is None
-    assert again.before is not None
-
-
 # -- advice (AC-6.0.14)
 def test_the_judge_is_asked_for_advice_where_the_file_gives_none_ac_6_0_14(llm_server: LLMServer, ada: Agent) -> None:
     llm_server.respond = answers(lambda claim: entry(3, recommendations=f"More {claim}, please."))
