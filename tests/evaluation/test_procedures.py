@@ -180,15 +180,6 @@ def test_the_command_takes_all_of_it(llm_server: LLMServer, ada: Agent) -> None:
     assert "noise" in document["runs"][0]["dimensions"]["adherence"]
 
 
-def test_the_table_says_how_it_was_judged(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.respond = answers(lambda claim: entry(6, flaws=[]))
-    out = io.StringIO()
-
-    call_command("capture_baseline", "--agents", "ada", "--hard", "--repeats", "3", "--no-simulate", stdout=out)
-
-    assert "plumbline+hard, mean of 3 judgements" in out.getvalue()
-
-
 def test_the_console_marks_what_was_judged_differently(llm_server: LLMServer, ada: Agent, root: Client) -> None:
     llm_server.respond = answers(lambda claim: entry(6, flaws=[]))
     (found,) = capture([RunSpec(agent=ada, dimensions=("adherence",), hard=True, repeats=2, is_baseline=True)])
