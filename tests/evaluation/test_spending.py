@@ -230,15 +230,6 @@ def test_a_conversation_judged_again_is_read_from_the_cache(judge: LLMServer, di
     assert result.summary.cache_read_share > 0.4
 
 
-def test_a_conversation_asked_about_in_several_calls_is_written_once(judge: LLMServer) -> None:
-    (result,) = capture([RunSpec(channel=diverse(), dimensions=("convergence",), per_call=1)])
-
-    assert len(judge.bodies) > 1
-    assert all(len(marked(body)) == 2 for body in judge.bodies), "instructions, conversation"
-    assert result.summary.cache_read_share is not None
-    assert result.summary.cache_read_share > 0.5
-
-
 def test_a_double_check_reads_its_question_from_the_cache(judge: LLMServer) -> None:
     diverse()
     spec = RunSpec(agent=Agent.objects.get(slug="ada"), dimensions=("fluency",), double_check=True)
