@@ -35,11 +35,11 @@ from agents.api.bodies import ABSENT, AgentSlug, Body, OneOf, Said, Tags, Traits
 from agents.api.overrides import Deadline
 from agents.api.requests import SENDS
 from agents.api.rows import Row
+from agents.api.runs import UsageFields
 from agents.api.schema import answers
 from agents.api.views import View
 from agents.persona import render_persona
 from agents.text.fences import MAX_CHARACTERS
-from correction.api.figures import Sums
 from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError
 from correction.gate.quality_check import (
     MOST_ATTEMPTS,
@@ -180,6 +180,12 @@ class CheckRequest(Body):
             attempt=self.attempt,
             tags=self.tags,
         )
+
+
+class Sums(UsageFields):
+    """Calls, tokens and US dollars; `cost_usd` leaves out the `unpriced` calls."""
+
+    cost_usd = FloatField()  # type: ignore[assignment]  # a number here
 
 
 class DimensionVerdict(Row):
