@@ -28,12 +28,12 @@ from agents.work.running import OUTAGE
 from correction.config.settings import ResolvedConfig
 from correction.costs import over_budget
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
-from evaluation.judge.prompts import Context, Event, Window, cut_window
 from evaluation.judge.questions import MALFORMED, MAX_PER_CALL, MAX_SCORE, Question, Verdict, build_request, read_reply
 from evaluation.models import RULE_JUDGE, PatternTimeout, is_heuristic
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
 from evaluation.propositions.offline import check_draft
 from evaluation.propositions.schema import Proposition, fill
+from evaluation.scorers.subjects import Context, Event, Window, cut_window
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
 # Where nothing failed and not everything could be judged, the first of these that occurs names the outcome.

@@ -20,9 +20,9 @@ from correction.config.settings import GATE_DIMENSIONS, ResolvedConfig, resolve_
 from correction.gate.check import Action, GateResult, check_for_agent, persona_of
 from correction.gate.stage import GateSession, best_attempt, feedback, load_attempts, open_session, write
 from correction.models import CorrectionLog
-from evaluation.judge.prompts import Event
 from evaluation.propositions.files import LoadedFile, dotted, in_words, location_of
 from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
+from evaluation.scorers.subjects import Event
 
 OWNER = ""  # no agent's slug and no file's: what is read here holds for no other agent
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own

@@ -61,7 +61,7 @@ from evaluation.propositions.files import (
     with_traits,
 )
 from evaluation.propositions.schema import Proposition
-from evaluation.scorers.windows import parse_window
+from evaluation.scorers.subjects import parse_window
 
 PAGES = "admin/evaluation/propositions/"
 MOST_AGENTS = 200  # to choose from where a proposition is about every agent

@@ -23,11 +23,10 @@ from agents.models import Agent, Message
 from agents.persona import TraitLike
 from agents.text.fences import new_nonce
 from evaluation.change.change import Change, Sample, change_of, mean_of
-from evaluation.judge.prompts import Context, Event, Window
 from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
 from evaluation.propositions.files import presence
 from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
-from evaluation.scorers.subjects import Said, said
+from evaluation.scorers.subjects import Context, Event, Said, Window, said
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import MARGIN
 

@@ -27,10 +27,10 @@ from evaluation.change.tables import position_table
 from evaluation.ci.verdict import FAILS, OVERALL, AgentResult, Coverage, Finding, Findings, Kind, Limits, decide
 from evaluation.commands import simulations_table
 from evaluation.models import COUNTED, Dimension, EvaluationRun, is_heuristic
-from evaluation.runs.estimate import SimulationEstimate, spending_json, spent_on
+from evaluation.runs.estimate import SimulationEstimate
 from evaluation.runs.execute import as_json
-from evaluation.runs.summary import Spending, Used, with_share
-from evaluation.scorers.windows import Bin
+from evaluation.runs.summary import Spending, Used, spending_json, spent_on, with_share
+from evaluation.scorers.subjects import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json
 from evaluation.wording import counted, heading_of, judge_label, money, number, signed
 

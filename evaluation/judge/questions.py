@@ -18,9 +18,10 @@ from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete, 
 from agents.llm.requests import InvalidAnswer, one_line
 from agents.text.fences import new_nonce
 from agents.text.patterns import Undecided, one_message
-from evaluation.judge.prompts import Context, render, system_blocks, user_turn
+from evaluation.judge.prompts import render, system_blocks, user_turn
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, Method
 from evaluation.propositions.schema import Proposition, Rule, check_rule, fill
+from evaluation.scorers.subjects import Context
 
 CONFIDENCES = [round(i / 10, 1) for i in range(11)]
 

@@ -34,7 +34,7 @@ from evaluation.runs.planning import (
     repeated,
     subject_of,
 )
-from evaluation.runs.summary import RunSummary, Spending, Usd, Used, channels_of
+from evaluation.runs.summary import Spending, Usd
 from evaluation.scorers import SCORERS, ideas_quantity
 from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, said
 from evaluation.simulation.conversations import TURN, Simulation, actor_of, prepare, simulation_spec
@@ -210,23 +210,6 @@ def estimated(estimates: Sequence[Estimate]) -> Spending:
         **{name: sum(getattr(e, name) for e in estimates) for name in ("calls", "input_tokens", "output_tokens")},
         cost_usd=_all_of(e.cost_usd for e in estimates),
     )
-
-
-def spent_on(summaries: Iterable[RunSummary]) -> Used:
-    """What these evaluations used, with those of their channels, each once."""
-    summaries = list(summaries)
-    used = {summary.run.pk: summary for summary in (*summaries, *channels_of(summaries))}.values()
-    costs = [one.cost_usd for one in used if one.cost_usd is not None and one.calls]
-    counted = ("calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "unpriced_calls")
-    return Used(
-        **{name: sum(getattr(one, name) for one in used) for name in counted},
-        cost_usd=sum(costs, Decimal(0)) if costs or not any(one.calls for one in used) else None,
-    )
-
-
-def spending_json(estimate: Spending | None, actual: Used) -> dict[str, Any]:
-    """``estimate`` (null where nothing was estimated: an offline judge costs nothing) and ``actual``, each over all runs and channels."""
-    return {"estimate": estimate and estimate.model_dump(), "actual": actual.model_dump()}
 
 
 # -- simulations

@@ -17,13 +17,13 @@ from agents.llm.requests import InvalidAnswer
 from agents.models import Message
 from agents.text.fences import fence, neutral, one_line
 from agents.text.tokens import tokenize
-from evaluation.judge.prompts import Event, Window, render, render_trajectory
+from evaluation.judge.prompts import render, render_trajectory
 from evaluation.judge.questions import Verdict, unscored
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.runs.summary import FAILURES
 from evaluation.scorers import ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, said
+from evaluation.scorers.subjects import ChannelSubject, Event, Window, said
 
 if TYPE_CHECKING:
     from evaluation.runs.judging import Judging

@@ -23,7 +23,6 @@ from agents.models import Message
 from agents.persona import current_digest
 from agents.text.fences import new_nonce, one_line
 from agents.work.running import OUTAGE, outlasting
-from evaluation.judge.prompts import Context
 from evaluation.judge.questions import (
     Asking,
     JudgeHealth,
@@ -42,7 +41,7 @@ from evaluation.runs.ideas import count_ideas
 from evaluation.runs.planning import BudgetWatch, propositions_of_run, subject_of
 from evaluation.runs.summary import FAILURES
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ChannelSubject, Ends, Subject, stretch_end
+from evaluation.scorers.subjects import ChannelSubject, Context, Ends, Subject, stretch_end
 
 T = TypeVar("T")
 

@@ -40,8 +40,17 @@ from evaluation.propositions.files import LoadedFile, load_all, propositions_for
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest
 from evaluation.runs.summary import reopen_failed
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ChannelSubject, Item, Subject
-from evaluation.scorers.windows import BEFORE, MessageWindow, check_bins, parse_history, parse_window, spoken_by
+from evaluation.scorers.subjects import (
+    BEFORE,
+    ChannelSubject,
+    Item,
+    MessageWindow,
+    Subject,
+    check_bins,
+    parse_history,
+    parse_window,
+    spoken_by,
+)
 
 LOOK_AFTER_CALLS = 10
 LOOK_AFTER_SECONDS = 30.0

@@ -608,38 +608,6 @@ def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, Dime
     }
 
 
-def tag_scores(run: EvaluationRun, key: str) -> dict[str, tuple[float | None, Share]]:
-    """The run's adherence per value of a tag, sorted by value: the same judgements, told apart.
-
-    Returns:
-        By value the mean score weighted by proposition, 0 to 9, and how much was scored; messages without the tag are left out.
-    """
-    sums: dict[str, list[float]] = {}
-    shares: dict[str, Share] = {}
-    rows = EvaluationScore.objects.filter(COVERABLE, evaluation_run=run, dimension="adherence", message__isnull=False)
-    fields = ("message__tags", "status", "weight", "score", "judge", "repeat")
-    for tags, status, weight, score, judge, repeat in rows.values_list(*fields).iterator():
-        if not (isinstance(tags, dict) and key in tags):
-            continue
-        value = str(tags[key])
-        entry = sums.setdefault(value, [0.0, 0.0])
-        if status == "scored":
-            share = weight if judge == RULE_JUDGE else weight / run.repeats  # a rule is judged once
-            entry[0] += share * (score or 0)
-            entry[1] += share
-        if repeat == 1:
-            shares[value] = shares.get(value, NOTHING) + Share(int(status == "scored"), 1)
-    return {
-        value: (rounded(points / weight) if weight else None, shares.get(value, NOTHING))
-        for value, (points, weight) in sorted(sums.items())
-    }
-
-
-def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
-    """The scores of `tag_scores` alone, where there is one."""
-    return {value: score for value, (score, _) in tag_scores(run, key).items() if score is not None}
-
-
 def worst_judgement(run: EvaluationRun, dimension: str, proposition_id: str) -> EvaluationScore | None:
     """The lowest scored judgement of a proposition, the oldest of equals."""
     return (
@@ -660,3 +628,20 @@ def channels_of(summaries: Iterable[RunSummary]) -> list[RunSummary]:
     """The evaluations of channels that stand behind these of agents, each once, by channel."""
     runs = {c.run.pk: c.run for summary in summaries for d in summary.dimensions.values() for c in d.channels}
     return summarize_all(sorted(runs.values(), key=lambda run: str(run.channel)))
+
+
+def spent_on(summaries: Iterable[RunSummary]) -> Used:
+    """What these evaluations used, with those of their channels, each once."""
+    summaries = list(summaries)
+    used = {summary.run.pk: summary for summary in (*summaries, *channels_of(summaries))}.values()
+    costs = [one.cost_usd for one in used if one.cost_usd is not None and one.calls]
+    counted = ("calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "unpriced_calls")
+    return Used(
+        **{name: sum(getattr(one, name) for one in used) for name in counted},
+        cost_usd=sum(costs, Decimal(0)) if costs or not any(one.calls for one in used) else None,
+    )
+
+
+def spending_json(estimate: Spending | None, actual: Used) -> dict[str, Any]:
+    """``estimate`` (null where nothing was estimated: an offline judge costs nothing) and ``actual``, each over all runs and channels."""
+    return {"estimate": estimate and estimate.model_dump(), "actual": actual.model_dump()}

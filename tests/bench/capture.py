@@ -22,9 +22,10 @@ def capturing(url: str, server: Any, *, latency: float, repeats: int = 3) -> Ite
     from django.test import override_settings
 
     from agents.models import Agent
-    from evaluation.runs.estimate import estimate_before, estimated, spent_on
+    from evaluation.runs.estimate import estimate_before, estimated
     from evaluation.runs.execute import capture
     from evaluation.runs.planning import RunSpec
+    from evaluation.runs.summary import spent_on
 
     call_command("seed", stdout=io.StringIO())
     agents = list(Agent.objects.filter(is_active=True).order_by("slug"))

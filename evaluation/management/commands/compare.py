@@ -26,7 +26,7 @@ from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import RunSpec
 from evaluation.scorers import SCORERS
-from evaluation.scorers.windows import ALLOWED, parse_window
+from evaluation.scorers.subjects import ALLOWED, parse_window
 
 WAYS = "--a with --b, --runs, --against baseline, or --baseline FILE"
 

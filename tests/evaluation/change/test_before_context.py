@@ -8,7 +8,7 @@ from pytest_django import DjangoAssertNumQueries
 from agents.models import Message
 from correction.models.behavior import MOST_MESSAGES
 from evaluation.change.before_after import just_before
-from evaluation.judge.prompts import Event
+from evaluation.scorers.subjects import Event
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
