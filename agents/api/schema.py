@@ -191,6 +191,8 @@ def _tidied(result: Any) -> Any:
         return [_tidied(part) for part in result]
     if not isinstance(result, dict):
         return result
+    if "x-row" in result:
+        return {"$ref": f"#/components/schemas/{result['x-row']}"}
     return {
         "anyOf" if key == "oneOf" else key: _tidied(value)
         for key, value in result.items()
