@@ -54,12 +54,14 @@ def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
                 kind="attempt",
                 start=start,
                 seconds=log.duration_ms / 1000,
-                failed=log.outcome in (Outcome.CORRECTED, Outcome.FORCED_THROUGH),
-                status=attempt_badge(log, ending),
+                **{
+                    "problem" if log.outcome in (Outcome.CORRECTED, Outcome.FORCED_THROUGH) else "status": attempt_badge(
+                        log, ending
+                    )
+                },
             )
         )
         for result in log.dimension_results.all():
-            is_late = result.status in _LATE
             spans.append(
                 Span(
                     label=display.visible(result.dimension.replace("_", " ")),
@@ -67,8 +69,7 @@ def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
                     start=start,
                     seconds=result.duration_ms / 1000,
                     is_part=True,
-                    failed=is_late,
-                    status=display.badge(result.get_status_display(), "warning") if is_late else "",
+                    problem=display.badge(result.get_status_display(), "warning") if result.status in _LATE else "",
                 )
             )
     total = (max(log.created_at for log in attempts) - begun).total_seconds()

@@ -138,11 +138,11 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             return Button(label="Go on", url=reverse("admin:evaluation_evaluationrun_resume", args=[run.pk]), why=why)
         return None
 
-    @console_page("<int:pk>/cancel/", permission=CHANGE, post=True)
+    @console_page("<int:pk>/cancel/", CHANGE, post=True)
     def cancel_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         return self._act(request, pk, cancel_run, "is cancelled; what was judged stays")
 
-    @console_page("<int:pk>/resume/", permission=CHANGE, post=True)
+    @console_page("<int:pk>/resume/", CHANGE, post=True)
     def resume_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         return self._act(request, pk, resume_run, "waits for the worker (manage.py work), which asks only what is left")
 
