@@ -48,7 +48,9 @@ def run_waterfall(run: Run, steps: Sequence[RunStep]) -> SafeString:
                 continue
             seconds = entry["ms"] / 1000
             if entry["status"] != "skipped":
-                label = format_html('{} <span class="pl-subtle">{}</span>', display.visible(entry["stage"]), entry["phase"])
+                label = format_html(
+                    '{} <span class="pl-subtle">{}</span>', display.visible(entry["stage"]), entry["phase"]
+                )
                 problem = display.badge("failed", "bad") if entry["status"] == "failed" else ""
                 yield Span(label=label, kind="stage", start=start, seconds=seconds, is_part=is_part, problem=problem)
             start += seconds
@@ -75,7 +77,9 @@ def run_waterfall(run: Run, steps: Sequence[RunStep]) -> SafeString:
         bars.append(_bar(step, start, seconds))
         bars += stages(step.detail.get("stages", []), "review", "committed", start=start, is_part=True)
         bars += judged(start, start + seconds, is_part=True)
-    lasted = sum(entry["ms"] for entry in run.trace if entry["phase"] == "finish" and entry["status"] != "skipped") / 1000
+    lasted = (
+        sum(entry["ms"] for entry in run.trace if entry["phase"] == "finish" and entry["status"] != "skipped") / 1000
+    )
     bars += stages(run.trace, "finish", start=max(0.0, total - lasted))
     remark = "The turn goes on." if run.finished_at is None else ""
     return waterfall(bars, title="Where the time went", total=total, remark=remark)
