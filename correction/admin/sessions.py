@@ -55,9 +55,9 @@ def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
                 start=start,
                 seconds=log.duration_ms / 1000,
                 **{
-                    "problem" if log.outcome in (Outcome.CORRECTED, Outcome.FORCED_THROUGH) else "status": attempt_badge(
-                        log, ending
-                    )
+                    "problem"
+                    if log.outcome in (Outcome.CORRECTED, Outcome.FORCED_THROUGH)
+                    else "status": attempt_badge(log, ending)
                 },
             )
         )
