@@ -20,6 +20,7 @@ from agents.console import display
 from agents.console.columns import SHOWN
 from agents.console.filters import midnight
 from agents.models import Channel, Message
+from agents.templatetags.display import register as templates
 
 PAGE_SIZE = 50
 DEEPEST = 4  # levels of indentation; deeper replies stay there
@@ -60,6 +61,8 @@ def message_link(message: Message) -> SafeString:
 
 
 SHOWN.update({Channel: channel_link, Message: message_link})
+templates.filter("place", transcript_url)
+templates.filter("channel_link", channel_link)
 
 
 def transcript_page(

@@ -70,7 +70,12 @@ def waterfall(spans: Sequence[Span], *, title: str, total: float, remark: str = 
     scale = max(total, *(span.start + span.seconds for span in spans), 0.001)
     rows = [
         (
-            format_html('<span class="{}">{} {}</span>', "pl-part" if span.is_part else "", span.label, span.problem or span.status),
+            format_html(
+                '<span class="{}">{} {}</span>',
+                "pl-part" if span.is_part else "",
+                span.label,
+                span.problem or span.status,
+            ),
             _bar(span, scale),
             seconds_of(max(span.start, 0.0)),
             seconds_of(span.seconds),

@@ -23,6 +23,7 @@ from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.functional import cached_property
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from unfold.forms import AdminPasswordChangeForm as AdminPasswordChangeForm
@@ -212,6 +213,13 @@ def console_action(name: str, *permissions: str) -> Callable[[Act], Act]:
     return decorate
 
 
+def came_from(request: HttpRequest, query: Mapping[str, str], otherwise: str) -> str:
+    """The page of this site that the parameter ``next`` names; else the other one."""
+    page = query.get("next", "")
+    is_safe = url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure())
+    return page if is_safe else otherwise
+
+
 M = TypeVar("M", bound=Model)
 P = TypeVar("P", bound=Model)
 
@@ -297,7 +305,9 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
 
     def url(self, view: str, row: Any = None) -> str:
         """Where a page of the table is, or one of a row's."""
-        return reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_{view}", args=[] if row is None else [row.pk])
+        return reverse(
+            f"admin:{self.opts.app_label}_{self.opts.model_name}_{view}", args=[] if row is None else [row.pk]
+        )
 
     @property
     def when_empty(self) -> str:
