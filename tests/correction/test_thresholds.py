@@ -139,18 +139,12 @@ def test_the_histogram_has_the_same_numbers_as_a_table(root: Client) -> None:
     assert drawn(read(root, thresholds_page(ada)))[0]["markers"]
 
 
-def test_the_defaults_are_tried_on_everybody_and_say_whom_it_would_hit(root: Client) -> None:
-    ada, bob = make_agent(), make_agent("bob", display_name=HOSTILE)
-    judged(ada, 2.0, 8.0)
-    judged(bob, 8.0, 8.5, 9.0)
-    html = read(root, thresholds_page(None, "?adherence=8.2"))
-    text = plain(panel(html))
+def test_the_defaults_are_tried_on_the_drafts_of_all_agents(root: Client) -> None:
+    judged(make_agent(), 2.0, 8.0)
+    judged(make_agent("bob"), 8.0, 8.5, 9.0)
 
+    text = plain(panel(read(root, thresholds_page(None, "?adherence=8.2"))))
     assert "3 of 5 (60 %) judged drafts would have failed." in text
-    assert "Ada 2 of 2 (100 %)" in text
-    assert "1 of 3 (33 %)" in text
-    assert text.index("1 of 3") < text.index("2 of 2"), "those with the most drafts first"
-    assert "<script>alert" not in html
 
 
 def test_offline_scores_are_apart_and_marked_heuristic(root: Client) -> None:
