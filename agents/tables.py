@@ -21,7 +21,6 @@ from agents.models import (
     IdempotentRequest,
     Import,
     ImportChunk,
-    ImportFile,
     LastServed,
     LedgerHour,
     LLMBatch,
@@ -161,12 +160,12 @@ TABLES = (
         model=Import,
         menu="Agents",
         icon="upload_file",
-        empty="Transcripts and personas that are uploaded here, with the + above, are checked, shown, and then imported.",
-        columns="name what state outcome uploaded_by",
-        filters="kind status",
-        erase=(Erase(columns="choices contents result error", near=True),),
+        empty="Transcripts that are uploaded here, with the + above, are checked, shown, and then imported.",
+        columns="upload what state outcome uploaded_by",
+        filters="status",
+        erase=(Erase(columns="name choices contents result error", near=True),),
         no_speech="doing",
-        prune=Prune(rows=_ended_imports, children=((ImportFile, "of"), (ImportChunk, "file__of"))),
+        prune=Prune(rows=_ended_imports, children=((ImportChunk, "of"),)),
     ),
     Table(
         model=Run,
@@ -289,7 +288,6 @@ TABLES = (
     Table(model=MemoryPassage, editor="*", erase=(Erase(columns="text", agent="agent"),)),
     Table(model=ChannelMember, editor="*"),
     Table(model=Reaction, no_speech="emoji"),
-    Table(model=ImportFile, erase=(Erase(columns="name", near=True),)),
     # Bytes of files in any format cannot be searched, and importing one again would bring the words back: all of them go.
     Table(model=ImportChunk, erase=(Erase(columns="number", blank=_all, delete=True),)),
     Table(

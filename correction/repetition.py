@@ -9,10 +9,9 @@ from decimal import Decimal
 
 import sentry_sdk
 from django.db.models import QuerySet
-from django.template.loader import render_to_string
 
 from agents.models import Agent, Channel, Message
-from agents.text.fences import fence, neutral, new_nonce
+from agents.text.fences import fence, neutral, new_nonce, render_prompt
 from agents.text.ngrams import extract_ngrams, most_frequent, recurring_ngrams, shared_phrases
 from agents.text.tokens import tokenize
 from agents.turn.pipeline import Turn
@@ -117,7 +116,7 @@ def build_repetition_context(result: RepetitionResult) -> str:
         "messages": fence("MESSAGES", "\n".join(entries), new_nonce()),
         "phrases": phrases_to_avoid(result.messages),
     }
-    return render_to_string("prompts/correction/repetition.md", values).strip()
+    return render_prompt("correction/repetition", **values)
 
 
 def _as_data(message: str) -> str:

@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef, Prefetch, Q
 
 from agents.models import LLMPayload, Trait
 from agents.registry import Erase, Person, Prune, Table, export_of
-from correction.config.fields import GATE_DIMENSIONS
+from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.statistics import GATE
 from correction.models import (
     AgentEvaluationConfig,

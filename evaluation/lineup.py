@@ -19,7 +19,7 @@ from agents.models import Channel, Message
 from agents.text.authors import MASK, NameMask, character_similarities
 from agents.work.queues import do_next, wake_workers
 from evaluation.models import LineUpRun
-from evaluation.scorers.windows import MessageWindow, parse_window, said_in
+from evaluation.scorers.subjects import MessageWindow, parse_window, said_in
 from evaluation.statistics.attribution import attribute, time_blocks
 
 BLOCKS = 5

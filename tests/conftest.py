@@ -19,6 +19,7 @@ from django.test.utils import setup_databases, teardown_databases
 from pytest_django import Settings
 from pytest_django.plugin import DjangoDbBlocker
 
+import project.urls  # noqa: F401 (registers the pages of the console, of which tests are made)
 from agents.llm import endpoints, ledger, prices, runtime
 from tests.console import signed_in, superuser
 from tests.database_file import migrated_in

@@ -19,7 +19,6 @@ from agents.models import (
     Agent,
     Channel,
     Import,
-    ImportFile,
     LLMBatch,
     LLMCall,
     Message,
@@ -173,11 +172,9 @@ _messages = maker(
 def _imports(cast: Cast, have: int, more: int) -> None:
     def fields(n: int) -> dict[str, Any]:
         wrong = {"status": "failed", "error": "it could not be read"} if n % 50 == 1 else {"status": "cancelled"}
-        return {"kind": "transcript", "stored": n, **wrong}
+        return {"name": f"talk {n}.jsonl", "size": 1_000, "stored": n, **wrong}
 
     make(Import, cast, range(have, have + more), fields)
-    fresh = Import.objects.filter(files__isnull=True)
-    store(ImportFile, [ImportFile(of=job, name=f"talk {job.pk}.jsonl", size=1_000) for job in fresh.iterator()])
 
 
 def _evaluations(cast: Cast, have: int, more: int) -> None:

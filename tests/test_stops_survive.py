@@ -11,7 +11,7 @@ import pytest
 from agents.models import Agent, Trait
 from agents.persona import TraitValue, render_persona, save_persona
 from agents.personas_io.reader import import_agents
-from evaluation.runs.judging import propositions_asked
+from evaluation.runs.planning import propositions_asked
 from tests.agents.test_admin_personas import save
 from tests.api_client import program
 from tests.console import signed_in, superuser

@@ -30,11 +30,11 @@ from agents.api.requests import TRANSCRIPTS
 from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Message
-from agents.transcripts.exporter import FORMATS, export_transcript
-from agents.transcripts.importer import AUTO, ImportReport, import_transcript
-from agents.transcripts.readers import READERS
+from agents.transcripts.exporter import EXPORTS, export_transcript
+from agents.transcripts.importer import AUTO, ReadOptions, import_transcript
+from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import OptionError, TranscriptError
-from agents.transcripts.store import NotEntitled, Rights, rights_of
+from agents.transcripts.store import NotEntitled, rights_of
 
 MOST_BYTES = 10 * 1024 * 1024
 TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv", "openai": "application/json"}
@@ -51,7 +51,7 @@ class NewTranscript(Body):
         help_text="the text of the file",
         error_messages=says("the text of the file"),
     )
-    format = ChoiceField([AUTO, *READERS], help_text="default auto")
+    format = ChoiceField([AUTO, *FORMATS], help_text="default auto")
     channel = SlugField(
         max_length=120, help_text="several conversations become NAME, NAME-2 …; default as the file says"
     )
@@ -96,7 +96,7 @@ class TranscriptFilters(Filters):
         schema={"pattern": "^[-a-zA-Z0-9_]+$"},
         about="the slug of a channel",
     )
-    vars()["as"] = filters.choice(FORMATS, about="default jsonl, which can be imported again exactly")
+    vars()["as"] = filters.choice(EXPORTS, about="default jsonl, which can be imported again exactly")
     agent = filters.agent()
     tag = filters.tag()
 
@@ -147,31 +147,20 @@ class Transcripts(View):
         A channel that does not exist is made, an agent that is no member joins, and other users' words are accepted: from users who may add
         channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
         """
-        return Response(_imported(self.read_body(), rights_of(request.user)).as_json())
-
-
-def _imported(given: dict[str, Any], rights: Rights) -> ImportReport:
-    content = given.pop("content").encode("utf-8", "surrogatepass")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "transcript"
-        path.write_bytes(content.decode("utf-8", "replace").encode() if b"\xed" in content else content)
-        try:
-            return import_transcript(
-                path=path,
-                format=given.get("format", AUTO),
-                channel=given.get("channel", ""),
-                speaker_map=given.get("speakers"),
-                tags=given.get("tags"),
-                columns=given.get("columns"),
-                time_zone=given.get("time_zone", ""),
-                dry_run=given.get("dry_run", False),
-                rights=rights,
-            )
-        except NotEntitled as error:
-            raise PermissionDenied(str(error)) from None
-        except TranscriptError as error:
-            where = f"line {error.line}: " if error.line else ""
-            raise ValidationError({"content": [f"{where}{error.reason}"]}) from None
-        except OptionError as error:
-            text = str(error).replace(str(path), "the file").replace("--", "")
-            raise ValidationError({"non_field_errors": [text]}) from None
+        given = self.read_body()
+        content = given.pop("content").encode("utf-8", "surrogatepass")
+        dry_run, speakers = given.pop("dry_run", False), given.pop("speakers", {})
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "transcript"
+            path.write_bytes(content.decode("utf-8", "replace").encode() if b"\xed" in content else content)
+            options, rights = ReadOptions(**given, speaker_map=speakers), rights_of(request.user)
+            try:
+                report = import_transcript(path, options, name="transcript", dry_run=dry_run, rights=rights)
+            except NotEntitled as error:
+                raise PermissionDenied(str(error)) from None
+            except TranscriptError as error:
+                where = f"line {error.line}: " if error.line else ""
+                raise ValidationError({"content": [f"{where}{error.reason}"]}) from None
+            except OptionError as error:
+                raise ValidationError({"non_field_errors": [str(error).replace("--", "")]}) from None
+        return Response(report.model_dump())

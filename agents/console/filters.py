@@ -158,7 +158,7 @@ class TagFilter(TextFilter):
             return queryset.none()
         wanted = Q()
         for number, path in enumerate(self.paths):
-            # As in `evaluation.scorers.windows.with_tags`: the key as it is, and a comparison of texts.
+            # As in `evaluation.scorers.subjects.with_tags`: the key as it is, and a comparison of texts.
             name = f"tag_{number}"
             queryset = queryset.alias(**{name: Cast(KeyTextTransform(key, path), TextField())})
             wanted |= Q(**{name: value}) if separator else Q(**{f"{name}__isnull": False})

@@ -2,7 +2,7 @@
 
 from agents.models.conversations import Channel, ChannelMember, Message, Reaction
 from agents.models.descriptions import DescriptionUpdate
-from agents.models.imports import Import, ImportChunk, ImportFile
+from agents.models.imports import Import, ImportChunk
 from agents.models.ledger import LedgerHour, LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, Rollup
 from agents.models.ops import Chore, IdempotentRequest, WorkerHeartbeat
 from agents.models.personas import Agent, MemoryBlock, MemoryPassage, PersonaVersion, Trait
@@ -18,7 +18,6 @@ __all__ = [
     "IdempotentRequest",
     "Import",
     "ImportChunk",
-    "ImportFile",
     "LLMBatch",
     "LLMBatchRequest",
     "LLMCall",

@@ -22,15 +22,15 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 class Source:
     """A transcript file in UTF-8 (with or without BOM) or UTF-16 with BOM."""
 
-    def __init__(self, path: Path) -> None:
-        """Open nothing yet, only look at the first bytes.
+    def __init__(self, path: Path, *, name: str = "") -> None:
+        """Open nothing yet, only look at the first bytes; `name` is what the file is called in errors, by default its path.
 
         Raises:
             TranscriptError: No regular, readable file is there.
         """
         self.path = path
-        self.name = str(path)
-        self.stem = path.stem
+        self.name = name or str(path)
+        self.stem = Path(self.name).stem
         self.bytes_read = 0
         try:
             if not path.is_file():

@@ -20,7 +20,6 @@ from agents.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_mark
 from agents.console.forms import confirmed
 from agents.console.panels import table
 from agents.console.site import Select
-from agents.llm.ledger import Totals
 from agents.models import Agent, LLMCall
 from correction.admin.config import history_url
 from correction.admin.display import (
@@ -38,9 +37,18 @@ from correction.config.configure import (
     gate_from_now_on,
     notes_on,
 )
-from correction.config.fields import GATE_DIMENSIONS, INHERIT, MECHANISMS, SETTINGS, ConfigError, Mechanism
-from correction.config.settings import ResolvedConfig, resolve_all, resolve_config
-from correction.costs import CORRECTION, get_cost_summary
+from correction.config.settings import (
+    GATE_DIMENSIONS,
+    INHERIT,
+    MECHANISMS,
+    SETTINGS,
+    ConfigError,
+    Mechanism,
+    ResolvedConfig,
+    resolve_all,
+    resolve_config,
+)
+from correction.costs import CORRECTION, CostSums, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
 from evaluation.admin.drift_overview import Step
 from evaluation.change.overview import Card
@@ -119,7 +127,7 @@ def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
     summary = get_cost_summary(agent=agent, window=COST_WINDOW, by=("mechanism",))
     rows = []
     for row in summary.by["mechanism"]:
-        used, name = row.totals, display.visible((row.key or row.purpose or "other").replace("_", " "))
+        used, name = row, display.visible((row.key or row.purpose or "other").replace("_", " "))
         if row.purpose in CORRECTION:
             name = format_html(
                 "{} {}", name, display.badge("correction", "plain", "looks at messages before they are said")
@@ -137,7 +145,7 @@ def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return SafeString(render_to_string("admin/correction/agent_costs.html", context, request))
 
 
-def _money(used: Totals) -> SafeString:
+def _money(used: CostSums) -> SafeString:
     """Where no call has a price there is no sum, not even one of 0."""
     return display.money(
         used.cost_usd if used.unpriced < used.calls or not used.calls else None, unpriced=used.unpriced

@@ -33,11 +33,9 @@ from correction.behavior.applying import (
     revert_request,
 )
 from correction.behavior.effects import plan_request, queue_effect, result_of
-from correction.behavior.rules import as_value, stored_trait
-from correction.behavior.words import name_key
+from correction.behavior.rules import as_value, name_key, stored_trait
 from correction.models import BehaviorEffect, BehaviorRequest
-from correction.models.behavior import UNFINISHED
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
+from correction.models.behavior import MESSAGES, MOST_MESSAGES, UNFINISHED
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status

@@ -52,8 +52,16 @@ from correction.config.configure import (
     revert,
     undo,
 )
-from correction.config.fields import MECHANISMS, SETTINGS, ConfigError, Mechanism, Setting
-from correction.config.settings import ResolvedConfig, merge, read_changes
+from correction.config.settings import (
+    MECHANISMS,
+    SETTINGS,
+    ConfigError,
+    Mechanism,
+    ResolvedConfig,
+    Setting,
+    merge,
+    read_changes,
+)
 from correction.gate.thresholds import Scores, scores_of
 from correction.models import AgentEvaluationConfig, GateMode
 

@@ -29,7 +29,7 @@ from correction.admin.display import (
     speaker,
 )
 from correction.admin.sessions import MARKING, session_context
-from correction.config.fields import GATE_DIMENSIONS
+from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 

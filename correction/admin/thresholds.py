@@ -19,8 +19,7 @@ from agents.models import Agent
 from correction.admin.display import number, origin, share
 from correction.admin.matrix import BY_ID, config_url, target_of
 from correction.config.configure import in_effect
-from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
-from correction.config.settings import ResolvedConfig
+from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError, ResolvedConfig
 from correction.gate.thresholds import LOGGED, Scores, failing, scores_of, wilson_interval
 from correction.models import CorrectionLog
 from evaluation.admin.display import HEURISTIC

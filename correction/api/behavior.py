@@ -47,7 +47,7 @@ from correction.behavior.effects import (
     result_of,
 )
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
+from correction.models.behavior import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
 
 _TIERS = ("gate_result", "extract_result", "map_result")

@@ -18,8 +18,16 @@ from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Agent
 from correction.config.configure import config_json, configure
-from correction.config.fields import INHERIT, SETTINGS, ConfigError, Kind
-from correction.config.settings import ResolvedConfig, resolve_all, resolve_config, resolve_defaults
+from correction.config.settings import (
+    INHERIT,
+    SETTINGS,
+    ConfigError,
+    Kind,
+    ResolvedConfig,
+    resolve_all,
+    resolve_config,
+    resolve_defaults,
+)
 from correction.models import AgentEvaluationConfig
 
 VALUES = {

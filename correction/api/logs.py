@@ -18,7 +18,7 @@ from agents.api.requests import ActionPermissions
 from agents.api.rows import Row
 from agents.api.schema import answers
 from agents.api.views import Rows, View
-from correction.config.fields import GATE_DIMENSIONS
+from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 

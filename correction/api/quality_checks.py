@@ -29,12 +29,12 @@ from agents.api.bodies import AgentField, Anything, Body, Said, Tags, TraitBody,
 from agents.api.overrides import Deadline
 from agents.api.requests import SENDS
 from agents.api.rows import Row
+from agents.api.runs import UsageFields
 from agents.api.schema import answers
 from agents.api.views import View
 from agents.persona import TraitValue, render_persona
 from agents.text.fences import MAX_CHARACTERS
-from correction.api.figures import Sums
-from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
+from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError
 from correction.gate.quality_check import (
     MOST_ATTEMPTS,
     MOST_PROPOSITIONS,
@@ -43,11 +43,11 @@ from correction.gate.quality_check import (
     check_quality,
     read_propositions,
 )
-from correction.gate.sessions import SessionRefused
+from correction.gate.stage import SessionRefused
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 from evaluation.api.serializers import Heuristic
-from evaluation.judge.prompts import Event
 from evaluation.propositions.schema import PropositionFile
+from evaluation.scorers.subjects import Event
 
 MOST_PERSONA = 60_000  # characters, as many as a judge is shown
 _THRESHOLD = SETTINGS["gate_adherence_threshold"]
@@ -225,6 +225,12 @@ class CheckRequest(Body):
                 {"propositions": [f"propositions of {sorted(stray)[0]}: not among the dimensions asked for"]}
             )
         return given
+
+
+class Sums(UsageFields):
+    """Calls, tokens and US dollars; `cost_usd` leaves out the `unpriced` calls."""
+
+    cost_usd = FloatField()  # type: ignore[assignment]  # a number here
 
 
 class DimensionVerdict(Row):

@@ -31,12 +31,12 @@ from correction.behavior.rules import (
     decide,
     find_trait,
     made_by_requests,
+    name_key,
     protected,
     read_map,
     requester_of,
     stored_trait,
 )
-from correction.behavior.words import name_key
 from correction.config.settings import resolve_config
 from correction.models import BehaviorRequest
 

@@ -6,13 +6,12 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.template.loader import render_to_string
 
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
 from agents.llm.endpoints import model_of, provider_of
 from agents.models import Agent, DescriptionUpdate, PersonaVersion
 from agents.persona import cut_persona, render_persona
-from agents.text.fences import fence, neutral, new_nonce, one_line
+from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.work.queues import do_next, wake_workers
 from correction.behavior.postponing import MOST_ATTEMPTS, NO_TRY, after_failure, one_call, over_budget
 
@@ -115,4 +114,4 @@ def _description(data: Any) -> str:
 
 
 def _template(name: str, /, **values: Any) -> str:
-    return render_to_string(f"prompts/description/{name}.md", values).strip()
+    return render_prompt(f"description/{name}", **values)

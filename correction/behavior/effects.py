@@ -31,8 +31,8 @@ from correction.behavior.applying import BehaviorError
 from correction.behavior.postponing import MOST_ATTEMPTS, over_budget
 from correction.behavior.rules import find_trait, stored_trait
 from correction.models import BehaviorEffect, BehaviorRequest
+from correction.models.behavior import MESSAGES, MOST_MESSAGES
 from evaluation.change.before_after import (
-    MESSAGES,
     BeforeAfter,
     Judged,
     Moments,
@@ -40,7 +40,7 @@ from evaluation.change.before_after import (
     judge_before_after,
     plan_before_after,
 )
-from evaluation.propositions.traits import presence
+from evaluation.propositions.files import presence
 from evaluation.wording import counted, judge_label, money
 
 MOST_VERSIONS = 500  # looked through in each direction; messages said so many changes away are no neighbours
@@ -315,6 +315,8 @@ def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = ""
         BehaviorError: It was never applied, or its agent is gone.
         ValueError: `n` is out of range.
     """
+    if not 1 <= n <= MOST_MESSAGES:
+        raise ValueError(f"n {n}: allowed: 1 to {MOST_MESSAGES} messages before and after")
     if request.applied_at is None or not request.trait_after:
         raise BehaviorError(f"{request}: nothing was changed by it; allowed: a request that was applied")
     if request.agent is None:

@@ -15,25 +15,26 @@ from typing import Any, Literal, get_args
 
 import sentry_sdk
 from django.conf import settings
-from django.template.loader import render_to_string
 
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Reply, Turn, complete
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
 from agents.persona import TraitLike, TraitValue, render_persona
-from agents.text.fences import fence, neutral, new_nonce, one_line
+from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from correction.behavior.rules import (
     UNSURE,
     Change,
     Decision,
     MapAnswer,
     Requester,
+    Words,
     as_value,
     decide,
     made_by_requests,
+    name_key,
+    own_words,
     read_map,
 )
-from correction.behavior.words import Words, name_key, own_words
 from correction.config.settings import ResolvedConfig
 
 Tier = Literal["gate", "extract", "map"]
@@ -303,7 +304,7 @@ def _json(values: Mapping[str, Any]) -> str:
 
 
 def _template(name: str, /, **values: Any) -> str:
-    return render_to_string(f"prompts/behavior/{name}.md", values).strip()
+    return render_prompt(f"behavior/{name}", **values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,12 +28,12 @@ from agents.work.running import OUTAGE
 from correction.config.settings import ResolvedConfig
 from correction.costs import over_budget
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
-from evaluation.judge.prompts import Context, Event, Window, cut_window
 from evaluation.judge.questions import MALFORMED, MAX_PER_CALL, MAX_SCORE, Question, Verdict, build_request, read_reply
 from evaluation.models import RULE_JUDGE, PatternTimeout, is_heuristic
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
 from evaluation.propositions.offline import check_draft
 from evaluation.propositions.schema import Proposition, fill
+from evaluation.scorers.subjects import Context, Event, Window, cut_window
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
 # Where nothing failed and not everything could be judged, the first of these that occurs names the outcome.
@@ -111,8 +111,14 @@ class GateResult:
         fields: dict[str, Any] = {"outcome": outcome if self.passed else Outcome.CORRECTED, **columns}
         log = CorrectionLog(attempt=attempt, judge=self.judge[:200], duration_ms=self.duration_ms, **fields)
         log.results = self.dimensions
-        log.score_sum = sum(log.scores.values()) if log.scores else None
+        scores = scores_of(self.dimensions)
+        log.score_sum = sum(scores.values()) if scores else None
         return log
+
+
+def scores_of(results: Iterable[GateDimensionResult]) -> dict[str, float]:
+    """Scores by dimension, of those really scored."""
+    return {r.dimension: r.score for r in results if r.status == "scored" and r.score is not None}
 
 
 def judge_parts(question: Question, reply: Reply) -> list[Part]:
@@ -450,7 +456,7 @@ def check_for_agent(
         deadline=deadline,
         judged=judged,
         rules=bool(config["gate_rules_enabled"]) if rules is None else rules,
-        within_budget=not (judged and over_budget(agent, config)),
+        within_budget=not (judged and config.has_budget and over_budget(agent, config)),
         gate=gate,
         shortened=deadline < float(config["gate_deadline_seconds"]),
         propositions=propositions,

@@ -16,16 +16,13 @@ from pydantic import ValidationError
 
 from agents.llm.ledger import Totals, totals
 from agents.models import Agent, LLMCall
-from correction.config.fields import GATE_DIMENSIONS
-from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
-from correction.gate import sessions
+from correction.config.settings import GATE_DIMENSIONS, ResolvedConfig, resolve_config, resolve_defaults
 from correction.gate.check import Action, GateResult, check_for_agent, persona_of
-from correction.gate.sessions import GateSession, best_attempt, load_attempts, open_session
-from correction.gate.stage import feedback
+from correction.gate.stage import GateSession, best_attempt, feedback, load_attempts, open_session, write
 from correction.models import CorrectionLog
-from evaluation.judge.prompts import Event
 from evaluation.propositions.files import LoadedFile, dotted, in_words, location_of
 from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
+from evaluation.scorers.subjects import Event
 
 OWNER = ""  # no agent's slug and no file's: what is read here holds for no other agent
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own
@@ -247,10 +244,10 @@ def _write(check: QualityCheck, session: GateSession, number: int, result: GateR
         tags=dict(check.tags),
     )
     try:
-        return sessions.write(log)
+        return write(log)
     except IntegrityError:
         if agent is None or Agent.objects.filter(pk=agent.pk).exists():
             raise
         # The agent was deleted while its draft was judged; what was spent is logged all the same.
         log.agent, log.persona_version, log.speaker = None, None, speaker
-        return sessions.write(log)
+        return write(log)

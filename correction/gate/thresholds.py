@@ -20,7 +20,7 @@ from agents.models import Agent
 from correction.costs import window_of_time
 from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
 from evaluation.models import is_heuristic
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 
 Mark = GateDimensionResult.Mark
 Z_95 = 1.959963984540054  # two-sided 95 % of the normal distribution

@@ -31,7 +31,7 @@ from correction.interventions.intervention import (
     not_judged,
 )
 from correction.models import InterventionLog
-from evaluation.judge.check import ask_together
+from evaluation.judge.questions import ask_together
 
 logger = logging.getLogger(__name__)
 

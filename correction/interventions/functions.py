@@ -22,7 +22,7 @@ from agents.text.tokens import tokenize
 from agents.text.voices import pairwise_vocabulary_similarity
 from correction.models import InterventionLog
 from evaluation.propositions.files import dotted, in_words, location_of
-from evaluation.propositions.rules import Phrase
+from evaluation.propositions.schema import Phrase
 
 LONGEST_WINDOW = 100  # messages
 

@@ -37,17 +37,14 @@ from evaluation.admin.display import (
 )
 from evaluation.admin.drift_overview import overview_page
 from evaluation.change.evidence import Judged, is_stale, stale_reasons
+from evaluation.commands import answer_words
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.budget import why_over_budget
-from evaluation.runs.capture import estimated
 from evaluation.runs.control import queue_baseline, queue_run
-from evaluation.runs.estimate import estimate, estimate_channels
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.estimate import estimate_all, estimate_simulation, estimated
+from evaluation.runs.planning import RunSpec, why_over_budget
 from evaluation.runs.summary import Share, shares_of
-from evaluation.runs.terminal import answer_words
 from evaluation.simulation.conversations import ENOUGH, actor_of, awaits_simulation, has_little_speech
-from evaluation.simulation.estimate import estimate_simulation
 from evaluation.simulation.situations import load_situations
 from evaluation.wording import counted
 
@@ -162,7 +159,7 @@ def _estimated(agent: Agent, spec: RunSpec) -> dict[str, Any]:
         PropositionError: Proposition files cannot be used.
     """
     judge, simulated = spec.judge_model, has_little_speech(spec)
-    acting, every = None, [estimate(spec), *estimate_channels([spec])] if not simulated else []
+    acting, every = None, [] if simulated else estimate_all([spec])
     if simulated:
         acting, judging = estimate_simulation(spec, situations=load_situations())
         every = [judging]
@@ -177,7 +174,7 @@ def _estimated(agent: Agent, spec: RunSpec) -> dict[str, Any]:
         "judging": total,
         "acting": acting,
         "judgements": sum(one.judgements for one in every),
-        "free": sum(one.free for one in every),
+        "free": sum(one.without_a_call for one in every),
         "answers": answer_words(every),
         "cost": display.money(None if unpriced else sum(filter(None, costs)), unpriced=unpriced),  # type: ignore[arg-type]
         "enough": ENOUGH,

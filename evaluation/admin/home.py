@@ -58,8 +58,7 @@ from evaluation.models import (
     Method,
     Proposition,
 )
-from evaluation.propositions.files import PropositionError, load_all
-from evaluation.propositions.library import all_entries
+from evaluation.propositions.files import PropositionError, all_entries, load_all
 from evaluation.runs.summary import shares_of, total
 from evaluation.wording import counted
 

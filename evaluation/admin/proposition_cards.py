@@ -25,10 +25,9 @@ from evaluation.admin.display import dimension_badge, judge_badge, meter
 from evaluation.drafting.suggesting import find_quote
 from evaluation.drafting.trying import Trial, estimate_trial
 from evaluation.models import PatternTimeout
-from evaluation.propositions.files import DEFAULT
-from evaluation.propositions.library import Entry
+from evaluation.propositions.files import DEFAULT, Entry
 from evaluation.propositions.schema import AGENT_NAME, Proposition
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 from evaluation.wording import counted
 
 AROUND = 240  # characters of the persona shown before and after a quote

@@ -20,16 +20,16 @@ from evaluation.propositions.editing import (
     validated,
     written_as,
 )
-from evaluation.propositions.files import DEFAULT, LoadedFile
-from evaluation.propositions.library import Entry, all_entries, free_id
-from evaluation.propositions.rules import PRECONDITIONS, Rule
+from evaluation.propositions.files import DEFAULT, Entry, LoadedFile, all_entries, free_id
 from evaluation.propositions.schema import (
     AGENT_NAME,
     ENVIRONMENT_DIMENSIONS,
+    PRECONDITIONS,
     Cues,
     Proposition,
     PropositionFile,
     PropositionSpec,
+    Rule,
     resolve,
 )
 

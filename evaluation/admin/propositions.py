@@ -46,18 +46,22 @@ from evaluation.models import Dimension, PatternTimeout
 from evaluation.propositions.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, exported, place_for
 from evaluation.propositions.files import (
     DEFAULT,
+    FROM_A_TRAIT,
+    Entry,
     LoadedFile,
     PropositionError,
+    all_entries,
+    entry_at,
+    entry_marked,
     is_example,
+    listed,
     load_all,
     own_agents_like_examples,
     propositions_for,
+    with_traits,
 )
-from evaluation.propositions.library import Entry, all_entries, entry_at, entry_marked, listed
 from evaluation.propositions.schema import Proposition
-from evaluation.propositions.traits import SOURCE as OF_TRAIT
-from evaluation.propositions.traits import with_traits
-from evaluation.scorers.windows import parse_window
+from evaluation.scorers.subjects import parse_window
 
 PAGES = "admin/evaluation/propositions/"
 MOST_AGENTS = 200  # to choose from where a proposition is about every agent
@@ -410,7 +414,7 @@ def _of_traits(agent: Agent, files: Sequence[LoadedFile]) -> dict[str, Any]:
             format_html("<code>{}</code>", display.visible(p.id)),
         )
         for p in with_traits(own, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
-        if p.source == OF_TRAIT
+        if p.source == FROM_A_TRAIT
     ]
     return {"count": len(rows), "table": table(("Proposition", "Judged", "Id"), rows, label="From traits")}
 

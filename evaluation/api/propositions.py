@@ -18,7 +18,7 @@ from evaluation.api.serializers import PropositionShown
 from evaluation.models import Dimension, EvaluationScore
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all, propositions_for
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.judging import propositions_asked
+from evaluation.runs.planning import propositions_asked
 
 LEVELS = ("evaluation", "action")
 

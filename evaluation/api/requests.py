@@ -22,8 +22,8 @@ from agents.models import ModelPrice
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method, procedure_name
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.planning import MOST_REPEATS, RunSpec
-from evaluation.scorers import windows
-from evaluation.scorers.windows import ALLOWED_BINS, Bin, parse_bins
+from evaluation.scorers import subjects
+from evaluation.scorers.subjects import ALLOWED_BINS, Bin, parse_bins
 from evaluation.simulation.conversations import ENOUGH
 
 
@@ -59,7 +59,7 @@ class CaptureRequest(Body):
     dimensions = ListField(
         child=ChoiceField(Dimension.values), allow_empty=False, help_text="default: all there are propositions for"
     )
-    window = CharField(max_length=32, help_text=windows.ALLOWED, error_messages=says(windows.ALLOWED))
+    window = CharField(max_length=32, help_text=subjects.ALLOWED, error_messages=says(subjects.ALLOWED))
     where = Tags(help_text="tags a message must have to be measured")
     samples = IntegerField(min_value=1, max_value=MOST_SAMPLES, help_text="most messages sampled; default 20")
     seed = IntegerField(min_value=-(2**63), max_value=2**63 - 1, help_text="seed of the sampling; default 0")
@@ -67,7 +67,7 @@ class CaptureRequest(Body):
     history = CharField(
         max_length=32,
         help_text="what self-consistency compares the window with",
-        error_messages=says(f"{windows.ALLOWED}, {windows.BEFORE}"),
+        error_messages=says(f"{subjects.ALLOWED}, {subjects.BEFORE}"),
     )
     history_where = Tags(help_text="tags a message of the history must have")
     repeats = IntegerField(min_value=1, max_value=MOST_REPEATS, help_text="judgements per item; default 1")
@@ -86,11 +86,11 @@ class CaptureRequest(Body):
         help_text=f"false: do not simulate conversations with an agent that has fewer than {ENOUGH} messages, measure these; default true"
     )
 
-    def validate_window(self, text: str) -> windows.MessageWindow:
-        return _read(windows.parse_window, text)
+    def validate_window(self, text: str) -> subjects.MessageWindow:
+        return _read(subjects.parse_window, text)
 
-    def validate_history(self, text: str) -> windows.MessageWindow:
-        return _read(windows.parse_history, text)
+    def validate_history(self, text: str) -> subjects.MessageWindow:
+        return _read(subjects.parse_history, text)
 
     def validate_position_bins(self, text: str) -> tuple[Bin, ...]:
         return _read(parse_bins, text, before="position_bins: ")

@@ -26,8 +26,8 @@ from agents.api.views import Nothing, Rows, View
 from evaluation.api.requests import RunFilters, RunRequest, by_dimension, reading_propositions, spec_of
 from evaluation.api.serializers import AcceptedRun, BlindScoreRow, RunRow, ScoreRow, WholeRun, links_of, shown_run
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.as_json import numbers_json
 from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, queue_run, resume_run
+from evaluation.runs.execute import run_json
 from evaluation.runs.summary import summarize
 
 MOST_EMBEDDED = 1_000
@@ -95,7 +95,7 @@ class Evaluations(Rows):
         answer = {
             **shown_run(request, run),
             **links_of(request, run),
-            "summary": numbers_json(summarize(run)),
+            "summary": run_json(summarize(run), observations=False),
             "channels": _channels(request, run),
             "scores": ScoreRow(scores[:most], many=True).data,
             "scores_complete": bool(most) and len(scores) <= most,

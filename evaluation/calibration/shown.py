@@ -11,14 +11,12 @@ from django.db.models import QuerySet
 
 from agents.models import Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
-from evaluation.judge.prompts import Context, Window
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.judging import propositions_asked, subject_of
+from evaluation.runs.planning import propositions_asked, subject_of
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ChannelSubject, Subject
-from evaluation.scorers.windows import MessageWindow, in_window
+from evaluation.scorers.subjects import ChannelSubject, Context, MessageWindow, Subject, Window, in_window
 
 SAID_BEFORE, SAID_AFTER = 5, 2
 JUDGED = "→"  # marks in a file what the claim is about

@@ -20,11 +20,10 @@ from evaluation.change.evidence import Judged, newest_evidence, newest_of, newes
 from evaluation.change.measurement_files import UnreadableFile, measurements_of_file
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of, measurement_of_runs
 from evaluation.models import Baseline, EvaluationRun, Evidence
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import MOST_SAMPLES, RunSpec, make_plan
-from evaluation.runs.store import failed_call, refusal
-from evaluation.runs.summary import summarize
-from evaluation.scorers.windows import spoken_by
+from evaluation.runs.summary import failed_call, refusal, summarize
+from evaluation.scorers.subjects import spoken_by
 from evaluation.statistics.difference import ALPHA, n_to_detect
 
 

@@ -13,7 +13,7 @@ from agents.models import Agent
 from evaluation.change.change import HIGHEST, Change, decided, mean_of
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import COVERABLE, Share, ShareShown, rounded, total
-from evaluation.scorers.windows import DEFAULT_BINS, Bin, bin_name, bin_of, positions_of, spanning
+from evaluation.scorers.subjects import DEFAULT_BINS, Bin, bin_name, bin_of, positions_of, spanning
 from evaluation.statistics.agreement import spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import MARGIN

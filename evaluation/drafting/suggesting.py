@@ -29,11 +29,9 @@ from agents.work.running import side_by_side
 from evaluation.judge.prompts import render
 from evaluation.models import is_heuristic
 from evaluation.propositions.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
-from evaluation.propositions.files import DEFAULT, LoadedFile, applying, in_words, load_all, location_of
-from evaluation.propositions.library import free_id
-from evaluation.propositions.rules import Rule
-from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec
-from evaluation.runs.budget import why_over_budget
+from evaluation.propositions.files import DEFAULT, LoadedFile, applying, free_id, in_words, load_all, location_of
+from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec, Rule
+from evaluation.runs.planning import why_over_budget
 from evaluation.wording import spent_json
 
 DIMENSION = "adherence"

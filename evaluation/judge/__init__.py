@@ -1,1 +1,1 @@
-"""The judge: what it is shown, what it is asked, and what its answers mean."""
+"""The judge: how its prompts are written (`prompts`), what it is asked and how its replies are read (`questions`)."""

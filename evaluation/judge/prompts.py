@@ -3,62 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from django.conf import settings
-from django.template import Context as TemplateContext
-from django.template import Engine, Template
+from typing import TYPE_CHECKING, Any
 
 from agents.llm.requests import Block, Turn
 from agents.persona import cut_persona
-from agents.text.fences import fence, neutral, one_line
+from agents.text.fences import fence, neutral, one_line, render_prompt
+from evaluation.scorers.subjects import Context, Event, Window
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One thing that happened: an action of the agent judged, or a stimulus that reached it.
-
-    Attributes:
-        kind: ``action`` or ``stimulus``.
-        name: Who acts; for a stimulus, whom it reaches.
-        text: What was said.
-        speaker: For a stimulus, who said it; empty when unknown.
-    """
-
-    kind: Literal["action", "stimulus"]
-    name: str
-    text: str
-    speaker: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The events shown: the first ones, how many were left out, and the last ones. No event stands in both."""
-
-    first: tuple[Event, ...]
-    omitted: int
-    last: tuple[Event, ...]
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        return self.first + self.last
-
-
-def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
-    """The first `first_n` and last `last_n` events, in order. Where the two would overlap everything is shown, once."""
-    if first_n + last_n >= len(events):
-        return Window(tuple(events), 0, ())
-    last_start = len(events) - last_n
-    return Window(tuple(events[:first_n]), last_start - first_n, tuple(events[last_start:]))
-
-
+@lru_cache(maxsize=8192)  # shown in the prompts of a whole channel, and of the estimate before
 def one_event(event: Event, number: int) -> str:
     """Return one numbered entry. Further lines of a text are indented behind a bar, so that none can pass for an entry."""
     name, speaker = (neutral(" ".join(who.split()), 200)[0] for who in (event.name, event.speaker))
@@ -77,78 +35,12 @@ def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY")
     return fence(marker, "\n".join(lines) or "(nothing happened yet)", nonce)
 
 
-EMPTY_WINDOW = Window((), 0, ())
 MOMENTS = ("EARLIER", "LATER")
 PERSONA_CHARACTERS = 60_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """Everything the judge is shown beside the claims. Immutable, without ORM objects.
-
-    Attributes:
-        agent_name: Whom the claims are about; the channel's name for an environment.
-        persona: The rendered persona; None withholds it (AC-6.0.9).
-        message: The one message judged; None judges the window.
-        message_number: Of its entry in the window; None where it is not there.
-        action: A draft that has not been sent (the gate); excludes `message`.
-        environment: Whether a conversation is judged (AC-6.0.10).
-        own_messages: Whether the window holds only the agent's own messages.
-        pair: Two moments to compare, the earlier and the later one; the last event of each is the agent's message.
-        additional: What those who measure say beside the messages; shown as data.
-        measured: Figures for the offline judge alone; a model is not shown them.
-    """
-
-    agent_name: str
-    persona: str | None = None
-    window: Window = EMPTY_WINDOW
-    message: Event | None = None
-    message_number: int | None = None
-    action: str | None = None
-    channel_name: str = ""
-    statistics: Mapping[str, Any] | None = None
-    environment: bool = False
-    own_messages: bool = False
-    pair: tuple[Window, Window] | None = None
-    additional: Mapping[str, Any] | None = None
-    measured: Mapping[str, Any] | None = None
-
-    def variables(self) -> dict[str, str]:
-        """Values of the variables that claims may use here, each on one line: no name can add a claim."""
-        values = {"agent_name": one_line(self.agent_name)}
-        if self.channel_name:
-            values["channel_name"] = one_line(self.channel_name)
-        if self.action is not None:
-            values["action"] = "the message that is about to be sent"
-        return values
-
-    def judged_texts(self) -> list[str]:
-        """The texts the claims are about: the draft, the one message, or everything said in the window."""
-        if self.action is not None:
-            return [self.action]
-        if self.message is not None:
-            return [self.message.text]
-        if self.pair is not None:
-            return [self.pair[1].events[-1].text]
-        return [event.text for event in self.window.events if event.kind == "action"]
-
-    def history(self) -> list[str] | None:
-        """What the agent said before the draft; None where no draft is judged."""
-        if self.action is None:
-            return None
-        return [event.text for event in self.window.events if event.kind == "action"]
-
-
-@lru_cache(maxsize=32)
-def _template(name: str, mtime_ns: int) -> Template:
-    engine = Engine(dirs=[str(settings.BASE_DIR / "templates")], autoescape=False)  # the judge reads text, not HTML
-    return engine.get_template(f"prompts/judge/{name}.md")
-
-
 def render(name: str, /, **values: Any) -> str:
-    path = Path(settings.BASE_DIR / "templates" / "prompts" / "judge" / f"{name}.md")
-    edited = path.stat().st_mtime_ns if settings.DEBUG else 0  # prompts are edited where they are developed
-    return _template(name, edited).render(TemplateContext(values, autoescape=False)).strip()
+    return render_prompt(f"judge/{name}", **values)
 
 
 @lru_cache(maxsize=8)

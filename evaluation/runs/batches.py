@@ -18,7 +18,7 @@ from agents.llm.batches import NO_ANSWER, Answers, NotHandedIn, Outgoing, hand_i
 from agents.llm.endpoints import Route
 from agents.models import LLMBatch, owner_name
 from evaluation.models import EvaluationRun
-from evaluation.runs.budget import ASSUMED, answer_lengths, why_over_budget
+from evaluation.runs.planning import ASSUMED, answer_lengths, why_over_budget
 
 if TYPE_CHECKING:
     from evaluation.judge.questions import Replies

@@ -16,10 +16,8 @@ from agents.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.batches import cancel_batches, waiting_words
-from evaluation.runs.execute import RESUMABLE
-from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.runs.store import CALL_FAILED, reopen_failed
-from evaluation.runs.summary import NOTHING, Share, share_counts
+from evaluation.runs.planning import RESUMABLE, RunSpec, prepare_run
+from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts
 from evaluation.simulation.conversations import has_little_speech
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from django.conf import settings
 from django.db import transaction
@@ -17,14 +17,16 @@ from agents.llm.requests import InvalidAnswer
 from agents.models import Message
 from agents.text.fences import fence, neutral, one_line
 from agents.text.tokens import tokenize
-from evaluation.judge.prompts import Event, Window, render, render_trajectory
+from evaluation.judge.prompts import render, render_trajectory
 from evaluation.judge.questions import Verdict, unscored
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
-from evaluation.runs.judging import Judging, dimension_span, label_of
-from evaluation.runs.store import FAILURES
+from evaluation.runs.summary import FAILURES
 from evaluation.scorers import ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, said
+from evaluation.scorers.subjects import ChannelSubject, Event, Window, said
+
+if TYPE_CHECKING:
+    from evaluation.runs.judging import Judging
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +246,7 @@ AGAIN = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILAB
 NOTHING_MARKED = "needs an LLM judge: no message lists ideas as points or announces one"
 
 
-def count_ideas(judging: Judging) -> None:
+def count_ideas(judging: Judging, calls: Counter[str]) -> None:
     """Make every pending count of a run: list the ideas of each part of the conversation, then collapse the lists into one (S-6.6).
 
     Every conversation, short or long, goes the same way, so that the count does not depend on where it was cut. What a part holds is
@@ -254,14 +256,13 @@ def count_ideas(judging: Judging) -> None:
         return
     hindrance = ideas_quantity.not_evaluable(judging.subject)
     pending = EvaluationScore.objects.filter(evaluation_run=judging.run, dimension=DIMENSION, status="pending")
-    with dimension_span(DIMENSION) as calls:
-        for row in pending.order_by("pk"):
-            if not judging.renew():
-                return
-            if hindrance:
-                judging.store([row], [unscored(hindrance)], None)
-            else:
-                _Count(judging, judging.subject, row, calls).make()
+    for row in pending.order_by("pk"):
+        if not judging.renew():
+            return
+        if hindrance:
+            judging.store([row], [unscored(hindrance)], None)
+        else:
+            _Count(judging, judging.subject, row, calls).make()
 
 
 class _Unanswered(Exception):
@@ -372,7 +373,7 @@ class _Count:
                 proposition=judging.propositions[DIMENSION, row.proposition_id],
                 events=[subject.event(message) for message in messages],
                 part=(part.number, number_of_parts),
-                label=label_of(judging.run, DIMENSION, item=str(row.pk)),
+                label=judging.label(DIMENSION, row),
                 model=judging.run.judge,
                 nonce=judging.nonce,
                 max_tokens=8000 if again else 4000,
@@ -406,7 +407,7 @@ class _Count:
                 name=self.subject.name,
                 ideas=[(by_key[pk].idea, by_key[pk].description) for pk in shown],
                 known=max(1, len(known)),
-                label=label_of(judging.run, DIMENSION, item=str(self.row.pk)),
+                label=judging.label(DIMENSION, self.row),
                 model=judging.run.judge,
                 nonce=judging.nonce,
                 max_tokens=(1000 + 40 * len(batch)) * tries,

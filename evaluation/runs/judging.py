@@ -20,10 +20,9 @@ from django.utils import timezone
 from agents.bulk import update_rows
 from agents.llm import Label, complete_many
 from agents.models import Message
-from agents.persona import TraitLike, current_digest, render_persona
+from agents.persona import current_digest
 from agents.text.fences import new_nonce, one_line
 from agents.work.running import OUTAGE, outlasting
-from evaluation.judge.prompts import Context
 from evaluation.judge.questions import (
     Asking,
     JudgeHealth,
@@ -35,16 +34,14 @@ from evaluation.judge.questions import (
     unscored,
     verdict_by_rule,
 )
-from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, EvaluationScore, PatternTimeout
-from evaluation.propositions.files import LoadedFile, propositions_for
-from evaluation.propositions.rules import PRECONDITIONS, Target
-from evaluation.propositions.schema import Proposition, fill, propositions_digest
-from evaluation.propositions.traits import with_traits
-from evaluation.runs.budget import BudgetWatch
-from evaluation.runs.store import FAILURES
+from evaluation.models import Dimension, EvaluationRun, EvaluationScore, PatternTimeout
+from evaluation.propositions.files import LoadedFile
+from evaluation.propositions.schema import PRECONDITIONS, Proposition, Target, fill, propositions_digest
+from evaluation.runs.ideas import count_ideas
+from evaluation.runs.planning import BudgetWatch, propositions_of_run, subject_of
+from evaluation.runs.summary import FAILURES
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ChannelSubject, Ends, Subject, stretch_end
-from evaluation.scorers.windows import parse_history, parse_window
+from evaluation.scorers.subjects import ChannelSubject, Context, Ends, Subject, stretch_end
 
 T = TypeVar("T")
 
@@ -128,92 +125,6 @@ def variables_in(subject: Subject | ChannelSubject, message: Message) -> dict[st
     """Values of the variables of a proposition about one message."""
     name = subject.agent.display_name if isinstance(subject, Subject) else subject.name
     return {"agent_name": one_line(name), "channel_name": one_line(str(message.channel))}
-
-
-def propositions_asked(
-    *,
-    slug: str,
-    dimension: str,
-    hard: bool,
-    files: Sequence[LoadedFile] | None = None,
-    traits: Iterable[TraitLike] | None = None,
-    seeded: bool = False,
-) -> list[Proposition]:
-    """The propositions of a run about the agent (or channel) of that slug; in a hard run all that can be hard are.
-
-    Args:
-        slug: Of the agent or channel.
-        dimension: Its id.
-        hard: Whether it is a hard run.
-        files: What `load_all` returned, for callers that ask for several dimensions.
-        traits: Of the agent: each is measured in adherence.
-        seeded: Whether the agent is one of the examples.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
-    asked = propositions_for(agent_slug=slug, dimension=dimension, files=files, seeded=seeded)
-    if traits is not None and dimension == "adherence":
-        asked = with_traits(asked, traits, automatic=settings.TRAIT_PROPOSITIONS)
-    if not hard or dimension == "ideas_quantity":
-        return asked
-    return [p if p.inverted or p.rule else replace(p, hard=True) for p in asked]
-
-
-def propositions_of_run(
-    run: EvaluationRun, subject: Subject | ChannelSubject, files: Sequence[LoadedFile]
-) -> list[Proposition]:
-    """All that a run asks about its subject, as propositions and traits are now.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
-    if isinstance(subject, Subject):
-        slug, traits, seeded = subject.agent.slug, list(subject.agent.traits.all()), subject.agent.seeded
-    else:
-        slug, traits, seeded = subject.channel.slug, None, False
-    return [
-        proposition
-        for dimension in run.own_dimensions
-        for proposition in propositions_asked(
-            slug=slug, dimension=dimension, hard=run.hard, files=files, traits=traits, seeded=seeded
-        )
-    ]
-
-
-def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
-    """The agent or channel as this run looks at it; the same when the run resumes later.
-
-    Raises:
-        ValueError: The run has no target, or its dimensions are not those of a channel.
-    """
-    window = replace(parse_window(run.window), start=run.window_start, end=run.window_end)
-    if run.agent is None:
-        if run.channel is None:
-            raise ValueError(f"evaluation run {run.pk} has no target")
-        if set(run.dimensions) - set(CHANNEL_DIMENSIONS):
-            raise ValueError(f"evaluation run {run.pk} targets a channel, not an agent")
-        return ChannelSubject(channel=run.channel, window=window, where=run.where, seed=run.seed)
-    history = replace(parse_history(run.history), start=run.history_start, end=run.history_end)
-    return Subject(
-        agent=run.agent,
-        persona=render_persona(system_prompt=run.agent.system_prompt, traits=run.agent.traits.all()),
-        window=window,
-        where=run.where,
-        samples=run.samples,
-        seed=run.seed,
-        history=history,
-        history_where=run.history_where,
-        simulated=run.simulated,
-        position_bins=tuple((first, last) for first, last in run.position_bins),
-    )
-
-
-def variables_of(subject: Subject | ChannelSubject) -> dict[str, str]:
-    """What propositions about all of the window may name; a channel is both its own name and its channel's."""
-    if isinstance(subject, ChannelSubject):
-        return dict.fromkeys(("agent_name", "channel_name"), one_line(subject.name))
-    return {"agent_name": subject.agent.display_name}
 
 
 CHUNK = 500
@@ -355,6 +266,18 @@ class Judging:
     def renew(self) -> bool:
         return self.leases.renew(self.run)
 
+    def label(self, dimension: str, row: EvaluationScore) -> Label:
+        """The ledger's columns for a question."""
+        agent, work = self.run.agent_id, self.run.work_id
+        return Label(
+            purpose="evaluation",
+            mechanism=dimension,
+            dimension=dimension,
+            agent_id=agent,
+            work_id=work,
+            item=str(row.pk),
+        )
+
     def may_ask(self) -> bool:
         """Whether to go on asking: the run is still ours, the judge answers, and the budget is not used up."""
         return self.renew() and not self.health.down and not self.budget.used_up()
@@ -420,10 +343,15 @@ def dimension_span(dimension: str) -> Iterator[Counter[str]]:
 
 def judge_dimension(judging: Judging, dimension: str) -> None:
     """Judge what is pending of one dimension, then store what its scorer measures beside the judgements (AC-6.4.8)."""
-    with (
-        dimension_span(dimension) as calls,
-        closing(ask_all(_questions(judging, dimension), ask=judging.ask)) as answers,
-    ):
+    with dimension_span(dimension) as calls:
+        if dimension == Dimension.IDEAS_QUANTITY:
+            count_ideas(judging, calls)
+        else:
+            _judge_scores(judging, dimension, calls)
+
+
+def _judge_scores(judging: Judging, dimension: str, calls: Counter[str]) -> None:
+    with closing(ask_all(_questions(judging, dimension), ask=judging.ask)) as answers:
         for answer in answers:
             rows = [answer.question.items[position] for position in answer.positions]
             if not judging.store(rows, answer.verdicts, answer.question):
@@ -480,7 +408,7 @@ def _questions(judging: Judging, dimension: str) -> Iterator[Question]:
                 yield Question(
                     propositions=tuple(entry.proposition for entry in chunk),
                     context=context,
-                    label=label_of(run, dimension, item=str(chunk_rows[0].pk)),
+                    label=judging.label(dimension, chunk_rows[0]),
                     model=run.judge,
                     nonce=judging.nonce,
                     double_check=run.double_check,
@@ -490,18 +418,6 @@ def _questions(judging: Judging, dimension: str) -> Iterator[Question]:
                     again=again,
                     items=chunk_rows,
                 )
-
-
-def label_of(run: EvaluationRun, dimension: str, *, item: str = "") -> Label:
-    """The ledger's columns for a question of a run."""
-    return Label(
-        purpose="evaluation",
-        mechanism=dimension,
-        dimension=dimension,
-        agent_id=run.agent_id,
-        work_id=run.work_id,
-        item=item,
-    )
 
 
 def _pending(run: EvaluationRun, dimension: str) -> Iterator[tuple[list[EvaluationScore], dict[int, Message]]]:

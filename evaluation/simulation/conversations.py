@@ -28,9 +28,8 @@ from agents.work.lease import LeaseLost
 from agents.work.running import is_outage
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
-from evaluation.runs.budget import why_over_budget
-from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, RunSpec, plan_later
-from evaluation.scorers.windows import BEFORE, MessageWindow, parse_history, parse_window, spoken_by
+from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, RunSpec, plan_later, why_over_budget
+from evaluation.scorers.subjects import BEFORE, MessageWindow, parse_history, parse_window, spoken_by
 from evaluation.simulation.situations import Situation, load_situations, situations_digest
 
 logger = logging.getLogger(__name__)

@@ -21,7 +21,6 @@ from agents.models import (
     IdempotentRequest,
     Import,
     ImportChunk,
-    ImportFile,
     LLMBatch,
     LLMBatchRequest,
     LLMCall,
@@ -46,7 +45,7 @@ from correction.models import (
     ObservedMessage,
 )
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 from tests.factories import make_agent, make_channel, say
 
 OLD = timezone.now() - timedelta(days=100)
@@ -71,7 +70,6 @@ LOGS = (
     RunMessage,
     IdempotentRequest,
     Import,
-    ImportFile,
     ImportChunk,
 )
 
@@ -149,8 +147,8 @@ def everything(at: datetime) -> Agent:
     aged(
         IdempotentRequest.objects.create(user=user, key=str(uuid.uuid4()), method="POST", path="/", body_digest=""), at
     )
-    handed_in = Import.objects.create(kind="transcript", status="completed", finished_at=at)
-    ImportChunk.objects.create(file=handed_in.files.create(name="talk.jsonl", size=1), number=0, content=b"x")
+    handed_in = Import.objects.create(name="talk.jsonl", size=1, status="completed", finished_at=at)
+    ImportChunk.objects.create(of=handed_in, number=0, content=b"x")
     measured = EvaluationRun.objects.create(
         agent=ada, dimensions=["adherence"], judge="m", status="completed", overall_score=5
     )

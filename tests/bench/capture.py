@@ -22,9 +22,10 @@ def capturing(url: str, server: Any, *, latency: float, repeats: int = 3) -> Ite
     from django.test import override_settings
 
     from agents.models import Agent
-    from evaluation.runs.capture import capture, estimated, spent_on
-    from evaluation.runs.estimate import estimate_before
+    from evaluation.runs.estimate import estimate_before, estimated
+    from evaluation.runs.execute import capture
     from evaluation.runs.planning import RunSpec
+    from evaluation.runs.summary import spent_on
 
     call_command("seed", stdout=io.StringIO())
     agents = list(Agent.objects.filter(is_active=True).order_by("slug"))
@@ -43,7 +44,7 @@ def capturing(url: str, server: Any, *, latency: float, repeats: int = 3) -> Ite
             results = capture(specs(seed))
             walls.append(time.perf_counter() - wall)
             cpus.append(time.process_time() - cpu)
-            used = spent_on(results)
+            used = spent_on(result.summary for result in results)
             ratios.append(walls[-1] / (used.calls / CONCURRENCY * latency))
             if seed == 0:
                 first = used

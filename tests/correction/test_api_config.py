@@ -12,8 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent
 from correction.config.configure import config_history, configure
-from correction.config.fields import SETTINGS
-from correction.config.settings import resolve_config
+from correction.config.settings import SETTINGS, resolve_config
 from tests.api_client import Program, program
 from tests.console import superuser
 from tests.factories import make_agent

@@ -7,7 +7,6 @@ import uuid
 from typing import Any
 
 import pytest
-from pytest_django import Settings
 
 from agents.models import Agent, Channel, LLMCall, Message, ModelPrice
 from correction.config.configure import configure
@@ -103,16 +102,6 @@ def test_a_session_is_not_continued_for_another_persona(client: Program, llm_ser
     assert CorrectionLog.objects.count() == 1
 
 
-def test_who_keeps_no_session_says_which_attempt_it_is(client: Program, llm_server: LLMServer) -> None:
-    llm_server.respond = judge({"adherence": 2})
-
-    got = ask(client, attempt=3)
-
-    assert (got["attempt"], got["attempts_left"]) == (3, 0)
-    assert "This is attempt 3" in got["feedback"]
-    assert "There is no further try" in got["feedback"]
-
-
 def test_an_agent_of_ours_brings_its_persona_its_thresholds_and_its_dimensions(
     client: Program, llm_server: LLMServer
 ) -> None:
@@ -178,18 +167,6 @@ def test_rules_alone_cost_nothing_and_ask_nobody(client: Program, llm_server: LL
     assert ask(client, propositions=own, draft="Filed it.")["verdict"] == "passed"
     unchecked = ask(client, propositions=own, rules=False)
     assert (unchecked["outcome"], unchecked["fully_judged"]) == ("unscored_passed", False)
-
-
-def test_an_offline_judge_is_named_and_makes_no_score_up(client: Program, settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-
-    got = ask(client)
-
-    assert (got["verdict"], got["outcome"], got["fully_judged"]) == ("passed", "unscored_passed", False)
-    assert (got["judge"], got["heuristic"]) == ("offline:lexical-1", True)
-    one = got["dimensions"]["adherence"]
-    assert (one["score"], one["status"], one["passed"]) == (None, "unscored", True)
-    assert one["reason"]
 
 
 @pytest.mark.parametrize(

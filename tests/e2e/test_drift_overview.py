@@ -13,7 +13,7 @@ from pytest_django.live_server_helper import LiveServer
 from agents.models import Agent, ChannelMember, Run
 from agents.persona import TraitValue, save_persona
 from evaluation.models import EvaluationRun
-from evaluation.runs.work import work_one
+from evaluation.runs.execute import work_one
 from tests.console import page_of
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from agents.models import Agent, Channel
-from evaluation.runs.capture import evaluate_channel
+from evaluation.runs.execute import evaluate_channel
 from evaluation.runs.summary import RunSummary
 from tests.factories import MONDAY, make_agent, make_channel, say
 

@@ -11,7 +11,7 @@ from agents.models import Message
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import execute
 from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.scorers.windows import parse_window
+from evaluation.scorers.subjects import parse_window
 from tests.evaluation.judging import prompt_of
 from tests.evaluation.pairing import before_and_now, consistency, pairs
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
@@ -74,24 +74,6 @@ def test_rare_words_make_a_topic_and_frequent_ones_do_not(llm_server: LLMServer,
     consistency(ada)
 
     assert pairs()[0][1] == "Raccoons again."
-
-
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        (["会議は三時です。", "昼ご飯はカレーです。"], ["会議は四時になりました。", "今日の昼ご飯はそばです。"]),
-        (["الاجتماع في الثالثة.", "الغداء اليوم أرز."], ["تأخر الاجتماع إلى الرابعة.", "الغداء كان متأخرا."]),
-    ],
-)
-def test_topics_are_found_in_japanese_and_arabic(
-    llm_server: LLMServer, one_claim: object, before: list[str], now: list[str]
-) -> None:
-    ada = make_agent("ada")
-    before_and_now(ada, before, now)
-
-    consistency(ada)
-
-    assert pairs() == list(zip(now, before, strict=True))
 
 
 def test_of_a_long_history_a_sample_is_looked_at(

@@ -10,7 +10,7 @@ from scipy.stats import fisher_exact
 
 from evaluation.change.comparison import lost_propositions
 from evaluation.models import Baseline
-from evaluation.runs.capture import evaluate_agent
+from evaluation.runs.execute import evaluate_agent
 from evaluation.runs.summary import Share, percent, why_too_little
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent, talk

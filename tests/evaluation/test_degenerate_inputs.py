@@ -12,7 +12,7 @@ from agents.models import Agent, Channel, Run, RunMessage
 from correction.models import CorrectionLog
 from evaluation.lineup import line_up
 from evaluation.models import Baseline, EvaluationScore
-from evaluation.runs.capture import evaluate_agent, evaluate_channel
+from evaluation.runs.execute import evaluate_agent, evaluate_channel
 from evaluation.runs.summary import RunSummary
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, converse

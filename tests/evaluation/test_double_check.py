@@ -10,7 +10,7 @@ from pytest_django import Settings
 from agents.models import LLMCall
 from evaluation.judge.questions import Question, ask_all
 from evaluation.models import EvaluationScore
-from evaluation.runs.capture import evaluate_agent
+from evaluation.runs.execute import evaluate_agent
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry
 from tests.factories import make_agent, talk
@@ -59,21 +59,6 @@ def test_the_judge_is_asked_whether_it_is_sure_and_the_second_value_counts_ac_6_
     assert '"value": 8' in texts[1]
     assert "Please revise your evaluation to make it as correct as possible" in texts[2]
     assert row.call_id == LLMCall.objects.latest("pk").pk
-
-
-def test_a_judge_that_is_sure_keeps_its_value(llm_server: LLMServer, one_message: Any) -> None:
-    llm_server.respond = judge(7, 7)
-
-    evaluate_agent(agent=one_message, dimensions=("adherence",), double_check=True)
-
-    row = EvaluationScore.objects.get()
-    assert (row.score, row.first_score) == (7, 7)
-
-
-def test_without_double_check_it_is_asked_once(llm_server: LLMServer, one_message: Any) -> None:
-    evaluate_agent(agent=one_message, dimensions=("adherence",))
-
-    assert (llm_server.calls, EvaluationScore.objects.get().first_score) == (1, None)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.export import COLUMNS, score_rows
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder

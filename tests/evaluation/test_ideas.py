@@ -11,12 +11,10 @@ import pytest
 from pytest_django import Settings
 
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart
-from evaluation.runs.as_json import run_json
-from evaluation.runs.capture import evaluate_channel
+from evaluation.runs.execute import evaluate_channel, run_json
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.scorers import ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import ChannelSubject, MessageWindow
 from tests.evaluation.brainstorming import BRAINSTORM, KINDS, brainstorm, lister
 from tests.evaluation.conversing import converse, ideas
 from tests.evaluation.judging import entry, prompt_of

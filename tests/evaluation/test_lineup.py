@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 
 from agents.models import Channel, ChannelMember, Message
 from evaluation.lineup import line_up
-from evaluation.scorers.windows import parse_window
+from evaluation.scorers.subjects import parse_window
 from tests.evaluation.lining_up import SHARED, THINGS, VOICES, chat, left_out, voices
 from tests.factories import MONDAY, make_agent, make_channel, say
 

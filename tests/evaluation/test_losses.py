@@ -9,8 +9,7 @@ import pytest
 from agents.models import Message
 from evaluation.change import evidence
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.capture import capture
-from evaluation.runs.execute import execute
+from evaluation.runs.execute import capture, execute
 from evaluation.runs.judging import begin_judging
 from evaluation.runs.planning import prepare_run
 from tests.evaluation.conftest import PropositionFolder

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from agents.models import Agent, Message, Run, RunMessage
-from evaluation.judge.prompts import Event, cut_window
-from evaluation.scorers.subjects import Subject
-from evaluation.scorers.windows import MessageWindow, parse_window, spoken_by
+from evaluation.scorers.subjects import Event, MessageWindow, Subject, cut_window, parse_window, spoken_by
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
 
 

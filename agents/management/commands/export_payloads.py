@@ -7,9 +7,10 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
+from agents.commands import BaseCommand
 from agents.llm.endpoints import export_answers
 
 

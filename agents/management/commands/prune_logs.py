@@ -10,12 +10,12 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 from rich.filesize import decimal
 from rich.progress import Progress
 
-from agents.commands import console_for_bars, empty_tables
+from agents.commands import BaseCommand, console_for_bars, empty_tables
 from agents.ops import retention
 from agents.registry import prunings
 

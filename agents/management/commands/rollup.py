@@ -6,10 +6,11 @@ from argparse import ArgumentParser
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
+from agents.commands import BaseCommand
 from agents.ops.sums import roll_up, rollups, verify
 
 SHOWN = 20

@@ -8,8 +8,9 @@ from argparse import ArgumentParser
 from typing import Any
 
 import sentry_sdk
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from agents.commands import BaseCommand
 from agents.models import Agent, Channel, Run, owner_name
 from agents.models.personas import UnknownAgent, find_agent
 from agents.turn import timeline

@@ -13,10 +13,11 @@ from types import FrameType
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import connections
 from django.utils import timezone
 
+from agents.commands import BaseCommand
 from agents.llm import warm_up
 from agents.llm.requests import ROLES
 from agents.models import WorkerHeartbeat

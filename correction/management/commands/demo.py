@@ -9,18 +9,19 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from agents.commands import BaseCommand
 from agents.models import Agent
 from correction.demonstration import show_correction
 from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import drift_overview
 from evaluation.change.tables import overview_table
+from evaluation.commands import ProgressBar, outcome_table
 from evaluation.models import is_heuristic
-from evaluation.runs.capture import Captured, capture, existing
 from evaluation.runs.estimate import estimate
+from evaluation.runs.execute import Captured, capture, existing
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.terminal import ProgressBar, outcome_table
 from evaluation.wording import judge_label, money
 
 TAG, BASE, LATER = "build", "40", "41"

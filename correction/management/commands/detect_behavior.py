@@ -7,12 +7,12 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from agents.commands import console_on, printable
+from agents.commands import BaseCommand, console_on, printable
 from agents.models import Agent
 from agents.models.personas import UnknownAgent, find_agent
 from agents.text.fences import fault_of

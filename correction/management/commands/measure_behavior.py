@@ -25,7 +25,7 @@ from correction.behavior.effects import (
     show_plan,
 )
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
+from correction.models.behavior import MESSAGES, MOST_MESSAGES
 
 NOT_AS_REQUESTED = 1
 LARGEST = 2**63 - 1

@@ -7,14 +7,14 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from agents.commands import Cell, console_on, print_table
+from agents.commands import BaseCommand, Cell, console_on, print_table
 from agents.models import Channel
 from agents.models.personas import UnknownAgent, find_agent
 from agents.turn.pipeline import SendResult
 from agents.turn.send_message import SendRefused, send_message
-from correction.gate.sessions import check_session
+from correction.gate.stage import check_session
 from correction.models import ObservedMessage, Outcome
 from evaluation.wording import judge_label
 

@@ -8,9 +8,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError
 
+from agents.commands import BaseCommand
 from agents.models import Agent
 from evaluation.propositions.files import (
     DEFAULT,

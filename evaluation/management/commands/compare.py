@@ -21,13 +21,12 @@ from evaluation.change.choosing import Compared, detections
 from evaluation.change.measurement_files import UnreadableFile
 from evaluation.change.measurements import NotComparable
 from evaluation.change.tables import comparisons_table, detection_table
-from evaluation.commands import as_text, channel_named, tag_pairs, wrong
+from evaluation.commands import ProgressBar, as_text, channel_named, tag_pairs, wrong
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.terminal import ProgressBar
 from evaluation.scorers import SCORERS
-from evaluation.scorers.windows import ALLOWED, parse_window
+from evaluation.scorers.subjects import ALLOWED, parse_window
 
 WAYS = "--a with --b, --runs, --against baseline, or --baseline FILE"
 

@@ -7,9 +7,10 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db.models import Q
 
+from agents.commands import BaseCommand
 from agents.models.personas import UnknownAgent, find_agents
 from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.export import write_csv, write_jsonl

@@ -26,7 +26,7 @@ from evaluation.schedules import (
     schedule_json,
 )
 from evaluation.scorers import SCORERS
-from evaluation.scorers.windows import ALLOWED
+from evaluation.scorers.subjects import ALLOWED
 
 EXAMPLES = """
 examples:

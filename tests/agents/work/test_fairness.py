@@ -15,8 +15,8 @@ from agents.models import Agent, LastServed, Message, Run, owner_name
 from agents.work.lease import CANDIDATES
 from correction.models import ObservedMessage
 from evaluation.models import EvaluationRun
+from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec, create_run, make_plan
-from evaluation.runs.work import work_one
 from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db

@@ -17,7 +17,7 @@ from correction.behavior.work import work_one
 from correction.models import BehaviorRequest
 from evaluation.change.comparison import Comparison, compare_to_baseline
 from evaluation.models import EvaluationRun
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.correction.behavior.asking import dm_with, judge
 from tests.evaluation.judging import answers, prompt_of

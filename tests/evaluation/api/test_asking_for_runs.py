@@ -12,7 +12,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, ModelPrice
 from evaluation.models import EvaluationRun
-from evaluation.runs.work import work_one
+from evaluation.runs.execute import work_one
 from tests.api_client import Program, program
 from tests.console import staff, superuser, viewer
 from tests.evaluation.api.asking import RUNS, refused

@@ -8,8 +8,7 @@ from django.utils import timezone
 from agents.models import Agent
 from agents.persona import save_persona
 from evaluation.models import Baseline, EvaluationRun, JudgeCalibration
-from evaluation.runs.capture import evaluate_agent
-from evaluation.runs.work import work_one
+from evaluation.runs.execute import evaluate_agent, work_one
 from tests.api_client import Program, program
 from tests.console import staff, superuser, viewer
 from tests.evaluation.api.asking import BASELINES, RUNS, queries_of, refused

@@ -9,7 +9,7 @@ import pytest
 
 from agents.models import Agent
 from evaluation.models import ChannelShare, EvaluationRun
-from evaluation.runs.capture import evaluate_agent
+from evaluation.runs.execute import evaluate_agent
 from tests.api_client import Program, program
 from tests.console import superuser
 from tests.evaluation.api.asking import RUNS, ids, queries_of, refused

@@ -12,7 +12,7 @@ from correction.config.settings import resolve_config
 from correction.costs import over_budget
 from correction.models import AgentEvaluationConfig
 from evaluation.models import EvaluationRun
-from evaluation.runs.work import work_one
+from evaluation.runs.execute import work_one
 from tests.batch_server import BatchServer
 from tests.evaluation.batches.working import handed_in, look, only_batch, work
 from tests.factories import make_agent, make_channel, talk

@@ -23,10 +23,10 @@ from evaluation.calibration.agreement import (
 )
 from evaluation.calibration.labels import save_label, withdraw_label
 from evaluation.calibration.population import draw_label_set
+from evaluation.commands import outcome_table
 from evaluation.models import Baseline, JudgeCalibration, LabelSet, ScoreLabel
-from evaluation.runs.as_json import numbers_json
+from evaluation.runs.execute import run_json
 from evaluation.runs.summary import summarize
-from evaluation.runs.terminal import outcome_table
 from evaluation.statistics.agreement import quadratic_weighted_kappa
 from tests.console import list_of, page_of, queries, read, signed_in, superuser
 from tests.evaluation.calibration.labelled import KEY, drawn, judgements, label_all
@@ -385,13 +385,13 @@ def test_the_table_and_json_of_a_capture_have_it(
     result = measured(ada, samples=25)
     not_yet = (tmp_path / "not-yet.txt").open("w+")
     outcome_table("test-model", [result], not_yet)
-    assert numbers_json(result.summary)["dimensions"]["adherence"]["calibration"] is None
+    assert run_json(result.summary)["dimensions"]["adherence"]["calibration"] is None
 
     label_set = draw_label_set(name="first", judge="test-model", dimension="adherence", n=25)
     label_all(drawn(label_set), [n % 10 for n in range(25)])
     while work_one(owner="test"):
         pass
-    outcome = numbers_json(summarize(result.summary.run))["dimensions"]["adherence"]["calibration"]
+    outcome = run_json(summarize(result.summary.run))["dimensions"]["adherence"]["calibration"]
     now = (tmp_path / "now.txt").open("w+")
     outcome_table("test-model", [result], now)
     not_yet.seek(0)

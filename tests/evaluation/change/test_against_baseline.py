@@ -14,7 +14,7 @@ from evaluation.change.comparison import Comparison, compare_to_baseline
 from evaluation.change.evidence import is_stale
 from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run

@@ -14,11 +14,10 @@ from agents.models.personas import UnknownAgent, find_agents
 from agents.persona import TraitValue, save_persona
 from evaluation.change.evidence import get_baseline, is_stale, promote
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.capture import Captured, capture, existing
 from evaluation.runs.control import cancel_run, queue_run, resume_run
+from evaluation.runs.execute import Captured, capture, existing, work_one
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import summarize
-from evaluation.runs.work import work_one
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
 from tests.factories import make_agent, make_channel, talk

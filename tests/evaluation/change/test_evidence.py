@@ -20,9 +20,8 @@ from evaluation.change.evidence import Judged, judged_ways, newest_since_baselin
 from evaluation.change.overview import Card, drift_overview
 from evaluation.change.overview_text import sentence_of
 from evaluation.models import EvaluationRun, EvaluationSchedule
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture, work_one
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.work import work_one
 from evaluation.schedules import fire_now
 from tests.agents.test_admin_home import HOME, card
 from tests.console import plain, read, signed_in, superuser

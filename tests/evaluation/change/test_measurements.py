@@ -17,8 +17,7 @@ from evaluation.change.comparison import compare
 from evaluation.change.measurement_files import UnreadableFile, measurements_of_file, observations_json
 from evaluation.change.measurements import Measurement, NotComparable, measurement_of
 from evaluation.models import EvaluationRun
-from evaluation.runs.as_json import as_json
-from evaluation.runs.capture import capture, evaluate_agent, evaluate_channel
+from evaluation.runs.execute import as_json, capture, evaluate_agent, evaluate_channel
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, summarize
 from evaluation.statistics.bootstrap import Observation

@@ -17,7 +17,7 @@ from evaluation.change.position import PositionProfile, position_profile
 from evaluation.change.tables import position_table
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.scorers.windows import (
+from evaluation.scorers.subjects import (
     Bin,
     MessageWindow,
     parse_bins,

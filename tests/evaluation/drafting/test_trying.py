@@ -11,7 +11,7 @@ import pytest
 from agents.models import Agent, LLMCall, ModelPrice
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.propositions.rules import Rule
+from evaluation.propositions.schema import Rule
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.test_commands import document, run
 from tests.evaluation.judging import answers, claim, entry, prompt_of, tail_of

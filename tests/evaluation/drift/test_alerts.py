@@ -11,7 +11,7 @@ from agents.models import Agent
 from evaluation import schedules
 from evaluation.change.over_time import look_for_drift, next_to_look_at, series_of
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
-from evaluation.runs.store import reopen_failed
+from evaluation.runs.summary import reopen_failed
 from tests.evaluation.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import OFFLINE, make_run, make_score
 from tests.factories import MONDAY, make_agent, talk

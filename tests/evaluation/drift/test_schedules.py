@@ -14,8 +14,8 @@ from agents.work.queues import work_queues
 from agents.work.tasks import work
 from evaluation import schedules
 from evaluation.models import EvaluationRun, EvaluationSchedule
+from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.runs.work import work_one
 from evaluation.schedules import fire_if_due, fire_now
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.scheduling import DAY, make_schedule

@@ -13,8 +13,7 @@ from agents.admin.transcript import transcript_url
 from agents.models import LLMCall, ModelPrice
 from evaluation.admin.proposition_cards import propositions_url
 from evaluation.models import Proposition
-from evaluation.propositions.files import DEFAULT, load_file
-from evaluation.propositions.library import all_entries
+from evaluation.propositions.files import DEFAULT, all_entries, load_file
 from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada

@@ -13,8 +13,8 @@ from agents.models import Agent, Message, Run
 from correction.config.configure import configure
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.control import cancel_run, queue_baseline, queue_run, resume_run
+from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.work import work_one
 from evaluation.simulation.conversations import awaits_simulation
 from evaluation.simulation.situations import load_situations
 from tests.api_client import program
