@@ -353,7 +353,7 @@ class AgentAdmin(ModelAdmin[Agent]):
         """Show the prompt as it would be sent now. No model is asked and nothing is written."""
         agent = get_object_or_404(Agent, pk=pk)
         channels = channels_of(agent)
-        channel, context = chosen_channel(request, channels), {}
+        channel, context = chosen_channel(request, channels), dict[str, Any]()
         if channel is not None:
             try:
                 context = {"prompt": preview_prompt(agent=agent, channel=channel)}

@@ -40,18 +40,15 @@ def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
     begun = min(log.created_at - timedelta(milliseconds=log.duration_ms) for log in attempts)
     ending, spans = ending_of(attempts), []
     for log in attempts:
-        start = (log.created_at - begun).total_seconds() - log.duration_ms / 1000
+        start, badge = (log.created_at - begun).total_seconds() - log.duration_ms / 1000, attempt_badge(log, ending)
         spans.append(
             Span(
                 label=format_html('<a class="pl-link" href="#attempt-{}">Attempt {}</a>', log.attempt, log.attempt),
                 kind="attempt",
                 start=start,
                 seconds=log.duration_ms / 1000,
-                **{
-                    "problem"
-                    if log.outcome in (Outcome.CORRECTED, Outcome.FORCED_THROUGH)
-                    else "status": attempt_badge(log, ending)
-                },
+                problem=badge if log.outcome in (Outcome.CORRECTED, Outcome.FORCED_THROUGH) else "",
+                status=badge,
             )
         )
         for result in log.dimension_results.all():
