@@ -26,7 +26,6 @@ from evaluation.runs.summary import (
     Used,
     channels_of,
     pending_count,
-    tag_scores,
     with_share,
     worst_judgement,
 )
@@ -205,35 +204,26 @@ class ProgressBar(Progress):
 
 
 # -- scores
-def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: str = "") -> None:
+def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
     """The table at the end of a capture: per agent the scores, what could not be scored, cost; then each agent's weakest proposition."""
     console = console_on(out)
     summaries = [result.summary for result in results]
     dimensions = list(dict.fromkeys(d for summary in summaries for d in summary.run.dimensions))
-    tagged = [tag_scores(summary.run, by_tag) if by_tag else {} for summary in summaries]
-    columns = sorted({value for scores in tagged for value in scores})
-    narrow, before = console.width < 110, any(result.before is not None for result in results)
+    narrow = console.width < 110
     heads = [
-        *("Agent", ">Overall", *([">Before"] if before else [])),
+        *("Agent", ">Overall"),
         *(f">{heading_of(name, narrow=narrow or len(dimensions) > 3)}" for name in dimensions),
-        *(f">{by_tag} {value}" for value in columns),
         *([">Scored", ">Unsc."] if narrow else [">Scored", ">Trivial", ">Unscored", ">Calls"]),
         ">Cost",
     ]
     rows: list[list[Cell]] = []
-    for result, scores in zip(results, tagged, strict=True):
-        summary = result.summary
+    for summary in summaries:
         counts = [
             sum(getattr(d, kind) for d in summary.dimensions.values()) for kind in ("scored", "trivial", "unscored")
         ]
         cells: list[Cell] = [
             *(_target(summary.run), _overall(summary)),
-            *([with_share(number(result.before), result.before_share)] if before else []),
             *(_score(summary.dimensions.get(name)) for name in dimensions),
-            *(
-                with_share(*(number(scores[value][0]), scores[value][1]) if value in scores else ("–", None))
-                for value in columns
-            ),
             *([counts[0], counts[2]] if narrow else [*counts, summary.calls]),
             money(summary.cost_usd, summary.unpriced_calls),
         ]
@@ -251,14 +241,6 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any, *, by_tag: 
     console.print()
     if note := _procedure_note(results):
         console.print(f"Judged by {note}: compare only with what was judged the same way.\n")
-    if before:
-        console.print("Before: the overall score of the baseline that this one replaces.\n")
-    if columns:
-        console.print(
-            f"Columns “{escape(by_tag)} …”: the same adherence judgements, told apart by the message's tag {escape(by_tag)}.\n"
-        )
-    elif by_tag:
-        console.print(f"No judged message has the tag {escape(by_tag)}.\n")
     print_table(
         console,
         ["Agent", "Proposition", ">Score", "For example"],

@@ -21,7 +21,6 @@ from agents.console import display
 from agents.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
 from agents.console.panels import table
 from agents.console.site import Select
-from agents.llm.ledger import Totals
 from agents.models import Agent, LLMCall
 from correction.admin.config import history_url
 from correction.admin.display import (
@@ -52,7 +51,7 @@ from correction.config.settings import (
     resolve_all,
     resolve_config,
 )
-from correction.costs import CORRECTION, get_cost_summary
+from correction.costs import CORRECTION, CostSums, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
 from evaluation.admin.drift_overview import Step
 from evaluation.change.overview import Card
@@ -160,7 +159,7 @@ def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
     summary = get_cost_summary(agent=agent, window=COST_WINDOW, by=("mechanism",))
     rows = []
     for row in summary.by["mechanism"]:
-        used, name = row.totals, display.visible((row.key or row.purpose or "other").replace("_", " "))
+        used, name = row, display.visible((row.key or row.purpose or "other").replace("_", " "))
         if row.purpose in CORRECTION:
             name = format_html(
                 "{} {}", name, display.badge("correction", "plain", "looks at messages before they are said")
@@ -178,7 +177,7 @@ def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return SafeString(render_to_string("admin/correction/agent_costs.html", context, request))
 
 
-def _money(used: Totals) -> SafeString:
+def _money(used: CostSums) -> SafeString:
     """Where no call has a price there is no sum, not even one of 0."""
     return display.money(
         used.cost_usd if used.unpriced < used.calls or not used.calls else None, unpriced=used.unpriced

@@ -25,13 +25,11 @@ from agents.work.running import OUTAGE, is_outage, side_by_side
 from evaluation.calibration.agreement import calibration_json, calibration_of
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
-from evaluation.change.measurement_files import observations_json
-from evaluation.change.measurements import measurement_of
+from evaluation.change.measurements import measurement_of, observations_json
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import (
     CHANNEL_DIMENSIONS,
     COUNTED,
-    Baseline,
     ChannelShare,
     EvaluationRun,
     EvaluationScore,
@@ -53,15 +51,12 @@ from evaluation.runs.planning import (
 from evaluation.runs.summary import (
     WITHOUT_SCORE,
     RunSummary,
-    Share,
     channels_of,
     failed_call,
     judge_answered,
     reopen_failed,
-    shares_of,
     summarize,
     summarize_all,
-    total,
 )
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
@@ -328,15 +323,11 @@ class Captured:
         summary: Its run in numbers.
         resumed: Whether the run was resumed.
         held_elsewhere: Whether another process holds it.
-        before: Overall score of the baseline that was current before, by the same judge; None when there was none.
-        before_share: How much was scored of it.
     """
 
     summary: RunSummary
     resumed: bool
     held_elsewhere: bool
-    before: float | None = None
-    before_share: Share | None = None
 
 
 def capture(
@@ -362,7 +353,6 @@ def capture(
     """
     with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.target.slug for spec in specs])
-        before = [overall_before(spec) for spec in specs]
         files = load_all()
         plans = [make_plan(spec, files=files) for spec in specs]
         made: list[tuple[EvaluationRun, bool]] = []
@@ -388,8 +378,8 @@ def capture(
         stored = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
         summaries = {summary.run.pk: summary for summary in summarize_all(list(stored.values()))}
         return [
-            Captured(summaries[run.pk], resumed, run.pk not in held, *earlier)
-            for (run, resumed), earlier in zip(made, before, strict=True)
+            Captured(summaries[run.pk], resumed, run.pk not in held)
+            for run, resumed in made
             if run.pk in summaries  # else it was deleted meanwhile
         ]
 
@@ -420,19 +410,6 @@ def evaluate_channel(*, channel: Channel, **asked: Any) -> RunSummary:
         PropositionError: Proposition files cannot be used.
     """
     return capture([RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked})])[0].summary
-
-
-def overall_before(spec: RunSpec) -> tuple[float | None, Share | None]:
-    """Overall score and share of the newest run that is a current baseline of this agent by this judge and procedure."""
-    current = Baseline.objects.filter(agent=spec.agent, judge=spec.judge_model, procedure=spec.procedure)
-    newest = (
-        current.order_by("-captured_at").select_related("evaluation_run").first() if spec.agent is not None else None
-    )
-    if newest is None:
-        return None, None
-    return newest.evaluation_run.overall_score, total(
-        shares_of([newest.evaluation_run_id])[newest.evaluation_run_id].values()
-    )
 
 
 def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:

@@ -608,38 +608,6 @@ def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, Dime
     }
 
 
-def tag_scores(run: EvaluationRun, key: str) -> dict[str, tuple[float | None, Share]]:
-    """The run's adherence per value of a tag, sorted by value: the same judgements, told apart.
-
-    Returns:
-        By value the mean score weighted by proposition, 0 to 9, and how much was scored; messages without the tag are left out.
-    """
-    sums: dict[str, list[float]] = {}
-    shares: dict[str, Share] = {}
-    rows = EvaluationScore.objects.filter(COVERABLE, evaluation_run=run, dimension="adherence", message__isnull=False)
-    fields = ("message__tags", "status", "weight", "score", "judge", "repeat")
-    for tags, status, weight, score, judge, repeat in rows.values_list(*fields).iterator():
-        if not (isinstance(tags, dict) and key in tags):
-            continue
-        value = str(tags[key])
-        entry = sums.setdefault(value, [0.0, 0.0])
-        if status == "scored":
-            share = weight if judge == RULE_JUDGE else weight / run.repeats  # a rule is judged once
-            entry[0] += share * (score or 0)
-            entry[1] += share
-        if repeat == 1:
-            shares[value] = shares.get(value, NOTHING) + Share(int(status == "scored"), 1)
-    return {
-        value: (rounded(points / weight) if weight else None, shares.get(value, NOTHING))
-        for value, (points, weight) in sorted(sums.items())
-    }
-
-
-def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
-    """The scores of `tag_scores` alone, where there is one."""
-    return {value: score for value, (score, _) in tag_scores(run, key).items() if score is not None}
-
-
 def worst_judgement(run: EvaluationRun, dimension: str, proposition_id: str) -> EvaluationScore | None:
     """The lowest scored judgement of a proposition, the oldest of equals."""
     return (

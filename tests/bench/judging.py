@@ -79,6 +79,8 @@ def judging(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
                 f"at most {seen['peak_inflight']} in flight, {scored} of {total} scored",
                 floor,
             )
+            if server:
+                yield input_tokens(server, per_call)
             yield "   CPU per judgement, ledger rows included", f"{cpu_of(runs) / total * 1000:.2f} ms", "-"
             with mock.patch("agents.llm.ledger.record_all", lambda calls: [None] * len(calls)):
                 judge(per_call)
@@ -87,6 +89,19 @@ def judging(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
         if server:
             yield faults(server, total)
             yield long_channel(server)
+
+
+def input_tokens(server: Any, per_call: int) -> tuple[str, str, str]:
+    """Of a judgement with a persona of 1,300 characters and a window of 30 messages; four characters count as a token, cached or not."""
+    from django.db.models import Max, Sum
+
+    from agents.models import LLMCall
+
+    newest = LLMCall.objects.aggregate(pk=Max("pk", default=0))["pk"]
+    server.program({"latency": LATENCY}, cache={"minimum": 10**9, "delay": LATENCY})
+    judge(per_call)
+    tokens = LLMCall.objects.filter(pk__gt=newest).aggregate(n=Sum("input_tokens"))["n"]
+    return "   input tokens per judgement", f"{tokens / (MESSAGES * CLAIMS):.0f}", "-"
 
 
 def long_channel(server: Any) -> tuple[str, str, str]:

@@ -42,3 +42,14 @@ def three_kinds(propositions: PropositionFolder) -> Agent:
     agent = make_agent("ada")
     talk(agent, ["No."])
     return agent
+
+
+def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
+    """The run's adherence per value of a tag, weighted by proposition."""
+    sums: dict[str, list[float]] = {}
+    rows = run.scores.filter(dimension="adherence", status="scored", message__isnull=False)
+    for tags, weight, score in rows.values_list("message__tags", "weight", "score"):
+        entry = sums.setdefault(tags[key], [0.0, 0.0])
+        entry[0] += weight * (score or 0)
+        entry[1] += weight
+    return {value: points / weights for value, (points, weights) in sums.items()}

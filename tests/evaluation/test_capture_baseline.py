@@ -13,7 +13,7 @@ from agents.models import Agent
 from evaluation.models import Baseline, EvaluationRun
 from tests.evaluation.capturing import captured, command, refused, two_agents
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judging import answers, tail_of
+from tests.evaluation.judging import answers
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
@@ -89,22 +89,11 @@ def test_json_can_be_written_to_a_file_too(llm_server: LLMServer, tmp_path: Path
     assert json.loads(path.read_text()) == document
 
 
-def test_scores_by_tag_come_from_the_same_judgements(llm_server: LLMServer) -> None:
-    llm_server.respond = lambda body: answers(lambda claim: 2 if "!" in tail_of(body) else 8)(body)
-
-    (run,) = captured("--agents", "ada", "--dimensions", "adherence", "--by-tag", "build")["runs"]
-
-    assert run["by_tag"] == {
-        "build": {"40": pytest.approx((8 * 4 + 9 + 0) / 6, abs=1e-4), "41": pytest.approx(17 / 6, abs=1e-4)}
-    }
-    assert llm_server.calls == 4
-
-
 # -- for people
 def test_the_table_shows_scores_counts_judge_cost_and_the_weakest_proposition(llm_server: LLMServer) -> None:
     llm_server.respond = answers(lambda claim: 2 if "mood" in claim else 8)
 
-    out = command("--by-tag", "build")
+    out = command()
 
     assert "Baseline by test-model, 0 to 9, higher is better" in out
     for heading in (
@@ -112,8 +101,6 @@ def test_the_table_shows_scores_counts_judge_cost_and_the_weakest_proposition(ll
         "Overall",
         "Adherence",
         "Fluency",
-        "build 40",
-        "build 41",
         "Scored",
         "Trivial",
         "Unscored",

@@ -13,7 +13,7 @@ from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.runs.execute import evaluate_agent
 from evaluation.scorers.subjects import parse_history
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judging import answers, claims_of, entry, prompt_of
+from tests.evaluation.judging import claims_of, entry, prompt_of
 from tests.evaluation.pairing import before_and_now, consistency, pairs
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
 from tests.llm_server import LLMServer
@@ -170,23 +170,6 @@ BEFORE = [
 STEADY = [f"I have counted the {thing}. It is complete. Nobody is to move it." for thing in ("stamps", "coins", "keys")]
 
 
-DRIFTED = [f"omg you guys!!! the {thing} is soooo cute!! 💖💖 i can't even" for thing in ("drawer", "safe", "lamp")]
-
-
-def test_offline_a_drifted_window_scores_far_below_a_steady_one(settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    steady, drifted = make_agent("steady"), make_agent("drifted")
-    before_and_now(steady, BEFORE, STEADY, make_channel("one"))
-    before_and_now(drifted, BEFORE, DRIFTED, make_channel("two"))
-
-    high, low = consistency(steady), consistency(drifted)
-
-    assert high.score is not None
-    assert low.score is not None
-    assert (high.score >= 8, low.score <= 3) == (True, True), (high.score, low.score)
-    assert (high.scored, high.unscored) == (3, 9), "what is no matter of style needs an LLM judge"
-
-
 def test_offline_a_style_needs_some_history(settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     ada = make_agent("ada")
@@ -195,13 +178,3 @@ def test_offline_a_style_needs_some_history(settings: Settings) -> None:
     assert consistency(ada).score is None
     reason = EvaluationScore.objects.filter(proposition_id="consistency-manner-of-writing")[0].reason
     assert "at least 5 earlier messages" in reason
-
-
-def test_a_judge_that_sees_drift_scores_it_lower_than_steadiness(llm_server: LLMServer, one_claim: object) -> None:
-    llm_server.respond = answers(lambda claim: 5)
-    steady, drifted = make_agent("steady"), make_agent("drifted")
-    before_and_now(steady, BEFORE, STEADY, make_channel("one"))
-    before_and_now(drifted, BEFORE, DRIFTED, make_channel("two"))
-    llm_server.respond = lambda body: {"json": entry(1 if "💖" in prompt_of(body).split("<<<LATER")[1] else 8)}
-
-    assert (consistency(steady).score, consistency(drifted).score) == (8.0, 1.0)

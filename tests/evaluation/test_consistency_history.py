@@ -76,24 +76,6 @@ def test_rare_words_make_a_topic_and_frequent_ones_do_not(llm_server: LLMServer,
     assert pairs()[0][1] == "Raccoons again."
 
 
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        (["会議は三時です。", "昼ご飯はカレーです。"], ["会議は四時になりました。", "今日の昼ご飯はそばです。"]),
-        (["الاجتماع في الثالثة.", "الغداء اليوم أرز."], ["تأخر الاجتماع إلى الرابعة.", "الغداء كان متأخرا."]),
-    ],
-)
-def test_topics_are_found_in_japanese_and_arabic(
-    llm_server: LLMServer, one_claim: object, before: list[str], now: list[str]
-) -> None:
-    ada = make_agent("ada")
-    before_and_now(ada, before, now)
-
-    consistency(ada)
-
-    assert pairs() == list(zip(now, before, strict=True))
-
-
 def test_of_a_long_history_a_sample_is_looked_at(
     llm_server: LLMServer, one_claim: object, django_assert_max_num_queries: Any
 ) -> None:

@@ -61,21 +61,6 @@ def test_the_judge_is_asked_whether_it_is_sure_and_the_second_value_counts_ac_6_
     assert row.call_id == LLMCall.objects.latest("pk").pk
 
 
-def test_a_judge_that_is_sure_keeps_its_value(llm_server: LLMServer, one_message: Any) -> None:
-    llm_server.respond = judge(7, 7)
-
-    evaluate_agent(agent=one_message, dimensions=("adherence",), double_check=True)
-
-    row = EvaluationScore.objects.get()
-    assert (row.score, row.first_score) == (7, 7)
-
-
-def test_without_double_check_it_is_asked_once(llm_server: LLMServer, one_message: Any) -> None:
-    evaluate_agent(agent=one_message, dimensions=("adherence",))
-
-    assert (llm_server.calls, EvaluationScore.objects.get().first_score) == (1, None)
-
-
 @pytest.mark.parametrize(
     ("second", "reason"), [({"status": 500}, "unavailable"), ({"json": {"value": "lots"}, "status": 200}, "malformed")]
 )

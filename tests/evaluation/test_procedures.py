@@ -113,17 +113,6 @@ def test_baselines_of_different_procedures_stand_side_by_side(llm_server: LLMSer
     assert found["adherence"].score == kept["tinytroupe"]
 
 
-def test_a_capture_names_the_baseline_of_its_own_procedure_as_the_one_before(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.respond = answers(lambda claim: entry(8, flaws=[]))
-    measured(ada)
-
-    other = measured(ada, hard=True)
-    again = measured(ada)
-
-    assert other.before is None
-    assert again.before is not None
-
-
 # -- advice (AC-6.0.14)
 def test_the_judge_is_asked_for_advice_where_the_file_gives_none_ac_6_0_14(llm_server: LLMServer, ada: Agent) -> None:
     llm_server.respond = answers(lambda claim: entry(3, recommendations=f"More {claim}, please."))
@@ -189,15 +178,6 @@ def test_the_command_takes_all_of_it(llm_server: LLMServer, ada: Agent) -> None:
     document = json.loads(out.getvalue())
     assert (document["runs"][0]["procedure"], document["runs"][0]["repeats"]) == ("tinytroupe+hard+double-check", 2)
     assert "noise" in document["runs"][0]["dimensions"]["adherence"]
-
-
-def test_the_table_says_how_it_was_judged(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.respond = answers(lambda claim: entry(6, flaws=[]))
-    out = io.StringIO()
-
-    call_command("capture_baseline", "--agents", "ada", "--hard", "--repeats", "3", "--no-simulate", stdout=out)
-
-    assert "plumbline+hard, mean of 3 judgements" in out.getvalue()
 
 
 def test_the_console_marks_what_was_judged_differently(llm_server: LLMServer, ada: Agent, root: Client) -> None:

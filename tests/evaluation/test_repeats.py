@@ -7,11 +7,10 @@ import pytest
 from agents.models import Agent
 from evaluation.models import EvaluationScore
 from evaluation.runs.execute import evaluate_agent
-from evaluation.runs.summary import by_tag
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of
 from tests.evaluation.measuring import three_kinds
-from tests.factories import make_agent, make_channel, talk
+from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -68,15 +67,6 @@ def test_an_item_some_of_whose_repeats_failed_has_the_mean_of_the_others(
     for row in EvaluationScore.objects.filter(status="scored"):
         means.setdefault(row.message_id, []).append(row.score or 0)
     assert dimension.score == pytest.approx(sum(sum(v) / len(v) for v in means.values()) / 2, abs=1e-4)
-
-
-def test_tags_tell_repeated_judgements_apart_too(llm_server: LLMServer, ada: Agent) -> None:
-    talk(ada, ["Three words here"], channel=make_channel("two"), tags={"build": "41"})
-    llm_server.respond = answers(lambda claim: 6)
-
-    run = evaluate_agent(agent=ada, dimensions=("adherence",), repeats=4).run
-
-    assert by_tag(run, "build") == {"41": pytest.approx((6 + 3 + 0) / 3)}
 
 
 def test_windows_and_pairs_are_repeated_too(llm_server: LLMServer) -> None:

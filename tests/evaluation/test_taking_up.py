@@ -128,25 +128,6 @@ def test_a_run_that_another_process_holds_is_left_alone(llm_server: LLMServer, a
     assert statuses() == Counter({"pending": 6})
 
 
-def test_a_cancelled_run_stops_and_stays_cancelled(
-    llm_server: LLMServer, settings: Settings, chatty: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether a run was cancelled is looked up with the heartbeat, here before every call."""
-    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
-    monkeypatch.setattr("evaluation.runs.judging.HEARTBEAT", 0)
-    llm_server.always(json=entry(5))
-
-    def cancel(run: EvaluationRun, done: int) -> None:
-        EvaluationRun.objects.filter(pk=run.pk).update(status="cancelled")
-
-    found = capture([spec(chatty, samples=30)], progress=cancel)[0]
-
-    assert found.summary.run.status == "cancelled"
-    assert statuses() == Counter({"scored": 1, "pending": 29})
-    assert llm_server.calls <= 3, "the one that was answered, and those already handed over"
-    assert not Baseline.objects.exists()
-
-
 def test_a_crash_is_an_error_that_can_be_taken_up(llm_server: LLMServer, ada: Agent) -> None:
     def crash(run: EvaluationRun, done: int) -> None:
         raise RuntimeError("the terminal is gone")
@@ -196,13 +177,6 @@ def test_a_queued_baseline_is_done_by_a_worker(llm_server: LLMServer, ada: Agent
     assert Baseline.objects.count() == 2
 
 
-def test_queueing_the_same_twice_queues_it_once(ada: Agent) -> None:
-    queue_baseline(agents=[ada])
-    queue_baseline(agents=[ada])
-
-    assert EvaluationRun.objects.count() == 1
-
-
 def test_a_worker_takes_up_a_lost_run_and_no_other(llm_server: LLMServer, ada: Agent) -> None:
     run, _ = prepare_run(spec(ada))
     held_by(run, "elsewhere:1:abc", seconds=60)
@@ -213,21 +187,6 @@ def test_a_worker_takes_up_a_lost_run_and_no_other(llm_server: LLMServer, ada: A
 
     run.refresh_from_db()
     assert (run.status, run.attempt) == ("completed", 1)
-
-
-def test_a_failed_baseline_queued_again_asks_again_what_failed(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.always(status=401)
-    (run,) = queue_baseline(agents=[ada], spec=spec(ada))
-    work_one(owner="me:1:x")
-    run.refresh_from_db()
-    assert run.status == "failed"
-    llm_server.always(json={"p1": entry(4), "p2": entry(8)})
-
-    queue_baseline(agents=[ada], spec=spec(ada))
-    assert work_one(owner="me:1:x")
-
-    run.refresh_from_db()
-    assert (run.status, run.overall_score) == ("completed", 6.0)
 
 
 def test_a_run_of_a_channel_cannot_be_judged_yet_and_says_so(ada: Agent) -> None:

@@ -35,7 +35,7 @@ from evaluation.propositions.files import PropositionError
 from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
 from evaluation.runs.execute import Captured, as_json, capture
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import by_tag, refusal, spending_json, spent_on
+from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE
 from evaluation.simulation.conversations import ENOUGH, Simulation, has_little_speech, simulate_specs, simulations_json
 from evaluation.simulation.situations import load_situations
@@ -61,7 +61,6 @@ class Command(CodedCommand):
             "Ctrl-C the same command, or a worker, resumes",
         )
         add = parser.add_argument_group("what comes out").add_argument
-        add("--by-tag", metavar="TAG", help="also show adherence per value of this tag, from the same judgements")
         add("--json", action="store_true", help="print one JSON object on standard output and nothing else")
         add("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
         add("--out", type=Path, metavar="FILE", help="also write the JSON object to this file")
@@ -113,14 +112,11 @@ class Command(CodedCommand):
         estimate, actual = estimated(before) if before else None, spent_on(result.summary for result in results)
         if not options["json"]:
             if results:
-                outcome_table(judge, results, self.stdout, by_tag=options["by_tag"] or "")
+                outcome_table(judge, results, self.stdout)
                 spending_table(estimate, actual, self.stdout)
             simulations_table(simulations, self.stdout, why=TOO_FEW)
         if options["json"] or options["out"]:
             document = {**as_json(judge, results), **spending_json(estimate, actual), **simulations_json(simulations)}
-            if tag := options["by_tag"]:
-                for entry, result in zip(document["runs"], results, strict=True):
-                    entry["by_tag"] = {tag: by_tag(result.summary.run, tag)}
             self._emit(document, options)
         self._complain(results, simulations, named=options["agents"].strip().lower() != "all")
 

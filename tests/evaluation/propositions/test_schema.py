@@ -59,10 +59,6 @@ def test_a_proposition_overrides_its_file_which_overrides_the_defaults_ac_6_0_12
     assert (own.first_n, own.last_n, own.include_personas) == (0, 1, True)
 
 
-def test_an_environment_is_targeted_only_where_the_file_says_so_ac_6_0_10() -> None:
-    assert resolved({"dimension": "convergence", "target_type": "environment"}).target_type == "environment"
-
-
 # -- what is refused, and how
 @pytest.mark.parametrize(
     ("fields", "words"),
@@ -107,13 +103,6 @@ def test_an_environment_is_targeted_only_where_the_file_says_so_ac_6_0_10() -> N
 )
 def test_a_wrong_field_is_refused_with_what_is_allowed(fields: dict[str, Any], words: str) -> None:
     assert words in complaint(spec(**fields))
-
-
-def test_a_wrong_dimension_is_refused_with_those_there_are() -> None:
-    words = complaint(spec(), dimension="vibes")
-
-    for name in ("adherence", "consistency", "fluency", "convergence", "ideas_quantity"):
-        assert name in words
 
 
 @pytest.mark.parametrize(

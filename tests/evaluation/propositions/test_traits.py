@@ -15,7 +15,6 @@ from evaluation.models import EvaluationScore
 from evaluation.propositions.files import (
     PropositionError,
     load_file,
-    of_a_message,
     propositions_for,
     trait_id,
     with_traits,
@@ -231,11 +230,3 @@ def test_a_deleted_message_is_not_taken_for_a_window(llm_server: LLMServer, ada:
     rows = EvaluationScore.objects.filter(evaluation_run=run, message__isnull=True)
     assert rows.filter(over_window=True).count() == 1
     assert rows.filter(over_window=False).count() == 9
-
-
-@given(st.floats(0, 1))
-def test_every_strength_is_judged_one_way_or_the_other(strength: float) -> None:
-    result = of(strength)
-
-    assert result.over_window is not of_a_message(strength)
-    assert result.inverted is (strength == 0)
