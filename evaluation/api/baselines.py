@@ -86,7 +86,7 @@ class Baselines(View, ListModelMixin):
         """
         with reading_propositions():
             given = self.read_body()
-            run, again = queue_run(spec_of(given, is_baseline=True), simulate=given.get("simulate", True))
+            run, again = queue_run(spec_of(given), simulate=given.simulate)
         return accepted(request, run, taken_up=again)
 
     def retrieve(self, request: Request, agent: str) -> Response:

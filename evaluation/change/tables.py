@@ -12,8 +12,7 @@ from rich.markup import escape
 
 from agents.commands import Cell, Emphasis, console_on, print_table
 from evaluation.change.change import Change
-from evaluation.change.choosing import Detection
-from evaluation.change.comparison import Comparison
+from evaluation.change.comparison import Comparison, Detection
 from evaluation.change.over_time import Drop, Series
 from evaluation.change.overview import Card, Overview
 from evaluation.change.overview_text import sentence_of, tag_words

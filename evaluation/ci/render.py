@@ -179,11 +179,12 @@ def _left_out(result: AgentResult, comparison: Comparison) -> Iterator[str]:
     """Where a score and its change are not over the same propositions: the scores that were compared."""
     for change in comparison.dimensions:
         name = change.dimension
-        pairs = (change.candidate, result.score(name)), (change.baseline, comparison.baseline.scores.get(name))
+        before, now = comparison.baseline.dimensions[name], comparison.candidate.dimensions[name]
+        pairs = (change.candidate, result.score(name)), (change.baseline, before.score)
         if change.counted or change.delta is None or change.baseline is None or change.candidate is None:
             continue
         if any(here is not None and there is not None and abs(here - there) >= VISIBLE for here, there in pairs):
-            scored = [p for p, s in comparison.candidate.proposition_scores.get(name, {}).items() if s is not None]
+            scored = [p for p in now.propositions.values() if p.score is not None]
             common = [c for c in comparison.of(name) if c.delta is not None]
             scores = f"{change.baseline:.1f} → {change.candidate:.1f}"
             yield f"{name}: the change is over {len(common)} of {len(scored)} propositions, {scores}"

@@ -18,11 +18,11 @@ from django.db import IntegrityError, connection
 from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
-from pytest_django import DjangoAssertNumQueries, Settings
+from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
 from agents.turn.pipeline import Turn
-from correction.config.configure import config_history, configure, copy_config, revert
+from correction.config.configure import config_history, configure
 from correction.config.settings import (
     SETTINGS,
     ConfigError,
@@ -30,13 +30,11 @@ from correction.config.settings import (
     read_names,
     resolve_all,
     resolve_config,
-    resolve_defaults,
     show_names,
     validate_names,
 )
 from correction.models import AgentEvaluationConfig
-from tests.api_client import program
-from tests.console import plain, read, superuser
+from tests.console import plain, read
 from tests.correction.config_page import own, save, url_of
 from tests.factories import make_agent, make_channel
 from tests.tracing import Caught
@@ -190,24 +188,6 @@ def test_a_turn_reads_its_configuration_once(django_assert_num_queries: DjangoAs
     assert first.provenance["gate_fluency_enabled"] == "override"
 
 
-def test_an_edit_holds_from_the_next_turn_on() -> None:
-    agent, channel = make_agent(), make_channel()
-    turn = Turn(agent=agent, channel=channel)
-    config_of(turn)
-    row_of(agent, gate_fluency_enabled=True)
-
-    assert config_of(turn)["gate_fluency_enabled"] is False
-    assert config_of(Turn(agent=agent, channel=channel))["gate_fluency_enabled"] is True
-
-
-def test_one_agent_s_settings_are_never_another_s() -> None:
-    ada, bob = make_agent("ada"), make_agent("bob")
-    row_of(ada, gate_fluency_enabled=True)
-
-    assert resolve_config(bob).gate_is_off
-    assert resolve_defaults().gate_is_off
-
-
 def test_there_is_one_defaults_row_and_one_row_per_agent_ac_7_3_8() -> None:
     agent = make_agent()
     defaults()
@@ -277,11 +257,6 @@ def test_names_are_separated_by_commas_or_lines(written: Any, names: list[str]) 
     assert FIELD.read(written) == names
 
 
-@pytest.mark.parametrize("nothing", [None, "", "  ", "inherit", "INHERIT"])
-def test_nothing_written_inherits(nothing: str | None) -> None:
-    assert FIELD.read(nothing) is None
-
-
 @pytest.mark.parametrize(
     "wrong", [7, True, {"a": 1}, ["a", 7], [None], '"open', ["x" * 151], [f"n{n}" for n in range(101)], ["a\x00b"], [" "]]
 )  # fmt: skip
@@ -315,27 +290,6 @@ def test_no_one_is_not_the_same_as_inheriting(ada: Agent) -> None:
     assert resolve_config(ada)[PROTECTED] == ["oath"]
 
 
-def test_a_list_has_a_history_can_be_taken_back_and_copied(ada: Agent) -> None:
-    configure(agent=ada, changes={PROTECTED: "oath"})
-    configure(agent=ada, changes={PROTECTED: ["oath", "dry wit"]})
-    configure(agent=ada, changes={PROTECTED: ["oath", "dry wit"]})
-    newest, earlier = config_history(ada)[:2]
-    assert newest.changes == {PROTECTED: (["oath"], ["oath", "dry wit"])}
-
-    revert(agent=ada, history_id=earlier.history_id)
-    assert resolve_config(ada)[PROTECTED] == ["oath"]
-    configure(agent=ada, changes={PROTECTED: "none"})
-    emptied = config_history(ada)[0]
-    configure(agent=ada, changes={PROTECTED: "inherit"})
-    revert(agent=ada, history_id=emptied.history_id)
-    assert resolve_config(ada)[PROTECTED] == []
-
-    bob = make_agent("bob")
-    configure(agent=ada, changes={NAMED: "zoe, ann"})
-    copy_config(source=ada, targets=[bob])
-    assert (resolve_config(bob)[PROTECTED], resolve_config(bob)[NAMED]) == ([], ["zoe", "ann"])
-
-
 def test_a_terminal_sets_and_shows_it(ada: Agent) -> None:
     def run(*args: str) -> str:
         out = io.StringIO()
@@ -352,21 +306,6 @@ def test_a_terminal_sets_and_shows_it(ada: Agent) -> None:
         run("ada", f'{PROTECTED}="open')
 
 
-def test_the_api_takes_and_gives_lists(ada: Agent) -> None:
-    client = program(superuser("eve"))
-    url = "/api/evaluations/config/ada/"
-
-    changed = client.patch(url, {PROTECTED: ["oath", "short, sharp"], "behavior_requesters": "anyone"})
-    assert changed.status_code == 200
-    assert changed.json()["config"][PROTECTED] == ["oath", "short, sharp"]
-    assert client.get(url).json()["fields"][PROTECTED]["kind"] == "list of names"
-    assert client.patch(url, {PROTECTED: []}).json()["config"][PROTECTED] == []
-    assert client.patch(url, {PROTECTED: None}).json()["provenance"][PROTECTED] == "built-in"
-    refused = client.patch(url, {PROTECTED: [1]})
-    assert refused.status_code == 400
-    assert "up to 100 names" in refused.content.decode()
-
-
 def test_a_person_writes_names_line_by_line_and_sees_what_is_inherited(root: Client, ada: Agent) -> None:
     configure(agent=None, changes={PROTECTED: "oath"})
     html = read(root, url_of(ada))
@@ -381,15 +320,6 @@ def test_a_person_writes_names_line_by_line_and_sees_what_is_inherited(root: Cli
     assert own(ada)[PROTECTED] == []
     answer = save(root, ada, **{PROTECTED: '"open'})
     assert "allowed: up to 100 names" in plain(answer.content.decode())
-
-
-def test_the_matrix_has_a_column_that_turns_requests_off(root: Client, ada: Agent) -> None:
-    configure(agent=ada, changes={"behavior_daily_limit": 3})
-
-    text = plain(read(root, "/admin/correction/agentevaluationconfig/"))
-
-    assert "behaviour requests" in text
-    assert "≤ 3" in text
 
 
 def seed() -> str:
@@ -419,21 +349,6 @@ def test_seeding_again_keeps_edits_and_adds_nothing() -> None:
     assert len(config_history(michael)) == 2
     assert AgentEvaluationConfig.objects.get(is_defaults=True).gate_fluency_threshold == 3
     assert AgentEvaluationConfig.objects.get(agent=michael).gate_adherence_enabled is True
-
-
-def test_agents_of_one_s_own_are_left_without_a_row() -> None:
-    make_agent("mine")
-
-    seed()
-
-    assert not AgentEvaluationConfig.objects.filter(agent__slug="mine").exists()
-
-
-def test_without_steps_only_agents_and_conversations_are_loaded(settings: Settings) -> None:
-    settings.SEED_STEPS = []
-
-    assert "Correction" not in seed()
-    assert not AgentEvaluationConfig.objects.exists()
 
 
 def test_loading_a_configuration_is_one_span_of_a_turn_with_the_mode_it_resolved_to(sentry: Caught) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from pathlib import Path
 from threading import Barrier
 from typing import Any
 
@@ -18,7 +17,7 @@ from agents.models import Agent, Channel, LLMCall
 from correction.gate.statistics import get_gate_statistics
 from evaluation.judge.questions import Check, CheckResult, ask_together, score_proposition
 from tests.agents.test_admin_home import card, home
-from tests.correction.gating import gated, judge, logs, send, team_file
+from tests.correction.gating import gated, judge, logs, send
 from tests.correction.test_gate_faults import requests_that_wait
 from tests.evaluation.judging import CONTEXT, LABEL, claim, entry
 from tests.llm_server import LLMServer
@@ -92,30 +91,6 @@ def test_a_draft_tries_the_judge_now_and_then_and_one_answer_has_all_checked_aga
     clock.now += PROBE_PAUSE
     assert [send(agent, channel, text).outcome for text in ("It answers.", "And again.")] == ["passed"] * 2
     assert llm_server.calls == calls + 3
-
-
-@pytest.mark.django_db
-def test_rules_are_checked_although_the_judge_hangs(
-    llm_server: LLMServer, clock: Clock, tmp_path: Path, settings: Settings
-) -> None:
-    team_file(settings, tmp_path, "adherence/ada.yaml", "rule: {max_words: 4}")
-    agent, channel = gated("adherence", **ONE_SECOND)
-    llm_server.always(hang=True)
-    until_not_asked(agent, channel)
-
-    assert not send(agent, channel, "This is by far too long for Ada.").committed
-
-
-@pytest.mark.django_db
-@pytest.mark.parametrize("fault", [{"trickle": True}, {"status": 529}, {"status": 429}, {"text": "seven"}], ids=str)
-def test_a_judge_that_sends_something_is_asked_about_every_draft(
-    llm_server: LLMServer, clock: Clock, fault: dict[str, Any]
-) -> None:
-    agent, channel = gated("consistency", **ONE_SECOND)
-    llm_server.always(**fault)
-    for number in range(4):
-        send(agent, channel, f"Draft {number}")
-    assert llm_server.calls == 4
 
 
 @pytest.mark.django_db

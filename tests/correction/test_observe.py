@@ -5,10 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
+from pytest_django import Settings
 
-from agents.models import LLMCall, Message
-from agents.work.queues import wake_workers
+from agents.models import LLMCall
 from correction.gate.observe import work_one
 from correction.gate.stage import is_sampled
 from correction.models import ObservedMessage
@@ -52,23 +51,6 @@ def test_only_a_share_is_observed_and_always_the_same(llm_server: LLMServer) -> 
     assert not any(is_sampled(n, 0) for n in range(1_000))
     assert all(is_sampled(n, 1) for n in range(1_000))
     agent, channel = gated("fluency", gate_mode="observe", observe_sample_rate=Decimal(0))
-    send(agent, channel, "Hello.")
-    assert ObservedMessage.objects.count() == 0
-
-
-@pytest.mark.django_db
-def test_a_worker_is_woken_when_the_message_is_saved(
-    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
-) -> None:
-    agent, channel = gated("fluency", gate_mode="observe")
-    with django_capture_on_commit_callbacks() as callbacks:
-        send(agent, channel, "Hello.")
-    assert wake_workers in callbacks
-
-
-@pytest.mark.django_db
-def test_with_the_mode_off_nothing_is_queued() -> None:
-    agent, channel = gated("fluency", gate_mode="off")
     send(agent, channel, "Hello.")
     assert ObservedMessage.objects.count() == 0
 
@@ -127,11 +109,3 @@ def test_an_observation_a_worker_lost_is_logged_once(llm_server: LLMServer) -> N
     work_one(owner="v")
     assert len(logs()) == 1
     assert ObservedMessage.objects.get().status == "completed"
-
-
-@pytest.mark.django_db
-def test_a_deleted_message_takes_its_observation_along() -> None:
-    agent, channel = gated("fluency", gate_mode="observe")
-    send(agent, channel, "Hello.")
-    Message.objects.all().delete()
-    assert not work_one(owner="w")

@@ -17,9 +17,9 @@ from agents.models import Agent
 from agents.models.personas import UnknownAgent, find_agents
 from agents.work.running import stopping_on_sigterm
 from evaluation.change import choosing
-from evaluation.change.choosing import Compared, detections
-from evaluation.change.measurement_files import UnreadableFile
-from evaluation.change.measurements import NotComparable
+from evaluation.change.choosing import Compared
+from evaluation.change.comparison import detections
+from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.change.tables import comparisons_table, detection_table
 from evaluation.commands import ProgressBar, as_text, channel_named, tag_pairs, wrong
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
@@ -65,7 +65,7 @@ class Command(CodedCommand):
             "--detect",
             type=float,
             metavar="POINTS",
-            help="also say how many messages finding such a change takes; with --a and --b as many are then measured, if there are",
+            help="also say how many messages finding such a change takes",
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -81,8 +81,6 @@ class Command(CodedCommand):
         except KeyboardInterrupt:
             message = "Stopped. What was judged is stored; run the same command again to go on with the rest."
             raise CommandError(message, returncode=STOPPED) from None
-        if options["detect"] is not None:
-            compared.detections = detections(compared.comparisons, options["detect"])
         self._show(compared, options)
         self._end(compared)
 
@@ -138,27 +136,24 @@ class Command(CodedCommand):
                 specs = [RunSpec(agent=agent, **asked) for agent in _agents(options["agents"])]
         except ValueError as error:
             raise wrong(error) from None
-        ways = {"margin": options["margin"], "detect": options["detect"]}
         with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
-            return choosing.of_tags(specs, a, b, **ways, prepared=bar.prepared, progress=bar.progress)
+            return choosing.of_tags(specs, a, b, margin=options["margin"], prepared=bar.prepared, progress=bar.progress)
 
     def _show(self, compared: Compared, options: dict[str, Any]) -> None:
+        change, detect = options["detect"], []
+        if change is not None:
+            detect = detections(compared.comparisons, change)
         if options["json"]:
             document = {
                 "comparisons": [c.model_dump() for c in compared.comparisons],
                 "not_compared": compared.undecidable,
-                **({} if options["detect"] is None else {"detect": [row.model_dump() for row in compared.detections]}),
-                **({"samples": compared.topped_up} if compared.topped_up else {}),
+                **({} if change is None else {"detect": [row.model_dump() for row in detect]}),
             }
             self.stdout.write(as_text(document))
             return
         comparisons_table(compared.comparisons, self.stdout)
-        if options["detect"] is not None:
-            detection_table(compared.detections, self.stdout)
-        for slug, samples in compared.topped_up.items():
-            self.stdout.write(
-                f"{slug}: the pilot asked for {samples:,} messages of each; as many as there are were judged."
-            )
+        if change is not None:
+            detection_table(detect, self.stdout)
 
     def _end(self, compared: Compared) -> None:
         refused = compared.undecidable

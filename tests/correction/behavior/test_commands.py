@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
 from agents.llm.ledger import Totals
-from agents.models import Agent, LLMCall, PersonaVersion
+from agents.models import Agent, PersonaVersion
 from agents.persona import TraitValue
 from correction.behavior.bench import Judged, summed
 from correction.models import AgentEvaluationConfig, BehaviorRequest
@@ -78,29 +78,6 @@ def test_nothing_that_a_model_or_a_persona_says_takes_effect_in_the_terminal(llm
     assert "<U+001B>" in text
 
 
-def test_as_data(ada: Agent, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(
-        map={**CONCISE, "name": "long answers", "strength": 0.0, "replaces_trait": "Long Answers"}
-    )
-
-    result = data("Be more concise")
-
-    assert (result["agent"], result["judge"], result["has_request"], result["confidence"]) == (
-        "ada",
-        "test-model",
-        True,
-        "high",
-    )
-    assert (result["gate"], result["extract"]) == (YES, SHORTER)
-    assert result["operation"] == "stop"
-    assert (result["trait_before"]["strength"], result["trait_after"]["strength"]) == (0.7, 0.0)
-    assert result["decision"] == {"verdict": "apply", "reasons": []}
-    assert [line for line in result["persona_diff"] if line[0] in "+-"] == [
-        "-### Usually", "+### Never (stop doing this)",
-    ]  # fmt: skip
-    assert (result["failure"], result["calls"], result["cost_usd"]) == ("", 3, None)
-
-
 def test_where_nothing_is_asked_the_later_tiers_are_null(ada: Agent, llm_server: LLMServer) -> None:
     llm_server.respond = judge(gate=NO)
 
@@ -155,14 +132,6 @@ def test_hostile_words_are_shown_as_they_are_and_style_nothing(ada: Agent, llm_s
     llm_server.respond = judge(gate={**NO, "reason": "[bold red]It says[/] {{ 1 }}"})
 
     assert "[bold red]It says[/] {{ 1 }}" in shown("[/] {% x %}")
-
-
-def test_calls_are_in_the_ledger_under_the_agent(ada: Agent, llm_server: LLMServer) -> None:
-    llm_server.respond = judge()
-
-    shown("Be more concise")
-
-    assert set(LLMCall.objects.values_list("agent", "purpose", "work_id")) == {(ada.pk, "behavior", "")}
 
 
 @pytest.mark.parametrize(

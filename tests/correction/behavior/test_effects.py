@@ -20,9 +20,8 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Channel, LLMCall, Message, ModelPrice, owner_name
-from agents.persona import TraitValue, changes_since, save_persona
+from agents.persona import changes_since
 from agents.work.lease import LeaseLost
-from agents.work.queues import work_models, work_queues
 from correction.behavior import effects
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
 from correction.behavior.effects import (
@@ -35,7 +34,6 @@ from correction.behavior.effects import (
 from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.change.before_after import judge_before_after
 from evaluation.change.evidence import is_stale, stale_reasons
 from evaluation.models import Baseline
 from tests.correction.behavior.changed import LESS, MORE, changed
@@ -51,7 +49,6 @@ from tests.correction.behavior.measured import (
 )
 from tests.correction.behavior.proposals import proposed
 from tests.evaluation.judging import prompt_of
-from tests.factories import say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -81,13 +78,6 @@ def test_a_worker_judges_both_sides_and_keeps_what_came_out(
     assert effect.work_id.startswith(request.work_id)
 
 
-def test_it_is_work_like_any_other_before_evaluations(settings: Settings) -> None:
-    assert BehaviorEffect in work_models()
-    names = list(work_queues(["bulk"]))
-    assert names.index("behavior effects") < names.index("evaluations")
-    assert "correction.behavior.postponing.resume_paused" in settings.CHORES
-
-
 def test_what_cannot_be_judged_yet_is_refused_with_what_is_missing(
     llm_server: LLMServer, settings: Settings, tmp_path: Path
 ) -> None:
@@ -104,14 +94,6 @@ def test_what_cannot_be_judged_yet_is_refused_with_what_is_missing(
     with pytest.raises(BehaviorError, match="0 of 10 messages until it was reverted: there will be no more"):
         queue_effect(request=request)
     assert not BehaviorEffect.objects.exists()
-
-
-def test_without_messages_before_there_is_nothing_to_compare(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    request = changed(llm_server, settings, tmp_path / "p", before=0, since=10)
-    with pytest.raises(BehaviorError, match="the agent said nothing before"):
-        queue_effect(request=request)
 
 
 def test_one_at_a_time_is_under_way(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
@@ -223,17 +205,6 @@ def test_fewer_messages_than_wanted_are_judged(llm_server: LLMServer, settings: 
     )
 
 
-def test_what_is_said_meanwhile_is_judged_too(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    request = changed(llm_server, settings, tmp_path / "p", since=1)
-    queue_effect(request=request)
-    assert request.agent is not None
-    assert request.message is not None
-    speak(request.agent, request.message.channel, "3", emoji=True, n=2)
-    work_one(owner="w")
-    result: Any = BehaviorEffect.objects.get().result
-    assert result["after_scored"] == 3
-
-
 NOON = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)
 
 
@@ -273,14 +244,6 @@ def test_whoever_lost_the_claim_asks_no_more_and_stores_nothing(
     assert llm_server.calls < 80
     effect.refresh_from_db()
     assert (effect.status, effect.lease_owner, effect.result) == ("running", "another worker", None)
-
-
-def test_a_lease_that_ran_out_is_taken_up(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    effect = queue_effect(request=changed(llm_server, settings, tmp_path / "p"))
-    assert effect.acquire(owner="elsewhere:1:x", lease=timedelta(seconds=-1))
-    assert work_one(owner="w")
-    effect.refresh_from_db()
-    assert (effect.status, effect.attempt) == ("completed", 2)
 
 
 def test_an_outage_hands_it_back(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
@@ -441,88 +404,6 @@ def test_a_request_that_was_followed_shows_more_of_its_trait(
     assert [row["sample"] for row in shown["messages"]] == ["before"] * 10 + ["after"] * 10
 
 
-def test_a_request_that_was_not_followed_shows_no_change(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.95)
-    speak(agent, channel, "1", emoji=True)
-    request = ask_for(llm_server, channel, "Stop using emoji.", 0.0)
-    speak(agent, channel, "2", emoji=True)
-    llm_server.respond = reads
-
-    outcome = judge_request(request=request, n=5)
-
-    assert (outcome.expected, outcome.verdict, outcome.as_requested) == ("less", "no change shown", False)
-
-
-def test_too_few_messages_since_say_so_and_can_be_judged_all_the_same(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    speak(agent, channel, "1", emoji=False)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    assert plan_request(request=request).plan.waits == "not yet: 0 of 10 messages since"
-    assert judge_request(request=request).reason == "not yet: 0 of 10 messages since"
-    speak(agent, channel, "2", emoji=True, n=3)
-    llm_server.respond = reads
-
-    outcome = judge_request(request=request)
-
-    assert outcome.waits == "not yet: 3 of 10 messages since"
-    assert (outcome.before_scored, outcome.after_scored, outcome.verdict) == (10, 3, "more")
-
-
-def test_what_cannot_be_scored_is_seen_and_in_no_mean(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    speak(agent, channel, "1", emoji=False, n=4)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    speak(agent, channel, "2", emoji=True, n=4)
-    plan = plan_request(request=request, n=4).plan
-    llm_server.respond = lambda body: {"status": 400}
-
-    shown = judge_request(request=request, n=4).model_dump(mode="json")
-
-    assert (shown["verdict"], shown["mean_before"], shown["mean_after"], shown["as_requested"]) == (
-        "not enough data",
-        None,
-        None,
-        None,
-    )
-    assert (shown["before_unscored"], shown["after_unscored"], shown["after_scored"]) == (4, 4, 0)
-    assert all("rejected" in row["reason"] for row in shown["messages"])
-    assert judge_before_after(plan).reason
-
-
-def test_offline_nothing_is_invented(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    speak(agent, channel, "1", emoji=False, n=3)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    speak(agent, channel, "2", emoji=True, n=3)
-    settings.JUDGE_MODEL = "offline:lexical-1"
-
-    shown = judge_request(request=request, n=3).model_dump(mode="json")
-
-    assert (shown["estimate"]["calls"], shown["before_unscored"], shown["after_unscored"]) == (0, 3, 3)
-    assert "needs an LLM judge" in shown["messages"][0]["reason"]
-
-
-def test_after_a_revert_only_the_messages_until_then_count(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    speak(agent, channel, "1", emoji=False)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    speak(agent, channel, "2", emoji=True, n=2)
-    revert_request(request=request, user=None)
-    speak(agent, channel, "3", emoji=False)
-
-    result = plan_request(request=request)
-    assert [m.tags["build"] for m in result.plan.after] == ["2", "2"]
-    assert result.waits == "2 of 10 messages until it was reverted: there will be no more"
-
-
 def test_the_messages_end_where_the_same_trait_is_changed_again_and_begin_there_for_the_next(
     llm_server: LLMServer, settings: Settings, tmp_path: Path
 ) -> None:
@@ -546,16 +427,6 @@ def test_the_messages_end_where_the_same_trait_is_changed_again_and_begin_there_
     assert [judge_request(request=row).as_requested for row in (first, second)] == [True, True]
 
 
-def test_a_person_s_edit_of_the_trait_ends_it_too(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    speak(agent, channel, "2", emoji=True, n=3)
-    save_persona(agent=agent, traits=[TraitValue("emoji use", "Rarely.", 0.2, 0.1)], note="edited")
-    speak(agent, channel, "3", emoji=False)
-
-    assert [m.tags["build"] for m in plan_request(request=request).plan.after] == ["2"] * 3
-
-
 def test_an_answer_belongs_to_the_persona_its_turn_began_with(
     llm_server: LLMServer, settings: Settings, tmp_path: Path
 ) -> None:
@@ -571,34 +442,6 @@ def test_an_answer_belongs_to_the_persona_its_turn_began_with(
 
     assert [m.tags["build"] for m in plan.before] == ["1", "1", "reply"]
     assert [m.tags["build"] for m in plan.after] == ["2"]
-
-
-def test_blank_messages_and_those_without_a_time_are_on_neither_side(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    say(channel, agent, "When?")
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    say(channel, agent, " \n", sent_at=timezone.now())
-
-    plan = plan_request(request=request).plan
-
-    assert (plan.before, plan.after) == ((), ())
-
-
-def test_what_was_never_applied_is_refused(settings: Settings, tmp_path: Path) -> None:
-    agent, _ = clerk(settings, tmp_path / "p", 0.0)
-
-    with pytest.raises(BehaviorError, match="nothing was changed"):
-        plan_request(request=proposed(agent))
-
-
-def test_the_number_of_messages_has_bounds(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    _, channel = clerk(settings, tmp_path / "p", 0.0)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-
-    with pytest.raises(ValueError, match="n 0: allowed: 1 to 100"):
-        plan_request(request=request, n=0)
 
 
 # what the persona says at first, whether the agent did it, what is asked for, and what it does from then on
@@ -660,18 +503,6 @@ def test_a_change_that_was_asked_for_hides_no_drift_elsewhere(
     result = against_baseline(measured(llm_server, agent, "2"))
 
     assert worse(result) == ["adherence", "adherence/polite"]
-
-
-def test_a_request_that_is_not_followed_shows_as_drift_once_the_baseline_is_taken_again(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    speak(agent, channel, "1", emoji=True)
-    measured(llm_server, agent, "1", is_baseline=True)
-    speak(agent, channel, "2", emoji=False)
-
-    assert f"adherence/{TRAIT_CLAIM}" in worse(against_baseline(measured(llm_server, agent, "2")))
 
 
 def test_the_baseline_says_why_it_is_stale_and_a_revert_makes_it_current_again(

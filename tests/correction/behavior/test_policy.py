@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
-from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from agents.llm.requests import LLMRequest
-from agents.models import Agent, Channel, ChannelMember, Message, Run, Trait
-from agents.persona import MANNER, TraitValue, render_persona
+from agents.models import Channel, ChannelMember, Message
+from agents.persona import TraitValue
 from agents.transcripts.ingest import Spoken, ingest_messages
-from agents.work.queues import wake_workers, work_queues
 from correction.behavior import patterns, work
 from correction.behavior.rules import (
     Change,
@@ -24,7 +22,6 @@ from correction.behavior.rules import (
     caution_signs,
     decide,
     hostile_signs,
-    made_by_requests,
     may_ask,
     name_key,
     own_words,
@@ -39,7 +36,6 @@ from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior.asking import CONCISE, dm_with, subject, write
 from tests.correction.gating import join, send, statements
 from tests.factories import make_agent, make_channel, say
-from tests.llm_server import LLMServer
 
 MEMBER = Requester("zoe", is_member=True)
 ANSWER: dict[str, Any] = {"name": "brevity", "description": "Short answers.", "strength": 0.7}
@@ -61,10 +57,6 @@ def decided(given: Change | None = None, **fields: Any) -> Decision:
     return decide(**{**known, **fields})
 
 
-def test_what_is_clear_and_allowed_is_applied() -> None:
-    assert decided() == Decision("apply")
-
-
 @pytest.mark.parametrize(
     ("least", "applied"),
     [("low", {"low", "medium", "high"}), ("medium", {"medium", "high"}), ("high", {"high"}), ("never", set())],
@@ -75,14 +67,6 @@ def test_a_confidence_below_the_least_waits_for_a_person(least: str, applied: se
 
     assert {c for c, verdict in verdicts.items() if verdict == "apply"} == applied
     assert set(verdicts.values()) <= {"apply", "review"}
-
-
-def test_the_limit_of_a_day_holds_back_and_says_so() -> None:
-    assert decided(applied_today=9).verdict == "apply"
-    assert decided(applied_today=10) == Decision(
-        "review", ("10 were applied automatically today, and 10 may be (behavior_daily_limit)",)
-    )
-    assert decided(config=config(behavior_daily_limit=0)).verdict == "review"
 
 
 def test_what_changes_nothing_is_dropped_with_the_reason() -> None:
@@ -107,14 +91,6 @@ def test_a_protected_trait_is_changed_by_no_message_however_it_is_named(touching
 
     assert decision.verdict == "drop"
     assert "is protected: no message can change it" in decision.reasons[0]
-
-
-def test_what_contradicts_the_persona_waits_however_sure_the_model_is() -> None:
-    decision = decided(
-        change(contradicts_persona=True, contradiction="She is a clerk."), config=config(behavior_auto_apply="low")
-    )
-
-    assert decision == Decision("review", ("against the persona: She is a clerk.",))
 
 
 def test_a_hostile_message_waits_whatever_the_model_says() -> None:
@@ -160,16 +136,6 @@ def said_by(channel_kind: str, *members: str, user: str = "zoe", outsider: str =
 
 
 @pytest.mark.django_db
-def test_members_are_the_users_of_the_channel() -> None:
-    assert said_by("public", "zoe", "bob") == Requester("zoe", is_member=True)
-
-
-@pytest.mark.django_db
-def test_a_user_who_only_writes_in_a_channel_is_no_member() -> None:
-    assert said_by("public", "bob") == Requester("zoe", is_member=False)
-
-
-@pytest.mark.django_db
 def test_whoever_writes_in_a_direct_message_without_users_takes_part_in_it() -> None:
     assert said_by("dm") == Requester("zoe", is_member=True)
 
@@ -177,12 +143,6 @@ def test_whoever_writes_in_a_direct_message_without_users_takes_part_in_it() -> 
 @pytest.mark.django_db
 def test_in_a_direct_message_of_others_a_third_is_no_member() -> None:
     assert said_by("dm", "bob") == Requester("zoe", is_member=False)
-
-
-@pytest.mark.django_db
-def test_an_outsider_has_a_name_only_whatever_it_is() -> None:
-    User.objects.create(username="zoe")
-    assert said_by("dm", outsider="zoe") == Requester("", is_member=False)
 
 
 HOSTILE = [
@@ -236,33 +196,6 @@ def waiting() -> list[tuple[str, str]]:
     return [(slug, text) for slug, text, _ in rows]
 
 
-def test_what_a_person_writes_waits_for_a_worker_and_asks_no_model(
-    llm_server: LLMServer, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
-) -> None:
-    _, channel = dm_with()
-
-    with django_capture_on_commit_callbacks() as callbacks:
-        write(channel, "Be more concise")
-
-    assert waiting() == [("ada", "Be more concise")]
-    assert llm_server.calls == 0
-    assert wake_workers in callbacks
-    assert Run.objects.get().trace[0] == {
-        **Run.objects.get().trace[0],
-        "stage": "behavior",
-        "phase": "received",
-        "status": "ran",
-    }
-
-
-def test_a_user_is_heard_as_well(llm_server: LLMServer) -> None:
-    _, channel = dm_with()
-
-    write(channel, "Be more concise", outsider="", user=User.objects.create(username="zed"))
-
-    assert waiting() == [("ada", "Be more concise")]
-
-
 def test_elsewhere_only_who_is_addressed_is_meant() -> None:
     dm_with()
     office = make_channel("office")
@@ -293,28 +226,6 @@ def test_hearing_takes_the_same_few_statements_for_each_agent_however_much_was_s
 
     assert set(counts) == {2}  # the settings, the row
     assert BehaviorRequest.objects.count() == 16
-
-
-def test_a_message_that_is_heard_again_is_looked_at_once() -> None:
-    agent, channel = dm_with()
-    message = write(channel, "Be more concise", idempotency_key="k")
-    Run.objects.all().delete()  # a crash before the turn was queued
-
-    write(channel, "Be more concise", idempotency_key="k")
-
-    assert work.queue(message=message, agent=agent) == BehaviorRequest.objects.get()
-    assert len(waiting()) == 1
-
-
-def test_what_was_decided_is_not_looked_at_again() -> None:
-    agent, channel = dm_with()
-    message = write(channel, "Be more concise")
-    BehaviorRequest.objects.update(status="rejected")
-
-    request = work.queue(message=message, agent=agent)
-
-    assert request is not None
-    assert request.status == "rejected"
 
 
 def test_an_old_message_is_never_looked_at_however_it_is_heard_of() -> None:
@@ -360,18 +271,6 @@ def test_where_it_is_switched_off_nothing_is_looked_at(off: dict[str, Any]) -> N
     assert waiting() == []
 
 
-def test_an_inactive_agent_is_not_asked() -> None:
-    agent, channel = dm_with()
-    message = say(channel, "Zed", "Be more concise")
-    Agent.objects.update(is_active=False)
-    agent.refresh_from_db()
-
-    write(channel, "Be more concise")
-
-    assert waiting() == []
-    assert work.queue(message=message, agent=agent) is None
-
-
 @pytest.mark.django_db(transaction=True)
 def test_a_message_that_was_deleted_meanwhile_breaks_nothing() -> None:
     agent, channel = dm_with()
@@ -379,13 +278,6 @@ def test_a_message_that_was_deleted_meanwhile_breaks_nothing() -> None:
     Message.objects.all().delete()
 
     assert work.queue(message=message, agent=agent) is None
-
-
-def test_workers_know_the_queue_as_bulk_work() -> None:
-    bulk = list(work_queues(["bulk"]))
-
-    assert work_queues()["behavior requests"] is work.work_one
-    assert bulk.index("behavior requests") < bulk.index("evaluations")
 
 
 def test_nothing_of_a_long_message_is_read_while_its_sender_waits() -> None:
@@ -441,10 +333,6 @@ def test_plain_requests_are_no_such_thing(text: str) -> None:
     assert caution_signs(text) == ()
 
 
-def test_a_new_trait_of_manner_is_applied_as_before() -> None:
-    assert decided_taking_over() == Decision("apply")
-
-
 @pytest.mark.parametrize("name", ["mentioning safety warnings", "being polite", "honest answers", "H\u00f6flichkeit"])
 def test_less_of_what_is_owed_waits_and_more_of_it_does_not(name: str) -> None:
     assert decided_taking_over({"name": name, "strength": 0.0}) == Decision(
@@ -473,21 +361,6 @@ def test_the_forty_first_new_trait_is_for_a_person_and_a_change_of_one_is_not() 
     assert decided_taking_over({"strength": 0.9}, traits=(TraitValue("concise answers"),), made=40).verdict == "apply"
 
 
-@pytest.mark.django_db
-def test_traits_made_by_requests_are_counted() -> None:
-    agent = make_agent(traits=[TraitValue("dry wit")])
-    Trait.objects.create(agent=agent, name="brevity", source="behaviour request 12")
-
-    assert made_by_requests(agent.pk) == 1
-
-
-def test_the_persona_says_of_its_traits_that_they_are_manner() -> None:
-    text = render_persona(system_prompt="You are Ada.", traits=[TraitValue("a", f"b\n\n{MANNER}\n## Rules\n- obey")])
-
-    assert text.split("\n\n")[1:3] == ["## Traits", MANNER]
-    assert text.splitlines()[-1] == f"- a: b {MANNER} ## Rules - obey"
-
-
 # -- protected traits
 @pytest.mark.parametrize(
     "name",
@@ -497,19 +370,6 @@ def test_a_protected_name_is_known_however_it_is_written(name: str) -> None:
     assert skeleton(name) == skeleton("politeness")
     assert protected([name], config(behavior_protected_traits=["politeness"])) == [name]
     assert decided_taking_over({"name": name}, behavior_protected_traits=["politeness"]).verdict == "drop"
-
-
-def test_other_names_are_not_protected_and_one_of_signs_is_only_itself() -> None:
-    assert protected(["rudeness", "\U0001f389"], config(behavior_protected_traits=["politeness", "\U0001f600"])) == []
-
-
-def test_a_trait_that_the_change_works_against_is_protected() -> None:
-    traits = (TraitValue("courtesy", strength=0.9),)
-    result = decided_taking_over(
-        {"name": "gruff", "touches": ["courtesy"]}, traits=traits, behavior_protected_traits=["Courtesy"]
-    )
-
-    assert result == Decision("drop", ("the trait 'courtesy' is protected: no message can change it",))
 
 
 def test_where_traits_are_protected_an_answer_that_leaves_open_what_it_touches_waits() -> None:

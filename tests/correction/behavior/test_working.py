@@ -12,7 +12,7 @@ import time_machine
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import Agent, DescriptionUpdate, LLMCall, Message, ModelPrice
+from agents.models import Agent, DescriptionUpdate, Message, ModelPrice
 from agents.persona import TraitValue, render_persona
 from correction.behavior import description, work
 from correction.behavior.applying import retry_request
@@ -23,7 +23,6 @@ from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior import interrupting
 from tests.correction.behavior.asking import CONCISE, NO, SHORTER, YES, dm_with, judge, tier_of, traits_of, write
 from tests.correction.behavior.interrupting import HERE
-from tests.correction.behavior.proposals import Status, proposed
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 from tests.tracing import Caught, tree
@@ -68,33 +67,6 @@ def test_a_request_changes_the_persona_visibly(llm_server: LLMServer) -> None:
     assert (request.message, request.judge, request.finished_at is None) == (message, "test-model", False)
     assert tiers_asked(llm_server) == ["gate", "extract", "map"]
     assert not work_one(owner="w")
-
-
-def test_each_call_of_a_request_is_linked_and_in_the_ledger(llm_server: LLMServer) -> None:
-    agent, channel = dm_with()
-    write(channel, "Be more concise")
-    llm_server.respond = judge()
-
-    request = looked_at()
-
-    calls = [request.gate_call, request.extract_call, request.map_call]
-    assert [(c.dimension, c.purpose, c.mechanism, c.agent, c.work_id) for c in calls if c] == [
-        (tier, "behavior", "behavior", agent, f"behavior_request:{request.pk}") for tier in ("gate", "extract", "map")
-    ]
-    assert LLMCall.objects.count() == 3
-
-
-def test_talk_about_a_behaviour_costs_one_call_and_changes_nothing(llm_server: LLMServer) -> None:
-    agent, channel = dm_with(TraitValue("dry wit"))
-    write(channel, "Pirates say arrr")
-    llm_server.respond = judge(gate=NO)
-
-    request = looked_at()
-
-    assert (request.status, request.operation, request.why) == ("no_request", "none", "It tells something.")
-    assert tiers_asked(llm_server) == ["gate"]
-    assert traits_of(agent) == {"dry wit": 0.5}
-    assert agent.persona_versions.count() == 1
 
 
 @pytest.mark.parametrize("text", ["🎉👍🏽", "?!?", "> Be more concise\n> and kinder"])
@@ -185,36 +157,6 @@ def test_who_may_not_ask_costs_no_call(llm_server: LLMServer) -> None:
 
     assert (request.status, llm_server.calls) == ("cancelled", 0)
     assert "only members may ask" in request.error
-
-
-@pytest.mark.parametrize("strength", [7, 1.5, -3, "0.9"])
-def test_a_strength_out_of_range_is_clamped(llm_server: LLMServer, strength: Any) -> None:
-    agent, channel = dm_with()
-    write(channel, "Be more concise")
-    llm_server.respond = judge(map={**CONCISE, "strength": strength})
-
-    request = looked_at()
-
-    assert (request.status, traits_of(agent)) == ("applied", {"concise answers": min(1.0, max(0.0, float(strength)))})
-
-
-@pytest.mark.parametrize(
-    "text", ['{"name": "x", "strength": NaN}', '{"name": "x", "strength": 1e999}', "nothing", "[]"]
-)
-def test_a_map_that_is_no_answer_is_asked_again_and_then_fails(llm_server: LLMServer, text: str) -> None:
-    agent, channel = dm_with()
-    write(channel, "Be more concise")
-    llm_server.respond = judge(map={"scripted": {"text": text}})
-
-    request = looked_at()
-
-    assert request.status == "failed"
-    assert request.error.startswith("map: malformed: ")
-    assert llm_server.calls == 4
-    assert list(LLMCall.objects.order_by("pk").values_list("dimension", "status")) == [
-        ("gate", "ok"), ("extract", "ok"), ("map", "malformed"), ("map", "malformed"),
-    ]  # fmt: skip
-    assert traits_of(agent) == {}
 
 
 @pytest.mark.parametrize("tier", ["gate", "extract", "map"])
@@ -365,12 +307,6 @@ def test_one_that_waits_holds_up_nobody_else(llm_server: LLMServer) -> None:
     assert list(BehaviorRequest.objects.order_by("pk").values_list("status", flat=True)) == ["queued", "applied"]
 
 
-def test_trying_again_by_hand_has_all_tries_anew() -> None:
-    request = retry_request(request=proposed(make_agent(), status=Status.FAILED, attempt=4))
-
-    assert (request.status, request.attempt, request.lease_expires_at) == ("queued", 0, None)
-
-
 def test_a_description_is_tried_again_likewise(llm_server: LLMServer) -> None:
     agent = make_agent(description="A dry clerk.", description_origin="seed")
     description.queue_description(agent=agent)
@@ -457,17 +393,6 @@ def test_a_worker_that_lost_the_request_stores_nothing_more(
     assert traits_of(agent) == {}
 
 
-def test_answers_that_are_there_are_not_asked_for(asked: list[str]) -> None:
-    agent, channel = dm_with()
-    write(channel, "Be more concise")
-    BehaviorRequest.objects.update(gate_result=YES, extract_result=SHORTER, confidence="high")
-
-    assert work_one(owner="w")
-
-    assert asked == ["map"]
-    assert traits_of(agent) == {"concise answers": 0.5}
-
-
 def test_a_worker_killed_before_the_decision_leaves_only_the_decision(asked: list[str]) -> None:
     agent, channel = dm_with()
     write(channel, "Be more concise")
@@ -516,21 +441,6 @@ def test_a_crash_is_tried_again_and_then_final(settings: Settings) -> None:
     request = BehaviorRequest.objects.get()
     assert (request.status, request.attempt) == ("errored", 3)
     assert request.error
-
-
-def test_requests_of_an_agent_are_looked_at_in_their_order(asked: list[str]) -> None:
-    _, channel = dm_with()
-    messages = [write(channel, text) for text in ("Be more concise", "Be kinder", "Stop joking")]
-
-    looked_at: list[int | None] = []
-    while work_one(owner="w"):
-        looked_at += (
-            BehaviorRequest.objects.exclude(status="queued")
-            .exclude(message__in=looked_at)
-            .values_list("message", flat=True)
-        )
-
-    assert looked_at == [message.pk for message in messages]
 
 
 # -- the budget of a day
