@@ -66,7 +66,9 @@ class AsRow:
         self.row = row
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
-        return {"x-row": getattr(self.row.Meta, "ref_name", self.row.__name__)}  # becomes a reference in `schema.tidied`
+        return {
+            "x-row": getattr(self.row.Meta, "ref_name", self.row.__name__)
+        }  # becomes a reference in `schema.tidied`
 
 
 def _lookup(model: type[Model]) -> dict[str, str]:
