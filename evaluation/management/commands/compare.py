@@ -14,7 +14,7 @@ from django.core.management.base import CommandError
 
 from agents.commands import NOT_ENOUGH, REGRESSION, STOPPED, CodedCommand
 from agents.models import Agent
-from agents.models.personas import UnknownAgent, find_agents
+from agents.models.conversations import UnknownAgent, find_agents
 from agents.work.running import stopping_on_sigterm
 from evaluation.change import choosing
 from evaluation.change.choosing import Compared

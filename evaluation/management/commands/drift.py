@@ -6,7 +6,7 @@ from argparse import ArgumentParser
 from typing import Any
 
 from agents.commands import CodedCommand
-from agents.models.personas import find_agents
+from agents.models.conversations import find_agents
 from evaluation.change.over_time import series_of, without_series
 from evaluation.change.tables import drift_table
 from evaluation.commands import as_text, wrong
