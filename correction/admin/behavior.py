@@ -345,9 +345,9 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
     if row.status not in (Status.APPLIED, Status.REVERTED):
         return None
     effects = list(BehaviorEffect.objects.filter(request=row).select_related("requested_by")[:MOST_EFFECTS])
-    change = plan_request(request=row) if row.agent is not None else None
+    plan = plan_request(request=row) if row.agent is not None else None
     under_way = any(effect.status in UNFINISHED for effect in effects)
-    may = request.user.has_perms(MEASURING) and not under_way and change is not None and change.is_measurable
+    may = request.user.has_perms(MEASURING) and not under_way and plan is not None and not plan.why_not
     context: dict[str, Any] = {
         "measure_url": reverse("admin:correction_behaviorrequest_measure", args=[row.pk]) if may else "",
         "messages": MESSAGES,
@@ -355,13 +355,12 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
         "effects": [_effect(effect) for effect in effects],
         "command": f"manage.py measure_behavior {row.pk}",
     }
-    if change is not None:
-        plan = change.shown()
+    if plan is not None:
         context["plan"] = {
             "since": f"{plan.after} of {plan.wanted} messages since",
             "before": plan.before,
             "waits": plan.waits,
-            "claim": display.visible(plan.claim.replace("{{agent_name}}", change.plan.agent.display_name)),
+            "claim": display.visible(plan.claim.replace("{{agent_name}}", plan.plan.agent.display_name)),
             "estimate": str(plan.estimate),
             "paid": bool(plan.estimate.calls),
             "judge": judge_badge(plan.judge),

@@ -386,7 +386,7 @@ def test_a_request_that_was_followed_shows_more_of_its_trait(
     llm_server.respond = reads
     asked = len(llm_server.bodies)
 
-    plan = plan_request(request=request).shown().model_dump()
+    plan = plan_request(request=request).model_dump()
     assert len(llm_server.bodies) == asked, "an estimate asks nobody"
     outcome = judge_request(request=request)
 
