@@ -19,7 +19,7 @@ from pytest_django import DjangoAssertNumQueries, Settings
 from agents.models import Agent
 from correction.gate.thresholds import failing, mark_result, precision, scores_of, wilson_interval
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult
-from tests.console import HOSTILE, Browser, list_of, page_of, plain, queries, read, signed_in, staff, viewer
+from tests.console import Browser, list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import own, url_of
 from tests.correction.judged_drafts import MODEL, OFFLINE, make_log, verdict
 from tests.correction.test_gate_statistics import attempt
@@ -124,20 +124,6 @@ def test_a_typed_threshold_is_counted_with_precision_and_can_be_used(root: Clien
     assert not AgentEvaluationConfig.objects.exists(), "nothing is stored before a person saves it"
     root.post(unescape(use[1]), {"_save": "", "seen-gate_adherence_threshold": "", "gate_adherence_threshold": "4.5"})
     assert own(ada) == {"gate_adherence_threshold": Decimal("4.5")}
-
-
-def test_the_defaults_are_tried_on_everybody_and_say_whom_it_would_hit(root: Client) -> None:
-    ada, bob = make_agent(), make_agent("bob", display_name=HOSTILE)
-    judged(ada, 2.0, 8.0)
-    judged(bob, 8.0, 8.5, 9.0)
-    html = read(root, thresholds_page(None, "?adherence=8.2"))
-    text = plain(panel(html))
-
-    assert "3 of 5 (60 %) judged drafts would have failed." in text
-    assert "Ada 2 of 2 (100 %)" in text
-    assert "1 of 3 (33 %)" in text
-    assert text.index("1 of 3") < text.index("2 of 2"), "those with the most drafts first"
-    assert "<script>alert" not in html
 
 
 def test_offline_scores_are_apart_and_marked_heuristic(root: Client) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from correction.models import BehaviorEffect, BehaviorRequest
 from tests.agents.api.asking import queries
 from tests.api_client import Program, program
 from tests.console import staff, superuser
-from tests.correction.behavior.changed import changed
+from tests.correction.behavior.changed import Changed
 from tests.correction.behavior.proposals import proposed
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
@@ -27,8 +26,8 @@ def client() -> Program:
 
 
 @pytest.fixture
-def row(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> BehaviorRequest:
-    return changed(llm_server, settings, tmp_path / "p")
+def row(changed: Changed) -> BehaviorRequest:
+    return changed()
 
 
 def url(row: BehaviorRequest) -> str:
@@ -133,10 +132,8 @@ def test_how_often_it_is_asked_for_is_limited(client: Program, row: BehaviorRequ
     assert client.get(url(row)).status_code == 200
 
 
-def test_more_effects_and_more_messages_take_no_more_queries(
-    client: Program, llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    row = changed(llm_server, settings, tmp_path / "p", before=20, since=20)
+def test_more_effects_and_more_messages_take_no_more_queries(changed: Changed, client: Program) -> None:
+    row = changed(before=20, since=20)
     client.get(url(row))
     few = queries(client, f"{url(row)}?messages=2")
     for _ in range(3):
