@@ -190,12 +190,12 @@ TABLES = (
         menu="Correcting",
         icon="history_edu",
         empty="Every look at an intervention before a turn leaves one: switch one on in an agent's configuration, or add one of your own.",
-        columns="created_at name agent fired_mark why nudge place",
+        columns="created_at name agent fired_mark why nudge channel",
         filters="intervention? fired name judge agent channel__tags created_at",
         fields=(
             ("", "name fired_mark why conditions nudge_type nudge"),
-            ("Where", "agent place channel_position run intervention_link"),
-            ("How it was judged", "judge duration calls created_at"),
+            ("Where", "agent channel channel_position run intervention_link"),
+            ("How it was judged", "judge duration_ms=milliseconds calls created_at"),
         ),
         export=export_of(
             "id=pk created_at name intervention=intervention.slug agent=agent.slug channel=channel.slug run=run_id channel_position fired "

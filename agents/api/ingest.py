@@ -2,128 +2,84 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any, ClassVar
+from datetime import datetime
+from typing import Annotated, Any
 
-from drf_spectacular.utils import extend_schema_serializer
+from pydantic import Field, StringConstraints, model_validator
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.reverse import reverse
-from rest_framework.serializers import (
-    CharField,
-    DateTimeField,
-    DictField,
-    IntegerField,
-    Serializer,
-    SlugField,
-    URLField,
-)
 
-from agents.api.bodies import Anything, Body, Tags, many, says
-from agents.transcripts.ingest import MOST_MESSAGES, IngestRefused, Spoken, ingest_messages
+from agents.api.bodies import Anything, Body, Reads, Tags, fault
+from agents.api.filters import read_moment
+from agents.transcripts.ingest import MOST_MESSAGES, Ingested, IngestRefused, Spoken, ingest_messages
 from agents.transcripts.records import TEXT_LIMIT
 from agents.transcripts.store import NotEntitled, rights_of
 
 _AUTHORS = ("agent", "user", "outsider")
+Exact = Annotated[str, StringConstraints(strip_whitespace=False, pattern=r"\S", max_length=200)]
+Slug = Annotated[str, StringConstraints(pattern="^[-a-zA-Z0-9_]+$", max_length=120)]
+Moment = Annotated[datetime, Reads(read_moment, "a time such as 2026-11-22T14:30:00Z, or null", format="date-time")]
 
 
-def _not_blank(value: str) -> None:
-    if not value.strip():
-        raise ValidationError("blank")
-
-
-class SpokenFields(Body):
+class SpokenBody(Body):
     """A message as it was said. Exactly one of `agent`, `user` and `outsider` says who."""
 
-    needed: ClassVar[tuple[str, ...]] = ("external_id", "text")
+    external_id: Exact = Field(description="its id in its channel; the same again is the same message")
+    text: Annotated[str, StringConstraints(strip_whitespace=False, max_length=TEXT_LIMIT)]
+    channel: Slug = Field("", description="slug; default that of the request")
+    agent: str = Field("", min_length=1, max_length=120, description="slug")
+    user: str = Field("", min_length=1, max_length=150, description="name of a user")
+    outsider: str = Field(
+        "", min_length=1, max_length=200, description="name of a speaker who is neither agent nor user"
+    )
+    sent_at: Moment | None = Field(None, description="UTC where it says no zone")
+    parent: Exact = Field("", description="external_id of the message whose thread it is in")
+    tags: Tags = Field({})
+    payload: Anything = Field({}, description="typed data beside the text")
 
-    external_id = CharField(
-        max_length=200,
-        trim_whitespace=False,
-        validators=[_not_blank],
-        help_text="its id in its channel; the same again is the same message",
-    )
-    text = CharField(
-        max_length=TEXT_LIMIT,
-        allow_blank=True,
-        trim_whitespace=False,
-        error_messages=says(f"a text of 1 to {TEXT_LIMIT:,} characters"),
-    )
-    channel = SlugField(max_length=120, help_text="slug; default that of the request")
-    agent = CharField(max_length=120, help_text="slug")
-    user = CharField(max_length=150, help_text="name of a user")
-    outsider = CharField(max_length=200, help_text="name of a speaker who is neither agent nor user")
-    sent_at = DateTimeField(
-        allow_null=True,
-        help_text="UTC where it says no zone",
-        error_messages=says("a time such as 2026-11-22T14:30:00Z, or null"),
-    )
-    parent = CharField(  # type: ignore[assignment]  # a declared field is taken off the class
-        max_length=200,
-        trim_whitespace=False,
-        validators=[_not_blank],
-        help_text="external_id of the message whose thread it is in",
-    )
-    tags = Tags()
-    payload = Anything(help_text="typed data beside the text")
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
 
-    def to_internal_value(self, data: Any) -> Any:
-        given = {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
-        return super().to_internal_value(given)
-
-    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
-        authors = [name for name in _AUTHORS if name in given]
+    @model_validator(mode="after")
+    def _one_author(self) -> SpokenBody:
+        authors = [name for name in _AUTHORS if getattr(self, name)]
         if len(authors) != 1:
             text = f"give exactly one of {', '.join(_AUTHORS)}; {' and '.join(authors) or 'none'} given"
-            raise ValidationError({"agent": [text]})
-        return given
+            raise fault("agent", text)
+        return self
 
 
 class NewMessages(Body):
     """Messages of one or several channels, in the order in which they were said."""
 
-    needed: ClassVar[tuple[str, ...]] = ("messages",)
+    channel: Slug = Field("", description="slug, for messages that name none; made where there is none, by who may")
+    tags: Tags = Field({}, description="put on every message, over its own")
+    messages: list[SpokenBody] = Field(min_length=1, max_length=MOST_MESSAGES)
 
-    channel = SlugField(
-        max_length=120, help_text="slug, for messages that name none; made where there is none, by who may"
-    )
-    tags = Tags(help_text="put on every message, over its own")
-    messages = many(
-        SpokenFields,
-        most=MOST_MESSAGES,
-        allow_empty=False,
-        error_messages=says(f"a list of 1 to {MOST_MESSAGES:,} messages"),
-    )
-
-    def unstorable_in(self, name: str, value: Any) -> str:
-        return "" if name == "messages" else super().unstorable_in(name, value)  # said message by message
-
-    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
-        text = "channel is missing; allowed: a slug, here or for the whole request"
-        placed = [bool(row.get("channel") or given.get("channel")) for row in given["messages"]]
-        if not all(placed):
-            raise ValidationError({"messages": [{} if there else {"channel": [text]} for there in placed]})
-        return given
+    @model_validator(mode="after")
+    def _placed(self) -> NewMessages:
+        for number, message in enumerate(self.messages):
+            if not (message.channel or self.channel):
+                raise fault(
+                    f"messages[{number}].channel", "channel is missing; allowed: a slug, here or for the whole request"
+                )
+        return self
 
 
-@extend_schema_serializer(component_name="Ingested")
-class IngestedFields(Serializer[Any]):
+class IngestAnswer(Ingested):
     """What became of them; `received` = `imported` + `duplicates`."""
 
-    received = IntegerField(min_value=0)
-    imported = IntegerField(min_value=0)
-    duplicates = IntegerField(min_value=0, help_text="stored before, and left as they are")
-    other_author = IntegerField(min_value=0, help_text="duplicates that are stored under another author")
-    observed = IntegerField(min_value=0, help_text="of the imported, how many wait to be judged")
-    replies_without_parent = IntegerField(min_value=0, help_text="sent again after it, they are linked")
-    channels = DictField(child=URLField(), help_text="slug to URL")
+    channels: dict[str, str] = Field(description="slug to URL")
 
 
-def ingest(given: dict[str, Any], request: Request) -> dict[str, Any]:
+def ingest(given: NewMessages, request: Request) -> dict[str, Any]:
     """Store the messages of a body; what became of them."""
-    own = {"channel": given.get("channel", ""), "tags": {}, "payload": {}}
     spoken = [
-        Spoken(**{**own, **row, "tags": {**row.get("tags", {}), **given.get("tags", {})}}) for row in given["messages"]
+        Spoken(**{**dict(row), "channel": row.channel or given.channel, "tags": {**row.tags, **given.tags}})
+        for row in given.messages
     ]
     try:
         done = ingest_messages(spoken, rights=rights_of(request.user))
@@ -132,4 +88,4 @@ def ingest(given: dict[str, Any], request: Request) -> dict[str, Any]:
     except IngestRefused as error:
         raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
     slugs = dict.fromkeys(one.channel for one in spoken)
-    return {**asdict(done), "channels": {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}}
+    return {**dict(done), "channels": {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}}

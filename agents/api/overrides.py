@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.core.exceptions import ValidationError as InvalidTags
 from django.utils.module_loading import import_string
-from rest_framework import serializers
+from pydantic import Field
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 
-from agents.api.bodies import Anything, says
+from agents.api.bodies import Anything
 from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent, Channel
 from agents.models.conversations import validate_tags
@@ -23,30 +23,24 @@ HARMLESS = ("tags", "model", "scene")  # what no stage is left out or set by
 LEAST, MOST = 0.1, 60.0  # seconds
 
 
-class Deadline(serializers.FloatField):
-    """Seconds that the stages may judge at most, of each dimension and of all."""
-
-    default_error_messages = says(f"a number of seconds from {LEAST:g} to {MOST:g}")
-
-    def __init__(self, **kwargs: Any) -> None:
-        text = "seconds the stages may judge, at most those of the configuration; below 2 only for users who may override it"
-        super().__init__(min_value=LEAST, max_value=MOST, help_text=text, **kwargs)
-
-
-class Overrides(Anything):
-    """`stages` (names), `model`, `tags`, and any field of an agent's configuration; for users who may change agents."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        text = (
-            "settings for this one: model, tags; for users who may change agents. stages and fields of the configuration; "
-            "for those who may change that, too"
-        )
-        super().__init__(help_text=text, **kwargs)
+Deadline = Annotated[
+    float,
+    Field(
+        ge=LEAST,
+        le=MOST,
+        description="seconds the stages may judge, at most those of the configuration; below 2 only for users who may override it",
+    ),
+]
+Overrides = Annotated[
+    Anything,
+    Field(
+        description="settings for this one: model, tags; for users who may change agents. stages and fields of the configuration; "
+        "for those who may change that, too"
+    ),
+]
 
 
-def overrides_of(
-    request: Request, given: Mapping[str, Any], *, agent: Agent, channel: Channel, session: str = ""
-) -> dict[str, Any]:
+def overrides_of(request: Request, given: Any, *, agent: Agent, channel: Channel, session: str = "") -> dict[str, Any]:
     """The overrides of a body's ``overrides`` and ``deadline``, as `Run.overrides` has them.
 
     Raises:
@@ -54,7 +48,7 @@ def overrides_of(
         ValidationError: An override is none, or has a value it cannot have; or the session cannot be continued; or the deadline is
             so short that nothing could be judged, which is for those who may override it.
     """
-    overrides: dict[str, Any] = dict(given.get("overrides") or {})
+    overrides: dict[str, Any] = dict(given.overrides)
     if overrides and not request.user.has_perm(NEEDED):
         raise PermissionDenied(f"overrides: only for users with the permission {NEEDED}")
     may_set = all(request.user.has_perm(name) for name in (NEEDED, settings.TURN_OVERRIDES_NEED))
@@ -70,10 +64,10 @@ def overrides_of(
             errors.setdefault(name, []).append(text)
     if errors:
         raise ValidationError(errors)
-    if "deadline" in given:
+    if given.deadline is not None:
         try:
             of_seconds = import_string(settings.TURN_DEADLINES)
-            deadlines = of_seconds(agent=agent, seconds=float(given["deadline"]), any_length=may_set)
+            deadlines = of_seconds(agent=agent, seconds=given.deadline, any_length=may_set)
         except ValueError as error:
             raise ValidationError({"deadline": [str(error)]}) from None
         overrides = {**deadlines, **overrides}

@@ -10,6 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
+from pydantic import BaseModel, Field
 
 from agents.models import Agent, Channel, Message
 from agents.transcripts.prepare import Author, Prepared, Target
@@ -50,22 +51,15 @@ class Spoken:
     payload: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ingested:
-    """What became of a batch. ``received = imported + duplicates``.
-
-    Attributes:
-        other_author: Duplicates that are stored under another author, as they came first.
-        observed: Of the imported, how many wait to be judged.
-        replies_without_parent: Imported ones whose parent is not there (yet: sent again after it, they are linked).
-    """
+class Ingested(BaseModel):
+    """What became of a batch. ``received = imported + duplicates``."""
 
     received: int
     imported: int
-    duplicates: int
-    other_author: int
-    observed: int
-    replies_without_parent: int
+    duplicates: int = Field(description="stored before, and left as they are")
+    other_author: int = Field(description="duplicates that are stored under another author")
+    observed: int = Field(description="of the imported, how many wait to be judged")
+    replies_without_parent: int = Field(description="sent again after it, they are linked")
 
 
 def ingest_messages(spoken: Sequence[Spoken], *, rights: Rights | None = None) -> Ingested:

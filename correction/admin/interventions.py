@@ -17,7 +17,6 @@ from agents.console.panels import table
 from agents.console.site import ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
-from correction.admin.sessions import channel_link
 from correction.interventions import FUNCTIONS, NudgeType, problems_of
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, unstorable
 from correction.interventions.nudges import VARIABLES
@@ -200,13 +199,10 @@ class InterventionAdmin(ModelAdmin[Intervention]):
 
 @admin.register(InterventionLog)
 class InterventionLogAdmin(LogAdmin[InterventionLog]):
-    list_select_related = ("agent", "channel")
     ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
 
     fired_mark = display.column("fired", lambda log: fired_badge(log.fired), ordering="fired")
-    place = display.column("channel", channel_link, ordering="channel")
     conditions = display.column("preconditions", lambda log: preconditions_table(log.preconditions))
-    duration = display.column("duration", lambda log: f"{log.duration_ms:,} ms")
 
     @admin.display(description="written down in")
     def intervention_link(self, log: InterventionLog) -> SafeString:

@@ -7,17 +7,18 @@ from typing import Any, ClassVar
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
-from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
+from agents.admin.transcript import channel_link
 from agents.console import display
 from agents.console.columns import SHOWN
 from agents.console.filters import OptionFilter
 from agents.console.logs import LogAdmin
+from agents.console.site import came_from, console_page
 from correction.admin.display import (
     attempt_badge,
     endings,
@@ -27,7 +28,7 @@ from correction.admin.display import (
     source_badge,
     speaker,
 )
-from correction.admin.sessions import MARKING, channel_link, session_context
+from correction.admin.sessions import MARKING, session_context
 from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
@@ -123,29 +124,17 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
         shown = render_to_string("admin/correction/log/session.html", context, request)
         return [SafeString(shown), *super().get_panels(request, obj)]
 
-    def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view(self.mark_view)
-        return [path("mark/<int:result_id>/", view, name="correction_mark"), *super().get_urls()]
-
+    @console_page("mark/<int:result_id>/", MARKING, post=True, name="correction_mark")
     def mark_view(self, request: HttpRequest, result_id: int) -> HttpResponse:
-        """*Right*, *false alarm*, or neither again, said of one failed dimension (POST)."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        if not self.has_view_permission(request) or not request.user.has_perm(MARKING):
+        """*Right*, *false alarm*, or neither again, said of one failed dimension."""
+        if not self.has_view_permission(request):
             raise PermissionDenied
-        result = GateDimensionResult.objects.select_related("log").filter(pk=result_id).first()
-        if result is None:
-            raise Http404(f"There is no verdict {result_id}.")
-        mark = request.POST.get("mark", "")
-
+        result = get_object_or_404(GateDimensionResult.objects.select_related("log"), pk=result_id)
         try:
-            mark_result(result=result, mark=mark, user=request.user)
+            mark_result(result=result, mark=request.POST.get("mark", ""), user=request.user)
         except ValueError as error:
             self.message_user(request, str(error), messages.ERROR)
-        page = reverse("admin:correction_correctionlog_change", args=[result.log_id])
-        came_from = request.GET.get("next", "")
-        if url_has_allowed_host_and_scheme(came_from, {request.get_host()}, require_https=request.is_secure()):
-            page = came_from
+        page = came_from(request, request.GET, self.url("change", result.log))
         return HttpResponseRedirect(f"{page}#result-{result.pk}")
 
     @admin.display(description="time", ordering="created_at")
@@ -157,7 +146,7 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
     @admin.display(description="channel", ordering="channel")
     def place(self, log: CorrectionLog) -> SafeString:
         source = source_badge(log)
-        return source if log.channel is None else display.lines(channel_link(log), source)
+        return source if log.channel is None else display.lines(channel_link(log.channel), source)
 
     @admin.display(description="outcome", ordering="outcome")
     def outcome_mark(self, log: Any) -> SafeString:

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Decimal
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from drf_spectacular.utils import OpenApiExample, extend_schema_field
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import (
-    BooleanField,
     CharField,
     ChoiceField,
     DictField,
     FloatField,
     HyperlinkedRelatedField,
     IntegerField,
-    ListField,
     Serializer,
     SerializerMethodField,
     UUIDField,
-    empty,
 )
 
-from agents.api.bodies import AgentField, Anything, Body, Said, Tags, TraitBody, many, refusal, says, trait_values
+from agents.api.bodies import ABSENT, AgentSlug, Body, OneOf, Said, Tags, Traits, fault
 from agents.api.overrides import Deadline
 from agents.api.requests import SENDS
 from agents.api.rows import Row
 from agents.api.runs import UsageFields
 from agents.api.schema import answers
 from agents.api.views import View
-from agents.persona import TraitValue, render_persona
+from agents.persona import render_persona
 from agents.text.fences import MAX_CHARACTERS
 from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError
 from correction.gate.quality_check import (
@@ -53,178 +59,127 @@ MOST_PERSONA = 60_000  # characters, as many as a judge is shown
 _THRESHOLD = SETTINGS["gate_adherence_threshold"]
 
 
-class PersonaFields(Body):
-    """Who speaks: a text, or a specification with name and traits."""
+class PersonaBody(Body):
+    """Who speaks."""
 
-    needed: ClassVar[tuple[str, ...]] = ("system_prompt",)
-
-    name = CharField(max_length=120)
-    system_prompt = CharField(max_length=MOST_PERSONA)
-    traits = many(TraitBody, most=200)
-
-    def validate_traits(self, traits: list[dict[str, Any]]) -> list[TraitValue]:
-        return trait_values(traits)
+    name: str = Field("", min_length=1, max_length=120)
+    system_prompt: str = Field(min_length=1, max_length=MOST_PERSONA)
+    traits: Traits = Field([])
 
 
-_TEXT = {"type": "string", "minLength": 1}
+def _persona(data: Any) -> Any:
+    if not isinstance(data, str | dict):
+        raise PydanticCustomError(
+            "persona", "a text, or an object with system_prompt and, if you like, name and traits"
+        )
+    return {"system_prompt": data} if isinstance(data, str) else data
 
 
-@extend_schema_field(
-    {
-        "oneOf": [
-            {**_TEXT, "maxLength": MOST_PERSONA},
-            {
-                "type": "object",
-                "properties": {
-                    "name": {**_TEXT, "maxLength": 120},
-                    "system_prompt": {**_TEXT, "maxLength": MOST_PERSONA},
-                    "traits": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "properties": {
-                                "name": {**_TEXT, "maxLength": 120},
-                                "description": {"type": "string"},
-                                "strength": {"type": "number", "minimum": 0, "maximum": 1},
-                                "sentiment": {"type": "number", "minimum": -1, "maximum": 1},
-                            },
-                            "required": ["name"],
-                            "additionalProperties": False,
-                        },
-                    },
-                },
-                "required": ["system_prompt"],
-                "additionalProperties": False,
-            },
-        ]
-    }
-)
-class Persona(PersonaFields):
-    """A specification as text, or its name, system prompt and traits; read as a name and the text a judge is shown."""
-
-    default_error_messages = says("a text, or an object with system_prompt and, if you like, name and traits")
-    json_types = (str, dict)
-
-    def run_validation(self, data: Any = empty) -> Any:
-        return super().run_validation({"system_prompt": data} if isinstance(data, str) else data)
-
-    def to_internal_value(self, data: Any) -> tuple[str, str]:
-        fields = super().to_internal_value(data)
-        text = render_persona(system_prompt=fields["system_prompt"], traits=fields.get("traits", ()))
-        return fields.get("name", ""), text
-
-
-class EventFields(Body):
+class EventBody(Body):
     """Something that was said before."""
 
-    needed: ClassVar[tuple[str, ...]] = ("name", "text", "kind")
+    name: Annotated[str, StringConstraints(strip_whitespace=False, min_length=1, max_length=120)] = Field(
+        description="who said it"
+    )
+    text: Annotated[str, StringConstraints(strip_whitespace=False, min_length=1, max_length=MAX_CHARACTERS)]
+    kind: Annotated[str, OneOf("action", "stimulus")] = Field(
+        description="action: the one whose draft it is; stimulus: anybody else"
+    )
 
-    name = CharField(max_length=120, trim_whitespace=False, help_text="who said it")
-    text = CharField(max_length=MAX_CHARACTERS, trim_whitespace=False)
-    kind = ChoiceField(("action", "stimulus"), help_text="action: the one whose draft it is; stimulus: anybody else")
+
+def _threshold(value: Any) -> Decimal:
+    if type(value) in (int, float):
+        with suppress(ConfigError):
+            return Decimal(_THRESHOLD.read(value))
+    raise PydanticCustomError("threshold", f"a number, {_THRESHOLD.allowed}".replace("{", "{{"))
 
 
-_THRESHOLD_SCHEMA = {"type": "number", "minimum": 0, "maximum": 9, "multipleOf": 0.1}
+Threshold = Annotated[
+    Decimal,
+    PlainValidator(_threshold),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": 9, "multipleOf": 0.1}),
+]
 
 
-@extend_schema_field(
-    {"type": "object", "properties": dict.fromkeys(GATE_DIMENSIONS, _THRESHOLD_SCHEMA), "additionalProperties": False}
-)
-class Thresholds(Anything):
+class Thresholds(Body):
     """Per dimension the lowest score that passes."""
 
-    default_error_messages = says(f"an object of {', '.join(GATE_DIMENSIONS)} to numbers, {_THRESHOLD.allowed}")
-
-    def to_internal_value(self, data: Any) -> dict[str, Decimal]:
-        if not set(data) <= {*GATE_DIMENSIONS} or any(type(value) not in (int, float) for value in data.values()):
-            raise ValidationError("")
-        try:
-            return {name: _THRESHOLD.read(value) for name, value in data.items()}
-        except ConfigError:
-            raise ValidationError("") from None
+    adherence: Threshold = ABSENT
+    consistency: Threshold = ABSENT
+    fluency: Threshold = ABSENT
 
 
-def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:
-    """A JSON schema without references, which mean something else in an OpenAPI document."""
-    if isinstance(schema, list):
-        return [_inlined(part, definitions) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        return _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    return {name: _inlined(part, definitions) for name, part in schema.items() if name != "$defs"}
-
-
-_FILE = PropositionFile.model_json_schema()
-
-
-@extend_schema_field({"type": "array", "maxItems": MOST_PROPOSITIONS, "items": _inlined(_FILE, _FILE["$defs"])})
-class Propositions(ListField):
-    """Proposition files as they are sent."""
-
-    default_error_messages = says(f"a list of at most {MOST_PROPOSITIONS} objects with dimension and propositions")
-
-    def to_internal_value(self, data: Any) -> Any:
-        if len(data) > MOST_PROPOSITIONS:
-            raise ValidationError("")
-        try:
-            return read_propositions(data)
-        except ValueError as error:
-            raise refusal(f"{self.field_name}: {error}") from None
+def _propositions(data: Any) -> Any:
+    if not isinstance(data, list) or len(data) > MOST_PROPOSITIONS:
+        allowed = f"a list of at most {MOST_PROPOSITIONS} objects with dimension and propositions"
+        raise PydanticCustomError("propositions", allowed)
+    try:
+        return read_propositions(data)
+    except ValueError as error:
+        raise fault("", f"propositions: {error}") from None
 
 
 class CheckRequest(Body):
     """A draft, who would say it, and what it is checked for."""
 
-    needed: ClassVar[tuple[str, ...]] = ("draft",)
-
-    draft = Said(help_text="the text that would be said")
-    persona = Persona(help_text="of a speaker who is no agent here; this or agent")
-    agent = AgentField(help_text="slug of an agent; this or persona")
-    trajectory = many(EventFields, most=500, source="events", help_text="what happened before, oldest first")
-    dimensions = ListField(
-        child=ChoiceField(GATE_DIMENSIONS),
-        allow_empty=False,
-        help_text="default: what the configuration enables, else all of them",
+    draft: Said = Field(description="the text that would be said")
+    persona: Annotated[PersonaBody, BeforeValidator(_persona, json_schema_input_type=str | PersonaBody)] = Field(
+        ABSENT, description="of a speaker who is no agent here, or its specification as a text; this or agent"
     )
-    thresholds = Thresholds(help_text="lowest scores that pass; default: the configuration's")
-    propositions = Propositions(
-        help_text="a persona's own, as files have them, without regular expressions; at action level (the default here) "
-        "they take the place of the shipped ones of their dimension"
+    agent: AgentSlug = Field(ABSENT, description="slug of an agent; this or persona")
+    trajectory: list[EventBody] = Field([], max_length=500, description="what happened before, oldest first")
+    dimensions: list[Annotated[str, OneOf(*GATE_DIMENSIONS)]] = Field(
+        [], min_length=1, description="default: what the configuration enables, else all of them"
     )
-    rules = BooleanField(help_text="whether rules are checked; default: as the configuration says, else true")
-    deadline_seconds = Deadline(source="deadline")
-    session = CharField(max_length=64, error_messages=says("the session that a rejected draft came with"))
-    attempt = IntegerField(
-        min_value=1, max_value=MOST_ATTEMPTS, help_text="which attempt it is, where you have no session"
+    thresholds: Thresholds = Field(Thresholds(), description="lowest scores that pass; default: the configuration's")
+    propositions: Annotated[Any, PlainValidator(_propositions, json_schema_input_type=list[PropositionFile])] = Field(
+        (),
+        description="a persona's own, as files have them, without regular expressions; at action level (the default here) "
+        "they take the place of the shipped ones of their dimension",
     )
-    tags = Tags(help_text="stored with the log")
+    rules: bool = Field(ABSENT, description="whether rules are checked; default: as the configuration says, else true")
+    deadline_seconds: Deadline = ABSENT
+    session: str = Field("", min_length=1, max_length=64, description="the session that a rejected draft came with")
+    attempt: int = Field(1, ge=1, le=MOST_ATTEMPTS, description="which attempt it is, where you have no session")
+    tags: Tags = Field({}, description="stored with the log")
 
-    def validate_trajectory(self, events: list[dict[str, str]]) -> tuple[Event, ...]:
-        return tuple(
-            Event("action", event["name"], event["text"])
-            if event["kind"] == "action"
-            else Event("stimulus", "", event["text"], speaker=event["name"])
-            for event in events
-        )
-
-    def to_internal_value(self, data: Any) -> Any:
-        if ("persona" in data) == ("agent" in data):
-            said = "both are given" if "agent" in data else "none is given"
-            raise ValidationError({"persona": [f"give a persona or the slug of an agent, exactly one of them; {said}"]})
-        return super().to_internal_value(data)
-
-    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
-        if "agent" in given and "propositions" in given:
-            raise ValidationError({"propositions": ["allowed with a persona only: an agent has its files"]})
-        if "session" in given and "attempt" in given:
-            raise ValidationError({"attempt": ["leave it out with a session, which counts the attempts"]})
-        stray = {f.dimension for f in given.get("propositions", ())} - {*given.get("dimensions", GATE_DIMENSIONS)}
+    @model_validator(mode="after")
+    def _fits_together(self) -> CheckRequest:
+        if (self.persona is None) == (self.agent is None):
+            said = "none is given" if self.agent is None else "both are given"
+            raise fault("persona", f"give a persona or the slug of an agent, exactly one of them; {said}")
+        if self.agent and self.propositions:
+            raise fault("propositions", "allowed with a persona only: an agent has its files")
+        if self.session and "attempt" in self.model_fields_set:
+            raise fault("attempt", "leave it out with a session, which counts the attempts")
+        stray = {file.dimension for file in self.propositions} - {*(self.dimensions or GATE_DIMENSIONS)}
         if stray:
-            raise ValidationError(
-                {"propositions": [f"propositions of {sorted(stray)[0]}: not among the dimensions asked for"]}
-            )
-        return given
+            raise fault("propositions", f"propositions of {sorted(stray)[0]}: not among the dimensions asked for")
+        return self
+
+    def as_check(self) -> QualityCheck:
+        """What the service is asked."""
+        persona = self.persona
+        return QualityCheck(
+            draft=self.draft,
+            agent=self.agent,
+            name=persona.name if persona else "",
+            persona=render_persona(system_prompt=persona.system_prompt, traits=persona.traits) if persona else "",
+            events=tuple(
+                Event("action", event.name, event.text)
+                if event.kind == "action"
+                else Event("stimulus", "", event.text, speaker=event.name)
+                for event in self.trajectory
+            ),
+            dimensions=tuple(self.dimensions),
+            thresholds=self.thresholds.sent,
+            propositions=self.propositions,
+            rules=self.rules,
+            deadline=self.deadline_seconds,
+            session=self.session,
+            attempt=self.attempt,
+            tags=self.tags,
+        )
 
 
 class Sums(UsageFields):
@@ -320,10 +275,9 @@ class QualityChecks(View):
         `heuristic` score comes from an offline judge. Every check is logged with its cost under the source `external`, in no figure of
         the gate's own messages. The persona and the trajectory are not stored.
         """
-        fields = self.read_body()
-        name, persona = fields.pop("persona", ("", ""))
+        asked = self.read_body().as_check()
         try:
-            checked = check_quality(QualityCheck(name=name, persona=persona, **fields))
+            checked = check_quality(asked)
         except SessionRefused as error:
             raise ValidationError({"session": [str(error)]}) from None
         return Response(CheckAnswer(checked, context=self.get_serializer_context()).data)

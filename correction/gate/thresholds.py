@@ -159,13 +159,11 @@ class Scores:
     Attributes:
         logged: First drafts that the gate judged before they were said.
         observed: Those that were judged afterwards.
-        by_agent: Both, by the agent's key.
         marks: Failed checks that people marked, of any attempt: how many were right, and how many false alarms; of the latest 2,000.
     """
 
     logged: Counter[int] = field(default_factory=Counter)
     observed: Counter[int] = field(default_factory=Counter)
-    by_agent: dict[int, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     marks: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -204,14 +202,13 @@ def scores_of(*, agent: Agent | None, heuristic: bool, limit: int = LOGGED) -> t
     judged = (
         GateDimensionResult.objects.filter(log__in=latest, status=GateDimensionResult.Status.SCORED)
         .order_by()
-        .values("dimension", "log__source", "log__agent", tenths=tenths)
+        .values("dimension", "log__source", tenths=tenths)
         .annotate(drafts=Count("pk"))
     )
     for row in judged:
         scores, place = by_dimension[row["dimension"]], int(row["tenths"])
         observed = row["log__source"] == CorrectionLog.Source.OBSERVE
         (scores.observed if observed else scores.logged)[place] += row["drafts"]
-        scores.by_agent[row["log__agent"] or 0][place] += row["drafts"]
     newest = GateDimensionResult.objects.exclude(mark="").order_by("-pk")
     if agent is not None:
         newest = newest.filter(log__agent=agent)

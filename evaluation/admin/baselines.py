@@ -99,11 +99,11 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
     def overview_view(self, request: HttpRequest) -> HttpResponse:
         return overview_page(self, request)
 
-    @console_page("of/<int:agent_id>/evaluate/", permission=MEASURE, name="evaluation_agent_evaluate")
+    @console_page("of/<int:agent_id>/evaluate/", MEASURE, name="evaluation_agent_evaluate")
     def evaluate_view(self, request: HttpRequest, agent_id: int) -> HttpResponse:
         return self._ask(request, agent_id, "evaluate")
 
-    @console_page("of/<int:agent_id>/capture/", permission=MEASURE, name="evaluation_agent_capture")
+    @console_page("of/<int:agent_id>/capture/", MEASURE, name="evaluation_agent_capture")
     def capture_view(self, request: HttpRequest, agent_id: int) -> HttpResponse:
         return self._ask(request, agent_id, "capture")
 

@@ -290,7 +290,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
             open_figures(label_set=label_set, user=user_of(request))
         return HttpResponseRedirect(_url("change", label_set))
 
-    @console_page("<int:pk>/label/", permission=LABELLING)
+    @console_page("<int:pk>/label/", LABELLING)
     def label_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show one judgement to label; POST stores a label or withdraws it."""
         label_set = self._label_set(request, pk)

@@ -33,7 +33,7 @@ def channel_page(channel_id: int) -> str:
 class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
     accuracy = display.column("balanced accuracy", lambda made: percent(made.result.get("balanced_accuracy")))
 
-    @console_page("measure/<int:channel_id>/", permission=ADD, post=True)
+    @console_page("measure/<int:channel_id>/", ADD, post=True)
     def measure_view(self, request: HttpRequest, channel_id: int) -> HttpResponse:
         """Queue a line-up of a channel; a worker makes it."""
         _, is_new = queue_line_up(channel=get_object_or_404(Channel, pk=channel_id))

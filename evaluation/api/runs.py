@@ -22,7 +22,7 @@ from agents.api.pagination import Log
 from agents.api.problems import Conflict
 from agents.api.requests import PAID, ActionPermissions
 from agents.api.schema import answers
-from agents.api.views import Nothing, Rows, View
+from agents.api.views import Rows, View
 from evaluation.api.requests import RunFilters, RunRequest, by_dimension, reading_propositions, spec_of
 from evaluation.api.serializers import AcceptedRun, BlindScoreRow, RunRow, ScoreRow, WholeRun, links_of, shown_run
 from evaluation.models import EvaluationRun, EvaluationScore
@@ -57,7 +57,7 @@ class Evaluations(Rows):
     filterset_class = RunFilters
     throttle_scope = PAID
     etags = ("retrieve",)
-    bodies: ClassVar = {"create": RunRequest, "cancel": Nothing, "resume": Nothing}
+    bodies: ClassVar = {"create": RunRequest}
     what = "evaluation"
     progress: Mapping[int, Progress] = MappingProxyType({})
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SkipValidation, computed_field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
 from evaluation.runs.summary import ShareShown, rounded
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
@@ -59,7 +60,7 @@ class Change(BaseModel):
         too_little_scored: Whether there is no verdict because too little of what the judge can score was scored.
     """
 
-    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True, json_schema_serialization_defaults_required=True)
 
     dimension: str = Field("", exclude=True)
     proposition: str = Field("", exclude=True)
@@ -106,13 +107,12 @@ class Change(BaseModel):
         return self.verdict in ("possibly drifted", "not enough data") and not self.too_little_scored
 
 
-class Sample(BaseModel):
-    """One number of one measurement: the score (or count), and the judgements behind it where they are known."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One number of one measurement: the score (or count; None when nothing was scored), and the judgements behind it where known."""
 
-    model_config = ConfigDict(frozen=True)
-
-    score: float | None
-    observations: SkipValidation[Scores] = ()
+    score: float | None = None
+    observations: Scores = ()
 
 
 def change_of(

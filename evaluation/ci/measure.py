@@ -9,8 +9,7 @@ from pathlib import Path
 from django.db.models import Count
 
 from evaluation.change.comparison import Comparison, adjusted, compare, compare_to_baseline
-from evaluation.change.measurement_files import measurements_of_file
-from evaluation.change.measurements import NotComparable, measurement_of
+from evaluation.change.measurements import NotComparable, measurement_of, measurements_of_file
 from evaluation.ci.verdict import AgentResult, Coverage
 from evaluation.models import OUT_OF_REACH, Baseline, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.execute import capture
@@ -100,7 +99,9 @@ class BaselineSource:
             return False
         if self.path is not None:
             before = self._measured.get(run.agent.slug if run.agent else "")
-            return before is not None and any(before.scores.get(d) is not None for d in run.dimensions)
+            return before is not None and any(
+                d in run.dimensions and of.score is not None for d, of in before.dimensions.items()
+            )
         of_agent = Baseline.objects.filter(agent=run.agent, dimension__in=run.dimensions)
         return of_agent.filter(judge=run.judge, procedure=run.procedure).exists()
 
@@ -143,9 +144,8 @@ def other_situations(comparison: Comparison) -> str:
     both = [
         {
             str(row.cluster).removeprefix(prefix).partition("/")[0]
-            for of_dimension in measurement.observations.values()
-            for rows in of_dimension.values()
-            for row in rows
+            for dimension in measurement.dimensions.values()
+            for row in dimension.sample.observations
             if str(row.cluster).startswith(prefix)
         }
         for measurement in (comparison.baseline, comparison.candidate)

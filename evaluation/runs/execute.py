@@ -25,8 +25,7 @@ from agents.work.running import OUTAGE, is_outage, side_by_side
 from evaluation.calibration.agreement import calibration_json, calibration_of
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
-from evaluation.change.measurement_files import observations_json
-from evaluation.change.measurements import measurement_of
+from evaluation.change.measurements import measurement_of, observations_json
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import (
     CHANNEL_DIMENSIONS,

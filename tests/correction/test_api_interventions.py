@@ -9,8 +9,7 @@ import pytest
 
 from agents.models import Agent, Run
 from correction.models import Intervention, InterventionLog
-from tests.agents.api.asking import listed, paged, queries
-from tests.api_client import Program, program
+from tests.api_client import Program, listed, paged, program, queries
 from tests.console import staff, superuser
 from tests.factories import make_agent, make_channel
 

@@ -182,11 +182,6 @@ def test_a_failed_dimension_is_marked_and_the_mark_taken_back(client: Program, a
 @pytest.mark.parametrize(
     ("dimension", "body", "status", "says"),
     [
-        ("fluency", {"mark": "wrong"}, 400, "allowed: right, false_alarm"),
-        ("fluency", {"mark": ["right"]}, 400, "allowed: right, false_alarm"),
-        ("fluency", {}, 400, "mark is missing"),
-        ("fluency", [], 400, "its fields: mark"),
-        ("fluency", {"mark": "right", "note": 1}, 400, "allowed: mark"),
         ("adherence", {"mark": "right"}, 400, "did not fail"),
         ("charm", {"mark": "right"}, 404, "has no result for the dimension 'charm'"),
     ],

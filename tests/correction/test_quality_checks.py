@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import uuid
 from typing import Any
 
 import pytest
@@ -256,48 +255,6 @@ def test_two_attempts_of_one_session_at_once_are_both_kept(client: Program, llm_
 
     assert ask(client, session=session)["attempt"] == 3
     assert [log.attempt for log in logs()] == [1, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("changes", "field", "says"),
-    [
-        ({"agent": "ada"}, "persona", "exactly one of them; both"),
-        ({"persona": None}, "persona", "exactly one of them; none"),
-        ({"persona": None, "agent": "nobody"}, "agent", "no agents yet"),
-        ({"persona": 7}, "persona", "a text, or an object"),
-        ({"persona": {"name": "Ada"}}, "persona.system_prompt", "persona.system_prompt is missing"),
-        ({"persona": {"system_prompt": "x", "age": 7}}, "persona.age", "there is no field 'age'"),
-        (
-            {"persona": {"system_prompt": "x", "traits": [{"name": "dry", "strength": 3}]}},
-            "persona.traits[0].strength",
-            "from 0 to 1",
-        ),
-        ({"persona": "x" * 60_001}, "persona.system_prompt", "60,000"),
-        ({"draft": "  "}, "draft", "not only white space"),
-        ({"draft": "a\x00b"}, "draft", "NUL"),
-        ({"draft": "x" * 100_001}, "draft", "100,000"),
-        ({"trajectory": [{"name": "Bob", "text": "Hi"}]}, "trajectory[0].kind", "trajectory[0].kind is missing"),
-        ({"trajectory": [{"name": "Bob", "text": "Hi", "kind": "shout"}]}, "trajectory[0].kind", "action, stimulus"),
-        ({"trajectory": [{"name": "Bob", "text": "a\x00", "kind": "action"}]}, "trajectory", "NUL"),
-        ({"trajectory": [TRAJECTORY[0]] * 501}, "trajectory", "at most 500"),
-        ({"dimensions": ["convergence"]}, "dimensions", "adherence, consistency, fluency"),
-        ({"thresholds": {"fluency": 9.5}}, "thresholds", "0 to 9"),
-        ({"thresholds": {"fluency": True}}, "thresholds", "numbers"),
-        ({"thresholds": {"charm": 5}}, "thresholds", "adherence, consistency, fluency"),
-        ({"deadline_seconds": 0}, "deadline_seconds", "from 0.1 to 60"),
-        ({"session": "7"}, "session", "not a session id"),
-        ({"session": str(uuid.uuid4())}, "session", "not known"),
-        ({"session": str(uuid.uuid4()), "attempt": 2}, "attempt", "which counts the attempts"),
-        ({"attempt": 21}, "attempt", "1 to 20"),
-        ({"tags": {"1": "x"}}, "tags", "keys of a letter"),
-        ({"colour": "red"}, "colour", "there is no field"),
-    ],
-)
-def test_what_is_not_understood_is_a_400_that_says_what_is_allowed(
-    client: Program, llm_server: LLMServer, changes: dict[str, Any], field: str, says: str
-) -> None:
-    assert says in refused(client, **changes)[field][0]
-    assert llm_server.calls == CorrectionLog.objects.count() == 0
 
 
 def file_of(**fields: Any) -> list[dict[str, Any]]:

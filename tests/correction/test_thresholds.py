@@ -126,6 +126,14 @@ def test_a_typed_threshold_is_counted_with_precision_and_can_be_used(root: Clien
     assert own(ada) == {"gate_adherence_threshold": Decimal("4.5")}
 
 
+def test_the_defaults_are_tried_on_the_drafts_of_all_agents(root: Client) -> None:
+    judged(make_agent(), 2.0, 8.0)
+    judged(make_agent("bob"), 8.0, 8.5, 9.0)
+
+    text = plain(panel(read(root, thresholds_page(None, "?adherence=8.2"))))
+    assert "3 of 5 (60 %) judged drafts would have failed." in text
+
+
 def test_offline_scores_are_apart_and_marked_heuristic(root: Client) -> None:
     ada = make_agent()
     judged(ada, 2.0, judge=OFFLINE, mark="right")

@@ -42,9 +42,6 @@ class Command(BaseCommand):
                 run = self._take(run, quiet=options["json"])
         except KeyboardInterrupt:
             raise CommandError(self._stopped(run), returncode=130) from None
-        except Exception as error:  # noqa: BLE001 (the run is marked errored and shown below, with what it did until then)
-            self.stderr.write(f"{type(error).__name__}: {error}")
-            run.refresh_from_db()
         if options["json"]:
             self.stdout.write(json.dumps(timeline.as_json(run), ensure_ascii=False, indent=2))
         else:

@@ -17,8 +17,7 @@ from django.db import DatabaseError
 
 from agents.commands import NOT_ENOUGH, STOPPED, CodedCommand
 from agents.work.running import stopping_on_sigterm
-from evaluation.change.measurement_files import UnreadableFile
-from evaluation.change.measurements import NotComparable
+from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
 from evaluation.ci.measure import BaselineSource, measure
 from evaluation.ci.options import Request, add_arguments, read_request

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from agents.models import Agent, Channel, LLMCall, LLMPayload, Run
-from tests.agents.api.asking import listed, paged, queries
-from tests.api_client import Program, program
+from tests.api_client import Program, listed, paged, program, queries
 from tests.console import staff
 from tests.factories import make_agent
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -14,9 +13,8 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message, Reaction, Run
 from agents.turn.send_message import append
-from tests.agents.api.asking import listed, paged, queries
 from tests.agents.turn import stages
-from tests.api_client import Program
+from tests.api_client import Program, listed, paged, queries
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
 from tests.machinery import wait_until
 
@@ -158,30 +156,3 @@ def test_the_stages_hear_of_it(client: Program, ada: Agent, settings: Settings) 
     client.post(MESSAGES, {"channel": "office", "text": "Ada Byron, listen."})
 
     assert len(stages.heard) == 1
-
-
-@pytest.mark.parametrize(
-    ("body", "field", "says"),
-    [
-        ({"channel": "nowhere"}, "channel", "there is no channel 'nowhere'"),
-        ({"channel": None}, "channel", "channel None: allowed: the slug of a channel"),
-        ({"text": " \n"}, "text", "allowed: a text of 1 to 100,000 characters"),
-        ({"text": "x" * 100_001}, "text", "allowed: a text of 1 to 100,000 characters"),
-        ({"text": "a\x00"}, "text", "text holds a NUL character"),
-        ({"text": 7}, "text", "text 7: allowed: a text"),
-        ({"outsider": "x" * 201}, "outsider", "allowed: a text of at most 200 characters"),
-        ({"parent": 10**30}, "parent", "allowed: a whole number from 1"),
-        ({"parent": 99}, "parent", "parent 99: allowed: the id of a message of channel 'office'"),
-        ({"parent": "1"}, "parent", "parent '1': allowed: a whole number"),
-        ({"tags": {"a b": "x"}}, "tags", "tags 'a b': allowed: keys of a letter"),
-        ({"user": "eve"}, "user", "there is no field 'user'"),
-    ],
-)
-def test_what_cannot_be_said_is_refused_by_field(
-    client: Program, ada: Agent, body: dict[str, Any], field: str, says: str
-) -> None:
-    answer = client.post(MESSAGES, {"channel": "office", "text": "hello", **body})
-
-    assert answer.status_code == 400
-    assert says in answer.json()["errors"][field][0]
-    assert not Message.objects.exists()

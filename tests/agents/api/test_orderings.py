@@ -13,8 +13,7 @@ from django.utils import timezone
 
 from agents.models import Agent, Channel, LLMCall, Run
 from correction.models import CorrectionLog, Intervention, InterventionLog
-from tests.agents.api.asking import listed, paged
-from tests.api_client import Program
+from tests.api_client import Program, listed, paged
 from tests.factories import say, talk
 
 pytestmark = pytest.mark.django_db

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Run, owner_name
 from agents.turn.orchestrator import run_turn
-from tests.agents.api.asking import listed, paged, queries
 from tests.agents.turn.playing import plays, take_turn
-from tests.api_client import Program
+from tests.api_client import Program, listed, paged, queries
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
@@ -37,30 +35,6 @@ def test_a_turn_is_asked_for_and_waits_for_a_worker(client: Program, ada: Agent,
     assert {name: whole[name] for name in shown} == shown
     assert whole["overrides"] == {"gate_deadline_seconds": 2.0, "gate_total_deadline_seconds": 2.0}
     assert (whole["said"], whole["usage"]["calls"], whole["usage"]["cost_usd"]) == ([], 0, "0.00000000")
-
-
-@pytest.mark.parametrize(
-    ("body", "status", "says"),
-    [
-        ({}, 400, "channel is missing; allowed: the slug of a channel"),
-        ({"channel": "nowhere"}, 400, "there is no channel 'nowhere'"),
-        ({"channel": "attic"}, 409, "is not a member of channel 'attic'; allowed: office"),
-        ({"channel": "office", "trigger": 99}, 400, "trigger 99: allowed: the id of a message of channel 'office'"),
-        ({"channel": "office", "prompt": "x" * 20_001}, 400, "allowed: a text of at most 20,000 characters"),
-        ({"channel": "office", "prompt": "\x00"}, 400, "prompt holds a NUL character"),
-        ({"channel": "office", "overrides": {"x": 1}}, 400, "there is no field 'x'"),
-        ({"channel": "office", "depth": 1}, 400, "there is no field 'depth'"),
-    ],
-)
-def test_a_turn_that_cannot_be_taken_is_refused(
-    client: Program, ada: Agent, body: dict[str, Any], status: int, says: str
-) -> None:
-    make_channel("attic")
-
-    answer = client.post(TURNS, body)
-
-    assert (answer.status_code, says in answer.json()["detail"]) == (status, True)
-    assert not Run.objects.exists()
 
 
 def test_nobody_asks_for_a_turn_of_an_inactive_or_unknown_agent(client: Program, ada: Agent) -> None:

@@ -145,20 +145,18 @@ def test_a_look_costs_the_same_whatever_waits() -> None:
     for slug in ("bob", "cy"):
         queue_turns(make_agent(slug), 50)
 
-    assert queries(1) == few == 2
+    assert queries(1) == few == 3
 
 
 def test_lost_turns_come_before_all_others() -> None:
     """They hold their agent until they end."""
-    from agents.turn.orchestrator import _leasable
-
     queue_turns(make_agent("ada"), 2)
     lost = queue_turns(make_agent("bob"), 1)[0]
     assert lost.acquire(owner=owner_name().replace(":", "-elsewhere:", 1), lease=LEASE)
     lost.note_served()
     Run.objects.filter(pk=lost.pk).update(lease_expires_at=timezone.now() - LEASE)
 
-    assert _leasable()[0] == lost
+    assert Run.in_turn()[0] == lost
 
 
 def test_workers_that_look_at_once_each_find_something() -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from agents.models import Agent
 from agents.persona import TraitValue
-from correction.models import BehaviorRequest
-from tests.agents.api.asking import listed, paged, queries
-from tests.api_client import Program, program
+from tests.api_client import Program, listed, paged, program, queries
 from tests.console import staff, superuser
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
 from tests.factories import make_agent
@@ -99,36 +95,6 @@ def test_a_request_is_edited_and_applied_or_rejected_with_a_reason(client: Progr
     assert strengths(ada) == {"dry wit": 0.6, "short answers": 0.3}
     assert ada.traits.get(name="short answers").description == CONCISE["description"], "what is left out is as proposed"
     assert (rejected.json()["status"], "not our style" in rejected.json()["why"]) == ("rejected", True)
-
-
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ({"trait": {"name": "x", "strength": 2}}, "allowed: a number from 0 to 1"),
-        ({"trait": {"name": "x", "strength": "1e999"}}, "allowed: a number from 0 to 1"),
-        ({"trait": {"strength": 0.5}}, "name is missing"),
-        ({"trait": {"strenght": 0.5}}, "there is no field 'strenght'; allowed: name, "),
-        ({"trait": {"name": "x" * 121, "strength": 0.5}}, "a text of 1 to 120 characters"),
-        ({"trait": {"name": "x", "strength": 0.5, "colour": "red"}}, "there is no field 'colour'"),
-        ({"traits": []}, "there is no field 'traits'; allowed: trait"),
-    ],
-)
-def test_a_body_that_is_not_understood_is_a_400_and_changes_nothing(
-    client: Program, ada: Agent, body: dict[str, Any], says: str
-) -> None:
-    row = proposed(ada)
-    answer = client.post(f"{REQUESTS}{row.pk}/apply/", body, format="json")
-    assert (answer.status_code, says in answer.json()["detail"]) == (400, True)
-    assert "ErrorDetail" not in answer.content.decode()
-    assert {name.partition(".")[0] for name in answer.json()["errors"]} == set(body)
-    assert strengths(ada) == {"dry wit": 0.6}
-    assert BehaviorRequest.objects.get(pk=row.pk).status == Status.PENDING_REVIEW
-
-
-def test_a_fault_inside_a_field_is_named_by_its_path(client: Program, ada: Agent) -> None:
-    body = {"trait": {"name": "brief", "strength": 7}}
-    errors = client.post(f"{REQUESTS}{proposed(ada).pk}/apply/", body, format="json").json()["errors"]
-    assert errors == {"trait.strength": ["trait.strength 7: allowed: a number from 0 to 1"]}
 
 
 def test_the_queue_says_why_one_was_cancelled(client: Program, ada: Agent) -> None:

@@ -9,8 +9,7 @@ from pytest_django import Settings
 
 from correction.behavior.effects import queue_effect, work_one
 from correction.models import BehaviorEffect, BehaviorRequest
-from tests.agents.api.asking import queries
-from tests.api_client import Program, program
+from tests.api_client import Program, program, queries
 from tests.console import staff, superuser
 from tests.correction.behavior.changed import Changed
 from tests.correction.behavior.proposals import proposed
@@ -84,23 +83,6 @@ def test_what_cannot_be_judged_is_a_409_that_says_why(client: Program, row: Beha
     assert (refused.status_code, "allowed: a request that was applied" in refused.json()["detail"]) == (409, True)
     assert client.get("/api/behavior-requests/999999/effect/").status_code == 404
     assert client.post("/api/behavior-requests/999999/effect/", {}, format="json").status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ({"messages": 0}, "a whole number from 1 to 100"),
-        ({"messages": "10"}, "a whole number from 1 to 100"),
-        ({"messages": True}, "a whole number from 1 to 100"),
-        ({"n": 3}, "there is no field 'n'; allowed: messages"),
-    ],
-)
-def test_a_body_that_is_not_understood_is_a_400(
-    client: Program, row: BehaviorRequest, body: dict[str, Any], says: str
-) -> None:
-    answer = ask(client, row, body)
-    assert (answer.status_code, says in answer.json()["detail"]) == (400, True)
-    assert not BehaviorEffect.objects.exists()
 
 
 def test_a_key_asks_once(client: Program, row: BehaviorRequest) -> None:

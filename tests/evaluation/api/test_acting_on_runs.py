@@ -9,9 +9,8 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.models import EvaluationRun
-from tests.api_client import Program, program
+from tests.api_client import BASELINES, RUNS, Program, program, refused
 from tests.console import staff, superuser, viewer
-from tests.evaluation.api.asking import BASELINES, RUNS, refused
 from tests.evaluation.judged import make_run, make_score
 from tests.factories import make_agent
 
@@ -63,7 +62,7 @@ def test_what_is_not_possible_is_a_409_that_names_the_status(
 def test_a_body_or_a_parameter_that_nobody_reads_is_refused(client: Program, ada: Agent) -> None:
     run = make_run(ada, status="running")
 
-    assert "send no body" in refused(act(client, run, "cancel", data={"force": True}))["non_field_errors"][0]
+    assert "there is no field 'force'" in refused(act(client, run, "cancel", data={"force": True}))["force"][0]
     assert "there is no parameter" in refused(client.post(f"{RUNS}{run.pk}/cancel/?force=1"))["force"][0]
     assert act(client, run, "cancel", data={}).status_code == 200
 

@@ -9,9 +9,8 @@ from agents.models import Agent
 from agents.persona import save_persona
 from evaluation.models import Baseline, EvaluationRun, JudgeCalibration
 from evaluation.runs.execute import evaluate_agent, work_one
-from tests.api_client import Program, program
+from tests.api_client import BASELINES, RUNS, Program, program, queries, refused
 from tests.console import staff, superuser, viewer
-from tests.evaluation.api.asking import BASELINES, RUNS, queries_of, refused
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
 from tests.evaluation.judging import answers
 from tests.evaluation.measuring import measured
@@ -68,12 +67,12 @@ def test_the_list_is_narrowed(client: Program) -> None:
 def test_the_list_costs_the_same_queries_however_long(client: Program) -> None:
     ada = make_agent("ada")
     make_baseline(ada, make_run(ada))
-    few = queries_of(client, BASELINES)
+    few = queries(client, BASELINES)
     for n in range(6):
         agent = make_agent(f"agent-{n}")
         make_baseline(agent, make_run(agent))
 
-    assert queries_of(client, BASELINES) == few
+    assert queries(client, BASELINES) == few
 
 
 def test_one_agent_s_baselines_ac_6_5_5(client: Program) -> None:

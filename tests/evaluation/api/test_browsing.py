@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
+from tests.api_client import BASELINES, LABELS, PROPOSITIONS, RUNS
 from tests.console import signed_in, superuser
-from tests.evaluation.api.asking import BASELINES, LABELS, PROPOSITIONS, RUNS
 from tests.evaluation.judged import make_baseline, make_run, make_score
 from tests.factories import make_agent
 

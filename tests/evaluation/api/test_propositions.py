@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from pytest_django import Settings
 
-from tests.api_client import Program, program
+from tests.api_client import PROPOSITIONS, Program, program, queries, refused
 from tests.console import staff, superuser
-from tests.evaluation.api.asking import PROPOSITIONS, queries_of, refused
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent
 
@@ -78,7 +77,7 @@ def test_it_has_pages_and_touches_no_table(client: Program) -> None:
 
     assert (page["count"], len(page["results"])) == (4, 3)
     assert len(client.get(page["next"]).json()["results"]) == 1
-    assert queries_of(client, PROPOSITIONS) == 1  # token with user
+    assert queries(client, PROPOSITIONS) == 1  # token with user
 
 
 def test_the_shipped_ones_are_listed(settings: Settings, client: Program) -> None:

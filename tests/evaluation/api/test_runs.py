@@ -10,9 +10,8 @@ import pytest
 from agents.models import Agent
 from evaluation.models import ChannelShare, EvaluationRun
 from evaluation.runs.execute import evaluate_agent
-from tests.api_client import Program, program
+from tests.api_client import RUNS, Program, listed, program, queries, refused
 from tests.console import superuser
-from tests.evaluation.api.asking import RUNS, ids, queries_of, refused
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
 from tests.evaluation.judging import answers
@@ -63,7 +62,7 @@ def test_the_list_is_narrowed_by_agent_ac_6_0_7(client: Program) -> None:
     mine = make_run(make_agent("ada"))
     make_run(make_agent("bea"))
 
-    assert ids(client, f"{RUNS}?agent=ada") == [mine.pk]
+    assert listed(client, f"{RUNS}?agent=ada") == [mine.pk]
 
 
 def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) -> None:
@@ -91,7 +90,7 @@ def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) ->
         "since=2026-11-02": [three, two],
         "since=2026-11-02&until=2026-11-03": [two],
     }.items():
-        assert ids(client, f"{RUNS}?{query}") == [run.pk for run in expected], query
+        assert listed(client, f"{RUNS}?{query}") == [run.pk for run in expected], query
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,7 @@ def test_the_list_has_pages_by_cursor_in_both_directions(client: Program) -> Non
 
 def test_the_list_costs_the_same_queries_however_long_it_is(client: Program) -> None:
     make_run(make_agent("ada"))
-    few = queries_of(client, RUNS)
+    few = queries(client, RUNS)
     for n in range(8):
         run, channel_run = make_run(make_agent(f"agent-{n}")), EvaluationRun(channel=make_channel(f"c{n}"), judge=LLM)
         channel_run.dimensions = ["convergence"]
@@ -138,7 +137,7 @@ def test_the_list_costs_the_same_queries_however_long_it_is(client: Program) -> 
         ChannelShare.objects.create(agent_run=run, channel_run=channel_run, messages=1)
         make_score(run, 4)
 
-    assert queries_of(client, RUNS) == few == 4  # token with user; runs with targets; shares; counts
+    assert queries(client, RUNS) == few == 4  # token with user; runs with targets; shares; counts
 
 
 # -- one of them
@@ -182,14 +181,14 @@ def test_all_scores_stand_in_pages_and_are_narrowed(client: Program, llm_server:
     url = client.get(f"{RUNS}{run.pk}/").json()["scores_url"]
     make_score(run, None, reason="timeout", proposition_id="late")
 
-    everything = ids(client, url)
+    everything = listed(client, url)
 
     page = client.get(f"{url}?page_size=4").json()
     rest = client.get(page["next"]).json()
     assert [row["id"] for row in (*page["results"], *rest["results"])] == everything == sorted(everything)
-    assert len(ids(client, f"{url}?proposition=voice")) == 3
-    assert len(ids(client, f"{url}?status=unscored")) == 1
-    assert ids(client, f"{url}?dimension=fluency") == []
+    assert len(listed(client, f"{url}?proposition=voice")) == 3
+    assert len(listed(client, f"{url}?status=unscored")) == 1
+    assert listed(client, f"{url}?dimension=fluency") == []
     assert "allowed: pending, scored, trivial, unscored" in refused(client.get(f"{url}?status=bad"))["status"][0]
 
 
@@ -208,12 +207,12 @@ def test_scores_cost_the_same_queries_however_many(client: Program) -> None:
     ada = make_agent("ada")
     run = make_run(ada)
     make_score(run, 4, message=talk(ada, ["one"])[0])
-    few = [queries_of(client, f"{RUNS}{run.pk}/{rest}") for rest in ("", "scores/")]
+    few = [queries(client, f"{RUNS}{run.pk}/{rest}") for rest in ("", "scores/")]
 
     for n, message in enumerate(talk(ada, ["more"] * 20)):
         make_score(run, 4, message=message, proposition_id=f"p{n}")
 
-    assert [queries_of(client, f"{RUNS}{run.pk}/{rest}") for rest in ("", "scores/")] == few
+    assert [queries(client, f"{RUNS}{run.pk}/{rest}") for rest in ("", "scores/")] == few
 
 
 def test_an_agent_s_evaluation_leads_to_those_of_its_channels(client: Program, llm_server: LLMServer) -> None:

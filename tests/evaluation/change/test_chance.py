@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evaluation.change.change import mean_of
-from evaluation.change.choosing import detections
-from evaluation.change.comparison import adjusted, compare
+from evaluation.change.comparison import adjusted, compare, detections
 from evaluation.change.measurements import Measurement
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
 from evaluation.statistics.difference import difference_p, from_fixed_p, holm, n_to_detect
@@ -147,7 +146,9 @@ def test_sixteen_steady_agents_with_ten_propositions_each_are_rarely_accused() -
 
 def falls(before: Measurement, now: Measurement, names: Sequence[str]) -> tuple[float, bool]:
     """p of the difference in these propositions, and whether it is a fall."""
-    rows = [[o for name in names for o in s.observations["adherence"][name]] for s in (before, now)]
+    rows = [
+        [o for name in names for o in s.dimensions["adherence"].propositions[name].observations] for s in (before, now)
+    ]
     return difference_p(*rows) or 0.0, (mean_of(rows[1]) or 0) < (mean_of(rows[0]) or 0)
 
 

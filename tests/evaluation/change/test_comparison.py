@@ -9,7 +9,7 @@ import pytest
 
 from evaluation.change.change import Change
 from evaluation.change.comparison import compare
-from evaluation.change.measurements import Measurement, NotComparable
+from evaluation.change.measurements import Measured, MeasuredDimension, Measurement, NotComparable
 from evaluation.statistics.bootstrap import bootstrap_difference
 from tests.evaluation.change.samples import LLM, OFFLINE, adherence, measurement, of, only
 
@@ -121,7 +121,7 @@ def test_only_propositions_that_are_the_same_in_both_are_compared() -> None:
     before = measurement({"adherence": {"voice": of(HIGH), "mood": of([9] * 10), "gone": of([0] * 10)}})
     now = measurement(
         {"adherence": {"voice": of(HIGH, first=11), "mood": of([1] * 10, first=11), "new": of([0] * 10, first=11)}},
-        digests={"adherence": {"voice": "same", "mood": "reworded", "new": "same"}},
+        digests={"mood": "reworded"},
     )
 
     found = compare(before, now)
@@ -239,7 +239,7 @@ def test_a_small_difference_beyond_the_judges_noise_is_not_called_drift() -> Non
 
 
 def test_the_judges_noise_alone_beside_a_score_without_judgements_is_no_drift_either() -> None:
-    fixed = measurement({"fluency": {"varied": of([8])}}, observations={}, digests={})
+    fixed = measurement({"fluency": {"varied": of([8])}}, exact=True)
 
     change = change_between(fixed, window([7.4] * 8))
 
@@ -288,12 +288,8 @@ def test_one_channel_before_and_several_now_have_no_interval() -> None:
 
 # -- counts
 def ideas(counts: list[int], count: int) -> Measurement:
-    return measurement(
-        {"ideas_quantity": {"ideas": of(counts, unit="repeat")}},
-        scores={"ideas_quantity": count},
-        proposition_scores={"ideas_quantity": {"ideas": count}},
-        counted=frozenset(["ideas_quantity"]),
-    )
+    one = Measured(score=count, observations=of(counts, unit="repeat"))
+    return measurement(dimensions={"ideas_quantity": MeasuredDimension(score=count, propositions={"ideas": one})})
 
 
 def test_a_count_has_a_change_and_no_verdict_without_repeats() -> None:
@@ -314,7 +310,7 @@ def test_repeats_of_a_count_give_it_a_verdict_and_fewer_ideas_are_not_worse() ->
 # -- one without single judgements
 def test_one_without_judgements_is_taken_as_exact_and_it_is_said() -> None:
     known = adherence([3, 4, 2, 3, 5, 3, 4, 2], first=11)
-    fixed = measurement({"adherence": {"voice": of([8])}}, observations={}, digests={})
+    fixed = measurement({"adherence": {"voice": of([8])}}, exact=True)
 
     change = only(found := compare(fixed, known))
 
@@ -328,7 +324,7 @@ def test_one_without_judgements_is_taken_as_exact_and_it_is_said() -> None:
 
 
 def test_two_without_judgements_give_a_change_alone() -> None:
-    before, now = (measurement({"adherence": {"voice": of([s])}}, observations={}) for s in (8, 5))
+    before, now = (measurement({"adherence": {"voice": of([s])}}, exact=True) for s in (8, 5))
 
     change = only(compare(before, now))
 

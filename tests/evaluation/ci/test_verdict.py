@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from agents.models import Agent
 from evaluation.change.change import Change
 from evaluation.change.comparison import Comparison
-from evaluation.change.measurements import Measurement
+from evaluation.change.measurements import Measured, MeasuredDimension, Measurement
 from evaluation.ci.render import Report
 from evaluation.ci.verdict import AgentResult, Coverage, Finding, Findings, Limits, decide
 from evaluation.models import EvaluationRun
@@ -178,13 +178,15 @@ def test_a_score_over_other_claims_than_its_change_says_so() -> None:
     given = result(replace(FELL, baseline=9.0, candidate=3.0))
     assert given.comparison is not None
     change = replace(given.comparison.dimensions[0], dimension="adherence")
-    side = replace(given.comparison.candidate, proposition_scores={"adherence": {"brief": 3.0, "new": 9.0}})
+    asked = {name: Measured(score=score) for name, score in (("brief", 3.0), ("new", 9.0))}
+    before = replace(given.comparison.baseline, dimensions={"adherence": MeasuredDimension()})
+    side = replace(before, dimensions={"adherence": MeasuredDimension(propositions=asked)})
     compared = replace(
         given.comparison,
+        baseline=before,
         candidate=side,
         dimensions=(change,),
         propositions={"adherence": (replace(change, proposition="brief"),)},
-        only_candidate=("adherence/new",),
     )
     adherence = replace(given.summary.dimensions["ideas_quantity"], dimension="adherence", score=6.0)
     scored = replace(given.summary, dimensions={"adherence": adherence})

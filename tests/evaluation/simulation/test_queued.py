@@ -17,10 +17,9 @@ from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec
 from evaluation.simulation.conversations import awaits_simulation
 from evaluation.simulation.situations import load_situations
-from tests.api_client import program
+from tests.api_client import BASELINES, RUNS, program, refused
 from tests.console import list_of, page_of, plain, read, signed_in, superuser
 from tests.correction.ledger import call
-from tests.evaluation.api.asking import BASELINES, RUNS, refused
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.simulation.acting import acts
 from tests.factories import make_agent, talk
