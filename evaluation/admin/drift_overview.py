@@ -27,8 +27,18 @@ from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import TAG_KEY
 from evaluation.admin.display import MEASURE, dimension_badge, evaluation_link, judged_by, meter, way_name
 from evaluation.change.evidence import Judged, Tag, judged_ways
-from evaluation.change.overview import Card, Move, Overview, Quote, State, drift_overview
-from evaluation.change.overview_text import candidate_words, how_sure, sentence_of, short_name
+from evaluation.change.overview import (
+    Card,
+    Move,
+    Overview,
+    Quote,
+    State,
+    candidate_words,
+    drift_overview,
+    how_sure,
+    sentence_of,
+    short_name,
+)
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.summary import percent
 from evaluation.wording import signed

@@ -44,9 +44,8 @@ from evaluation.admin.display import (
 )
 from evaluation.admin.drift_overview import STATES, usual_overview
 from evaluation.calibration.agreement import calibration_of
-from evaluation.change.history import History, histories, measured_lately
-from evaluation.change.overview import Card, State
-from evaluation.change.overview_text import candidate_words, numbers_of, short_name
+from evaluation.change.over_time import History, histories, measured_lately
+from evaluation.change.overview import Card, State, candidate_words, numbers_of, short_name
 from evaluation.models import (
     COUNTED,
     Baseline,

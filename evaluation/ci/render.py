@@ -22,8 +22,7 @@ from rich.markup import escape
 from agents.commands import Cell, console_on, markdown_table, print_table
 from agents.llm.endpoints import provider_of
 from evaluation.change.comparison import Comparison
-from evaluation.change.position import PositionProfile, position_profile
-from evaluation.change.tables import position_table
+from evaluation.change.position import PositionChange, PositionProfile, position_profile
 from evaluation.ci.verdict import FAILS, OVERALL, AgentResult, Coverage, Finding, Findings, Kind, Limits, decide
 from evaluation.commands import simulations_table
 from evaluation.models import COUNTED, Dimension, EvaluationRun, is_heuristic
@@ -32,7 +31,7 @@ from evaluation.runs.execute import as_json
 from evaluation.runs.summary import Spending, Used, spending_json, spent_on, with_share
 from evaluation.scorers.subjects import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json
-from evaluation.wording import counted, heading_of, judge_label, money, number, signed
+from evaluation.wording import counted, heading_of, interval_text, judge_label, money, number, signed
 
 VISIBLE = 0.05  # points: less does not show in a score with one decimal
 SCRIPTED_FLUENCY = (
@@ -397,6 +396,45 @@ def _print_undecided(console: Console, report: Report) -> None:
         console.print(f"{what} of {escape(', '.join(agents))}{escape(why)}")
     if others:
         console.print()
+
+
+def position_table(profile: PositionProfile, out: Any) -> None:
+    """One table per dimension that is judged message by message, with what its ends say; at most 80 columns wide."""
+    console = _console(out)
+    for name, dimension in profile.dimensions.items():
+        of = f"{name.capitalize()} of {profile.agent} by position"
+        if not any(row.messages for row in dimension.bins):
+            console.print(escape(f"{of}: no message was judged.\n"))
+            continue
+        rows: list[list[Cell]] = [
+            [
+                *(row.positions, with_share(number(row.score), row.share), interval_text(row.interval, sign=False)),
+                *(number(row.same.score), row.messages, row.conversations, row.scored, row.unscored),
+            ]
+            for row in dimension.bins
+        ]
+        heads = ["Pos.", ">Score", ">95 %", ">Same c.", ">Mess.", ">Conv.", ">Scored", ">Unsc."]
+        title = f"{of}, by {judge_label(profile.judge)}"
+        print_table(console, heads, rows, title=title, unwrapped=["Pos."])
+        console.print(_change_sentence("In the same conversations", dimension.within))
+        console.print(_change_sentence("Over all messages", dimension.overall))
+        console.print()
+    if profile.not_by_position:
+        console.print(f"Not by position, because judged as a whole: {', '.join(profile.not_by_position)}.")
+    if profile.left_out:
+        lie = counted(profile.left_out, "judged message lies", "judged messages lie")
+        console.print(f"{lie} in no stretch of these, or deleted since.")
+
+
+def _change_sentence(where: str, change: PositionChange) -> str:
+    if change.delta is None:
+        return f"{where}: {change.interval_note}."
+    basis = f"{counted(change.conversations, 'conversation')}; interval over {change.resampled}"
+    reach = f"95 %: {interval_text(change.interval)}" if change.interval else f"no interval: {change.interval_note}"
+    return (
+        f"{where}: positions {change.last} against {change.first}: {signed(change.delta)} ({reach}) "
+        f"({basis}): {change.verdict}, {change.reason}."
+    )
 
 
 # -- Markdown

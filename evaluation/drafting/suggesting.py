@@ -26,7 +26,7 @@ from agents.text.fences import fence, neutral, new_nonce, one_line
 from agents.text.tokens import tokenize
 from agents.text.voices import vocabulary
 from agents.work.running import side_by_side
-from evaluation.judge.prompts import render
+from evaluation.judge.questions import render
 from evaluation.models import is_heuristic
 from evaluation.propositions.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, free_id, in_words, load_all, location_of

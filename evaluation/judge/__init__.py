@@ -1,1 +1,1 @@
-"""The judge: how its prompts are written (`prompts`), what it is asked and how its replies are read (`questions`)."""
+"""The judge: what it is shown and asked, how its replies are read."""

@@ -17,8 +17,7 @@ from agents.llm.requests import InvalidAnswer
 from agents.models import Message
 from agents.text.fences import fence, neutral, one_line
 from agents.text.tokens import tokenize
-from evaluation.judge.prompts import render, render_trajectory
-from evaluation.judge.questions import Verdict, unscored
+from evaluation.judge.questions import Verdict, render, render_trajectory, unscored
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.runs.summary import FAILURES

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.text.fences import MAX_EVENT_CHARACTERS, neutral, new_nonce
-from evaluation.judge.prompts import one_event, render_trajectory
+from evaluation.judge.questions import one_event, render_trajectory
 from evaluation.scorers.subjects import Event, Window, cut_window
 
 NONCE = "0123456789ab"

@@ -17,7 +17,7 @@ from agents.models import Agent
 from agents.seed import loader
 from evaluation.change.comparison import Comparison, compare
 from evaluation.change.measurements import Measurement
-from evaluation.change.tables import comparisons_table
+from evaluation.management.commands.compare import comparisons_table
 from evaluation.models import EvaluationRun
 from tests.agents.test_seed import CAST
 from tests.evaluation.change.samples import LLM, OFFLINE, adherence, measurement, of

@@ -9,9 +9,9 @@ import pytest
 from django.utils import timezone
 
 from agents.models import Agent
-from evaluation.change import history as score_history
+from evaluation.change import over_time as score_history
 from evaluation.change.evidence import Judged
-from evaluation.change.history import MOST_SUMMED, History, histories, measured_lately
+from evaluation.change.over_time import MOST_SUMMED, History, histories, measured_lately
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs.summary import summarize
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run, make_score

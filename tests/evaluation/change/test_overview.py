@@ -12,8 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from evaluation.change.evidence import judged_ways
-from evaluation.change.overview import drift_overview
-from evaluation.change.overview_text import how_sure, sentence_of, short_name
+from evaluation.change.overview import drift_overview, how_sure, sentence_of, short_name
 from evaluation.models import Baseline, EvaluationRun
 from tests.evaluation.change.measured import capture, card_of, flattened, measure
 from tests.evaluation.judged import LLM, OFFLINE, make_run

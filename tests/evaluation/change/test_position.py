@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Message
 from evaluation.change.position import PositionProfile, position_profile
-from evaluation.change.tables import position_table
+from evaluation.ci.render import position_table
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.scorers.subjects import (
@@ -226,8 +226,6 @@ def test_a_conversation_that_fades_is_seen_to_fade(llm_server: LLMServer, propos
     assert found.within.verdict == "drifted"
     assert (found.within.first, found.within.last, found.within.conversations) == ("1-5", "31+", 1)
     assert found.within.resampled == "messages"
-    assert found.trend.spearman is not None
-    assert found.trend.spearman < -0.7
 
 
 def test_a_conversation_that_holds_is_steady(llm_server: LLMServer, propositions: PropositionFolder) -> None:
