@@ -113,7 +113,11 @@ class PropositionForm(forms.Form):
         initial = {**self.written, **(self.written.get("rule") or {}), **(self.written.get("cues") or {})}
         if "include_personas" in initial:
             initial["include_personas"] = str(initial["include_personas"])
-        super().__init__(data, initial={"dimension": Dimension.ADHERENCE, **initial, "mark": entry.mark if entry else ""}, label_suffix="")
+        super().__init__(
+            data,
+            initial={"dimension": Dimension.ADHERENCE, **initial, "mark": entry.mark if entry else ""},
+            label_suffix="",
+        )
         self.traits = [trait.name for trait in agent.traits.all()] if agent else []
         for name in (*MAIN, *RULE, *CUES, *CONTEXT, *ADVICE):
             self.fields[name] = _field(name, listed="pl-traits" if name == "trait" and self.traits else "")
