@@ -8,12 +8,12 @@ from django.utils import timezone
 from agents.models import Agent
 from agents.persona import save_persona
 from evaluation.models import Baseline, JudgeCalibration
-from evaluation.runs.execute import evaluate_agent, work_one
+from evaluation.runs.execute import work_one
 from tests.api_client import BASELINES, RUNS, Program, program, refused
 from tests.console import superuser
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
 from tests.evaluation.judging import answers
-from tests.evaluation.measuring import measured
+from tests.evaluation.measuring import evaluate_agent, measured
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 

@@ -9,12 +9,12 @@ import pytest
 
 from agents.models import Agent
 from evaluation.models import ChannelShare, EvaluationRun
-from evaluation.runs.execute import evaluate_agent
 from tests.api_client import RUNS, Program, listed, program, queries, refused
 from tests.console import superuser
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
 from tests.evaluation.judging import answers
+from tests.evaluation.measuring import evaluate_agent
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
