@@ -10,7 +10,6 @@ from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent, get_doc
 from drf_spectacular.utils import OpenApiResponse, extend_schema
-from pydantic.json_schema import GenerateJsonSchema
 from rest_framework.serializers import CharField, DictField, IntegerField, ListField, Serializer
 
 from agents.api.filters import Backend
@@ -73,26 +72,17 @@ def answers(responses: Mapping[Any, Any] | Any, *problems: int, **more: Any) -> 
 
 
 class Models(PydanticExtension):
-    """Pydantic models: a body as it is read, an answer as it is dumped, with every field."""
+    """Pydantic models: a body as it is read, an answer as it is dumped."""
 
     priority = 1
 
     def map_serializer(self, auto_schema: Any, direction: str) -> Any:
         mode: Any = "validation" if direction == "request" else "serialization"
-        schema = self.target.model_json_schema(
-            mode=mode, ref_template="#/components/schemas/{model}", schema_generator=_EveryField
-        )
+        schema = self.target.model_json_schema(mode=mode, ref_template="#/components/schemas/{model}")
         for name, inner in schema.pop("$defs", {}).items():
             component = ResolvedComponent(name=name, type=ResolvedComponent.SCHEMA, object=name, schema=inner)  # type: ignore[no-untyped-call]
             auto_schema.registry.register_on_missing(component)
         return schema
-
-
-class _EveryField(GenerateJsonSchema):
-    def field_is_required(self, field: Any, total: bool) -> bool:
-        if self.mode == "serialization":
-            return field.get("serialization_exclude_if") is None
-        return super().field_is_required(field, total)
 
 
 class Schema(AutoSchema):
@@ -201,6 +191,8 @@ def _tidied(result: Any) -> Any:
         return [_tidied(part) for part in result]
     if not isinstance(result, dict):
         return result
+    if "x-row" in result:
+        return {"$ref": f"#/components/schemas/{result['x-row']}"}
     return {
         "anyOf" if key == "oneOf" else key: _tidied(value)
         for key, value in result.items()

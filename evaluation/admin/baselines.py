@@ -40,7 +40,7 @@ from evaluation.change.evidence import Judged, is_stale, stale_reasons
 from evaluation.commands import answer_words
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.control import queue_baseline, queue_run
+from evaluation.runs.control import queue_run
 from evaluation.runs.estimate import estimate_all, estimate_simulation, estimated
 from evaluation.runs.planning import RunSpec, why_over_budget
 from evaluation.runs.summary import Share, shares_of
@@ -278,7 +278,8 @@ def _queue_baselines(model_admin: Any, request: HttpRequest, queryset: QuerySet[
     runs: list[EvaluationRun] = []
     for agent in queryset:
         try:
-            runs += queue_baseline(agents=[agent], simulate=simulate)
+            spec = RunSpec(agent=agent, dimensions=default_dimensions(), is_baseline=True)
+            runs.append(queue_run(spec, simulate=simulate)[0])
         except PropositionError as error:
             model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)
     if runs:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from pydantic import BaseModel
 from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
 from rest_framework.mixins import ListModelMixin
@@ -14,15 +15,16 @@ from agents.api import filters
 from agents.api.filters import Filters, the_agent
 from agents.api.problems import Conflict
 from agents.api.requests import PAID, ModelPermissions
+from agents.api.rows import AsRow
 from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Agent
 from evaluation.api.requests import BaselineFilters, CaptureRequest, reading_propositions, spec_of
 from evaluation.api.runs import accepted
-from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, ComparisonAnswer, shown_run
+from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, RunRow, shown_run
 from evaluation.calibration.agreement import all_agreements
 from evaluation.change.choosing import nothing_newer
-from evaluation.change.comparison import compare_runs
+from evaluation.change.comparison import Comparison, compare_runs
 from evaluation.change.evidence import Judged, newest_of, newest_since_baselines, runs_of
 from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun
@@ -52,6 +54,14 @@ class ComparisonFilters(Filters):
         schema={"type": "number", "exclusiveMinimum": 0, "maximum": MOST_MARGIN},
         about="points",
     )
+
+
+class ComparisonAnswer(BaseModel):
+    """An evaluation compared with the baseline."""
+
+    agent: str
+    run: Annotated[dict[str, Any], AsRow(RunRow)]
+    comparison: Comparison
 
 
 class Baselines(View, ListModelMixin):
@@ -114,7 +124,9 @@ class Baselines(View, ListModelMixin):
             raise Conflict(str(error)) from None
         if comparison is None:
             raise NotFound(_no_baseline(run))
-        return Response({"agent": named.slug, "run": shown_run(request, run), "comparison": comparison.model_dump()})
+        return Response(
+            {"agent": named.slug, "run": shown_run(request, run), "comparison": comparison.model_dump(mode="json")}
+        )
 
 
 def _newest(agent: Agent) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:

@@ -60,7 +60,7 @@ class Change(BaseModel):
         too_little_scored: Whether there is no verdict because too little of what the judge can score was scored.
     """
 
-    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True, json_schema_serialization_defaults_required=True)
 
     dimension: str = Field("", exclude=True)
     proposition: str = Field("", exclude=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import (
     BaseModel,
@@ -27,6 +27,7 @@ from evaluation.change.measurements import (
     measurement_of_runs,
 )
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
+from evaluation.propositions.schema import DimensionId
 from evaluation.runs.summary import NOTHING, Share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
@@ -36,17 +37,37 @@ NONE_IN_COMMON = "no proposition was scored in both"
 FELL_BELOW = 0.5  # of the share scored in the baseline
 
 Shares = Mapping[tuple[str, str], Share]  # by dimension and proposition
-MeasurementShown = Annotated[
-    InstanceOf[Measurement],
-    PlainSerializer(
-        lambda one: {
-            "name": one.name,
-            "evaluation_run": one.evaluation_run,
-            "where": None if one.where is None else dict(one.where),
-            "persona_digest": one.persona_digest,
-        }
-    ),
-]
+
+
+class MeasurementFacts(BaseModel):
+    """What is shown of a measurement."""
+
+    name: str
+    evaluation_run: int | None
+    where: dict[str, str] | None
+    persona_digest: str
+
+
+def _facts(one: Measurement) -> MeasurementFacts:
+    where = None if one.where is None else dict(one.where)
+    return MeasurementFacts(
+        name=one.name, evaluation_run=one.evaluation_run, where=where, persona_digest=one.persona_digest
+    )
+
+
+MeasurementShown = Annotated[InstanceOf[Measurement], PlainSerializer(_facts)]
+
+
+class LostFacts(BaseModel):
+    """A proposition of which surely less than half as much is scored as in the baseline: judgements scored, of those that could be."""
+
+    dimension: DimensionId
+    proposition: str
+    p: float
+    baseline_scored: int
+    baseline_of: int
+    scored: int
+    of: int
 
 
 class Lost(BaseModel):
@@ -69,11 +90,22 @@ class Lost(BaseModel):
         return f"{self.proposition}: {self.before} judgements scored in the baseline, {self.now} now"
 
     @model_serializer
-    def _dump(self) -> dict[str, Any]:
-        before, now = self.before, self.now
-        of = {"dimension": self.dimension, "proposition": self.proposition, "p": round(self.p, 6)}
-        counts = {"baseline_scored": before.scored, "baseline_of": before.asked, "scored": now.scored, "of": now.asked}
-        return {**of, **counts}
+    def _dump(self) -> LostFacts:
+        return LostFacts(
+            dimension=cast(DimensionId, self.dimension),
+            proposition=self.proposition,
+            p=round(self.p, 6),
+            baseline_scored=self.before.scored,
+            baseline_of=self.before.asked,
+            scored=self.now.scored,
+            of=self.now.asked,
+        )
+
+
+class DimensionChange(Change):
+    """A score now and in the baseline, of a dimension and of each proposition of it that is in both."""
+
+    propositions: dict[str, Change]
 
 
 class Comparison(BaseModel):
@@ -93,7 +125,7 @@ class Comparison(BaseModel):
         notes: What a reader must know, in sentences.
     """
 
-    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True, json_schema_serialization_defaults_required=True)
 
     baseline: MeasurementShown
     candidate: MeasurementShown
@@ -131,10 +163,14 @@ class Comparison(BaseModel):
         return [change.name for change in self.worse]
 
     @field_serializer("dimensions")
-    def _with_propositions(self, dimensions: tuple[Change, ...]) -> dict[str, Any]:
+    def _with_propositions(self, dimensions: tuple[Change, ...]) -> dict[str, DimensionChange]:
         """By dimension; within it by proposition."""
-        rows = {c.dimension: {p.proposition: p.model_dump() for p in self.of(c.dimension)} for c in dimensions}
-        return {c.dimension: {**c.model_dump(), "propositions": rows[c.dimension]} for c in dimensions}
+        return {
+            c.dimension: DimensionChange.model_construct(
+                **dict(c), propositions={p.proposition: p for p in self.of(c.dimension)}
+            )
+            for c in dimensions
+        }
 
     def of(self, dimension: str) -> tuple[Change, ...]:
         """The changes of a dimension's propositions, worst first."""

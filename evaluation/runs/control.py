@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,10 +11,8 @@ from django.db.models import Count, Exists, OuterRef, Q
 from django.utils import timezone
 
 from agents.llm import ledger
-from agents.models import Agent
 from agents.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.propositions.files import default_dimensions
 from evaluation.runs.batches import cancel_batches, waiting_words
 from evaluation.runs.planning import RESUMABLE, RunSpec, prepare_run
 from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts
@@ -89,26 +87,6 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, 
         transaction.on_commit(wake_workers)
     run.refresh_from_db(fields=["status"])
     return run, resumed
-
-
-def queue_baseline(
-    *, agents: Iterable[Agent], spec: RunSpec | None = None, simulate: bool = False
-) -> list[EvaluationRun]:
-    """Have a worker capture a baseline of each agent.
-
-    Args:
-        agents: Whom to measure.
-        spec: Everything but the agent; default settings and every dimension when left out.
-        simulate: Have the worker simulate conversations with agents that have little speech first.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
-    runs = []
-    for agent in agents:
-        wanted = spec or RunSpec(agent=agent, dimensions=default_dimensions())
-        runs.append(queue_run(replace(wanted, agent=agent, is_baseline=True), simulate=simulate)[0])
-    return runs
 
 
 def cancel_run(run: EvaluationRun) -> EvaluationRun:

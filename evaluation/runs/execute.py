@@ -18,7 +18,7 @@ from django.utils import timezone
 
 from agents.llm.batches import forget_answers, is_waiting
 from agents.llm.endpoints import route_of
-from agents.models import Agent, Channel, Leasable, owner_name
+from agents.models import Leasable, owner_name
 from agents.ops.telemetry import logging_about
 from agents.work.lease import LOOKS
 from agents.work.running import OUTAGE, is_outage, side_by_side
@@ -382,34 +382,6 @@ def capture(
             for run, resumed in made
             if run.pk in summaries  # else it was deleted meanwhile
         ]
-
-
-def evaluate_agent(*, agent: Agent, **asked: Any) -> RunSummary:
-    """Measure an agent now and wait for it; the run stays in the database.
-
-    Args:
-        agent: Who is measured.
-        asked: Everything else a `RunSpec` says: `dimensions`, `window`, `history`, `repeats`, `hard` …
-
-    Raises:
-        ValueError: What is asked for makes no sense; says what is allowed.
-        PropositionError: Proposition files cannot be used.
-    """
-    return capture([RunSpec(agent=agent, **asked)])[0].summary
-
-
-def evaluate_channel(*, channel: Channel, **asked: Any) -> RunSummary:
-    """Measure a conversation now and wait for it: voices that stay apart, and distinct ideas (S-6.4, S-6.6).
-
-    Args:
-        channel: What is measured.
-        asked: Everything else a `RunSpec` says; `dimensions` default to both.
-
-    Raises:
-        ValueError: What is asked for makes no sense; says what is allowed.
-        PropositionError: Proposition files cannot be used.
-    """
-    return capture([RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked})])[0].summary
 
 
 def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:

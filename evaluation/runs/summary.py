@@ -125,7 +125,7 @@ class Share:
 
 
 NOTHING = Share()
-ShareShown = Annotated[Share | None, PlainSerializer(lambda share: share and share.rounded)]
+ShareShown = Annotated[Share | None, PlainSerializer(lambda share: share and share.rounded, return_type=float | None)]
 
 
 def total(shares: Iterable[Share]) -> Share:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
 
@@ -41,7 +41,7 @@ class Pair:
 
 def can_pair(halves: Halves) -> bool:
     """Whether any message of now can be compared with one of the history; reads no texts."""
-    channel_of = _channels([*halves.current, *halves.history])
+    channel_of = dict(_values([*halves.current, *halves.history], "channel_id"))
     past = {channel_of[pk] for pk in halves.history}
     return any(channel_of[pk] in past for pk in halves.current)
 
@@ -52,17 +52,20 @@ def find_pairs(halves: Halves, *, seed: int) -> list[Pair]:
     Nearness is the share of words two messages have in common, rare words counting more (weighted Jaccard, weights
     ``log((1 + n) / df)`` over the channel's pool). Of equally near messages the latest is chosen.
     """
-    channel_of = _channels([*halves.current, *halves.history])
+    channel_of = dict(_values([*halves.current, *halves.history], "channel_id"))
     pools: dict[int, list[int]] = defaultdict(list)
     for pk in halves.history:
         pools[channel_of[pk]].append(pk)
     comparable = [pk for pk in halves.current if channel_of[pk] in pools]
     rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
     drawn = _drawn(comparable, MOST_PAIRS, rng)
-    pairs: list[Pair] = []
-    for channel in dict.fromkeys(channel_of[pk] for pk in drawn):
-        pool = _drawn(pools[channel], POOL, rng)
-        pairs += _match([pk for pk in drawn if channel_of[pk] == channel], pool)
+    by_channel: dict[int, list[int]] = defaultdict(list)
+    for pk in drawn:
+        by_channel[channel_of[pk]].append(pk)
+    pools = {channel: _drawn(pools[channel], POOL, rng) for channel in by_channel}
+    texts = dict(_values([*drawn, *(pk for pool in pools.values() for pk in pool)], "text"))
+    words = {pk: frozenset(tokenize(text)) for pk, text in texts.items()}
+    pairs = [pair for channel, current in by_channel.items() for pair in _match(current, pools[channel], words)]
     return sorted(pairs, key=lambda pair: halves.current.index(pair.current))
 
 
@@ -72,16 +75,12 @@ def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
     return [ids[i] for i in sorted(rng.sample(range(len(ids)), most))]
 
 
-def _channels(ids: Sequence[int]) -> dict[int, int]:
-    channels: dict[int, int] = {}
+def _values(ids: Sequence[int], field: str) -> Iterator[tuple[int, Any]]:
     for start in range(0, len(ids), 5000):
-        channels.update(Message.objects.filter(pk__in=ids[start : start + 5000]).values_list("pk", "channel_id"))
-    return channels
+        yield from Message.objects.filter(pk__in=ids[start : start + 5000]).values_list("pk", field)
 
 
-def _match(current: list[int], pool: list[int]) -> list[Pair]:
-    texts = dict(Message.objects.filter(pk__in=[*current, *pool]).values_list("pk", "text"))
-    words = {pk: frozenset(tokenize(text)) for pk, text in texts.items()}
+def _match(current: list[int], pool: list[int], words: Mapping[int, frozenset[str]]) -> list[Pair]:
     frequency = Counter(word for pk in pool for word in words[pk])
     weight = {word: log((1 + len(pool)) / count) for word, count in frequency.items()}
     rarest = log(1 + len(pool))

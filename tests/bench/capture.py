@@ -88,7 +88,7 @@ def _one_worker(agents: Any, spec: Any, server: Any, *, latency: float) -> tuple
     from agents.models import LLMCall, WorkerHeartbeat
     from agents.work.queues import work_queues
     from agents.work.worker import Worker
-    from evaluation.runs.control import queue_baseline
+    from tests.evaluation.measuring import queue_baseline
 
     queue_baseline(agents=agents, spec=spec)
     server.program({"latency": latency}, cache={"minimum": 4096, "delay": latency})

@@ -8,13 +8,13 @@ import pytest
 
 from agents.models import Agent
 from evaluation.models import Baseline, ChannelShare, EvaluationRun
-from evaluation.runs.control import queue_baseline
 from evaluation.runs.execute import capture, execute, work_one
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.summary import channels_of, summarize
 from tests.evaluation.channel_cast import ALL_FIVE, captured, gather
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import prompt_of
+from tests.evaluation.measuring import queue_baseline
 from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer
 

@@ -10,10 +10,10 @@ import pytest
 from pytest_django import Settings
 
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.runs.execute import evaluate_agent
 from evaluation.scorers.subjects import parse_history
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, entry, prompt_of
+from tests.evaluation.measuring import evaluate_agent
 from tests.evaluation.pairing import before_and_now, consistency, pairs
 from tests.factories import MONDAY, make_agent, make_channel, say, talk
 from tests.llm_server import LLMServer

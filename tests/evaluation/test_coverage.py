@@ -10,9 +10,9 @@ from scipy.stats import fisher_exact
 
 from evaluation.change.comparison import lost_propositions
 from evaluation.models import Baseline
-from evaluation.runs.execute import evaluate_agent
 from evaluation.runs.summary import Share, percent, why_too_little
 from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.measuring import evaluate_agent
 from tests.factories import make_agent, talk
 
 pytestmark = pytest.mark.usual_minimum

@@ -19,14 +19,14 @@ from agents.models import Agent, Channel
 from agents.seed import loader
 from evaluation.change.comparison import compare_to_baseline
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.execute import capture, evaluate_agent, evaluate_channel
+from evaluation.runs.execute import capture
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import worst_judgement
 from tests.evaluation.brainstorming import lister
 from tests.evaluation.conversing import converged, converse, diverse
 from tests.evaluation.judging import claims_of, entry, prompt_of
-from tests.evaluation.measuring import by_tag
+from tests.evaluation.measuring import by_tag, evaluate_agent, evaluate_channel
 from tests.evaluation.test_fluency import COPIED, VARIED
 from tests.evaluation.test_ideas import MARKED
 from tests.factories import MONDAY, make_agent, make_channel, talk

@@ -10,9 +10,9 @@ from pytest_django import Settings
 from agents.models import LLMCall
 from evaluation.judge.questions import Question, ask_all
 from evaluation.models import EvaluationScore
-from evaluation.runs.execute import evaluate_agent
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry
+from tests.evaluation.measuring import evaluate_agent
 from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
 

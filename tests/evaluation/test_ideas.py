@@ -11,13 +11,14 @@ import pytest
 from pytest_django import Settings
 
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart
-from evaluation.runs.execute import evaluate_channel, run_json
+from evaluation.runs.execute import run_json
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.scorers import ideas_quantity
 from evaluation.scorers.subjects import ChannelSubject, MessageWindow
 from tests.evaluation.brainstorming import BRAINSTORM, KINDS, brainstorm, lister
 from tests.evaluation.conversing import converse, ideas
 from tests.evaluation.judging import entry, prompt_of
+from tests.evaluation.measuring import evaluate_channel
 from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer
 

@@ -15,11 +15,11 @@ from agents.models import Agent
 from evaluation.change.evidence import get_baseline
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.schema import PRECONDITIONS
-from evaluation.runs.execute import capture, evaluate_agent
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of, tail_of
-from tests.evaluation.measuring import measured, three_kinds
+from tests.evaluation.measuring import evaluate_agent, measured, three_kinds
 from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
 

@@ -6,10 +6,9 @@ import pytest
 
 from agents.models import Agent
 from evaluation.models import EvaluationScore
-from evaluation.runs.execute import evaluate_agent
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of
-from tests.evaluation.measuring import three_kinds
+from tests.evaluation.measuring import evaluate_agent, three_kinds
 from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
 

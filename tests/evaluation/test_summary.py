@@ -89,30 +89,6 @@ def test_a_count_is_never_averaged_with_scores() -> None:
 
 
 @pytest.mark.django_db
-def test_nothing_scored_is_no_score_not_zero_and_not_nine() -> None:
-    found = summarize(run_with([("adherence", "a", "trivial", 9), ("adherence", "b", "unscored", None)]))
-
-    assert found.overall_score is None
-    assert found.dimensions["adherence"].score is None
-    assert found.dimensions["adherence"].weakest is None
-
-
-@pytest.mark.django_db
-def test_a_run_without_items_has_nothing_to_show() -> None:
-    found = summarize(run_with([]))
-
-    assert (found.dimensions, found.overall_score) == ({}, None)
-
-
-@pytest.mark.django_db
-def test_a_zero_is_a_score() -> None:
-    found = summarize(run_with([("adherence", "a", "scored", 0)]))
-
-    assert found.overall_score == 0.0
-    assert found.dimensions["adherence"].propositions[0].score == 0.0
-
-
-@pytest.mark.django_db
 def test_the_weakest_proposition_and_its_worst_judgement_are_named() -> None:
     run = run_with([("adherence", "a", "scored", 7), ("adherence", "b", "scored", 5), ("adherence", "b", "scored", 1)])
     weakest = summarize(run).dimensions["adherence"].weakest

@@ -13,12 +13,11 @@ from pytest_django import Settings
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.control import queue_baseline
 from evaluation.runs.execute import capture, execute, work_one
 from evaluation.runs.planning import prepare_run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import entry
-from tests.evaluation.measuring import measured, spec, statuses
+from tests.evaluation.measuring import measured, queue_baseline, spec, statuses
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 

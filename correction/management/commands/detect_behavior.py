@@ -14,7 +14,7 @@ from rich.table import Table
 
 from agents.commands import BaseCommand, console_on, printable
 from agents.models import Agent
-from agents.models.personas import UnknownAgent, find_agent
+from agents.models.conversations import UnknownAgent, find_agent
 from agents.text.fences import fault_of
 from correction.behavior.rules import Change, Requester, applied_today
 from correction.behavior.tiers import TIERS, Trial, try_text

@@ -94,12 +94,6 @@ def test_conversation_ids_name_the_channels_and_cannot_escape(tmp_path: Path) ->
     assert report["channels"] == ["etcpasswd", "a-b", "a-b-2", "ids", "a-b-3"]
 
 
-def test_a_bare_list_of_messages_is_one_conversation(tmp_path: Path) -> None:
-    path = write(tmp_path, "bare.json", '[{"role": "user", "content": "a"},\n {"role": "assistant", "content": "b"}]')
-    run_json("import_transcript", path)
-    assert said("bare") == [("user", "a"), ("assistant", "b")]
-
-
 def test_inspect_logs_are_read_with_their_message_ids(tmp_path: Path) -> None:
     log = {
         "samples": [

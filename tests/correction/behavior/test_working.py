@@ -91,34 +91,6 @@ def test_an_injected_message_inside_a_quoted_block_reaches_no_model(llm_server: 
 
 
 @pytest.mark.parametrize(
-    ("answers", "why"),
-    [
-        ({"extract": {**SHORTER, "behavior_name": ""}}, "which behaviour is meant could not be made out"),
-        ({"map": {}}, "no change is needed, or the request is too vague to say which"),
-        (
-            {"map": {**CONCISE, "name": "x" * 200}},
-            "the answer cannot be used: name ",
-        ),
-        (
-            {"map": {**CONCISE, "name": "dry wit", "description": "Is dry.", "sentiment": 0.2, "strength": 0.8}},
-            "the trait 'dry wit' is like that already",
-        ),
-    ],
-)
-def test_an_answer_of_which_nothing_follows_changes_nothing(llm_server: LLMServer, answers: Any, why: str) -> None:
-    agent, channel = dm_with(TraitValue("dry wit", "Is dry.", 0.2, 0.8))
-    write(channel, "Be better")
-    llm_server.respond = judge(**answers)
-
-    request = looked_at()
-
-    assert request.status == "detected"
-    assert request.why.startswith(why)
-    assert traits_of(agent) == {"dry wit": 0.8}
-    assert agent.persona_versions.count() == 1
-
-
-@pytest.mark.parametrize(
     ("answers", "text", "why"),
     [
         ({"gate": {**YES, "confidence": "medium"}}, "Be brief", "confidence is medium, and high is needed"),
@@ -322,17 +294,6 @@ def test_a_description_is_tried_again_likewise(llm_server: LLMServer) -> None:
     assert description.work_one(owner="w")
 
     assert Agent.objects.get().description == "A clerk of few words."
-
-
-def test_a_description_that_never_comes_has_failed_in_the_end(llm_server: LLMServer) -> None:
-    description.queue_description(agent=make_agent(description="A dry clerk.", description_origin="seed"))
-    llm_server.respond = lambda body: {"status": 529}
-    for _ in range(4):
-        assert description.work_one(owner="w")
-        the_wait_is_over(DescriptionUpdate)
-
-    assert DescriptionUpdate.objects.get().status == "failed"
-    assert not description.work_one(owner="w")
 
 
 NOON = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)

@@ -183,11 +183,6 @@ def test_a_large_run_is_handed_in_in_parts(ada: Agent, server: BatchServer, monk
     assert (work(run).status, statuses(run)) == ("completed", {"scored": 6})
 
 
-def test_an_offline_judge_needs_no_batch(ada: Agent, server: BatchServer) -> None:
-    run = handed_in(ada, judge="offline:lexical-1")
-    assert (run.status, server.made()) == ("completed", 0)
-
-
 def test_a_server_without_batches_is_said_to_be_one(ada: Agent, server: BatchServer) -> None:
     server.fail = lambda method, path: 404 if "batches" in path else None
     run = handed_in(ada)

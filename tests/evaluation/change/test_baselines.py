@@ -10,7 +10,7 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Agent
-from agents.models.personas import UnknownAgent, find_agents
+from agents.models.conversations import UnknownAgent, find_agents
 from agents.persona import TraitValue, save_persona
 from evaluation.change.evidence import get_baseline, is_stale
 from evaluation.models import Baseline, EvaluationRun

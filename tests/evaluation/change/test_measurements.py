@@ -23,7 +23,7 @@ from evaluation.change.measurements import (
     observations_json,
 )
 from evaluation.models import EvaluationRun
-from evaluation.runs.execute import as_json, capture, evaluate_agent, evaluate_channel
+from evaluation.runs.execute import as_json, capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, summarize
 from evaluation.statistics.bootstrap import Observation
@@ -32,6 +32,7 @@ from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import converged, diverse
 from tests.evaluation.judged import make_run, make_score
 from tests.evaluation.judging import answers
+from tests.evaluation.measuring import evaluate_agent, evaluate_channel
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 

@@ -88,22 +88,6 @@ def test_what_was_missed_is_measured_once_and_the_timetable_kept(recent: Agent, 
     assert EvaluationRun.objects.get(schedule=schedule).window_end == due + 10 * DAY
 
 
-def test_tomorrow_is_a_new_run_over_the_moved_window(recent: Agent, llm_server: LLMServer) -> None:
-    llm_server.respond = answers(lambda claim: 7)
-    schedule = make_schedule("nightly", recent)
-
-    assert fire_if_due(schedule)
-    assert measure()
-    schedule.next_at -= DAY  # a day passes
-    schedule.save()
-    talk(recent, ["Still no."], sent_at=timezone.now())
-    assert fire_if_due(schedule, now=timezone.now() + timedelta(seconds=1))
-
-    first, second = EvaluationRun.objects.filter(schedule=schedule).order_by("pk")
-    assert (first.status, second.status) == ("completed", "pending")
-    assert first.spec_digest != second.spec_digest
-
-
 def test_a_run_that_was_killed_goes_on_as_itself(recent: Agent, llm_server: LLMServer) -> None:
     llm_server.respond = answers(lambda claim: 7)
     schedule = make_schedule("nightly", recent)

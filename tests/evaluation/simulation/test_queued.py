@@ -12,7 +12,7 @@ from pytest_django import Settings
 from agents.models import Agent, Message, Run
 from correction.config.configure import configure
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.control import cancel_run, queue_baseline, queue_run, resume_run
+from evaluation.runs.control import cancel_run, queue_run, resume_run
 from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec
 from evaluation.simulation.conversations import awaits_simulation
@@ -21,6 +21,7 @@ from tests.api_client import BASELINES, RUNS, program, refused
 from tests.console import list_of, page_of, plain, read, signed_in, superuser
 from tests.correction.ledger import call
 from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.measuring import queue_baseline
 from tests.evaluation.simulation.acting import acts
 from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
