@@ -29,14 +29,7 @@ from correction.behavior.postponing import MOST_ATTEMPTS, over_budget
 from correction.behavior.rules import find_trait, stored_trait
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import MESSAGES, MOST_MESSAGES
-from evaluation.change.before_after import (
-    BeforeAfter,
-    Judged,
-    Moments,
-    Plan,
-    judge_before_after,
-    plan_before_after,
-)
+from evaluation.change.before_after import BeforeAfter, Judged, Moments, Plan, judge_before_after, plan_before_after
 from evaluation.propositions.files import presence
 from evaluation.wording import counted, judge_label, money
 

@@ -485,13 +485,7 @@ def _own_parts(action: Action, propositions: DraftPropositions, judge: str) -> l
 
 
 def _ask(
-    action: Action,
-    propositions: DraftPropositions,
-    label: Label,
-    deadline: float,
-    *,
-    gate: bool,
-    shortened: bool,
+    action: Action, propositions: DraftPropositions, label: Label, deadline: float, *, gate: bool, shortened: bool
 ) -> dict[str, list[Part]]:
     """The judge's parts by dimension; all questions are asked at once, one per dimension unless its propositions differ in context."""
     questions: list[tuple[str, Question]] = []

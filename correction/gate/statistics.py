@@ -345,9 +345,5 @@ def _means(judge: str, sums: Counter[str]) -> JudgeMeans:
         return sums[f"{which}score_sum"] / number if number else None
 
     return JudgeMeans(
-        judge=judge,
-        scored=sums["scored"],
-        mean=mean(""),
-        mean_first=mean("first_"),
-        mean_committed=mean("committed_"),
+        judge=judge, scored=sums["scored"], mean=mean(""), mean_first=mean("first_"), mean_committed=mean("committed_")
     )

@@ -96,10 +96,7 @@ def evaluate_interventions(
         evaluations = []
         for one in mine:
             context = InterventionContext(
-                agent=around.agent,
-                channel=around.channel,
-                messages=around.messages[-one.window :],
-                surroundings=around,
+                agent=around.agent, channel=around.channel, messages=around.messages[-one.window :], surroundings=around
             )
             evaluations.append(Evaluation(intervention=one, context=context))
         _pass_over_cooling(turn, evaluations, around)

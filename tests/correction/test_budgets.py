@@ -240,9 +240,7 @@ def test_a_capture_at_the_terminal_ends_with_the_reason_and_how_to_go_on(paid: L
 def test_watching_a_budget_costs_few_queries(paid: LLMServer, chatty: Agent, settings: Settings) -> None:
     cap(chatty, "100")
 
-    with CaptureQueriesContext(
-        connection,
-    ) as seen:
+    with CaptureQueriesContext(connection) as seen:
         evaluate(chatty)
 
     asked = [q["sql"] for q in seen if "agent_evaluation_config" in q["sql"]]

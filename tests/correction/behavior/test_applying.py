@@ -210,12 +210,7 @@ def test_what_always_meets_somebody_else_is_given_up_and_undone(ada: Agent) -> N
 
 
 DRY_HALF = TraitValue("dry wit", "Jokes with a straight face.", 0.4, 0.5)
-MORE_WIT: dict[str, Any] = {
-    "name": "dry wit",
-    "description": DRY_HALF.description,
-    "sentiment": 0.4,
-    "strength": 0.7,
-}
+MORE_WIT: dict[str, Any] = {"name": "dry wit", "description": DRY_HALF.description, "sentiment": 0.4, "strength": 0.7}
 
 
 @pytest.fixture

@@ -23,13 +23,7 @@ from agents.persona import changes_since
 from agents.work.lease import LeaseLost
 from correction.behavior import effects
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
-from correction.behavior.effects import (
-    judge_request,
-    measure_now,
-    plan_request,
-    queue_effect,
-    work_one,
-)
+from correction.behavior.effects import judge_request, measure_now, plan_request, queue_effect, work_one
 from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
 from correction.models import BehaviorEffect, BehaviorRequest
