@@ -229,7 +229,6 @@ def get_gate_statistics(
     """Statistics of one agent's gate, or of all.
 
     Args:
-        agent: Whose; None for all.
         window: ``all`` or a duration such as ``24h``, ``7d``, ``4w``.
         synthetic: Of simulations in synthetic channels instead of real messages; the two are never mixed.
 

@@ -84,8 +84,6 @@ def evaluate_interventions(
     another agent are passed over. No transaction may be open: judges are asked.
 
     Args:
-        turn: Whose prompt is prepared.
-        interventions: What to evaluate.
         config: The deadline (`gate_deadline_seconds`, for all judges together) and the budget.
     """
     mine = [one for one in interventions if one.agent_id in (None, turn.agent.pk)]
