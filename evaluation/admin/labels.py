@@ -22,7 +22,7 @@ from agents.console import display
 from agents.console.filters import number_in
 from agents.console.panels import table
 from agents.console.site import ModelAdmin, NumberInput, Select, TextInput, console_page
-from agents.models.personas import UnknownAgent, find_agents
+from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import agreement_badge, dimension_badge, judged_by
 from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
 from evaluation.calibration.agreement import (

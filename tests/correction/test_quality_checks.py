@@ -11,9 +11,8 @@ from agents.models import Agent, Channel, LLMCall, Message, ModelPrice
 from correction.config.configure import configure
 from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog
-from tests.api.seeded import member
 from tests.api_client import Program, program
-from tests.console import superuser, viewer
+from tests.console import superuser
 from tests.correction.checking import ASKED, CHECKS, PERSONA, TRAJECTORY, ask, refused
 from tests.correction.gating import DIMENSIONS, by_text, gated, judge, logs, send
 from tests.evaluation.judging import prompt_of, tail_of
@@ -206,13 +205,6 @@ def test_a_repeated_request_is_judged_once(client: Program, llm_server: LLMServe
 
     assert (again.json(), again["Idempotency-Replayed"]) == (first.json(), "true")
     assert (llm_server.calls, CorrectionLog.objects.count()) == (1, 1)
-
-
-def test_it_takes_the_permission_to_add_logs(llm_server: LLMServer) -> None:
-    llm_server.respond = judge({"adherence": 8})
-
-    assert program(viewer()).post(CHECKS, ASKED).status_code == 403
-    assert program(member("Operator")).post(CHECKS, ASKED).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from agents.commands import BaseCommand, console_on, print_table, printable
 from agents.models import Agent
-from agents.models.personas import UnknownAgent, find_agent
+from agents.models.conversations import UnknownAgent, find_agent
 from agents.text.fences import fault_of
 from correction.behavior.rules import Requester, applied_today
 from correction.behavior.tiers import Trial, try_text

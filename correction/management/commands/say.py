@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 
 from agents.commands import BaseCommand, Cell, console_on, print_table
 from agents.models import Channel
-from agents.models.personas import UnknownAgent, find_agent
+from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn.pipeline import SendResult
 from agents.turn.send_message import SendRefused, send_message
 from correction.gate.stage import check_session

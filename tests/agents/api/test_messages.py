@@ -14,8 +14,8 @@ from pytest_django import Settings
 from agents.models import Agent, Channel, Message, Reaction, Run
 from agents.turn.send_message import append
 from tests.agents.turn import stages
-from tests.api_client import Program, listed, paged, queries
-from tests.factories import MONDAY, make_agent, make_channel, say, talk
+from tests.api_client import Program, listed
+from tests.factories import MONDAY, make_channel, say, talk
 from tests.machinery import wait_until
 
 pytestmark = pytest.mark.django_db
@@ -101,26 +101,6 @@ def test_a_writer_that_commits_late_holds_up_the_next_so_no_message_appears_belo
         slow.result(20), fast.result(20)
 
     assert list(Message.objects.order_by("position").values_list("position", "text")) == [(1, "slow"), (2, "fast")]
-
-
-def test_pages_follow_each_other_while_messages_are_added(client: Program, ada: Agent, office: Channel) -> None:
-    said = [message.pk for message in talk(ada, ["a", "b", "c", "d", "e"])]
-
-    first = client.get(f"{MESSAGES}?page_size=2").json()
-    say(office, ada, "f")
-
-    assert [row["id"] for row in first["results"]] + paged(client, first["next"]) == said[::-1]
-
-
-def test_the_list_costs_the_same_queries_for_one_row_and_for_forty(
-    client: Program, ada: Agent, office: Channel
-) -> None:
-    say(office, ada, "one")
-    few = queries(client, MESSAGES)
-    for n in range(39):
-        say(make_channel(f"c{n}"), make_agent(f"a{n}"), "more")
-
-    assert queries(client, MESSAGES) == few == 2  # token with user, messages
 
 
 # -- what people say

@@ -11,7 +11,7 @@ from agents.models import Agent, Channel, Run, owner_name
 from agents.turn.orchestrator import run_turn
 from tests.agents.turn.playing import plays, take_turn
 from tests.api_client import Program, listed, paged, queries
-from tests.factories import make_agent, make_channel, say
+from tests.factories import make_channel, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -100,16 +100,6 @@ def test_the_list_is_filtered(client: Program, ada: Agent, bob: Agent, office: C
     assert listed(client, f"{RUNS}?status=pending") == [two.pk]
     assert listed(client, f"{RUNS}?until=2026-11-02") == listed(client, f"{TURNS}?status=completed") == [one.pk]
     assert paged(client, f"{RUNS}?page_size=1") == [three.pk, two.pk, one.pk]
-
-
-def test_lists_cost_the_same_queries_for_one_row_and_for_thirty(client: Program, ada: Agent, office: Channel) -> None:
-    trigger = say(office, "Guest", "hello")
-    Run.objects.create(agent=ada, channel=office, trigger=trigger)
-    few = queries(client, RUNS)
-    for n in range(29):
-        Run.objects.create(agent=make_agent(f"a{n}"), channel=make_channel(f"c{n}"), trigger=trigger)
-
-    assert queries(client, RUNS) == few == 2  # token with user, runs
 
 
 def test_a_long_trace_costs_no_more_queries_than_a_short_one(

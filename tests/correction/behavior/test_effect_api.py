@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pytest_django import Settings
 
 from correction.behavior.effects import queue_effect, work_one
 from correction.models import BehaviorEffect, BehaviorRequest
@@ -105,13 +104,6 @@ def test_measuring_needs_the_right_to_ask_for_evaluations_not_to_change_requests
     both = program(staff(view, "agents.view_message", username="both"))
     judged = both.get(url(row)).json()["effects"][0]["result"]["messages"]
     assert all(message["justification"] for message in judged)
-
-
-def test_how_often_it_is_asked_for_is_limited(client: Program, row: BehaviorRequest, settings: Settings) -> None:
-    settings.API_PAID_PER_MINUTE = 2
-    codes = [ask(client, row).status_code for _ in range(3)]
-    assert codes == [202, 409, 429]
-    assert client.get(url(row)).status_code == 200
 
 
 def test_more_effects_and_more_messages_take_no_more_queries(changed: Changed, client: Program) -> None:

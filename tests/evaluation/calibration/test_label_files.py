@@ -48,14 +48,6 @@ def scores() -> list[EvaluationScore]:
 
 
 # -- reading
-def test_a_csv_file_by_score(tmp_path: Path, scores: list[EvaluationScore]) -> None:
-    a, b, c = (score.pk for score in scores)
-    text = f"score,annotator,value,note\n{a},ann,1,dry\n{b},ann,cannot tell,\n{c},ann,,later\n"
-    done = import_labels(written(tmp_path, text))
-
-    assert stored() == [(a, "ann", 1, "dry"), (b, "ann", None, "")]
-    assert (done.added, done.empty) == (2, 1)
-    assert str(done).endswith("2 added, 1 row without a value, not labelled yet")
 
 
 def test_a_file_of_json_lines(tmp_path: Path, scores: list[EvaluationScore]) -> None:
@@ -158,17 +150,6 @@ def test_a_bad_table_is_named_with_its_line(tmp_path: Path, text: str, expected:
 )
 def test_bad_json_is_named_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
     assert expected in problems(written(tmp_path, line, "labels.jsonl"))
-
-
-def test_every_problem_is_told_at_once(tmp_path: Path, scores: list[EvaluationScore]) -> None:
-    a, b, _ = (score.pk for score in scores)
-    text = f"score,annotator,value\n{a},ann,10\n{b},ann,x\n{b},ann,5\n{b},ann,6\n"
-    complaint = problems(written(tmp_path, text))
-
-    assert [line.split(":")[0].rpartition(", line ")[2] for line in complaint.splitlines()] == [
-        "2, column value", "3, column value", "5, column value",
-    ]  # fmt: skip
-    assert "line 4 says something else of the same judgement" in complaint
 
 
 def test_what_the_judge_did_not_score_is_refused(tmp_path: Path, scores: list[EvaluationScore]) -> None:
