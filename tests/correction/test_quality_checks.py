@@ -109,11 +109,7 @@ def test_an_agent_of_ours_brings_its_persona_its_thresholds_and_its_dimensions(
     got = ask(client, persona=None, agent="ada", dimensions=None)
 
     assert list(got["dimensions"]) == ["fluency"]
-    assert (got["verdict"], got["dimensions"]["fluency"]["threshold"], got["attempts_left"]) == (
-        "rejected",
-        6.0,
-        1,
-    )
+    assert (got["verdict"], got["dimensions"]["fluency"]["threshold"], got["attempts_left"]) == ("rejected", 6.0, 1)
     (log,) = logs()
     assert (log.agent, log.speaker, LLMCall.objects.get().agent) == (ada, "", ada)
     assert not Message.objects.exists()

@@ -183,15 +183,6 @@ def test_each_dimension_has_its_own_newest_evaluation(drifted: EvaluationRun, ad
     assert "; fluency: build 3, " in page
 
 
-def test_the_tags_it_was_made_with_stand_beside_it(drifted: EvaluationRun, root: Client) -> None:
-    _, found = document()
-
-    assert found["comparisons"][0]["candidate"]["where"] == {"build": "2"}
-    assert "(build=2)" in ran()[1].splitlines()[0]
-    assert "build 2, " in on_home(root)
-    assert "build=2 , compared with" in plain(read(root, page_of_ada()))
-
-
 def test_a_baseline_of_old_messages_that_is_captured_later_does_not_undo_the_drift(
     drifted: EvaluationRun, ada: Agent
 ) -> None:

@@ -135,18 +135,6 @@ def ada() -> Agent:
     return make_agent()
 
 
-def test_what_an_agent_was_known_for_and_lost_is_named_with_both_scores_and_the_build(ada: Agent) -> None:
-    flattened(ada)
-    card = card_of(ada)
-
-    assert sentence_of(card) == "Stopped “dry wit”: 8.1 → 3.1 since build 41."
-    assert card.state == "drifted"
-    assert card.claim == "the claim of ada-dry-wit"
-    assert [move.proposition for move in card.moves] == ["ada-dry-wit", "default-voice"]
-    assert card.main is not None
-    assert how_sure(card.main).startswith("8 judgements in the baseline, 8 now; more than chance")
-
-
 def test_its_quotes_are_the_best_message_then_and_the_worst_now(ada: Agent) -> None:
     flattened(ada)
     card = card_of(ada)
@@ -163,14 +151,6 @@ def test_its_quotes_are_the_best_message_then_and_the_worst_now(ada: Agent) -> N
         {"build": "41"},
         "Noted. 5",
     )
-
-
-def test_without_a_tag_that_tells_now_from_then_it_counts_from_the_day_of_the_baseline(ada: Agent) -> None:
-    capture(ada, {"dry": [8] * 6})
-    measure(ada, {"dry": [5] * 6}, build="40")
-    Baseline.objects.update(captured_at=datetime(2026, 11, 3, 12, tzinfo=UTC))
-
-    assert sentence_of(card_of(ada)) == "Less “dry”: 8.0 → 5.0 since the baseline of 3 Nov 2026."
 
 
 @pytest.mark.parametrize(

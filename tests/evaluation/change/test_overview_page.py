@@ -103,15 +103,6 @@ def test_one_judge_at_a_time_and_heuristics_are_marked(root: Client, overview_ur
     assert "goes by word lists" in by_heuristic
 
 
-def test_nobody_measured_and_nobody_there_say_what_to_do(root: Client, overview_url: str) -> None:
-    assert "manage.py import_agents FILE" in plain(read(root, overview_url))
-    make_agent()
-    text = plain(read(root, overview_url))
-
-    assert "Not measured yet: there is no baseline." in text
-    assert "Capture a baseline" in text
-
-
 def test_texts_of_agents_and_people_stay_texts(root: Client, overview_url: str) -> None:
     ada = make_agent(display_name=HOSTILE, title=HOSTILE)
     capture(ada, {"<b>dry</b>": STEADY})
