@@ -165,9 +165,3 @@ def test_malformed_files_name_line_and_reason(tmp_path: Path, name: str, text: s
     with pytest.raises(CommandError, match=reason):
         call_command("import_transcript", write(tmp_path, name, text))
     assert not Message.objects.exists()
-
-
-def test_a_long_array_is_read_element_by_element(tmp_path: Path) -> None:
-    chats = [{"id": "x", "messages": [{"role": "user", "content": f"{n} " + "é\n" * 150_000}]} for n in range(3)]
-    run_json("import_transcript", write(tmp_path, "long.json", json.dumps(chats, ensure_ascii=False, indent=1)))
-    assert [len(text) for _, text in said()] == [300_002] * 3

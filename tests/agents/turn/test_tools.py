@@ -10,7 +10,7 @@ from pytest_django import Settings
 from agents.llm import ToolCall
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, MemoryPassage, Reaction, Run
 from agents.turn.pipeline import Turn
-from agents.turn.tools import INPUTS, Performed, perform
+from agents.turn.tools import TOOLS, Performed, perform
 from tests.agents.turn.playing import join, plays, take_turn, texts
 from tests.factories import make_channel, say
 from tests.llm_server import LLMServer
@@ -36,7 +36,7 @@ def test_the_request_offers_them(ada: Agent, office: Channel, llm_server: LLMSer
 
     take_turn(ada, office)
 
-    assert [tool["name"] for tool in llm_server.bodies[0]["tools"]] == list(INPUTS)
+    assert [tool["name"] for tool in llm_server.bodies[0]["tools"]] == list(TOOLS)
 
 
 # -- problems are answers
