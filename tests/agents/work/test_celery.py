@@ -154,11 +154,12 @@ def without_broker(database: Path) -> dict[str, str]:
 
 
 QUEUE_BASELINE = """
-from agents.models import Agent
-from evaluation.runs.control import queue_baseline
+from evaluation.runs.control import queue_run
+from evaluation.runs.planning import RunSpec
 from tests.factories import make_agent, talk
-talk(make_agent("ada"), ["one", "two"])
-queue_baseline(agents=Agent.objects.all())
+ada = make_agent("ada")
+talk(ada, ["one", "two"])
+queue_run(RunSpec(agent=ada, dimensions=("adherence",)))
 """
 
 
