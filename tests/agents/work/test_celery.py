@@ -155,7 +155,7 @@ def without_broker(database: Path) -> dict[str, str]:
 
 QUEUE_BASELINE = """
 from agents.models import Agent
-from evaluation.runs.control import queue_baseline
+from tests.evaluation.measuring import queue_baseline
 from tests.factories import make_agent, talk
 talk(make_agent("ada"), ["one", "two"])
 queue_baseline(agents=Agent.objects.all())
