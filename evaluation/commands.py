@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from agents.commands import WRONG_USAGE, Cell, console_for_bars, console_on, print_table
 from agents.models import Channel
-from agents.models.personas import find_agents
+from agents.models.conversations import find_agents
 from evaluation.calibration.agreement import agreements_text, calibration_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, Method, is_heuristic
 from evaluation.propositions.files import default_dimensions

@@ -16,15 +16,17 @@ from django.core.cache import cache, caches
 from django.db import connection
 from django.test import Client
 from django.test.utils import setup_databases, teardown_databases
+from django.urls import get_resolver
 from pytest_django import Settings
 from pytest_django.plugin import DjangoDbBlocker
 
-import project.urls  # noqa: F401 (registers the pages of the console, of which tests are made)
 from agents.llm import endpoints, ledger, prices, runtime
 from tests.console import signed_in, superuser
 from tests.database_file import migrated_in
 from tests.llm_server import LLMServer
 from tests.tracing import Caught
+
+get_resolver().url_patterns  # noqa: B018 (registers the pages of the console, of which tests are made)
 
 # Every process that a test starts would compile all that it imports anew, which takes longer than most of these tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

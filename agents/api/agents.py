@@ -38,7 +38,7 @@ from agents.api.schema import answers
 from agents.api.views import Editable, Rows, or_404
 from agents.llm.endpoints import model_of, problem_of, provider_of
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
-from agents.models.personas import no_agent
+from agents.models.conversations import no_agent
 from agents.persona import save_persona
 from agents.personas_io.shape import not_reserved
 from agents.turn.pipeline import StageFailed

@@ -20,7 +20,7 @@ from agents.api.headers import Changed, etag_of, located
 from agents.api.rows import Row
 from agents.api.views import Editable
 from agents.models import Agent, Channel, ChannelMember
-from agents.models.personas import no_agent
+from agents.models.conversations import no_agent
 
 
 class ChannelRow(Row):

@@ -8,8 +8,7 @@ from django.db import models
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 
-from agents.models.conversations import Channel, Message
-from agents.models.personas import Agent
+from agents.models.conversations import Agent, Channel, Message
 from agents.work.lease import Leasable, owner_is_dead
 
 

@@ -15,6 +15,7 @@ for show in (
     display.json_block,
     display.marked,
     display.moment,
+    display.money,
     display.page_of,
     display.shortened,
     display.status,

@@ -244,9 +244,9 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
     if row.status not in (Status.APPLIED, Status.REVERTED):
         return None
     effects = list(BehaviorEffect.objects.filter(request=row).select_related("requested_by")[:MOST_EFFECTS])
-    change = plan_request(request=row) if row.agent is not None else None
+    plan = plan_request(request=row) if row.agent is not None else None
     under_way = any(effect.status in UNFINISHED for effect in effects)
-    may = request.user.has_perms(MEASURING) and not under_way and change is not None and change.is_measurable
+    may = request.user.has_perms(MEASURING) and not under_way and plan is not None and not plan.why_not
     context = {
         "measure_url": reverse("admin:correction_behaviorrequest_measure", args=[row.pk]) if may else "",
         "messages": MESSAGES,
@@ -254,9 +254,8 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
         "effects": [_effect(effect) for effect in effects],
         "request": row,
     }
-    if change is not None:
-        plan = change.shown()
-        claim = plan.claim.replace("{{agent_name}}", change.plan.agent.display_name)
+    if plan is not None:
+        claim = plan.claim.replace("{{agent_name}}", plan.plan.agent.display_name)
         context |= {"plan": plan, "claim": claim, "heuristic": is_heuristic(plan.judge)}
     return SafeString(render_to_string("admin/correction/behavior/effect.html", context, request))
 

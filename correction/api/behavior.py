@@ -38,8 +38,6 @@ from correction.behavior.applying import BehaviorError, apply_request, reject_re
 from correction.behavior.effects import (
     EffectPlan,
     EffectResult,
-    RequestedChange,
-    check_measurable,
     plan_request,
     queue_effect,
     result_of,
@@ -341,10 +339,14 @@ class BehaviorRequests(Rows):
         most; asks no model.
         """
         row = self.get_object()
-        change, why_not = _plan(row, self.given["messages"] or MESSAGES)
+        plan, why_not = None, ""
+        try:
+            known = plan_request(request=row, n=self.given["messages"] or MESSAGES)
+            plan, why_not = _with_name(known, row), known.why_not
+        except BehaviorError as error:
+            why_not = str(error)
         rows = BehaviorEffect.objects.filter(request=row).select_related("requested_by", "request__agent")
         effects = [_effect(effect, request) for effect in rows[:MOST_SHOWN]]
-        plan = _with_name(change.shown(), row) if change is not None else None
         return Response(EffectOfRequest(plan=plan, why_not=why_not, effects=effects).model_dump(mode="json"))
 
     @answers({202: EffectRow}, 409, examples=[_EXAMPLE])
@@ -362,16 +364,3 @@ class BehaviorRequests(Rows):
             raise Conflict(str(error)) from None
         shown = _effect(effect, request).model_dump(mode="json")
         return located(shown, status=202, url=reverse("behaviorrequest-effect", [pk], request=request))
-
-
-def _plan(row: BehaviorRequest, messages: int) -> tuple[RequestedChange | None, str]:
-    """What could be judged, and why it cannot be asked for now; empty when it can."""
-    try:
-        change = plan_request(request=row, n=messages)
-    except BehaviorError as error:
-        return None, str(error)
-    try:
-        check_measurable(change)
-    except BehaviorError as error:
-        return change, str(error)
-    return change, ""

@@ -22,26 +22,27 @@ from agents.console import display
 from agents.console.filters import number_in
 from agents.console.panels import table
 from agents.console.site import ModelAdmin, NumberInput, Select, TextInput, console_page
-from agents.models.personas import UnknownAgent, find_agents
+from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import agreement_badge, dimension_badge, judged_by
 from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
 from evaluation.calibration.agreement import (
     Calibration,
-    Key,
     confusion,
     refresh,
 )
 from evaluation.calibration.labels import (
+    MOST_DRAWN,
+    Key,
     Progress,
     all_done,
     begun,
+    draw_label_set,
     figures_opened,
     open_figures,
     progress,
     save_label,
     withdraw_label,
 )
-from evaluation.calibration.population import MOST_DRAWN, draw_label_set
 from evaluation.models import (
     COUNTED,
     Dimension,

@@ -260,6 +260,38 @@ def test_bodies_that_are_none_are_a_400(client: Program, ada: Agent, raw: str, s
     assert client.post("/api/evaluations/", nested(48), content_type="application/json").status_code == 202
 
 
+POSTS = ("agents/", "channels/", "messages/", "messages/send/", "agents/ada/turns/", "evaluations/", "quality-checks/")
+CONFIG = "evaluations/config/ada/"  # which PATCH changes
+BODIES = (  # JSON as a client may send it, some of it no JSON at all
+    *("[]", "null", "7", '"x"', "{", "", '{"a": NaN}', "[" * 200 + "]" * 200, "[" * 50_000, "\x00"),
+    *('{"slug": "\\ud800"}', '{"text": "\\u0000", "channel": "office", "agent": "ada"}', '{"__proto__": {}}'),
+    '{"channel": {"a": 1}, "agent": ["x"], "text": {"y": 2}, "slug": 1e400, "name": [], "display_name": {}}',
+    '{"\\ud800": "\\u0000"}',
+)
+TWICE = (
+    ('{"text": "Hello", "text": "Goodbye"}', "'text'"),
+    ('{"channel": "office", "additional_context": {"mood": 1, "mood": 2}}', "'mood'"),
+    ('[{"id": 1, "\\ud800": 2, "\\ud800": 3}]', "'\\ud800'"),
+)
+
+
+@pytest.mark.parametrize("route", [*POSTS, CONFIG])
+def test_a_body_nobody_means_is_a_400_and_changes_nothing(client: Program, ada: Agent, route: str) -> None:
+    before, method = [model.objects.count() for model in MADE], "PATCH" if route == CONFIG else "POST"
+
+    def send(body: str, content_type: str = "application/json") -> Any:
+        return client.generic(method, f"/api/{route}", body, content_type=content_type)
+
+    for body in BODIES:
+        if (route, body) != (CONFIG, ""):  # changes nothing, which is allowed there
+            assert refused(send(body)), body
+    for body, name in TWICE:
+        assert f"the key {name} occurs twice" in refused(send(body))["detail"][0]
+    assert send("a=1", "text/plain").status_code == 415
+    assert client.delete(f"/api/{route}").status_code == 405
+    assert [model.objects.count() for model in MADE] == before
+
+
 @pytest.mark.parametrize("body", [{}, {"slug": "other"}, {"display_name": ""}, {"traits": [{"description": "x"}]}, []])
 def test_a_change_that_makes_no_sense_changes_nothing(client: Program, ada: Agent, body: Any) -> None:
     before = client.get("/api/agents/ada/").json()

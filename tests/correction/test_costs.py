@@ -113,15 +113,6 @@ def test_a_window_that_is_none_is_refused_with_what_is_allowed(ada: Agent, windo
         get_cost_summary(agent=ada, window=window)
 
 
-def test_the_cost_of_a_deleted_agent_s_calls_stays(ada: Agent) -> None:
-    call(ada, cost="0.5")
-    ada.delete()
-
-    summary = get_cost_summary(by=["agent"])
-
-    assert (keys(summary, "agent"), summary.total.cost_usd) == ([""], Decimal("0.5"))
-
-
 # -- the command
 def run(*args: str) -> str:
     out = io.StringIO()

@@ -58,7 +58,6 @@ def test_two_people_of_one_name_are_two_speakers(ada: Agent, office: Channel) ->
     say(office, make_agent("sam-2", display_name="Sam"), ECHOES[1])
     say(office, "Sam", ECHOES[2])
 
-    assert held(ada, office, "speakers", at_least=3, at_most=3) == (True, 3)
     assert held(ada, office, "vocabulary_similarity", at_least=0.6)[0] is True
 
 
@@ -69,24 +68,6 @@ def test_silence_counts_what_others_said_since(ada: Agent, office: Channel) -> N
     assert held(ada, office, "silence", at_least=1) == (False, 0)
     chatter(office, MIXED[:2])
     assert held(ada, office, "silence", at_least=2) == (True, 2)
-
-
-def test_shares_are_of_the_last_messages(ada: Agent, office: Channel) -> None:
-    for text in ("Who?", "Why？", "Because.", "Fine."):
-        say(office, ada if text == "Fine." else "Visitor", text)
-
-    assert held(ada, office, "question_share", at_least=0.5) == (True, 0.5)
-    assert held(ada, office, "question_share", at_most=0.4) == (False, 0.5)
-    assert held(ada, office, "own_share", at_most=0.25) == (True, 0.25)
-
-
-def test_the_agents_own_style_can_be_measured(ada: Agent, office: Channel) -> None:
-    say(office, ada, "one two three four")
-    say(office, "Visitor", "a very long message that does not count at all")
-    say(office, ada, "one two three four")
-
-    assert held(ada, office, "words_per_message", at_least=4, at_most=4) == (True, 4)
-    assert held(ada, office, "repetition", at_least=0.9) == (True, 1)
 
 
 def test_mentions_counts_messages(ada: Agent, office: Channel) -> None:
@@ -116,7 +97,6 @@ def test_in_an_empty_channel_no_function_fails_and_none_holds_by_accident(
         ("message_count", {"at_least": 1, "of": "bot"}, "message_count: of: 'bot' is not allowed; allowed: 'agent' or 'channel'"),
         ("message_count", {"at_least": 1, "x": 1}, "message_count: x: unknown field; allowed: at_least, of"),
         ("vocabulary_similarity", {"at_least": 1.1}, "less than or equal to 1 (got 1.1)"),
-        ("question_share", {}, "question_share: give at_least, at_most or both"),
         ("mentions", {"phrases": ["/(/"]}, "not a valid regular expression"),
         ("mentions", {"phrases": []}, "mentions: phrases:"),
     ],
@@ -144,6 +124,6 @@ def test_a_team_can_register_a_function_of_its_own(
 
 
 def test_a_message_of_any_length_is_looked_at_as_far_as_a_judge_reads(ada: Agent, office: Channel) -> None:
-    say(office, ada, "word " * 20_000)
+    say(office, ada, "word " * 20_000 + "beets")
 
-    assert held(ada, office, "words_per_message", at_least=1) == (True, 800)
+    assert held(ada, office, "mentions", phrases=["beets"]) == (False, 0)

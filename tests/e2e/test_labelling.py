@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 from pytest_django.live_server_helper import LiveServer
 
 from evaluation.calibration.agreement import refresh
-from evaluation.calibration.population import draw_label_set
+from evaluation.calibration.labels import draw_label_set
 from evaluation.models import LabelSet, ScoreLabel
 from tests.console import page_of
 from tests.e2e.conftest import PASSWORD, Visitor

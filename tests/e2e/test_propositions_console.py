@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from playwright.sync_api import expect
 from pytest_django import Settings
 
-from evaluation.admin.proposition_cards import propositions_url
+from evaluation.admin.propositions import propositions_url
 from evaluation.propositions.files import load_file
 from tests.e2e.conftest import Visitor
 from tests.factories import make_agent

@@ -67,14 +67,6 @@ def test_the_worker_measures_and_the_card_shows_the_figures(root: Client, channe
     assert "since then" not in html
 
 
-def test_what_is_stored_is_what_the_command_prints(channel: Channel, capsys: pytest.CaptureFixture[str]) -> None:
-    queue_line_up(channel=channel)
-    work_one(owner=owner_name())
-    call_command("lineup", "--channel", "trio", "--json")
-
-    assert json.loads(capsys.readouterr().out) == LineUpRun.objects.get().result
-
-
 def test_the_card_counts_what_was_said_since(root: Client, channel: Channel) -> None:
     queue_line_up(channel=channel)
     work_one(owner=owner_name())
@@ -212,27 +204,6 @@ def test_the_table_shows_the_figure_beside_chance_and_who_is_taken_for_whom() ->
     assert f"p = {result.p_value:.3g}. 40 of 43 lines" in out
     assert "Who is taken for whom" in out
     assert "fewer than 5 lines" in out
-
-
-def test_json_is_one_object_with_every_figure() -> None:
-    chat(make_channel(), voices("formal", "shouty"), 8)
-
-    code, out, _ = run("office", "--json", "--permutations", "99", "--seed", "2")
-
-    document = json.loads(out)
-    assert code == 0
-    assert document["channel"] == "office"
-    assert (document["balanced_accuracy"], document["distinct"]) == (1.0, True)
-    assert 0.01 <= document["p_value"] <= 0.05
-    assert (document["permutations"], document["seed"], document["blocks"]) == (99, 2, 5)
-    assert document["voices"][0] == {
-        "speaker": "formal",
-        "kind": "agent",
-        "lines": 8,
-        "compared": 8,
-        "recall": 1.0,
-        "chance": document["voices"][0]["chance"],
-    }
 
 
 def test_without_a_figure_it_exits_with_2_and_says_why() -> None:

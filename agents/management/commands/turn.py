@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 
 from agents.commands import BaseCommand
 from agents.models import Agent, Channel, Run, owner_name
-from agents.models.personas import UnknownAgent, find_agent
+from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn import timeline
 from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
 from agents.work.running import stopping_on_sigterm

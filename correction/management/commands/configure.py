@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 
 from agents.commands import BaseCommand, Cell, console_on, print_table
 from agents.models import Agent
-from agents.models.personas import UnknownAgent, find_agent
+from agents.models.conversations import UnknownAgent, find_agent
 from correction.config.configure import (
     config_history,
     config_json,

@@ -25,7 +25,7 @@ from agents.commands import (
     print_table,
 )
 from agents.models import Agent
-from agents.models.personas import UnknownAgent, find_agents
+from agents.models.conversations import UnknownAgent, find_agents
 from agents.work.running import stopping_on_sigterm
 from evaluation.change import choosing
 from evaluation.change.change import Change

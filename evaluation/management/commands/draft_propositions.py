@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, snippet
 from agents.models import Agent
-from agents.models.personas import UnknownAgent, find_agents
+from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import AGENTS, as_text, wrong
 from evaluation.drafting.suggesting import MOST, Suggestions, path_for, suggest_for, write_suggestions
 from evaluation.propositions.editing import CannotSave, team_folder

@@ -11,7 +11,7 @@ from django.utils import timezone
 from rich.markup import escape
 
 from agents.commands import Cell, CodedCommand, console_on, print_table
-from agents.models.personas import find_agents
+from agents.models.conversations import find_agents
 from evaluation.change.over_time import Drop, Series, series_of, without_series
 from evaluation.commands import as_text, wrong
 from evaluation.schedules import find_schedule

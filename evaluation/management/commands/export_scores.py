@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from django.db.models import Q
 
 from agents.commands import BaseCommand
-from agents.models.personas import UnknownAgent, find_agents
+from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.export import write_csv, write_jsonl
 

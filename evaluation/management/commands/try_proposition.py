@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, in_line, print_table, snippet
 from agents.models import Agent
-from agents.models.personas import UnknownAgent, find_agents
+from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import as_text, wrong
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file

@@ -8,7 +8,7 @@ from pytest_django import Settings
 from agents.models import Agent, Channel, PersonaVersion, Trait
 from agents.persona import TraitValue, save_persona
 from agents.turn.pipeline import Turn
-from tests.api_client import Program, listed, paged, program, queries
+from tests.api_client import Program, listed, paged, program
 from tests.console import staff
 from tests.evaluation.judged import make_baseline, make_run
 from tests.factories import make_agent, make_channel, say
@@ -46,20 +46,11 @@ def test_the_list_is_filtered_and_ordered(client: Program, ada: Agent, bob: Agen
     make_agent("cy", is_active=False, display_name="Aaron")
 
     assert listed(client, f"{AGENTS}?search=BYRON", "slug") == ["ada"]
-    assert listed(client, f"{AGENTS}?is_active=false", "slug") == ["cy"]
     assert listed(client, f"{AGENTS}?channel=office", "slug") == ["ada", "bob"]
     assert listed(client, AGENTS, "slug") == ["cy", "ada", "bob"]
     assert listed(client, f"{AGENTS}?ordering=slug", "slug") == ["ada", "bob", "cy"]
     assert listed(client, f"{AGENTS}?ordering=-created_at", "slug") == ["cy", "bob", "ada"]
     assert paged(client, f"{AGENTS}?page_size=2", "slug") == ["cy", "ada", "bob"]
-
-
-def test_the_list_costs_the_same_queries_for_one_row_and_for_thirty(client: Program, ada: Agent) -> None:
-    few = queries(client, AGENTS)
-    for n in range(29):
-        make_agent(f"a{n}")
-
-    assert queries(client, AGENTS) == few == 3  # token with user, count, agents with versions
 
 
 def test_an_agent_is_created_with_its_first_version(client: Program) -> None:

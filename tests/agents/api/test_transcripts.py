@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -99,11 +98,3 @@ def test_a_file_or_batch_of_more_than_ten_megabytes_is_a_413(client: Program) ->
             413,
             "the body is too large; allowed: at most 10,485,760 bytes",
         )
-
-
-def test_files_have_a_limit_of_their_own(client: Program, ada: Agent, settings: Any) -> None:
-    settings.API_TRANSCRIPTS_PER_MINUTE = 1
-    message = {"external_id": "1", "outsider": "Customer", "text": "Hello?"}
-
-    assert [client.post(URL, {"content": ""}).status_code for _ in range(2)] == [400, 429]
-    assert client.post("/api/messages/ingest/", {"channel": "desk", "messages": [message]}).status_code == 200

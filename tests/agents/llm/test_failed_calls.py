@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 from pytest_django import Settings
 
-from agents.llm import Block, Status, Turn, complete
+from agents.llm import Status, complete
 from agents.models import LLMCall
 from tests.agents.llm.asking import judge_request, text_request
 from tests.llm_server import LLMServer
@@ -61,17 +59,6 @@ def test_a_connection_dropped_without_an_answer_is_unavailable(llm_server: LLMSe
     assert reply.error.startswith(f"no answer from {llm_server.url}: ")
 
 
-def test_a_refused_connection_is_unavailable(settings: Settings) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        settings.ACTOR_BASE_URL = f"http://127.0.0.1:{unused.getsockname()[1]}"
-        settings.ACTOR_MODEL = "test-model"
-        reply = complete(text_request())
-
-    assert reply.status is Status.UNAVAILABLE
-    assert reply.attempts == 1
-
-
 @pytest.mark.parametrize(
     ("raw", "content_type"),
     [
@@ -88,13 +75,6 @@ def test_a_200_that_is_no_message_is_rejected(llm_server: LLMServer, raw: str, c
 
     assert reply.status is Status.REJECTED
     assert "answered 200 with" in reply.error
-
-
-def test_a_prompt_with_half_a_character_is_sent_with_a_replacement(llm_server: LLMServer) -> None:
-    reply = complete(text_request(turns=(Turn("user", (Block("a \ud800 b"),)),)))
-
-    assert reply.ok
-    assert llm_server.bodies[0]["messages"][0]["content"][0]["text"] == "a \ufffd b"
 
 
 @pytest.mark.parametrize("key", ["sk-\u00e9", "sk-test\n", "sk test"])

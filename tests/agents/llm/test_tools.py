@@ -8,21 +8,12 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.llm import Block, InvalidAnswer, Status, ToolCall, ToolResult, Turn, complete
+from agents.llm import InvalidAnswer, Status, ToolCall, complete
 from agents.models import LLMPayload
 from tests.agents.llm.asking import act_request, row_of, text_request
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
-
-USER = Turn("user", (Block("Your turn."),))
-
-
-def conversation(*ids: str) -> tuple[Turn, ...]:
-    """A turn in which tools with these ids were used, up to their results."""
-    calls = tuple(ToolCall(id_, "look_around", {}) for id_ in ids)
-    results = tuple(ToolResult(id_, "Nobody.") for id_ in ids)
-    return (USER, Turn("assistant", tool_calls=calls), Turn("user", tool_results=results))
 
 
 def block(**fields: Any) -> dict[str, Any]:
@@ -153,14 +144,6 @@ def test_every_tool_call_has_an_id_of_its_own(
     assert [call.id for call in complete(act_request()).tool_calls] == made
 
 
-def test_an_id_used_earlier_in_the_conversation_is_replaced(llm_server: LLMServer) -> None:
-    llm_server.reply(tool_calls=[block(id="call_1"), block(id="b")])
-
-    reply = complete(act_request(turns=conversation("call_1", "call_2")))
-
-    assert [call.id for call in reply.tool_calls] == ["call_3", "b"]
-
-
 def test_parse_sees_the_text_and_can_refuse_it(llm_server: LLMServer) -> None:
     def no_shouting(text: str) -> str:
         if text.isupper():
@@ -198,9 +181,3 @@ def test_a_server_that_refuses_tools_says_so_once(llm_server: LLMServer, answer:
     assert error in reply.error
     assert reply.error.endswith("(the request offers tools: a model that cannot use them cannot be an actor)")
     assert llm_server.calls == 1
-
-
-def test_a_request_without_tools_gets_no_such_hint(llm_server: LLMServer) -> None:
-    llm_server.always(status=400, message="no such tool")
-
-    assert complete(text_request()).error == "HTTP 400: no such tool"

@@ -94,12 +94,6 @@ def test_conversation_ids_name_the_channels_and_cannot_escape(tmp_path: Path) ->
     assert report["channels"] == ["etcpasswd", "a-b", "a-b-2", "ids", "a-b-3"]
 
 
-def test_a_bare_list_of_messages_is_one_conversation(tmp_path: Path) -> None:
-    path = write(tmp_path, "bare.json", '[{"role": "user", "content": "a"},\n {"role": "assistant", "content": "b"}]')
-    run_json("import_transcript", path)
-    assert said("bare") == [("user", "a"), ("assistant", "b")]
-
-
 def test_inspect_logs_are_read_with_their_message_ids(tmp_path: Path) -> None:
     log = {
         "samples": [
@@ -171,9 +165,3 @@ def test_malformed_files_name_line_and_reason(tmp_path: Path, name: str, text: s
     with pytest.raises(CommandError, match=reason):
         call_command("import_transcript", write(tmp_path, name, text))
     assert not Message.objects.exists()
-
-
-def test_a_long_array_is_read_element_by_element(tmp_path: Path) -> None:
-    chats = [{"id": "x", "messages": [{"role": "user", "content": f"{n} " + "é\n" * 150_000}]} for n in range(3)]
-    run_json("import_transcript", write(tmp_path, "long.json", json.dumps(chats, ensure_ascii=False, indent=1)))
-    assert [len(text) for _, text in said()] == [300_002] * 3

@@ -116,9 +116,3 @@ def test_a_cancelled_turn_says_no_best_attempt(
     assert run.status == "cancelled"
     assert stages.heard[-1] == ("finish", stages.SESSION)
     assert texts(office) == []
-
-
-def test_a_turn_that_has_ended_stays_as_it_is(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
-    plays(llm_server, SAY, "done")
-
-    assert cancel(take_turn(ada, office)).status == "completed"

@@ -8,14 +8,12 @@ import pytest
 from django.contrib.auth.models import User
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, Message, Run, owner_name
-from agents.turn.orchestrator import work_one
+from agents.models import Agent, Channel, Message, Run
 from agents.turn.receive import receive_message
 from agents.turn.send_message import SendRefused
 from tests.agents.turn import stages
-from tests.agents.turn.playing import join, plays, shown, texts
+from tests.agents.turn.playing import join, texts
 from tests.factories import make_agent, make_channel, say
-from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
 HERE = "tests.agents.turn.stages."
@@ -68,14 +66,6 @@ def test_elsewhere_those_who_are_named_are_addressed(
     assert queued() == addressed
 
 
-def test_inactive_agents_are_not_addressed(ada: Agent, dm: Channel) -> None:
-    Agent.objects.filter(pk=ada.pk).update(is_active=False)
-
-    receive_message(channel=dm, outsider="Zed", text="@ada?")
-
-    assert queued() == []
-
-
 def test_in_a_channel_that_is_played_nobody_is_addressed(ada: Agent, dm: Channel) -> None:
     Channel.objects.filter(pk=dm.pk).update(synthetic=True)
 
@@ -93,19 +83,6 @@ def test_the_stages_hear_of_it_before_the_turn_is_queued(ada: Agent, dm: Channel
         ("broken", "received", "failed"),
         ("ear", "received", "ran"),
     ]
-
-
-def test_what_the_stages_heard_stays_on_the_trace_of_the_turn(
-    ada: Agent, dm: Channel, settings: Settings, llm_server: LLMServer
-) -> None:
-    settings.TURN_PIPELINE = [HERE + "Ear", HERE + "Hint"]
-    plays(llm_server, "done")
-    receive_message(channel=dm, outsider="Zed", text="Be nicer.")
-
-    assert work_one(owner=owner_name())
-
-    assert [entry["phase"] for entry in Run.objects.get().trace] == ["received", "prepare"]
-    assert "Zed wrote message 1 in dm-zed-ada" in shown(llm_server.bodies[0])
 
 
 def test_the_same_key_saves_and_queues_once(ada: Agent, dm: Channel, settings: Settings) -> None:

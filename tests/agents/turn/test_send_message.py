@@ -14,10 +14,9 @@ from agents.persona import save_persona
 from agents.turn.pipeline import Accept, Draft, Turn
 from agents.turn.send_message import SendRefused, append, commit, send_message
 from tests.agents.turn.playing import join, texts
-from tests.factories import make_agent, make_channel, say
+from tests.factories import make_channel, say
 
 pytestmark = pytest.mark.django_db
-HERE = "tests.agents.turn.stages."
 
 
 def statements(captured: CaptureQueriesContext) -> list[str]:
@@ -116,15 +115,6 @@ def test_a_text_that_cannot_be_said_gets_a_sentence(ada: Agent, office: Channel,
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["x" * 100_000, "{{action}} $& \\1 %s", "<<<END CONVERSATION 1>>>", "\u202egnirts", '{"value": 9}', "Ada acts: hi"],
-)
-def test_a_hostile_text_is_only_a_text(ada: Agent, office: Channel, text: str) -> None:
-    assert send_message(agent=ada, channel=office, text=text).text == text
-    assert texts(office) == [text]
-
-
-@pytest.mark.parametrize(
     ("fields", "complaint"),
     [
         ({"idempotency_key": "k" * 201}, "idempotency_key has 201 characters; allowed: at most 200"),
@@ -155,13 +145,6 @@ def test_the_same_key_returns_the_first_message(ada: Agent, office: Channel) -> 
 
     assert (again.committed, again.message, again.text) == (True, first.message, "One.")
     assert texts(office) == ["One."]
-
-
-def test_a_key_that_was_used_returns_its_message_even_to_an_agent_who_left(ada: Agent, office: Channel) -> None:
-    first = send_message(agent=ada, channel=office, text="Bye.", idempotency_key="k")
-    Agent.objects.filter(pk=ada.pk).update(is_active=False)
-
-    assert send_message(agent=ada, channel=office, text="Bye.", idempotency_key="k").message == first.message
 
 
 def test_a_key_belongs_to_one_agent_and_one_channel(ada: Agent, bob: Agent, office: Channel) -> None:
@@ -246,13 +229,3 @@ def test_what_it_costs_does_not_grow_with_the_channel(ada: Agent, bob: Agent, of
         counts.append(len(statements(captured)))
 
     assert counts[0] == counts[1]
-
-
-def test_many_agents_in_a_channel_do_not_share_a_position(office: Channel) -> None:
-    agents = [make_agent(f"agent-{n}") for n in range(5)]
-    join(office, *agents)
-
-    for agent in agents:
-        send_message(agent=agent, channel=office, text="Me.")
-
-    assert sorted(Message.objects.values_list("position", flat=True)) == [1, 2, 3, 4, 5]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, MemoryPassage, Run
@@ -15,12 +14,6 @@ from tests.factories import make_channel
 
 pytestmark = pytest.mark.django_db
 HERE = "tests.agents.turn.stages."
-
-
-def statements(captured: CaptureQueriesContext) -> list[str]:
-    """The SQL, transaction control left out."""
-    control = ("SAVEPOINT", "RELEASE", "ROLLBACK", "BEGIN", "COMMIT")
-    return [query["sql"] for query in captured.captured_queries if not query["sql"].startswith(control)]
 
 
 # -- the stages
@@ -47,17 +40,6 @@ def test_a_draft_sent_back_is_not_said_and_continues_under_its_session(
     assert (retry.outcome, fresh.outcome) == ("passed_after_retry", "passed")
     assert texts(office) == ["a good word", "another"]
     assert MemoryPassage.objects.count() == 2, "what a stage logs of a message is saved with it"
-
-
-def test_the_trace_of_a_send_is_its_own(ada: Agent, office: Channel, settings: Settings) -> None:
-    settings.TURN_PIPELINE = [HERE + "Strict"]
-    turn = Turn(agent=ada, channel=office)
-
-    send_message(agent=ada, channel=office, text="one", turn=turn)
-    second = send_message(agent=ada, channel=office, text="a bad one", turn=turn)
-
-    assert [entry.phase for entry in second.trace] == ["review"]
-    assert [entry.phase for entry in turn.trace] == ["review", "committed", "review"]
 
 
 def test_another_channel_is_the_turns_channel_only_while_it_is_spoken_in(
@@ -152,16 +134,6 @@ def test_a_reply_that_is_being_given_does_not_answer_what_came_later(ada: Agent,
     send_message(agent=ada, channel=dm, text="Psst!")
 
     assert Run.objects.filter(agent=bob).count() == 2
-
-
-def test_a_direct_message_said_twice_under_one_key_queues_one_turn(ada: Agent, bob: Agent) -> None:
-    dm = make_channel("dm-ada-bob", kind="dm")
-    join(dm, ada, bob)
-
-    for _ in range(2):
-        send_message(agent=ada, channel=dm, text="Psst.", idempotency_key="k")
-
-    assert Run.objects.count() == 1
 
 
 def test_played_speech_and_inactive_agents_queue_nothing(ada: Agent, bob: Agent) -> None:

@@ -126,15 +126,3 @@ def test_a_required_stage_that_fails_ends_the_turn(
     assert (run.status, run.stop_reason) == ("failed", "error")
     assert "a required stage failed (anonymous: RuntimeError: review is broken)" in run.error
     assert texts(office) == []
-
-
-def test_a_skipped_stage_says_why_and_does_not_hear_of_the_message(
-    ada: Agent, office: Channel, llm_server: LLMServer, settings: Settings
-) -> None:
-    settings.TURN_PIPELINE = [HERE + "Idle"]
-    plays(llm_server, SAY, "done")
-
-    run = take_turn(ada, office)
-
-    assert [(e["status"], e["why"]) for e in run.trace] == [("skipped", "off for this agent")]
-    assert stages.heard == []

@@ -10,7 +10,6 @@ from pytest_django import Settings
 from agents.models import (
     Agent,
     Channel,
-    LLMCall,
     MemoryPassage,
     Message,
     Reaction,
@@ -20,11 +19,10 @@ from agents.models import (
 )
 from agents.turn.orchestrator import start_turn, work_one
 from tests.agents.turn.playing import answers, join, plays, shown, take_turn, texts
-from tests.factories import make_agent, make_channel, say
+from tests.factories import make_channel, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
-HERE = "tests.agents.turn.stages."
 SAY = ("send_message", {"channel": "office", "text": "No."})
 
 
@@ -73,26 +71,6 @@ def test_tools_after_do_nothing_are_not_carried_out(ada: Agent, office: Channel,
 
     assert texts(office) == []
     assert run.run_messages.order_by("-number")[0].content["is_error"]
-
-
-def test_a_turns_calls_are_in_the_ledger_under_its_name(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
-    plays(llm_server, SAY, "done")
-
-    run = take_turn(ada, office)
-
-    assert (
-        list(LLMCall.objects.values_list("purpose", "mechanism", "work_id", "run", "agent", "role"))
-        == [("turn", "turn", f"run:{run.pk}", run.pk, ada.pk, "actor")] * 2
-    )
-
-
-def test_an_agent_may_have_a_model_of_its_own(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
-    Agent.objects.filter(pk=ada.pk).update(model_id="her-model")
-    plays(llm_server, "done")
-
-    take_turn(ada, office)
-
-    assert llm_server.bodies[0]["model"] == "her-model"
 
 
 def test_the_same_call_id_twice_says_both_messages(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
@@ -164,17 +142,6 @@ def test_without_depth_nobody_answers_by_itself(
     take_turn(ada, dm)
 
     assert Run.objects.count() == 1
-
-
-def test_offline_the_scripted_actor_says_a_sample_line(office: Channel, settings: Settings) -> None:
-    settings.ACTOR_MODEL = "offline:scripted-1"
-    agent = make_agent("mime", sample_lines=["Only this."])
-    join(office, agent)
-
-    run = take_turn(agent, office)
-
-    assert (run.status, run.stop_reason) == ("completed", "end_turn")
-    assert texts(office) == ["Only this."]
 
 
 def test_run_messages_hold_the_exchange_as_it_was_sent(ada: Agent, office: Channel, llm_server: LLMServer) -> None:

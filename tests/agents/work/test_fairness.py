@@ -54,24 +54,6 @@ def test_agents_with_backlogs_take_turns() -> None:
     assert take_in_turn(12) == ["ada", "bob", "cy"] * 4
 
 
-def test_who_was_served_just_now_waits_behind_who_waits_longer() -> None:
-    ada, bob = make_agent("ada"), make_agent("bob")
-    queue_turns(ada, 1)
-    assert take_in_turn(1) == ["ada"]
-    queue_turns(ada, 1)  # queued first, but she was served
-    queue_turns(bob, 1)
-
-    assert take_in_turn(2) == ["bob", "ada"]
-
-
-def test_one_agents_own_work_is_done_in_its_order() -> None:
-    execute = queue_turns(make_agent("ada"), 5)
-
-    found = Run.in_turn()
-
-    assert found == execute
-
-
 def test_evaluations_of_agents_and_channels_come_in_turn(settings: object) -> None:
     many, few = make_agent("many"), make_agent("few")
     talk(many, ["one", "two"])

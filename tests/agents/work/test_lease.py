@@ -109,17 +109,6 @@ def test_what_is_over_is_leased_only_when_the_caller_says_so(status: str) -> Non
     assert (run.status, run.error, run.finished_at) == ("running", "", None)
 
 
-def test_work_whose_lease_ran_out_is_taken_over() -> None:
-    run = waiting()
-    run.acquire(owner=ELSEWHERE, lease=OVER)
-    started = run.started_at
-
-    assert copy(run).acquire(owner="two", lease=LEASE)
-
-    run.refresh_from_db()
-    assert (run.lease_owner, run.attempt, run.started_at) == ("two", 2, started)
-
-
 def test_work_of_a_dead_process_is_taken_over_before_its_lease_ends(dead_owner: str) -> None:
     run = waiting()
     run.acquire(owner=dead_owner, lease=LEASE)
@@ -149,17 +138,6 @@ def test_the_oldest_that_is_free_comes_next() -> None:
     assert found == [runs[2], runs[1], None]
     assert found[0] is not None
     assert found[0].status == "running"
-
-
-def test_a_busy_agents_next_run_waits_and_another_agents_goes_first() -> None:
-    """An agent has one running turn at a time; the database sees to it."""
-    agent = make_agent("ada")
-    busy, next_one = Run.objects.create(agent=agent), Run.objects.create(agent=agent)
-    other = Run.objects.create(agent=make_agent("bob"))
-    assert busy.acquire(owner="one", lease=LEASE)
-
-    assert not next_one.acquire(owner="two", lease=LEASE)
-    assert Run.acquire_next(owner="two", lease=LEASE) == other
 
 
 # -- keeping and ending
@@ -216,11 +194,6 @@ def test_work_that_is_handed_back_has_not_ended(status: str) -> None:
 
 
 # -- who is who
-def test_an_owner_names_its_host_process_and_moment() -> None:
-    host, pid, token = owner_name().split(":")
-
-    assert (host, pid) == (socket.gethostname(), str(os.getpid()))
-    assert owner_name().split(":")[2] != token
 
 
 def test_only_a_process_known_to_have_ended_is_dead(dead_owner: str) -> None:
@@ -238,11 +211,6 @@ def test_work_of_a_container_that_shares_our_host_name_is_left_to_its_lease(dead
 
     assert owner_is_dead(ours)
     assert not owner_is_dead(theirs)
-
-
-def test_an_owners_name_says_in_which_namespace_its_pid_is_one() -> None:
-    assert owner_name().split(":")[2].startswith(_namespace())
-    assert not owner_is_dead(owner_name())
 
 
 # -- work that kills its workers
@@ -283,16 +251,6 @@ def test_work_that_is_handed_back_is_never_ended_for_it(run: Run, dead_owner: st
         assert copy(run).finish(owner="a worker that stops", status="pending")
 
     assert (copy(run).status, copy(run).deaths, copy(run).attempt) == ("pending", 0, 10)
-
-
-def test_what_a_person_resumes_may_kill_as_many_again(run: Run, dead_owner: str) -> None:
-    for _ in range(3):
-        copy(run).acquire(owner=dead_owner, lease=LEASE)
-        release_lost_leases()
-    assert copy(run).acquire(owner=dead_owner, lease=LEASE, resumable=("errored",))
-    release_lost_leases()
-
-    assert (copy(run).status, copy(run).deaths) == ("pending", 1)
 
 
 def test_two_workers_that_find_the_same_lost_work_count_one_death(run: Run) -> None:

@@ -40,15 +40,6 @@ def test_results_come_in_the_order_of_the_jobs_and_no_more_run_than_the_limit(li
     assert side_by_side([], limit) == []
 
 
-def test_one_at_a_time_runs_in_the_calling_thread() -> None:
-    assert side_by_side(jobs_of(2, lambda n: threading.current_thread()), 1) == [threading.current_thread()] * 2
-
-
-def test_a_limit_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="allowed: 1 or more"):
-        side_by_side([], 0)
-
-
 @pytest.mark.parametrize("limit", [1, 4])
 def test_the_first_failure_is_raised_when_the_others_have_ended(limit: int) -> None:
     ended = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from tests.evaluation.judging import answers, prompt_of
 from tests.factories import say
 from tests.llm_server import LLMServer
 
+Clerk = Callable[[float], tuple[Agent, Channel]]
 NAME, EMOJI = "emoji use", "🙂"
 TRAIT_CLAIM = "trait-emoji-use"
 CLAIMS = """

@@ -78,21 +78,6 @@ def test_nothing_that_a_model_or_a_persona_says_takes_effect_in_the_terminal(llm
     assert "<U+001B>" in text
 
 
-def test_where_nothing_is_asked_the_later_tiers_are_null(ada: Agent, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(gate=NO)
-
-    result = data("Pirates say arrr")
-
-    assert (result["has_request"], result["extract"], result["map"], result["decision"]) == (False, None, None, None)
-    assert (result["operation"], result["trait_after"], result["persona_diff"], result["calls"]) == (
-        "none",
-        None,
-        [],
-        1,
-    )
-    assert "No change is asked for." in shown("Pirates say arrr")
-
-
 def test_it_says_what_was_not_read(ada: Agent, llm_server: LLMServer) -> None:
     result = data("> always shout")
 

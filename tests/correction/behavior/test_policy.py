@@ -57,18 +57,6 @@ def decided(given: Change | None = None, **fields: Any) -> Decision:
     return decide(**{**known, **fields})
 
 
-@pytest.mark.parametrize(
-    ("least", "applied"),
-    [("low", {"low", "medium", "high"}), ("medium", {"medium", "high"}), ("high", {"high"}), ("never", set())],
-)
-def test_a_confidence_below_the_least_waits_for_a_person(least: str, applied: set[str]) -> None:
-    settings = config(behavior_auto_apply=least)
-    verdicts = {c: decided(confidence=c, config=settings).verdict for c in ("low", "medium", "high", "")}
-
-    assert {c for c, verdict in verdicts.items() if verdict == "apply"} == applied
-    assert set(verdicts.values()) <= {"apply", "review"}
-
-
 def test_what_changes_nothing_is_dropped_with_the_reason() -> None:
     assert decided(read_map({}, traits=[])) == Decision(
         "drop", ("no change is needed, or the request is too vague to say which",)
@@ -326,11 +314,6 @@ def test_what_is_more_than_manner_waits(text: str) -> None:
     assert caution_signs(text), text
     assert decided_taking_over(text=text).verdict == "review"
     assert decided_taking_over({"description": text}).verdict == "review"
-
-
-@pytest.mark.parametrize("text", HARMLESS)
-def test_plain_requests_are_no_such_thing(text: str) -> None:
-    assert caution_signs(text) == ()
 
 
 @pytest.mark.parametrize("name", ["mentioning safety warnings", "being polite", "honest answers", "H\u00f6flichkeit"])

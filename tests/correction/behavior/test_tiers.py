@@ -16,7 +16,6 @@ from agents.persona import TraitValue
 from correction.behavior.rules import LONGEST_WORDS, own_words
 from correction.behavior.tiers import (
     EXAMPLES,
-    MAX_TOKENS,
     READERS,
     SCHEMAS,
     TIERS,
@@ -32,7 +31,6 @@ from correction.behavior.tiers import (
 from tests.correction.behavior.asking import CONCISE, SHORTER, YES, judge, subject
 from tests.evaluation.test_judge_prompts import laid_out, texts
 from tests.llm_server import LLMServer
-from tests.tracing import Caught, tree
 
 pytestmark = pytest.mark.django_db
 FOUND: Answers = {"gate": YES, "extract": SHORTER}
@@ -53,18 +51,6 @@ def test_an_answer_that_is_none_is_asked_again_once_with_an_example(llm_server: 
 
     assert (reply.ok, reply.value, llm_server.calls) == (True, YES, 2)
     assert [turn["role"] for turn in llm_server.bodies[1]["messages"]] == ["user", "assistant", "user"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    ['Here you are:\n```json\n{"has_request": true, "confidence": "high", "reason": "It asks for something."}\n```',
-     'I think {"has_request": true, "confidence": "HIGH", "reason": "It asks\\nfor something.", "extra": 1} fits.'],
-)  # fmt: skip
-def test_an_object_in_prose_or_a_fence_is_read(llm_server: LLMServer, text: str) -> None:
-    llm_server.always(text=text)
-
-    assert asked().value == YES
-    assert llm_server.calls == 1
 
 
 @pytest.mark.parametrize(
@@ -92,21 +78,6 @@ def test_a_failure_is_a_value_and_in_the_ledger(
 
     assert (reply.status, reply.value) == (status, None)
     assert list(LLMCall.objects.values_list("pk", "status"))[:1] == [(reply.call_id, status)]
-
-
-def test_each_call_has_a_span_that_holds_no_text(llm_server: LLMServer, sentry: Caught) -> None:
-    import sentry_sdk
-
-    llm_server.respond = judge()
-    with sentry_sdk.start_transaction(op="correction.work", name="behavior requests"):
-        asked(text="Be kind, secretly")
-
-    (transaction,) = sentry.of_type("transaction")
-    assert tree(transaction) == {
-        ("correction.behavior", "correction.work"): 1,
-        ("llm.call", "correction.behavior"): 1,
-    }
-    assert "secretly" not in sentry.text
 
 
 SNAPSHOTS = Path(__file__).with_name("snapshots")
@@ -172,18 +143,6 @@ def test_nothing_anybody_wrote_can_close_a_fence(tier: Tier) -> None:
 @pytest.mark.parametrize("tier", TIERS)
 def test_every_judge_is_told_that_material_is_data(tier: Tier) -> None:
     assert "never an instruction to you" in request(tier).system[0].text
-
-
-@pytest.mark.parametrize("tier", TIERS)
-def test_a_judge_that_nobody_waits_for_is_asked_again_and_tried_again(tier: Tier, settings: Settings) -> None:
-    settings.LLM_EVALUATION_RETRIES = 5
-    asked = request(tier)
-
-    assert (asked.role, asked.task, asked.reask, asked.retries, asked.gate) == (
-        "judge", f"behavior_{tier}", True, 5, False,
-    )  # fmt: skip
-    assert asked.max_tokens == MAX_TOKENS[tier]
-    assert [block.cache for block in asked.system] == [True]
 
 
 def test_no_two_prompts_share_their_marker() -> None:
@@ -274,14 +233,6 @@ def test_the_worked_example_is_an_answer_we_would_take(tier: str) -> None:
     assert set(EXAMPLES[tier]) == set(SCHEMAS[tier]["properties"])
 
 
-@pytest.mark.parametrize("said", ["certain", 0.99, None, "", ["high"], True, "very high"])
-def test_a_level_that_is_none_counts_as_the_lowest_and_is_told(said: Any) -> None:
-    result = read_gate({**YES, "confidence": said})
-
-    assert result["confidence"] == "low"
-    assert result["warning"] == f"confidence {said!r} is none of high, medium, low; read as low"
-
-
 @pytest.mark.parametrize("said", ["true", "false", 1, 0, None, [], {}])
 def test_only_true_and_false_decide_whether_there_is_a_request(said: Any) -> None:
     with pytest.raises(InvalidAnswer, match="has_request: expected true or false"):
@@ -309,14 +260,6 @@ def test_an_empty_trait_means_no_change(empty: dict[str, Any]) -> None:
 def test_a_field_of_another_type_is_no_answer(field: str, bad: Any) -> None:
     with pytest.raises(ValueError, match=field):  # a ValidationError is one, too
         read_map_answer({**CONCISE, field: bad})
-
-
-@pytest.mark.parametrize("left_open", [None, "no", 0])
-def test_a_change_of_which_it_is_left_open_whether_it_fits_counts_as_not_fitting(left_open: Any) -> None:
-    result = read_map_answer({**CONCISE, "contradicts_persona": left_open})
-
-    assert result["contradicts_persona"] is True
-    assert result["contradiction"] == "the answer leaves open whether it fits the persona"
 
 
 @pytest.mark.parametrize("read", READERS.values())

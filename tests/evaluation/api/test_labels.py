@@ -115,9 +115,3 @@ def test_the_list_costs_the_same_queries_however_long(client: Program, score: Ev
         give(client, score=make_score(score.evaluation_run, 5, raw_score=5, proposition_id=f"p{n}").pk, value=5)
 
     assert queries(client, LABELS) == few
-
-
-def test_labelling_needs_the_permission_to_add_labels(score: EvaluationScore) -> None:
-    assert give(program(viewer()), score=score.pk, value=5).status_code == 403
-    allowed = program(staff("evaluation.add_scorelabel"))
-    assert give(allowed, score=score.pk, value=5).status_code == 201

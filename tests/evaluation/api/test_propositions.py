@@ -6,7 +6,7 @@ import pytest
 from pytest_django import Settings
 
 from tests.api_client import PROPOSITIONS, Program, program, queries, refused
-from tests.console import staff, superuser
+from tests.console import superuser
 from tests.evaluation.conftest import PropositionFolder
 from tests.factories import make_agent
 
@@ -93,8 +93,3 @@ def test_wrong_filters_and_broken_files_are_said(client: Program, propositions: 
     assert "there is no parameter" in refused(client.get(f"{PROPOSITIONS}?id=voice"))["id"][0]
     propositions.write("adherence/broken.yaml", "propositions: 7\n")
     assert "broken.yaml" in refused(client.get(PROPOSITIONS), 409)["detail"][0]
-
-
-def test_whoever_may_see_judgements_may_see_what_was_asked(propositions: PropositionFolder) -> None:
-    assert program(staff("evaluation.view_evaluationscore")).get(PROPOSITIONS).status_code == 200
-    assert program(staff("evaluation.view_baseline", username="other")).get(PROPOSITIONS).status_code == 403

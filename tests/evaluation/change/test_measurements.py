@@ -25,7 +25,7 @@ from evaluation.change.measurements import (
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import as_json, capture
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import RunSummary, Share, summarize
+from evaluation.runs.summary import RunSummary, summarize
 from evaluation.statistics.bootstrap import Observation
 from tests.evaluation.change.samples import LLM, adherence, measurement, of, only, run_json
 from tests.evaluation.conftest import PropositionFolder
@@ -74,16 +74,6 @@ def test_a_measurement_has_the_numbers_of_its_run(
     assert judged == {3}, "the mean of the repeats, once"
     assert clusters(found, "fluency") == {"repeat:1", "repeat:2"}
     assert found.evaluation_run == summary.run.pk
-
-
-def test_what_could_not_be_scored_is_no_observation(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.respond = answers(lambda claim: 7 if "voice" in claim else {"value": "x"})
-
-    found = measurement_of(evaluate_agent(agent=ada, dimensions=("adherence",)).run)
-
-    assert scores(found) == {"mood": None, "voice": 7.0}
-    assert [bool(one.observations) for one in found.dimensions["adherence"].propositions.values()] == [False, True]
-    assert found.dimensions["adherence"].share == Share(3, 6)
 
 
 def test_an_agents_channels_have_the_numbers_of_its_run(llm_server: LLMServer, propositions: PropositionFolder) -> None:
@@ -240,13 +230,6 @@ def test_what_a_capture_prints_is_read_back_as_the_same_measurement(
     assert observations_json(read) == observations_json(made)
     change = only(compare(read, made))
     assert (change.delta, change.paired, change.n) == (0.0, True, 3), "the same messages, known again by their keys"
-
-
-def test_a_measurement_written_and_read_gives_the_same_comparison(tmp_path: Path) -> None:
-    before, now = adherence(HIGH, persona_digest="p"), adherence(LOW, first=100)
-    path = written(tmp_path / "b.json", {"judge": LLM, "runs": [run_json(before)]})
-
-    assert only(compare(measurements_of_file(path)["ada"], now)) == only(compare(before, now))
 
 
 @given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 4)), min_size=1, max_size=20))

@@ -15,7 +15,7 @@ from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import drift_overview, how_sure, sentence_of, short_name
 from evaluation.models import Baseline, EvaluationRun
 from tests.evaluation.change.measured import capture, card_of, flattened, measure
-from tests.evaluation.judged import LLM, OFFLINE, make_run
+from tests.evaluation.judged import LLM, OFFLINE
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -102,16 +102,6 @@ def test_simulated_speech_is_not_tested_as_if_its_turns_were_independent() -> No
     assert card_of(ada).state == "possibly drifted"
 
 
-def test_the_line_of_scores_is_of_evaluations_of_the_same_dimensions() -> None:
-    ada = make_agent()
-    flattened(ada)
-    make_run(ada, dimensions=["fluency"], overall_score=1.0)
-    for score in (4.0, 3.0):
-        make_run(ada, overall_score=score)
-
-    assert card_of(ada).course == [5.0, 5.0, 4.0, 3.0]
-
-
 def test_the_number_of_queries_does_not_grow_with_the_agents() -> None:
     def asked(agents: list[Agent]) -> int:
         with CaptureQueriesContext(connection) as captured:
@@ -135,18 +125,6 @@ def ada() -> Agent:
     return make_agent()
 
 
-def test_what_an_agent_was_known_for_and_lost_is_named_with_both_scores_and_the_build(ada: Agent) -> None:
-    flattened(ada)
-    card = card_of(ada)
-
-    assert sentence_of(card) == "Stopped “dry wit”: 8.1 → 3.1 since build 41."
-    assert card.state == "drifted"
-    assert card.claim == "the claim of ada-dry-wit"
-    assert [move.proposition for move in card.moves] == ["ada-dry-wit", "default-voice"]
-    assert card.main is not None
-    assert how_sure(card.main).startswith("8 judgements in the baseline, 8 now; more than chance")
-
-
 def test_its_quotes_are_the_best_message_then_and_the_worst_now(ada: Agent) -> None:
     flattened(ada)
     card = card_of(ada)
@@ -163,14 +141,6 @@ def test_its_quotes_are_the_best_message_then_and_the_worst_now(ada: Agent) -> N
         {"build": "41"},
         "Noted. 5",
     )
-
-
-def test_without_a_tag_that_tells_now_from_then_it_counts_from_the_day_of_the_baseline(ada: Agent) -> None:
-    capture(ada, {"dry": [8] * 6})
-    measure(ada, {"dry": [5] * 6}, build="40")
-    Baseline.objects.update(captured_at=datetime(2026, 11, 3, 12, tzinfo=UTC))
-
-    assert sentence_of(card_of(ada)) == "Less “dry”: 8.0 → 5.0 since the baseline of 3 Nov 2026."
 
 
 @pytest.mark.parametrize(

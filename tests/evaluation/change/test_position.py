@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterable
 
 import pytest
-from pytest_django import Settings
 
 from agents.models import Agent, Message
 from evaluation.change.position import PositionProfile, position_profile
@@ -228,41 +226,6 @@ def test_a_conversation_that_fades_is_seen_to_fade(llm_server: LLMServer, propos
     assert found.within.resampled == "messages"
 
 
-def test_a_conversation_that_holds_is_steady(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    chat(ada, "long", 60)
-    llm_server.respond = answers(lambda claim: 7)
-
-    (found,) = by_position(ada).dimensions.values()
-
-    assert found.within.verdict == "steady"
-    assert found.within.delta == pytest.approx(0)
-
-
-def test_cues_find_fading_offline(settings: Settings, propositions: PropositionFolder) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    propositions.write(
-        "adherence/_default.yaml",
-        """
-        dimension: adherence
-        propositions:
-          - id: assistant
-            claim: "{{agent_name}} sounds like an assistant"
-            inverted: true
-            cues: {supports: ["happy to help"], contradicts: ["my drawer"]}
-        """,
-    )
-    ada, channel = make_agent("ada"), make_channel()
-    talk(ada, ["No. Not my drawer." if n < 20 else "Happy to help with that!" for n in range(40)], channel=channel)
-
-    profile = by_position(ada)
-
-    (found,) = profile.dimensions.values()
-    assert (profile.judge, found.within.verdict) == ("offline:lexical-1", "drifted")
-    assert found.within.delta == pytest.approx(-7)
-
-
 def test_long_conversations_that_were_worse_from_the_start_are_no_fading(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
@@ -285,21 +248,6 @@ def test_long_conversations_that_were_worse_from_the_start_are_no_fading(
     assert found.bins[0].same.score == 3
 
 
-def test_a_channel_with_one_message_says_that_nothing_can_be_compared(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    chat(ada, "short", 1)
-    llm_server.respond = answers(lambda claim: 7)
-
-    (found,) = by_position(ada).dimensions.values()
-
-    assert [(row.messages, row.score) for row in found.bins] == [(1, 7), (0, None), (0, None), (0, None)]
-    assert found.within.interval_note == "fewer than two stretches have scores"
-    assert found.within.verdict == "not enough data"
-
-
 def test_stretches_that_no_conversation_joins_are_not_compared_within(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
@@ -317,18 +265,6 @@ def test_stretches_that_no_conversation_joins_are_not_compared_within(
     assert [row.messages for row in found.bins] == [3, 2, 0, 0]
     assert found.within.interval_note == "no conversation has scores in both stretches"
     assert found.overall.delta == 0
-
-
-def test_an_agent_that_said_nothing_has_an_empty_profile(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-
-    profile = by_position(ada)
-
-    assert [row.messages for row in profile.dimensions["adherence"].bins] == [0, 0, 0, 0]
-    assert llm_server.calls == 0
 
 
 def test_judgements_that_could_not_be_made_are_counted_not_guessed(
@@ -403,17 +339,6 @@ def test_the_table_fits_eighty_columns_and_names_judge_and_verdict(shown: Positi
     assert "drifted" in table
     assert "Not by position, because judged as a whole: fluency." in table
     assert max(len(line) for line in table.splitlines() if "conversation" not in line) <= 80
-
-
-def test_the_json_object_has_what_the_table_has(shown: PositionProfile) -> None:
-    document = json.loads(json.dumps(shown.model_dump()))
-
-    found = document["dimensions"]["adherence"]
-    assert [row["positions"] for row in found["bins"]] == ["1-5", "6-15", "16-30", "31+"]
-    assert found["bins"][0].keys() >= {"score", "interval", "messages", "scored", "unscored", "same_conversations"}
-    assert found["within"]["verdict"] == "drifted"
-    assert found["within"]["delta"] == pytest.approx(-5, abs=0.7)
-    assert (document["judge"], document["not_by_position"]) == ("test-model", ["fluency"])
 
 
 def test_an_agent_nobody_heard_gets_a_sentence_and_no_empty_table(ada: Agent) -> None:

@@ -128,14 +128,6 @@ def test_a_dry_run_estimates_turns_and_judgements_and_asks_and_stores_nothing(
     assert (real["turn"].count(), real["evaluation"].count()) == (simulation["calls"], judging["calls"])
 
 
-def test_a_dry_run_of_a_simulation_is_shown_as_tables(actor: Agent, situations: Path) -> None:
-    code, out, _ = run("--simulate", str(situations), "--dry-run")
-
-    assert code == 0
-    assert "simulating the agents first" in out
-    assert "nothing was asked" in out
-
-
 def test_what_a_simulation_needs_is_printed_before_it_begins(actor: Agent, situations: Path) -> None:
     _, out, _ = run("--simulate", str(situations), "--actor-model", "good-model")
 

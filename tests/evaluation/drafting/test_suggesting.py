@@ -64,17 +64,6 @@ def test_a_good_proposal_becomes_an_inactive_entry_with_its_quote(llm_server: LL
     assert (result.reason, result.failed, result.spent.calls) == ("", False, 1)
 
 
-def test_every_call_has_a_row_in_the_ledger_that_says_what_it_was_for(llm_server: LLMServer) -> None:
-    llm_server.reply(**reply())
-    agent = make_ada()
-    result = suggested(agent=agent)
-
-    call = LLMCall.objects.get()
-    assert (call.purpose, call.role, call.agent_id, call.status) == ("drafting", "judge", agent.pk, "ok")
-    assert (result.spent.input_tokens, result.spent.unpriced) == (100, 1)
-    assert result.reason == "the model suggested nothing"
-
-
 def test_words_that_are_not_in_the_persona_are_no_source(llm_server: LLMServer) -> None:
     planted = {
         "made up": "You adore sailing boats",

@@ -148,13 +148,6 @@ def test_a_judge_that_is_down_gives_no_number_and_ends_with_2(
     assert "Nothing could be scored: rejected" in out
 
 
-def test_an_agent_that_said_nothing_has_nothing_to_try(file: Path) -> None:
-    make_agent("ada")
-    code, out = run("try_proposition", f"{file}:dry")
-
-    assert (code, "ada has said nothing yet" in out.lower()) == (2, True)
-
-
 def test_without_an_id_the_file_is_listed(file: Path) -> None:
     _, out = run("try_proposition", str(file))
     result = document("try_proposition", str(file))

@@ -48,7 +48,7 @@ def change(client: Client, url: str, button: str = "_save", **typed: str) -> str
 
 def named(typed: dict[str, str]) -> dict[str, str]:
     """Values by the names their fields have in the page."""
-    return {name if name in ("dimension", "level") else f"prop-{name}": value for name, value in typed.items()}
+    return {f"prop-{name}": value for name, value in typed.items()}
 
 
 def asked() -> dict[str, str]:

@@ -12,7 +12,7 @@ from django.urls import reverse
 from pytest_django import Settings
 
 from agents.persona import save_persona
-from evaluation.admin.proposition_cards import page_url, propositions_url
+from evaluation.admin.propositions import page_url, propositions_url
 from evaluation.models import Proposition
 from evaluation.propositions.files import load_file, propositions_for
 from tests.console import HOSTILE, list_of, plain, read

@@ -11,7 +11,7 @@ from django.test import Client
 
 from agents.admin.transcript import transcript_url
 from agents.models import LLMCall, ModelPrice
-from evaluation.admin.proposition_cards import propositions_url
+from evaluation.admin.propositions import propositions_url
 from evaluation.models import Proposition
 from evaluation.propositions.files import DEFAULT, all_entries, load_file
 from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer

@@ -70,14 +70,6 @@ def test_the_interval_of_a_few_messages_covers_the_truth_as_often_as_it_says(mes
     assert 0.92 <= covered / 400 <= 0.98  # plain percentiles: 0.90 of ten messages, half of two
 
 
-def test_the_interval_of_skewed_scores_reaches_further_to_the_long_side() -> None:
-    estimate = bootstrap_mean(plain(*[9] * 24, 7, 5, 2, 0))
-
-    low, high = ends(estimate.interval)
-    assert estimate.value is not None
-    assert estimate.value - low > 1.1 * (high - estimate.value)
-
-
 def test_scores_of_one_message_count_as_one() -> None:
     values = [2, 9, 5, 7, 4, 8, 6, 3]
     once = bootstrap_mean([Observation(v, cluster=i) for i, v in enumerate(values)])
@@ -140,18 +132,6 @@ def test_the_order_of_scores_changes_nothing(observations: list[Observation], ra
         assert ends(first.interval) == pytest.approx(ends(second.interval))
 
 
-@given(OBSERVATIONS)
-def test_a_mean_lies_within_its_interval(observations: list[Observation]) -> None:
-    estimate = bootstrap_mean(observations, resamples=200)
-
-    assert estimate.value is not None
-    if estimate.n < 2:
-        assert estimate.interval is None
-    else:
-        low, high = ends(estimate.interval)
-        assert low <= estimate.value <= high
-
-
 def test_no_scores_and_one_message_are_defined() -> None:
     nothing, one = bootstrap_mean([]), bootstrap_mean([Observation(4, cluster="m"), Observation(6, cluster="m")])
 
@@ -183,8 +163,6 @@ def test_an_option_out_of_range_is_refused(option: str, value: float) -> None:
 
 
 # -- differences
-def test_a_difference_is_now_less_before() -> None:
-    assert bootstrap_difference(plain(8, 8, 9, 7), plain(5, 6, 5, 4)).value == pytest.approx(-3)
 
 
 @pytest.mark.parametrize(("before", "now"), [(12, 12), (8, 60), (60, 8)])
@@ -220,14 +198,6 @@ def test_items_on_one_side_only_are_left_out_of_pairs() -> None:
     assert (estimate.value, estimate.n) == (-2, 2)
 
 
-@given(OBSERVATIONS, OBSERVATIONS)
-def test_exchanging_before_and_now_turns_the_sign(before: list[Observation], now: list[Observation]) -> None:
-    there, back = (bootstrap_difference(*sides, resamples=100).value for sides in ((before, now), (now, before)))
-
-    assert there is not None
-    assert back == pytest.approx(-there)
-
-
 @pytest.mark.parametrize(
     ("baseline", "current", "paired", "reason"),
     [
@@ -242,18 +212,6 @@ def test_an_empty_side_has_no_difference(
     assert bootstrap_difference(baseline, current, paired=paired) == Estimate(None, None, 0, reason)
 
 
-def test_one_message_on_a_side_has_a_difference_without_interval() -> None:
-    estimate = bootstrap_difference(plain(5, 6, 7), plain(4))
-
-    assert (estimate.value, estimate.interval) == (-2, None)
-
-
 def test_pairs_need_items() -> None:
     with pytest.raises(ValueError, match="need a cluster"):
         bootstrap_difference(plain(1), plain(1), paired=True)
-
-
-def test_the_two_sides_are_drawn_independently() -> None:
-    same = plain(1, 9, 5, 3, 7, 2, 8)
-
-    assert width(bootstrap_difference(same, same)) > width(bootstrap_mean(same))

@@ -39,13 +39,6 @@ def test_what_an_interval_says(low: float, high: float, expected: str) -> None:
     assert decide((low + high) / 2, Interval(low, high)).verdict == expected
 
 
-def test_the_margin_decides_what_is_small() -> None:
-    interval = Interval(-0.8, 0.1)
-
-    assert decide(-0.35, interval, margin=1).verdict == "steady"
-    assert decide(-0.35, interval, margin=0.5).verdict == "not enough data"
-
-
 def test_without_an_interval_nothing_is_claimed() -> None:
     decision = decide(-3, None, n=1)
 
@@ -82,13 +75,6 @@ def test_a_baseline_that_stays_takes_more_messages_or_can_not_decide(
     assert fixed.n_more >= both.n_more or n > baseline
     ratio = math.sqrt((1 / (n + fixed.n_more) + 1 / baseline) / (1 / n + 1 / baseline))
     assert decide(delta, around(delta, width * ratio * (1 - 1e-9))).verdict not in OPEN
-
-
-def test_a_baseline_too_small_is_named() -> None:
-    decision = decide(0.2, around(0.2, 1.5), n=1000, baseline_n=5)
-
-    assert decision.n_more is None
-    assert "baseline of 5 messages is too small" in decision.reason
 
 
 @pytest.mark.parametrize(("options"), [{"margin": 0}, {"margin": math.nan}, {"n": 0}, {"baseline_n": 0}])
@@ -138,26 +124,6 @@ def test_the_number_of_messages_is_the_least_that_finds_the_change(
     assert enough is not None
     assert enough <= change
     assert n == 2 or (smallest_detectable_change(n - 1, sd, baseline_n=baseline_n) or math.inf) > change
-
-
-def test_a_drop_and_a_rise_of_the_same_size_are_as_hard_to_find() -> None:
-    assert n_to_detect(-0.5, 2.0) == n_to_detect(0.5, 2.0)
-
-
-def test_a_fixed_baseline_takes_more_current_messages() -> None:
-    assert n_to_detect(1, 2, baseline_n=40) == 154
-    assert n_to_detect(1, 2) == 64
-    assert n_to_detect(1, 2, baseline_n=30) is None
-
-
-@pytest.mark.parametrize(("n", "baseline_n"), [(1, None), (0, None), (50, 1)])
-def test_one_message_detects_nothing(n: int, baseline_n: int | None) -> None:
-    assert smallest_detectable_change(n, 1.0, baseline_n=baseline_n) is None
-
-
-def test_scores_that_never_vary_show_any_change() -> None:
-    assert smallest_detectable_change(5, 0.0) == 0
-    assert n_to_detect(0.5, 0.0) == 2
 
 
 @pytest.mark.parametrize(
