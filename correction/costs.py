@@ -119,9 +119,7 @@ def get_cost_summary(
     day and agent.
 
     Args:
-        agent: Whose; None for all.
         window: A duration back from now, ``all``, or a stretch of time.
-        by: The groupings wanted.
 
     Raises:
         ValueError: The window or a grouping is not one; names what is allowed.

@@ -136,10 +136,6 @@ class Stage:
 def show_correction(out: Any, *, again: bool = False) -> None:
     """Run the scenes of specification 000 and say what happened; where they ran before, say only where to find them.
 
-    Args:
-        out: The command's output.
-        again: Run them again.
-
     Raises:
         LookupError: An example agent is missing.
     """

@@ -31,9 +31,7 @@ class RepetitionResult:
     """How far an agent's last messages repeat each other.
 
     Attributes:
-        messages: The texts looked at, oldest first.
         overlap: Share of their 3-grams that occur in at least two of them, 0 to 1.
-        threshold: What the overlap is compared with.
         triggered: Whether the overlap exceeds the threshold.
         ngrams: The repeated 3-grams with the number of messages they occur in, most frequent first, at most 50.
     """
@@ -53,9 +51,7 @@ def check_repetition(
     Messages of simulations do not count, but in a simulation's channel only they count: the two are never mixed.
 
     Args:
-        agent: Whose messages.
         threshold: 0 to 1; default the agent's `repetition_threshold`.
-        channel: Where the agent is about to speak.
     """
     with sentry_sdk.start_span(op="correction.repetition", name="check repetition") as span:
         if threshold is None:

@@ -50,7 +50,6 @@ class Judged(Case):
 
     Attributes:
         found: Whether the gate tier says that there is a request; None where it could not be judged, and `why` says why.
-        confidence: Of the gate's answer.
         trait, trait_strength: What is proposed; empty where there is no proposal.
         verdict: Of a request with a labelled behaviour; see `verdict_of`.
     """
@@ -152,8 +151,6 @@ def bench(cases: Sequence[Case], *, model: str = "", done: Callable[[int], None]
     """Ask the gate about all cases, then the other tiers about the labelled requests it detected. Stores nothing but the ledger's rows.
 
     Args:
-        cases: What to judge.
-        model: Overrides the configured judge.
         done: Called with how many cases the gate has just judged.
     """
     work_id = f"behavior-bench:{uuid.uuid4().hex[:12]}"

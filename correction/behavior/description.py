@@ -31,12 +31,7 @@ EXAMPLE = {"description": "A harbour guide who has seen every kind of weather. S
 
 
 def queue_description(*, agent: Agent, version: PersonaVersion | None = None) -> DescriptionUpdate | None:
-    """Have a worker write an agent's description again, once its persona's change is saved; None when a person wrote it.
-
-    Args:
-        agent: Whose.
-        version: The change that asks for it.
-    """
+    """Have a worker write an agent's description again, once its persona's change is saved; None when a person wrote it."""
     if _by_person(agent):
         return None
     if DescriptionUpdate.objects.filter(agent=agent, status=Status.PENDING).exists():

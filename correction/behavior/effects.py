@@ -29,14 +29,7 @@ from correction.behavior.postponing import MOST_ATTEMPTS, over_budget
 from correction.behavior.rules import find_trait, stored_trait
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import MESSAGES, MOST_MESSAGES
-from evaluation.change.before_after import (
-    BeforeAfter,
-    Judged,
-    Moments,
-    Plan,
-    judge_before_after,
-    plan_before_after,
-)
+from evaluation.change.before_after import BeforeAfter, Judged, Moments, Plan, judge_before_after, plan_before_after
 from evaluation.propositions.files import presence
 from evaluation.wording import counted, judge_label, money
 
@@ -305,11 +298,8 @@ def judge_request(
     """Judge it now, with as many messages as there are. Every call is in the ledger, its work begins with the request's name.
 
     Args:
-        request: An applied or reverted one.
         n: Messages before and after each, 1 to 100.
-        model: Overrides the configured judge.
         work_id: Of the ledger rows; default one of its own.
-        done: Called with the number of messages just judged.
 
     Raises:
         BehaviorError, ValueError: As `plan_request`.
@@ -333,9 +323,7 @@ def queue_effect(
     """Have a worker judge a request's trait on the messages before it and the next ones after it. Asks no model.
 
     Args:
-        request: An applied or reverted one.
         messages: Most messages before and after each, 1 to 100; fewer are judged where there are no more.
-        user: Who asks for it.
 
     Raises:
         BehaviorError: It was never applied, its agent is gone, there is nothing to judge yet, or it is being judged already.

@@ -41,9 +41,6 @@ class Reading:
     Attributes:
         sentence: The one that asks.
         form: What kind of sentence it is: ``question``, ``order``, ``complaint``, ``fragment`` or ``wish``.
-        name: Of the trait.
-        text: Its description.
-        amount: How much of it is wanted.
     """
 
     sentence: str

@@ -269,9 +269,7 @@ class Change:
     Attributes:
         operation: ``stop`` whenever the trait ends at strength 0, also when it is new; ``none`` when nothing comes of it.
         before: The trait that is changed, as it is; None for a new one.
-        after: What it becomes; None with ``none``.
         why: Why nothing comes of it; empty otherwise.
-        warnings: What was odd about the answer.
         touches: Every trait's name the answer speaks of, also one that does not exist.
         says_what_it_touches: Whether the answer says which other traits it works against.
         contradiction: Why it goes against the core of the persona, as the model says; empty when it does not.
@@ -316,7 +314,6 @@ def strength_of(amount: Amount, current: float | None = None) -> float:
     """The strength a word for *how often* means.
 
     Args:
-        amount: What was asked for.
         current: What the trait has now, 0 to 1; None where there is no such trait.
 
     Returns:
@@ -507,11 +504,8 @@ def decide(
     """Decide about a change that a message asks for.
 
     Args:
-        change: What would be done to the traits.
         confidence: ``high``, ``medium`` or ``low``; anything else is none at all.
         text: The message, all of it.
-        requester: Who wrote it.
-        config: The agent's settings in effect.
         applied_today: How many were applied to the agent automatically today (UTC).
         made: How many of the agent's traits requests have made (`made_by_requests`).
     """

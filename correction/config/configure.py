@@ -39,7 +39,6 @@ class ConfigChange:
 
     Attributes:
         history_id: What `revert` goes back to: the state *after* this change.
-        agent_id: Whose; None for the defaults.
         changes: Field to its value before and after; None = inherit.
     """
 

@@ -13,7 +13,7 @@ from django.db import IntegrityError, transaction
 from agents.models import Agent, Leasable, Message
 from agents.work.queues import do_next, wake_workers
 from correction.config.settings import resolve_all, resolve_config
-from correction.gate.check import action_of_message, check_for_agent
+from correction.gate.check import action_of_message, check_action_quality
 from correction.gate.stage import is_sampled, write
 from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome
 
@@ -57,7 +57,7 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
     config = resolve_config(agent, message.run.overrides if message.run is not None else None)
     if config.gate_is_off:
         return {"status": Status.CANCELLED, "error": "the gate was switched off before the message was judged"}
-    result = check_for_agent(
+    result = check_action_quality(
         agent=agent,
         config=config,
         run_id=message.run_id,

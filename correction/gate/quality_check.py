@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from agents.llm.ledger import Totals, totals
 from agents.models import Agent, LLMCall
 from correction.config.settings import GATE_DIMENSIONS, ResolvedConfig, resolve_config, resolve_defaults
-from correction.gate.check import Action, GateResult, check_for_agent, persona_of
+from correction.gate.check import Action, GateResult, check_action_quality, persona_of
 from correction.gate.stage import GateSession, best_attempt, feedback, load_attempts, open_session, write
 from correction.models import CorrectionLog
 from evaluation.propositions.files import LoadedFile, dotted, in_words, location_of
@@ -105,18 +105,15 @@ class QualityCheck:
     """What is to be checked.
 
     Attributes:
-        draft: The text that would be said.
         agent: Who would say it, if it is an agent of ours: then its persona, propositions, configuration and budget hold. Else None, and
             `name` and `persona` (rendered) say who it is, and the defaults of the configuration hold.
         events: What happened before, oldest first; of a stimulus, whom it reached is filled in.
         dimensions: Empty: those that the configuration enables, or all where it enables none.
         thresholds: Lowest scores that pass, 0 to 9; of the others, the configuration's.
-        propositions: A persona's own.
         rules: Whether rules and cues are checked (adherence); None as the configuration says, else yes.
         deadline: Seconds for judging; None: the configuration's, of which earlier attempts of the session used up some.
         session: That of an earlier attempt at the same message; empty for a first one.
         attempt: Which attempt this is, where no session says so.
-        tags: Kept with the log.
     """
 
     draft: str
@@ -146,11 +143,8 @@ class Checked:
     """The result of a check.
 
     Attributes:
-        log: The attempt as it was logged.
-        result: Per dimension.
         left: Further attempts that the configuration grants.
         best: The attempt of the session with the highest scores; None where the draft passed.
-        cost: Of this attempt's calls.
     """
 
     log: CorrectionLog
@@ -213,7 +207,7 @@ def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) ->
         events=tuple(e if e.kind == "action" else replace(e, name=name) for e in check.events),
         channel_name=HERE,
     )
-    return check_for_agent(
+    return check_action_quality(
         agent=agent,
         config=config,
         work_id=f"gate_session:{session.id}",

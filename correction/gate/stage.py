@@ -23,7 +23,7 @@ from agents.turn.pipeline import Accept, Draft, Revise, Turn
 from agents.turn.send_message import SendRefused, commit
 from agents.work.queues import wake_workers
 from correction.config.settings import config_of
-from correction.gate.check import GateResult, action_of_draft, check_for_agent, scores_of
+from correction.gate.check import GateResult, action_of_draft, check_action_quality, scores_of
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, ObservedMessage, Outcome
 
 TRIES = 20  # each lost race means that another process won one: as many as may continue one session at once
@@ -105,8 +105,6 @@ def open_session(
     """The open session of this id among these attempts, for the next attempt at its message.
 
     Args:
-        session: Its id, as it was sent.
-        attempts: What `load_attempts` returned.
         problem: Why the session of this last attempt is not the caller's, as the end of a sentence; empty where it is.
 
     Raises:
@@ -266,7 +264,7 @@ def review(turn: Turn, draft: Draft) -> Accept | Revise:
         except ValueError as error:
             turn.running[-1].why = f"a new session was begun: {error}"[:300]
     each, total = float(config["gate_deadline_seconds"]), float(config["gate_total_deadline_seconds"])
-    result = check_for_agent(
+    result = check_action_quality(
         agent=turn.agent,
         config=config,
         run_id=turn.run.pk if turn.run is not None else None,
@@ -366,9 +364,6 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
     an instruction of ours.
 
     Args:
-        draft: The text as it was judged.
-        result: What failed is explained.
-        attempt: Which attempt this was, from 1.
         left: Retries that are left, 1 or more; 0 only where another program decides what then happens.
         external: Whether it is another program's draft: no tools of ours, and whether it is said is not our decision.
     """
@@ -398,12 +393,7 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
 
 
 def is_sampled(message_id: int, rate: Decimal | float) -> bool:
-    """Whether a message belongs to the share that is observed: always the same answer for the same message.
-
-    Args:
-        message_id: Its primary key.
-        rate: Share, 0 (none) to 1 (all).
-    """
+    """Whether a message belongs to the share that is observed: always the same answer for the same message."""
     drawn = int.from_bytes(hashlib.sha256(str(message_id).encode()).digest()[:6], "big") / 2**48
     return drawn < rate
 

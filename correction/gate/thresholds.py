@@ -32,9 +32,7 @@ def mark_result(
     """Note what a person says of one failed dimension; an empty mark takes it back.
 
     Args:
-        result: The failed dimension of a logged attempt.
         mark: ``right``, ``false_alarm`` or empty.
-        user: Who says it.
 
     Raises:
         ValueError: The mark is none of these, or the dimension did not fail.
@@ -87,9 +85,7 @@ def precision(
     Verdicts of the gate, observed ones and external ones count alike: a false alarm is one wherever it rang.
 
     Args:
-        agent: Whose; None for all.
         window: ``all`` or a duration such as ``24h``, ``7d``, ``4w``, of when the draft was checked.
-        dimension: Only this one.
 
     Raises:
         ValueError: The window is not one; names what is allowed.

@@ -84,8 +84,6 @@ def evaluate_interventions(
     another agent are passed over. No transaction may be open: judges are asked.
 
     Args:
-        turn: Whose prompt is prepared.
-        interventions: What to evaluate.
         config: The deadline (`gate_deadline_seconds`, for all judges together) and the budget.
     """
     mine = [one for one in interventions if one.agent_id in (None, turn.agent.pk)]
@@ -96,10 +94,7 @@ def evaluate_interventions(
         evaluations = []
         for one in mine:
             context = InterventionContext(
-                agent=around.agent,
-                channel=around.channel,
-                messages=around.messages[-one.window :],
-                surroundings=around,
+                agent=around.agent, channel=around.channel, messages=around.messages[-one.window :], surroundings=around
             )
             evaluations.append(Evaluation(intervention=one, context=context))
         _pass_over_cooling(turn, evaluations, around)

@@ -87,8 +87,6 @@ class InterventionContext:
     """What one intervention looks at (AC-7.1.3).
 
     Attributes:
-        agent: Whose turn it is.
-        channel: Where.
         messages: The last messages of the channel in the intervention's window, oldest first.
         surroundings: What lies beyond the window.
     """

@@ -167,7 +167,7 @@ class GateDimensionResult(models.Model):
         db_table = "correction_dimension_results"
         ordering: ClassVar = ["log", "dimension"]
         indexes: ClassVar = [
-            models.Index(fields=["dimension", "mark"], condition=~Q(mark=""), name="gate_result_marked"),
+            models.Index(fields=["dimension", "mark"], condition=~Q(mark=""), name="gate_result_marked")
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["log", "dimension"], name="gate_result_once"),

@@ -13,7 +13,8 @@ from agents.console.columns import SHOWN
 from agents.console.display import Tone
 from agents.models import Channel
 from agents.templatetags.display import register as templates
-from evaluation.calibration.agreement import Key, all_agreements, calibration_of, figure_text
+from evaluation.calibration.agreement import all_agreements, calibration_of, figure_text
+from evaluation.calibration.labels import Key
 from evaluation.change.evidence import Judged
 from evaluation.models import (
     COUNTED,

@@ -50,13 +50,6 @@ def test_lines_share_the_rows_of_their_common_times_and_a_baseline_comes_first()
     assert "baseline 0.00" in plain(html[: html.index("<canvas")])
 
 
-def test_errors_are_bars_and_plus_minus() -> None:
-    html = line_chart([Line(name="Ada", points=[Point(at=MONDAY, value=4.5, error=1.0)])], label="Scores")
-
-    assert rows(html) == ["2 Nov 2026, 09:00 4.5 ± 1.0"]
-    assert drawn(html)[0]["datasets"][0]["data"][0]["error"] == 1.0
-
-
 def test_markers_outside_of_the_range_are_left_out() -> None:
     markers = [Marker(at=MONDAY + day * DAY, title=f"edit {day}", url=f"/{day}/", kind="alert") for day in (-1, 1, 9)]
     html = line_chart([line(7, 6, 5)], label="Scores", markers=markers)
@@ -81,12 +74,6 @@ def test_names_titles_and_labels_are_escaped() -> None:
 
     assert "<script>" not in html
     assert "\u202e" not in unescape(html)
-
-
-def test_a_chart_of_nothing_is_no_error() -> None:
-    assert values(line_chart([], label="Scores")) == []
-    assert drawn(bars([], label="Drafts"))[0]["labels"] == []
-    assert "Ada: not measured" in sparkline([], label="Ada")
 
 
 def test_bars_have_a_value_per_series_and_a_threshold() -> None:

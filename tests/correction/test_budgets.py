@@ -181,21 +181,6 @@ def test_what_is_free_is_still_settled_when_the_budget_is_used_up(paid: LLMServe
     assert set(rules.values_list("status", flat=True)) == {"scored"}
 
 
-def test_a_paused_evaluation_goes_on_after_the_cap_is_raised_and_judges_only_the_rest(
-    paid: LLMServer, chatty: Agent, settings: Settings
-) -> None:
-    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
-    cap(chatty, "0.05")
-    paused = evaluate(chatty)
-    cap(chatty, "100")
-
-    run = evaluate(chatty)
-
-    assert (run.pk, run.status, run.error) == (paused.pk, "completed", "")
-    assert left(run) == 0
-    assert paid.calls == 40
-
-
 def test_a_worker_takes_a_paused_evaluation_up_the_next_day_and_not_before(paid: LLMServer, chatty: Agent) -> None:
     cap(chatty, "0.4")
     now = timezone.now()
@@ -240,9 +225,7 @@ def test_a_capture_at_the_terminal_ends_with_the_reason_and_how_to_go_on(paid: L
 def test_watching_a_budget_costs_few_queries(paid: LLMServer, chatty: Agent, settings: Settings) -> None:
     cap(chatty, "100")
 
-    with CaptureQueriesContext(
-        connection,
-    ) as seen:
+    with CaptureQueriesContext(connection) as seen:
         evaluate(chatty)
 
     asked = [q["sql"] for q in seen if "agent_evaluation_config" in q["sql"]]

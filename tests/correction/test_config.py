@@ -22,7 +22,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
 from agents.turn.pipeline import Turn
-from correction.config.configure import config_history, configure
+from correction.config.configure import configure
 from correction.config.settings import (
     SETTINGS,
     ConfigError,
@@ -336,19 +336,6 @@ def test_the_sixteen_agents_and_the_defaults_get_a_row_with_everything_off_ac_7_
     for _, config in resolve_all(Agent.objects.select_related("evaluation_config")):
         assert config.gate_is_off
         assert [name for name, value in config.values.items() if value is True] == ["behavior_requests_enabled"]
-
-
-def test_seeding_again_keeps_edits_and_adds_nothing() -> None:
-    seed()
-    michael = Agent.objects.get(slug="michael")
-    configure(agent=michael, changes={"gate_adherence_enabled": True})
-    configure(agent=None, changes={"gate_fluency_threshold": 3})
-
-    assert "Correction: 0 configurations added, 17 there already." in seed()
-
-    assert len(config_history(michael)) == 2
-    assert AgentEvaluationConfig.objects.get(is_defaults=True).gate_fluency_threshold == 3
-    assert AgentEvaluationConfig.objects.get(agent=michael).gate_adherence_enabled is True
 
 
 def test_loading_a_configuration_is_one_span_of_a_turn_with_the_mode_it_resolved_to(sentry: Caught) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from agents.llm import Label
 from agents.models import LLMCall, Message
-from correction.gate.check import Action, GateResult, check_action_quality, load_propositions, scores_of
+from correction.config.settings import merge
+from correction.gate.check import Action, GateResult, check_action_quality, scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.scorers.subjects import Event
 from tests.correction.gating import (
@@ -41,12 +41,12 @@ ACTION = Action(
 )
 
 
-def check(action: Action = ACTION, *dimensions: str, **fields: object) -> GateResult:
-    chosen = dimensions or DIMENSIONS
-    values = {
-        "thresholds": dict.fromkeys(chosen, Decimal(5)), "label": Label(purpose="gate", work_id="t"), "deadline": 5.0
-    }  # fmt: skip
-    return check_action_quality(action=action, dimensions=chosen, **{**values, **fields})  # type: ignore[arg-type]
+def check(action: Action = ACTION, *dimensions: str, hard: bool = False, **thresholds: Decimal) -> GateResult:
+    config = merge(own=None, defaults=None, overrides={"gate_adherence_hard": hard})
+    return check_action_quality(
+        agent=None, config=config, work_id="t", deadline=5.0, action=lambda propositions: action,
+        dimensions=dimensions or DIMENSIONS, thresholds=thresholds,
+    )  # fmt: skip
 
 
 @pytest.mark.django_db
@@ -64,7 +64,7 @@ def test_only_adherence_sees_the_persona_and_the_draft_is_no_part_of_the_traject
 @pytest.mark.django_db
 def test_a_score_equal_to_the_threshold_passes(llm_server: LLMServer) -> None:
     llm_server.respond = judge({"adherence": 5, "consistency": 5, "fluency": 5})
-    result = check(thresholds={"adherence": Decimal("5.0"), "consistency": Decimal("5.1"), "fluency": Decimal("4.9")})
+    result = check(adherence=Decimal("5.0"), consistency=Decimal("5.1"), fluency=Decimal("4.9"))
     assert [c.dimension for c in result.failures] == ["consistency"]
 
 
@@ -72,8 +72,7 @@ def test_a_score_equal_to_the_threshold_passes(llm_server: LLMServer) -> None:
 def test_hard_adherence_takes_off_for_flaws(llm_server: LLMServer) -> None:
     flawed = {"evidence": "present", "reasoning": "r", "justification": "j", "flaws": ["a", "b"], "value": 9}
     llm_server.respond = lambda body: {"json": {**flawed, "confidence": 0.5}}
-    hard = load_propositions(agent_slug="", dimensions=["adherence"], hard_adherence=True)
-    assert scores_of(check(ACTION, "adherence", propositions=hard).log(attempt=1).results) == {"adherence": 5}
+    assert scores_of(check(ACTION, "adherence", hard=True).log(attempt=1).results) == {"adherence": 5}
 
 
 @pytest.mark.django_db

@@ -158,13 +158,7 @@ def test_the_database_counts_what_counting_by_hand_gives(
     good = [f for f in judged if f[0] in ("passed", "timeout_passed", "error_passed")]
     assert (got.total_actions, got.regeneration_count) == (len(sessions), len(drafts) - len(sessions))
     assert (got.judged_count, got.original_pass_count) == (len(judged), len(good))
-    counted = (
-        got.forced_through_count,
-        got.passed_after_retry_count,
-        got.timeouts,
-        got.errors,
-        got.abandoned,
-    )
+    counted = (got.forced_through_count, got.passed_after_retry_count, got.timeouts, got.errors, got.abandoned)
     words = ("forced_through", "passed_after_retry", "timeout_passed", "error_passed", "abandoned")
     assert counted == tuple(sum(outcome == word for outcome, _ in drafts) for word in words)
     for name in ("adherence", "fluency"):
@@ -212,10 +206,7 @@ def test_each_window_has_the_counts_it_has_by_itself(django_assert_num_queries: 
 
 BEGIN = datetime(2026, 1, 31, 20, 0, tzinfo=UTC)
 HOURS = 40
-VERDICT_SUMS: list[float | str] = [
-    *(8.0, 5.0, 2.0),
-    *("timeout", "error", "unscored", "budget", "overload", "trivial"),
-]
+VERDICT_SUMS: list[float | str] = [*(8.0, 5.0, 2.0), *("timeout", "error", "unscored", "budget", "overload", "trivial")]
 NOW = BEGIN + timedelta(hours=HOURS, minutes=5)
 
 

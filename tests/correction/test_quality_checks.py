@@ -109,11 +109,7 @@ def test_an_agent_of_ours_brings_its_persona_its_thresholds_and_its_dimensions(
     got = ask(client, persona=None, agent="ada", dimensions=None)
 
     assert list(got["dimensions"]) == ["fluency"]
-    assert (got["verdict"], got["dimensions"]["fluency"]["threshold"], got["attempts_left"]) == (
-        "rejected",
-        6.0,
-        1,
-    )
+    assert (got["verdict"], got["dimensions"]["fluency"]["threshold"], got["attempts_left"]) == ("rejected", 6.0, 1)
     (log,) = logs()
     assert (log.agent, log.speaker, LLMCall.objects.get().agent) == (ada, "", ada)
     assert not Message.objects.exists()
@@ -200,15 +196,6 @@ def test_the_cap_of_the_defaults_holds_for_personas_and_that_of_an_agent_for_it(
     assert ask(client)["outcome"] == "budget_passed"
     assert llm_server.calls == 0
     assert ask(client, persona=None, agent="ada")["outcome"] == "passed"
-
-
-def test_a_repeated_request_is_judged_once(client: Program, llm_server: LLMServer) -> None:
-    llm_server.respond = judge({"adherence": 2})
-    first = client.post(CHECKS, ASKED, HTTP_IDEMPOTENCY_KEY="k1")
-    again = client.post(CHECKS, ASKED, HTTP_IDEMPOTENCY_KEY="k1")
-
-    assert (again.json(), again["Idempotency-Replayed"]) == (first.json(), "true")
-    assert (llm_server.calls, CorrectionLog.objects.count()) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -33,10 +33,7 @@ from tests.llm_server import LLMServer
 WORDS = ["we", "all", "love", "paper", "clips", "and", "ink", ",", ".", "’", "Ünï", "很", "😀", "don't"]
 
 
-messages = st.lists(
-    st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join),
-    max_size=6,
-)
+messages = st.lists(st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join), max_size=6)
 
 
 # -- detection

@@ -10,14 +10,7 @@ from django.core.management.base import CommandError
 
 from agents.commands import BaseCommand, Cell, console_on, print_table
 from agents.models.conversations import UnknownAgent, find_agent
-from correction.costs import (
-    ALLOWED_WINDOWS,
-    GROUPINGS,
-    CostSummary,
-    CostSums,
-    get_cost_summary,
-    groupings,
-)
+from correction.costs import ALLOWED_WINDOWS, GROUPINGS, CostSummary, CostSums, get_cost_summary, groupings
 
 
 class Command(BaseCommand):

@@ -106,11 +106,7 @@ class Command(BaseCommand):
             if options["session"]:
                 check_session(session=options["session"], agent=agent, channel=channel)
             result = send_message(
-                agent=agent,
-                channel=channel,
-                text=text,
-                session=options["session"],
-                idempotency_key=options["key"],
+                agent=agent, channel=channel, text=text, session=options["session"], idempotency_key=options["key"]
             )
         except UnicodeDecodeError as error:
             raise CommandError(f"the text on standard input is not UTF-8: {error}", returncode=BAD_INPUT) from None

@@ -154,12 +154,11 @@ def without_broker(database: Path) -> dict[str, str]:
 
 
 QUEUE_BASELINE = """
-from evaluation.runs.control import queue_run
-from evaluation.runs.planning import RunSpec
+from agents.models import Agent
+from tests.evaluation.measuring import queue_baseline
 from tests.factories import make_agent, talk
-ada = make_agent("ada")
-talk(ada, ["one", "two"])
-queue_run(RunSpec(agent=ada, dimensions=("adherence",)))
+talk(make_agent("ada"), ["one", "two"])
+queue_baseline(agents=Agent.objects.all())
 """
 
 

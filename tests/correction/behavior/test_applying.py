@@ -102,16 +102,6 @@ def test_an_edit_that_is_not_allowed_changes_nothing(ada: Agent, eve: User, trai
     assert len(traits_of(ada)) == 2
 
 
-def test_it_is_applied_once(ada: Agent, eve: User) -> None:
-    request = proposed(ada)
-    stale = BehaviorRequest.objects.get(pk=request.pk)
-    apply_request(request=request, user=eve)
-
-    with pytest.raises(BehaviorError, match=r"\(applied\) cannot be applied; allowed: one that is pending review or"):
-        apply_request(request=stale, user=eve)
-    assert PersonaVersion.objects.count() == 2
-
-
 def test_what_is_like_that_already_is_not_applied(ada: Agent, eve: User) -> None:
     request = proposed(ada, after={**asdict(DRY), "strength": 0.9})
     Trait.objects.filter(name="dry wit").update(strength=0.9)
@@ -158,16 +148,6 @@ def test_a_decision_that_the_status_does_not_allow_is_refused(
             retry_request(request=proposed(ada, status=status))
 
 
-@pytest.mark.parametrize("status", ["failed", "errored", "cancelled", "paused_budget"])
-def test_what_failed_is_queued_again_with_the_answers_it_has(ada: Agent, status: str) -> None:
-    request = proposed(ada, status=status, error="timeout", finished_at=timezone.now())
-
-    retry_request(request=request)
-
-    assert (request.status, request.error, request.finished_at) == ("queued", "", None)
-    assert request.gate_result is not None
-
-
 def test_a_deleted_agent_has_no_persona_to_change(eve: User) -> None:
     agent = make_agent("gone")
     request = proposed(agent)
@@ -210,12 +190,7 @@ def test_what_always_meets_somebody_else_is_given_up_and_undone(ada: Agent) -> N
 
 
 DRY_HALF = TraitValue("dry wit", "Jokes with a straight face.", 0.4, 0.5)
-MORE_WIT: dict[str, Any] = {
-    "name": "dry wit",
-    "description": DRY_HALF.description,
-    "sentiment": 0.4,
-    "strength": 0.7,
-}
+MORE_WIT: dict[str, Any] = {"name": "dry wit", "description": DRY_HALF.description, "sentiment": 0.4, "strength": 0.7}
 
 
 @pytest.fixture
@@ -345,16 +320,6 @@ def test_the_trait_and_the_digest_are_exactly_what_they_were(ada_reverting: Agen
     assert [v.note for v in PersonaVersion.objects.order_by("number")] == [
         "test", f"behaviour request {request.pk}", f"revert of behaviour request {request.pk}",
     ]  # fmt: skip
-
-
-def test_a_trait_that_was_new_goes_again(ada_reverting: Agent, eve: User) -> None:
-    digest = current_digest(ada_reverting)
-    request = apply_request(request=proposed(ada_reverting))
-
-    revert_request(request=request, user=eve)
-
-    assert not Trait.objects.filter(name=CONCISE["name"]).exists()
-    assert current_digest(ada_reverting) == digest
 
 
 def test_changes_of_other_traits_and_of_the_prompt_stay(ada_reverting: Agent, eve: User) -> None:
@@ -523,15 +488,6 @@ def test_the_limit_of_a_day_counts_what_was_applied_by_itself(ada_settling: Agen
     BehaviorRequest.objects.filter(pk=first.pk).update(applied_at=timezone.now() - timedelta(days=1))
     assert settled(running(ada_settling, after={**CONCISE, "name": "tomorrow"})).status == "applied"
     assert settled(running(make_agent("bob"))).status == "applied", "each agent has a limit of its own"
-
-
-def test_a_persona_that_changed_since_it_was_mapped_is_mapped_again(ada_settling: Agent) -> None:
-    request = running(ada_settling, map_digest=current_digest(ada_settling))
-    Trait.objects.create(agent=ada_settling, name="brevity", description="Short already.")
-
-    assert not settle_request(request=request, owner=OWNER)
-    assert (request.status, request.map_result, request.map_digest) == ("running", None, "")
-    assert Trait.objects.count() == 2
 
 
 def test_a_claim_that_was_lost_changes_nothing(ada_settling: Agent) -> None:

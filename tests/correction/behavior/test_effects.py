@@ -23,13 +23,7 @@ from agents.persona import changes_since
 from agents.work.lease import LeaseLost
 from correction.behavior import effects
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
-from correction.behavior.effects import (
-    judge_request,
-    measure_now,
-    plan_request,
-    queue_effect,
-    work_one,
-)
+from correction.behavior.effects import judge_request, measure_now, plan_request, queue_effect, work_one
 from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
 from correction.models import BehaviorEffect, BehaviorRequest
@@ -112,22 +106,6 @@ def test_one_at_a_time_is_under_way(changed: Changed) -> None:
     second = queue_effect(request=request)
     assert BehaviorEffect.objects.count() == 2
     assert second.pk != first.pk
-
-
-def test_the_offline_judge_scores_nothing_and_says_so(
-    changed: Changed, llm_server: LLMServer, settings: Settings
-) -> None:
-    request = changed()
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    queue_effect(request=request)
-    work_one(owner="w")
-
-    effect = BehaviorEffect.objects.get()
-    result: Any = effect.result
-    assert (effect.status, effect.judge, llm_server.calls) == ("failed", "offline:lexical-1", 0)
-    assert "the judge scored none of 6 messages; the first: needs an LLM judge" in effect.error
-    assert (result["before_unscored"], result["after_unscored"]) == (3, 3)
-    assert (result["mean_before"], result["mean_after"], result["as_requested"]) == (None, None, None)
 
 
 def test_a_judge_that_answers_nothing_fails_with_its_reason(changed: Changed, llm_server: LLMServer) -> None:

@@ -35,12 +35,6 @@ def test_a_message_is_looked_at_once_for_each_agent(ada: Agent) -> None:
     BehaviorRequest.objects.create(message=request.message, agent=make_agent("bob"))
 
 
-@pytest.mark.parametrize("status", ["applied", "reverted"])
-def test_what_was_applied_says_when(ada: Agent, status: str) -> None:
-    with pytest.raises(IntegrityError), transaction.atomic():
-        proposed(ada, status=status)
-
-
 def test_a_request_outlives_its_agent_and_its_message(ada: Agent) -> None:
     request = apply_request(request=proposed(ada))
     assert request.message is not None

@@ -10,15 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.persona import TraitValue
-from correction.behavior.rules import (
-    LONGEST_NAME,
-    Change,
-    change_to,
-    find_trait,
-    name_key,
-    read_map,
-    strength_of,
-)
+from correction.behavior.rules import LONGEST_NAME, Change, change_to, find_trait, name_key, read_map, strength_of
 
 DRY = TraitValue("dry wit", "Jokes with a straight face.", 0.4, 0.7)
 SLANG = TraitValue("local slang", "Says arvo and reckon.", 0.8, 0.6)
@@ -100,12 +92,7 @@ def test_a_trait_never_gets_the_name_of_another_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "given", "taken"),
-    [
-        ("strength", 1.4, 1.0),
-        ("strength", -0.2, 0.0),
-        ("sentiment", -7, -1.0),
-    ],
+    ("field", "given", "taken"), [("strength", 1.4, 1.0), ("strength", -0.2, 0.0), ("sentiment", -7, -1.0)]
 )
 def test_numbers_out_of_range_are_clamped_and_said(field: str, given: float, taken: float) -> None:
     change = read_map(answer(**{field: given}), traits=())
