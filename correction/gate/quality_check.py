@@ -5,7 +5,7 @@ A request may bring propositions for a persona that has no files here: the schem
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -36,16 +36,23 @@ def read_propositions(data: Sequence[Any]) -> tuple[LoadedFile, ...]:
     Raises:
         ValueError: They break the schema or a bound; names the place and what is allowed.
     """
-    files = tuple(_read(number, one) for number, one in enumerate(data))
-    specs = [spec for file in files for spec in file.propositions]
-    if len(specs) > MOST_PROPOSITIONS:
-        raise ValueError(f"{len(specs)} propositions: allowed: at most {MOST_PROPOSITIONS} in all")
-    phrases = [phrase for spec in specs for phrase in _phrases(spec)]
-    if len(phrases) > MOST_PHRASES:
-        raise ValueError(f"{len(phrases)} phrases: allowed: at most {MOST_PHRASES} in all rules and cues")
-    if any(phrase.startswith("/") for phrase in phrases):
-        raise ValueError(NO_REGEX)
-    return tuple(_loaded(number, file) for number, file in enumerate(files))
+    files = [_read(number, one) for number, one in enumerate(data)]
+    count = sum(len(file.propositions) for file in files)
+    if count > MOST_PROPOSITIONS:
+        raise ValueError(f"{count} propositions: allowed: at most {MOST_PROPOSITIONS} in all")
+    phrases = sum(len(_phrases(one)) for one in data)
+    if phrases > MOST_PHRASES:
+        raise ValueError(f"{phrases} phrases: allowed: at most {MOST_PHRASES} in all rules and cues")
+    return tuple(
+        LoadedFile(
+            Path("request"),
+            file.dimension,
+            OWNER,
+            file.level,
+            tuple(resolve(spec, file, f"propositions[{number}]") for spec in file.propositions if spec.active),
+        )
+        for number, file in enumerate(files)
+    )
 
 
 def _read(number: int, data: Any) -> PropositionFile:
@@ -53,7 +60,7 @@ def _read(number: int, data: Any) -> PropositionFile:
         raise ValueError(f"[{number}]: allowed: an object with dimension and propositions")
     if data.get("agent_id") is not None:
         raise ValueError(f"[{number}].agent_id: leave it out; they are the persona's of this request")
-    _refuse_regexes(data)
+    _phrases(data)
     try:
         file = PropositionFile.model_validate({"level": "action", **data})
     except ValidationError as error:
@@ -66,33 +73,23 @@ def _read(number: int, data: Any) -> PropositionFile:
     return file
 
 
-def _refuse_regexes(data: Mapping[Any, Any]) -> None:
-    """Before anything is compiled: that alone takes longer than the rest of the checks."""
-    rows = data.get("propositions")
+def _phrases(data: Mapping[Any, Any]) -> list[Any]:
+    """The phrases of all rules and cues, before anything is compiled: that alone takes longer than the rest of the checks.
+
+    Raises:
+        ValueError: One is a regular expression.
+    """
+    rows, phrases = data.get("propositions"), []
     for row in rows if isinstance(rows, list) else ():
-        rule = row.get("rule") if isinstance(row, Mapping) else None
+        rule, cues = (row.get("rule"), row.get("cues")) if isinstance(row, Mapping) else (None, None)
         if isinstance(rule, Mapping) and not {"matches", "not_matches"}.isdisjoint(rule):
             raise ValueError(NO_REGEX)
-        cues = row.get("cues") if isinstance(row, Mapping) else None
         for group in (rule, cues):
             values = group.values() if isinstance(group, Mapping) else ()
-            phrases = [phrase for value in values if isinstance(value, list) for phrase in value]
-            if any(isinstance(phrase, str) and phrase.startswith("/") for phrase in phrases):
-                raise ValueError(NO_REGEX)
-
-
-def _phrases(spec: PropositionSpec) -> Iterator[str]:
-    rule, cues = spec.rule, spec.cues
-    if rule is not None:
-        for phrases in (rule.contains_any, rule.contains_all, rule.contains_none):
-            yield from phrases or ()
-    if cues is not None:
-        yield from (*cues.supports, *cues.contradicts)
-
-
-def _loaded(number: int, file: PropositionFile) -> LoadedFile:
-    resolved = tuple(resolve(spec, file, f"propositions[{number}]") for spec in file.propositions if spec.active)
-    return LoadedFile(Path("request"), file.dimension, OWNER, file.level, resolved)
+            phrases += [phrase for value in values if isinstance(value, list) for phrase in value]
+    if any(isinstance(phrase, str) and phrase.startswith("/") for phrase in phrases):
+        raise ValueError(NO_REGEX)
+    return phrases
 
 
 MOST_ATTEMPTS = 20  # at one message
