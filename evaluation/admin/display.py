@@ -13,7 +13,8 @@ from agents.console.columns import SHOWN
 from agents.console.display import Tone
 from agents.models import Channel
 from agents.templatetags.display import register as templates
-from evaluation.calibration.agreement import Key, all_agreements, calibration_of, figure_text
+from evaluation.calibration.agreement import all_agreements, calibration_of, figure_text
+from evaluation.calibration.labels import Key
 from evaluation.change.evidence import Judged
 from evaluation.models import (
     COUNTED,
@@ -232,5 +233,12 @@ def agreement_of_baseline(baseline: Baseline) -> SafeString | str:
     return agreement_badge(baseline.agreement, baseline.dimension)
 
 
-for show in (dimension_badge, evaluation_link, judge_badge, judged_by, meter):  # for templates that load "display"
+for show in (
+    dimension_badge,
+    evaluation_link,
+    judge_badge,
+    judged_by,
+    meter,
+    verdict,
+):  # for templates that load "display"
     templates.filter(show.__name__, show)

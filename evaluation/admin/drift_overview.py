@@ -18,7 +18,6 @@ from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
 from agents.console import display
-from agents.console.charts import sparkline
 from agents.console.display import Tone
 from agents.console.filters import number_in
 from agents.console.panels import table
@@ -39,7 +38,7 @@ from evaluation.change.overview import (
     sentence_of,
     short_name,
 )
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.models import Baseline, EvaluationScore, is_heuristic
 from evaluation.runs.summary import percent
 from evaluation.wording import signed
 
@@ -132,7 +131,6 @@ def shown_cards(request: HttpRequest, cards: Sequence[Card]) -> list[dict[str, A
 def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
     agent, main = card.agent, card.main
     quotes = ("Baseline", card.baseline_quote), ("Now", card.candidate_quote)
-    course = f"Overall score of the last {len(card.course)} evaluations, 0 to 9"
     return {
         "agent": agent,
         "chip": display.agent_chip(agent),
@@ -162,8 +160,6 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
         "baseline": display.visible(card.compared.baseline_name),
         "now": display.visible(candidate_words(card)),
         "now_runs": [evaluation_link(pk) for pk in sorted({run.pk for run in card.compared.candidate.values()})],
-        "course": sparkline(card.course, label=course) if len(card.course) > 1 else "",
-        "course_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "steps": steps[:3],
     }
 

@@ -9,8 +9,7 @@ from django.db.models import QuerySet
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from evaluation.calibration.labels import BANDS
-from evaluation.calibration.population import drawn_ids
+from evaluation.calibration.labels import BANDS, drawn_ids
 from evaluation.calibration.shown import shown
 from evaluation.models import EvaluationScore, LabelSet, ScoreLabel
 

@@ -27,21 +27,22 @@ from evaluation.admin.display import agreement_badge, dimension_badge, judged_by
 from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
 from evaluation.calibration.agreement import (
     Calibration,
-    Key,
     confusion,
     refresh,
 )
 from evaluation.calibration.labels import (
+    MOST_DRAWN,
+    Key,
     Progress,
     all_done,
     begun,
+    draw_label_set,
     figures_opened,
     open_figures,
     progress,
     save_label,
     withdraw_label,
 )
-from evaluation.calibration.population import MOST_DRAWN, draw_label_set
 from evaluation.models import (
     COUNTED,
     Dimension,

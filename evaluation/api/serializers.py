@@ -23,7 +23,8 @@ from rest_framework.serializers import (
 )
 
 from agents.api.rows import Row
-from evaluation.calibration.agreement import Key, calibration_json
+from evaluation.calibration.agreement import calibration_json
+from evaluation.calibration.labels import Key
 from evaluation.change.evidence import is_stale, stale_reasons
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.control import Progress, progress_of

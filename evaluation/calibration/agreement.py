@@ -5,20 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
-from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 from pydantic import BaseModel, Field, computed_field
 
-from agents.work.queues import wake_workers
-from evaluation.calibration.population import judged, population_of, procedure_fields
+from evaluation.calibration.labels import Key, judged, population_of, procedure_fields
 from evaluation.judge.questions import MAX_SCORE
-from evaluation.models import EvaluationScore, JudgeCalibration, LabelSet, Method, ScoreLabel, procedure_name
+from evaluation.models import JudgeCalibration, LabelSet, Method, ScoreLabel, procedure_name
 from evaluation.models.labels import LEAST_ITEMS
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
 from evaluation.statistics.bootstrap import Observation, bootstrap_mean
@@ -29,19 +27,6 @@ from evaluation.wording import counted, decimal
 WANTED_HALF_WIDTH = 0.1
 MOST_WANTED = 2_000  # more labels than people give: then only "many" is said
 NOT_CALIBRATED = "not calibrated"
-
-
-class Key(NamedTuple):
-    """What figures are about."""
-
-    judge: str
-    procedure: str
-    dimension: str
-
-
-def key_of(score: EvaluationScore) -> Key:
-    run = score.evaluation_run
-    return Key(run.judge, run.procedure, score.dimension)
 
 
 # -- values
@@ -376,14 +361,6 @@ def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
 
 
 # -- stored, so that no page computes them: stale when labels change, computed again by a worker
-def mark_changed(keys: Iterable[Key]) -> None:
-    """Note that labels changed: their figures are stale until a worker (or `manage.py calibrate_judge`) computes them again."""
-    for key in sorted(set(keys)):
-        row, _ = JudgeCalibration.objects.get_or_create(**key._asdict())
-        JudgeCalibration.objects.filter(pk=row.pk).update(changes=F("changes") + 1)
-    transaction.on_commit(wake_workers)
-
-
 def refresh(key: Key) -> Calibration:
     """Compute the figures of a judge in a dimension and store them.
 

@@ -27,7 +27,6 @@ from evaluation.change.evidence import (
     Tag,
     newest_evidence,
     newest_since_baselines,
-    runs_judged,
     runs_of,
 )
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
@@ -54,7 +53,6 @@ ORDER: tuple[State, ...] = (
 )
 # What says under which circumstances something was said.
 BUILD_TAGS = ("build", "version", "release", "model", "prompt")
-COURSE = 20  # evaluations of a sparkline
 SHOWN, GONE = 6.0, 4.0  # at least, at most: a claim that held and does so no more
 MOST_LOST = 3  # propositions named in a sentence
 _DIGITS = re.compile(r"-[0-9a-f]{6}$")
@@ -123,7 +121,7 @@ class Quote:
     score: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Card:
     """One agent.
 
@@ -135,7 +133,6 @@ class Card:
         changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
         baseline_quote, candidate_quote: Messages that scored highest in the baseline and lowest now on what the sentence is about (where
             it rose: the reverse).
-        course: Overall scores of the newest evaluations, the oldest first.
     """
 
     agent: Agent
@@ -150,7 +147,6 @@ class Card:
     changed: Sequence[str] = ()
     baseline_quote: Quote | None = None
     candidate_quote: Quote | None = None
-    course: Sequence[float | None] = ()
 
     @property
     def delta(self) -> float | None:
@@ -209,7 +205,7 @@ def drift_overview(
     wanted = [card for card in ranked if state in (None, card.state)]
     shown = wanted[start:stop]
     if judged is not None:
-        shown = _with_evidence(shown, judged, quotes=quotes)
+        _add_evidence(shown, quotes=quotes)
     return Overview(cards=shown, total=len(wanted), states=states)
 
 
@@ -323,7 +319,10 @@ def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compa
     digests = dict(EvaluationRun.objects.filter(pk__in=runs).order_by().values_list("pk", "proposition_digests"))
     cards = [_card(agent, judged, compared[agent.pk], parts, digests) for agent in agents]
     tested = iter(corrected([move for card in cards for move in card.moves], MARGIN, "propositions"))
-    return [_with_state(replace(card, moves=[next(tested) for _ in card.moves])) for card in cards]
+    for card in cards:
+        card.moves = [next(tested) for _ in card.moves]
+        card.state, card.main = _state_of(card)
+    return cards
 
 
 def _parts(runs: Collection[int]) -> Parts:
@@ -442,7 +441,7 @@ def _mean(parts: Iterable[_Part]) -> float | None:
     return round(sum(weight * mean for weight, mean in rows) / weights, 4) if weights else None
 
 
-def _with_state(card: Card) -> Card:
+def _state_of(card: Card) -> tuple[State, Move | None]:
     """The state, and the main move: the largest sure fall, else the largest sure rise, else the largest fall there may be.
 
     Without a sure fall, what was lost, or too little to score, leaves nothing else to say.
@@ -452,38 +451,30 @@ def _with_state(card: Card) -> Card:
     sure = [move for move in falls if move.is_sure]
     rises = [move for move in reversed(moves) if move.points > 0 and move.is_sure]
     lacking = card.lost or any(d.reason and d.baseline is not None for d in card.dimensions)
-    state: State = "steady"
-    main: Move | None = None
     if not compared.baseline:
-        state = "no baseline" if compared.candidate else "never measured"
-    elif not compared.candidate:
-        state = "not measured since"
-    elif sure:
-        state, main = "drifted", sure[0]
-    elif lacking:
-        state = "not enough data"
-    elif not moves:
-        state = "not comparable"
-    elif rises:
-        state, main = "improved", rises[0]
-    elif falls:
-        state, main = "possibly drifted", falls[0]
-    return replace(card, state=state, main=main)
+        return "no baseline" if compared.candidate else "never measured", None
+    if not compared.candidate:
+        return "not measured since", None
+    if sure:
+        return "drifted", sure[0]
+    if lacking or not moves:
+        return "not enough data" if lacking else "not comparable", None
+    if rises:
+        return "improved", rises[0]
+    return ("possibly drifted", falls[0]) if falls else ("steady", None)
 
 
 # -- the evidence for it, each in one or two queries for all cards
 Key = tuple[int, str, str]  # evaluation, dimension, proposition
 
 
-def _with_evidence(cards: Sequence[Card], judged: Judged, *, quotes: bool) -> list[Card]:
+def _add_evidence(cards: Sequence[Card], *, quotes: bool) -> None:
     moves = [card.main for card in cards if card.main is not None]
     best = _extremes([_key(move, now=move.points > 0) for move in moves], F("score").desc()) if quotes else {}
     worst = _extremes([_key(move, now=move.points <= 0) for move in moves], F("score").asc()) if quotes else {}
     messages = Message.objects.select_related("channel", "agent").in_bulk(
         {row["message"] for row in (*best.values(), *worst.values())}
     )
-    claims, tags = _claims(moves), tags_since(moves)
-    courses = courses_of([card.agent for card in cards], judged)
 
     def quote(move: Move, *, now: bool) -> Quote | None:
         """The message that scored highest in the baseline and the one that scored lowest now; where it rose the reverse."""
@@ -491,20 +482,12 @@ def _with_evidence(cards: Sequence[Card], judged: Judged, *, quotes: bool) -> li
         message = messages.get(row["message"]) if row else None
         return Quote(message=message, score=row["score"]) if row and message else None
 
-    described = []
+    claims, tags = _claims(moves), tags_since(moves)
     for card in cards:
-        main = card.main
-        card = replace(card, course=courses.get(card.agent.pk, ()))
-        if main is not None:
-            card = replace(
-                card,
-                main=main.model_copy(update={"since": tags.get(_key(main, now=True))}),
-                claim=claims.get(_key(main, now=True), ""),
-                baseline_quote=quote(main, now=False),
-                candidate_quote=quote(main, now=True),
-            )
-        described.append(card)
-    return described
+        if (main := card.main) is not None:
+            key = _key(main, now=True)
+            card.main, card.claim = main.model_copy(update={"since": tags.get(key)}), claims.get(key, "")
+            card.baseline_quote, card.candidate_quote = quote(main, now=False), quote(main, now=True)
 
 
 def _key(move: Move, *, now: bool) -> Key:
@@ -555,25 +538,6 @@ def tags_since(moves: Sequence[Move]) -> dict[Key, Tag]:
                 tags[_key(move, now=True)] = (key, str(values.pop()))
                 break
     return tags
-
-
-def courses_of(agents: Iterable[Agent], judged: Judged) -> dict[int, list[float | None]]:
-    """Overall scores of each agent's newest evaluations of the same dimensions as its last one, the oldest first; in two queries."""
-    runs = runs_judged(judged).filter(overall_score__isnull=False)
-    oldest = runs.filter(agent=OuterRef("pk")).order_by("-created_at", "-pk").values("created_at")
-    begins = Agent.objects.filter(pk__in=[agent.pk for agent in agents]).order_by()
-    begins = begins.annotate(first=Subquery(oldest[COURSE - 1 : COURSE]), newest=Subquery(oldest[:1]))
-    where = Q(pk__in=[])
-    for pk, first in begins.filter(newest__isnull=False).values_list("pk", "first"):
-        where |= Q(agent=pk) if first is None else Q(agent=pk, created_at__gte=first)
-    rows: dict[int, list[EvaluationRun]] = defaultdict(list)
-    fields = ("agent", "dimensions", "overall_score", "created_at")
-    for run in runs.filter(where).only(*fields).order_by("created_at", "pk"):
-        rows[run.agent_id or 0].append(run)
-    return {
-        agent: [run.overall_score for run in of if set(run.dimensions) == set(of[-1].dimensions)][-COURSE:]
-        for agent, of in rows.items()
-    }
 
 
 # -- one sentence per agent, made from its scores alone; a proposition is called by its id, no verb is guessed from its words

@@ -54,10 +54,6 @@ def attempt(
     return row
 
 
-def listed(client: Program, query: str = "") -> list[int]:
-    return [row["id"] for row in client.get(f"{LOGS}?{query}").json()["results"]]
-
-
 def test_the_list_is_newest_first_with_scores_and_without_texts(client: Program, ada: Agent) -> None:
     first = attempt(ada, {"fluency": 7.0}, channel=make_channel("office"))
     second = attempt(None, {"fluency": 2.0, "adherence": None}, outcome="corrected", source="external")
@@ -73,19 +69,6 @@ def test_the_list_is_newest_first_with_scores_and_without_texts(client: Program,
         {"dimension": "fluency", "status": "scored", "score": 2.0, "threshold": 5.0, "passed": False, "mark": ""},
     ]
     assert "original_text" not in newer
-
-
-def test_the_list_is_filtered(client: Program, ada: Agent) -> None:
-    one = attempt(ada, {"fluency": 7.0}, at=datetime(2026, 11, 1, tzinfo=UTC))
-    two = attempt(None, {"adherence": 2.0}, outcome="corrected", source="observe", at=datetime(2026, 11, 2, tzinfo=UTC))
-    three = attempt(ada, {"adherence": 8.0, "fluency": 8.0}, at=datetime(2026, 11, 3, tzinfo=UTC))
-
-    assert listed(client, "agent=ada") == [three.pk, one.pk]
-    assert listed(client, "outcome=corrected") == listed(client, "source=observe") == [two.pk]
-    assert listed(client, "dimension=adherence") == [three.pk, two.pk]
-    assert listed(client, "since=2026-11-02&until=2026-11-03") == [two.pk]
-    assert listed(client, f"session={one.session}") == [one.pk]
-    assert listed(client, "agent=ada&dimension=adherence") == [three.pk]
 
 
 def test_one_attempt_is_shown_whole(client: Program, ada: Agent) -> None:

@@ -198,15 +198,6 @@ def test_the_cap_of_the_defaults_holds_for_personas_and_that_of_an_agent_for_it(
     assert ask(client, persona=None, agent="ada")["outcome"] == "passed"
 
 
-def test_a_repeated_request_is_judged_once(client: Program, llm_server: LLMServer) -> None:
-    llm_server.respond = judge({"adherence": 2})
-    first = client.post(CHECKS, ASKED, HTTP_IDEMPOTENCY_KEY="k1")
-    again = client.post(CHECKS, ASKED, HTTP_IDEMPOTENCY_KEY="k1")
-
-    assert (again.json(), again["Idempotency-Replayed"]) == (first.json(), "true")
-    assert (llm_server.calls, CorrectionLog.objects.count()) == (1, 1)
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -111,14 +111,6 @@ def test_the_gate_sends_back_and_lets_the_next_attempt_of_the_session_pass(
     assert "is closed" in again.json()["errors"]["session"][0]
 
 
-def test_a_session_that_cannot_be_continued_is_refused_before_anything_is_said(client: Program, ada: Agent) -> None:
-    for session, says in (("x", "is not a session id"), ("00000000-0000-4000-8000-000000000000", "is not known")):
-        answer = client.post(SEND, {**HI, "session": session})
-        assert answer.status_code == 400
-        assert says in answer.json()["errors"]["session"][0]
-    assert not Message.objects.exists()
-
-
 def test_a_key_whose_answer_was_lost_says_nothing_twice_either(client: Program, ada: Agent, office: Channel) -> None:
     from agents.models import IdempotentRequest
 

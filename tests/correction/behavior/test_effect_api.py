@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from correction.behavior.effects import queue_effect, work_one
-from correction.models import BehaviorEffect, BehaviorRequest
+from correction.models import BehaviorRequest
 from tests.api_client import Program, program, queries
 from tests.console import staff, superuser
 from tests.correction.behavior.changed import Changed
@@ -82,12 +82,6 @@ def test_what_cannot_be_judged_is_a_409_that_says_why(client: Program, row: Beha
     assert (refused.status_code, "allowed: a request that was applied" in refused.json()["detail"]) == (409, True)
     assert client.get("/api/behavior-requests/999999/effect/").status_code == 404
     assert client.post("/api/behavior-requests/999999/effect/", {}, format="json").status_code == 404
-
-
-def test_a_key_asks_once(client: Program, row: BehaviorRequest) -> None:
-    first, second = (ask(client, row, headers={"Idempotency-Key": "k1"}) for _ in "12")
-    assert (first.status_code, second.status_code, second.headers["Idempotency-Replayed"]) == (202, 202, "true")
-    assert BehaviorEffect.objects.count() == 1
 
 
 def test_measuring_needs_the_right_to_ask_for_evaluations_not_to_change_requests(row: BehaviorRequest) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -58,30 +57,20 @@ def test_an_evaluation_that_is_waited_for_is_a_304_until_something_is_judged(cli
     assert client.get(url, headers={"If-None-Match": changed["ETag"]}).status_code == 200
 
 
-def test_the_list_is_narrowed_by_everything_else_and_ordered(client: Program) -> None:
+def test_the_list_is_narrowed_by_dimension_channel_and_procedure(client: Program) -> None:
     ada = make_agent("ada")
-    one = make_run(ada, dimensions=["adherence", "fluency"], is_baseline=True)
-    two = make_run(ada, dimensions=["fluency"], status="failed", judge=OFFLINE, double_check=True)
+    one = make_run(ada, dimensions=["adherence", "fluency"])
+    two = make_run(ada, dimensions=["fluency"], double_check=True)
     three = make_run(dimensions=["convergence"], simulated=True, method="tinytroupe")
-    for day, run in enumerate((one, two, three), start=1):
-        EvaluationRun.objects.filter(pk=run.pk).update(created_at=datetime(2026, 11, day, tzinfo=UTC))
 
     for query, expected in {
-        "": [three, two, one],
         "ordering=id": [one, two, three],
         "dimension=fluency": [two, one],
-        "dimension=convergence": [three],
         "dimension=consistency": [],
         "channel=room": [three],
-        "status=failed": [two],
-        f"judge={LLM}": [three, one],
         "procedure=plumbline": [one],
         "procedure=plumbline%2Bdouble-check": [two],
         "procedure=tinytroupe%2Bsimulated": [three],
-        "is_baseline=true": [one],
-        "is_baseline=false&agent=ada": [two],
-        "since=2026-11-02": [three, two],
-        "since=2026-11-02&until=2026-11-03": [two],
     }.items():
         assert listed(client, f"{RUNS}?{query}") == [run.pk for run in expected], query
 

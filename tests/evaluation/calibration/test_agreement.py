@@ -19,8 +19,7 @@ from evaluation.calibration.agreement import (
     refresh,
     work_one,
 )
-from evaluation.calibration.labels import save_label, withdraw_label
-from evaluation.calibration.population import draw_label_set
+from evaluation.calibration.labels import draw_label_set, save_label, withdraw_label
 from evaluation.commands import outcome_table
 from evaluation.models import Baseline, JudgeCalibration, LabelSet, ScoreLabel
 from evaluation.runs.execute import run_json

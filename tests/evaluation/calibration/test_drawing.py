@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from evaluation.calibration.population import draw_label_set, drawn_ids, population_of
+from evaluation.calibration.labels import draw_label_set, drawn_ids, population_of
 from evaluation.models import EvaluationRun, EvaluationScore, LabelSet
 from tests.evaluation.calibration.labelled import judgements
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score

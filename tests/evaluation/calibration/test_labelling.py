@@ -8,8 +8,7 @@ import pytest
 from django.test import Client
 
 from agents.persona import current_digest, save_persona
-from evaluation.calibration.labels import save_label
-from evaluation.calibration.population import draw_label_set
+from evaluation.calibration.labels import draw_label_set, save_label
 from evaluation.models import EvaluationScore, LabelSet, ScoreLabel
 from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.calibration.labelled import annotator, drawn, judgements, label_all, label_page, window_judgement

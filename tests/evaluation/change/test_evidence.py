@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -87,11 +86,10 @@ def on_home(root: Client) -> str:
     return card(read(root, HOME), "Drifting now")
 
 
-def everywhere(root: Client, *, scores: bool) -> tuple[object, ...]:
-    """What home, the agent's page and `compare` say; with the line of the newest evaluations' `scores`."""
+def everywhere(root: Client) -> tuple[object, ...]:
+    """What home, the agent's page and `compare` say."""
     html = read(root, page_of_ada())
     story = plain(html[html.index('id="change"') :].split("</section>")[0])
-    story = story if scores else re.sub(r"Overall score of the last [^S]*", "", story)
     code, found = document()
     return on_home(root).split("Nothing is measured again")[0], story, code, found
 
@@ -142,14 +140,14 @@ def other_procedures(agent: Agent) -> None:
 def test_what_judged_no_newer_message_hides_no_drift(
     drifted: EvaluationRun, ada: Agent, root: Client, later: Callable[[Agent], None]
 ) -> None:
-    before = everywhere(root, scores=later is scheduled_without_messages)
+    before = everywhere(root)
     assert overview().state == "drifted"
     assert "1 of 1 agent compared" in str(before[0])
 
     later(ada)
 
     assert overview().state == "drifted"
-    assert everywhere(root, scores=later is scheduled_without_messages) == before
+    assert everywhere(root) == before
     assert chosen() == {"adherence": drifted.pk, "fluency": drifted.pk}
 
 

@@ -15,7 +15,7 @@ from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import drift_overview, how_sure, sentence_of, short_name
 from evaluation.models import Baseline, EvaluationRun
 from tests.evaluation.change.measured import capture, card_of, flattened, measure
-from tests.evaluation.judged import LLM, OFFLINE, make_run
+from tests.evaluation.judged import LLM, OFFLINE
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -100,16 +100,6 @@ def test_simulated_speech_is_not_tested_as_if_its_turns_were_independent() -> No
     measure(ada, {"dry": [1] * 8}, simulated=True)
 
     assert card_of(ada).state == "possibly drifted"
-
-
-def test_the_line_of_scores_is_of_evaluations_of_the_same_dimensions() -> None:
-    ada = make_agent()
-    flattened(ada)
-    make_run(ada, dimensions=["fluency"], overall_score=1.0)
-    for score in (4.0, 3.0):
-        make_run(ada, overall_score=score)
-
-    assert card_of(ada).course == [5.0, 5.0, 4.0, 3.0]
 
 
 def test_the_number_of_queries_does_not_grow_with_the_agents() -> None:
