@@ -77,7 +77,7 @@ def test_among_forty_others_and_after_another_change() -> None:
 def test_in_what_is_measured() -> None:
     agent = make_agent(traits=[*OTHERS, TraitValue(**STOP)])
 
-    claims = propositions_asked(slug="ada", dimension="adherence", hard=False, traits=agent.traits.all())
+    claims = propositions_asked(agent, "adherence")
 
     (found,) = (claim for claim in claims if claim.id == "trait-slang")
     assert (found.inverted, found.over_window) == (True, False)

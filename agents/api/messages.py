@@ -111,7 +111,7 @@ class NewDraft(Body):
     parent: Id = Field(ABSENT, description="id of the message whose thread it is said in")
     tags: Tags = Field({})
     deadline: Deadline = ABSENT
-    overrides: Overrides = Field({})
+    overrides: Overrides = Overrides()
 
 
 class SentFields(Serializer[Any]):

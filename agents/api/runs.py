@@ -159,7 +159,7 @@ class NewTurn(Body):
     )
     trigger: Id = Field(ABSENT, description="id of the message it is to answer")
     deadline: Deadline = ABSENT
-    overrides: Overrides = Field({})
+    overrides: Overrides = Overrides()
 
 
 class TurnFilters(InTime):

@@ -116,7 +116,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             "spent": self.spent(obj),
             "error": obj.error or waiting_words([obj]).get(obj.pk, ""),
             "cancel_url": self.url("cancel", obj) if may and obj.status in CANCELLABLE else "",
-            "resume_url": self.url("resume", obj) if may and can_resume(obj) else "",
+            "resume_url": self.url("resume", obj) if may and obj.status not in CANCELLABLE and can_resume(obj) else "",
             "live": live,
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),

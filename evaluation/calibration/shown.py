@@ -132,15 +132,9 @@ def _proposition(run: EvaluationRun, score: EvaluationScore) -> Proposition:
         claim=score.claim,
         include_personas=score.dimension == "adherence",
     )
-    slug = run.agent.slug if run.agent else run.channel.slug if run.channel else ""
+    target = run.agent or run.channel
     try:
-        claims = propositions_asked(
-            slug=slug,
-            dimension=score.dimension,
-            hard=run.hard,
-            traits=run.agent.traits.all() if run.agent else None,
-            seeded=run.agent is not None and run.agent.seeded,
-        )
+        claims = propositions_asked(target, score.dimension, hard=run.hard) if target else []
     except PropositionError:
         return plain
     return next((claim for claim in claims if claim.id == score.proposition_id), plain)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -156,15 +156,13 @@ def execute_as_made(
             span.set_data("evaluation_runs", [run.pk for run in held])
             _end_all([judging for judging in judged if judging is not None])
     except BaseException as error:
+        status, words = Status.ERRORED, f"{type(error).__name__}: {error}"[:1000]
+        if is_outage(error) or (hand_back and (crashed or not isinstance(error, Exception))):
+            status, words = Status.PENDING, ""  # no fault of these runs: they go on at once from what is stored
+        elif not isinstance(error, Exception):
+            words = "interrupted; the same command goes on with it"
         for run in held:  # those that did not end
-            if is_outage(error) or (crashed and hand_back and isinstance(error, Exception)):
-                run.finish(owner=owner, status=Status.PENDING)  # no fault of this run: it goes on from what is stored
-            elif isinstance(error, Exception):
-                run.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
-            elif hand_back:  # interrupted: they need not wait for the lease to run out
-                run.finish(owner=owner, status=Status.PENDING)
-            else:
-                run.finish(owner=owner, status=Status.ERRORED, error="interrupted; the same command goes on with it")
+            run.finish(owner=owner, status=status, error=words)
         if isinstance(error, Exception) and not is_outage(error):
             sentry_sdk.capture_exception(error)
         raise
@@ -209,24 +207,12 @@ def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
 
 def _end_all(judged: Sequence[Judging]) -> None:
     """End runs that were judged. Channels first: their numbers are part of their agents' numbers."""
-    summed: dict[int, Any] = {}
     for of_agents in (False, True):
         ending = [judging for judging in judged if (judging.run.agent_id is not None) is of_agents]
-        runs = [judging.run for judging in ending]
-        summed |= _ends_of_channels(runs) if of_agents else {}
-        for judging, summary in zip(ending, summarize_all(runs), strict=True):
+        for judging, summary in zip(ending, summarize_all([judging.run for judging in ending]), strict=True):
             _end(judging, summary)
     # Once more, now that it is committed: who ends the other run of a link sees this one from now on, and this one sees the other.
-    follow_links([judging.run for judging in judged], summed=summed)
-
-
-def _ends_of_channels(runs: Sequence[EvaluationRun]) -> dict[int, Any]:
-    """By agent's run how the runs of its channels ended so far."""
-    shares = ChannelShare.objects.filter(agent_run__in=[run.pk for run in runs])
-    ends: dict[int, Any] = {}
-    for pk, *end in shares.values_list("agent_run", "channel_run", "channel_run__status", "channel_run__finished_at"):
-        ends.setdefault(pk, set()).add(tuple(end))
-    return ends
+    follow_links([judging.run for judging in judged])
 
 
 def _end(judging: Judging, summary: RunSummary) -> None:
@@ -268,15 +254,11 @@ def _end(judging: Judging, summary: RunSummary) -> None:
                 forget_answers(run.work_id)
 
 
-def follow_links(runs: Iterable[EvaluationRun], *, summed: Mapping[int, Any] | None = None) -> None:
+def follow_links(runs: Iterable[EvaluationRun]) -> None:
     """Bring the numbers of completed agents' runs up to date with those of their channels.
 
     Call it after runs of either kind ended: those of channels first, so that agents' runs whose channels are all among them are up to
     date already. It does the same however often it is called, in whatever order and process the runs end.
-
-    Args:
-        runs: That ended.
-        summed: By primary key of agents' runs, how their channels' runs had ended when they were summed up; these stay where that holds.
     """
     ended = [run.pk for run in runs]
     concerned = EvaluationRun.objects.filter(Q(pk__in=ended) | Q(channel_runs__in=ended), agent__isnull=False)
@@ -285,10 +267,7 @@ def follow_links(runs: Iterable[EvaluationRun], *, summed: Mapping[int, Any] | N
     )
     elsewhere = ChannelShare.objects.filter(agent_run__in=ended).exclude(channel_run__in=ended)
     stale = list(concerned.exclude(Q(pk__in=ended) & ~Q(pk__in=elsewhere.values("agent_run"))))
-    now = _ends_of_channels(stale) if summed else {}
     for agent_run in stale:
-        if summed and agent_run.pk in summed and now.get(agent_run.pk) == summed[agent_run.pk]:
-            continue
         summary = summarize(agent_run)
         error = "" if summary.measured else agent_run.error  # of a completed run: why it has no number
         same = EvaluationRun.objects.filter(pk=agent_run.pk, status=Status.COMPLETED)

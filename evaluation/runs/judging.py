@@ -38,7 +38,7 @@ from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Pattern
 from evaluation.propositions.files import LoadedFile
 from evaluation.propositions.schema import PRECONDITIONS, Proposition, Target, fill, propositions_digest
 from evaluation.runs.ideas import count_ideas
-from evaluation.runs.planning import BudgetWatch, propositions_of_run, subject_of
+from evaluation.runs.planning import BudgetWatch, propositions_asked, subject_of
 from evaluation.runs.summary import FAILURES
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ChannelSubject, Context, Ends, Subject, stretch_end
@@ -321,7 +321,9 @@ def begin_judging(
         subject.read = read
         if current_digest(subject.agent) != run.persona_digest:
             raise Superseded("the persona changed after this run was planned; start a new one")
-    loaded = propositions_of_run(run, subject, files())
+    target = subject.agent if isinstance(subject, Subject) else subject.channel
+    asked = (propositions_asked(target, d, hard=run.hard, files=files()) for d in run.own_dimensions)
+    loaded = [proposition for each in asked for proposition in each]
     if propositions_digest(loaded) != run.proposition_digest:
         raise Superseded("the proposition files changed after this run was planned; start a new one")
     propositions = {(p.dimension, p.id): p for p in loaded}

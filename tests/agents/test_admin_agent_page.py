@@ -131,26 +131,8 @@ def test_an_inactive_agent_takes_no_turn(root: Client, ada: Agent) -> None:
     assert not Run.objects.exists()
 
 
-def test_a_channel_it_is_not_in_is_refused(root: Client, ada: Agent) -> None:
-    make_channel("lobby")
-    page = root.post(page_of(ada, "turn"), {"channel": "lobby"}).content.decode()
-
-    assert 'role="alert"' in page
-    assert not Run.objects.exists()
-
-
 def test_a_prompt_holds_messages_so_it_takes_the_right_to_read_them(ada: Agent) -> None:
     client = signed_in(staff("agents.view_agent"))
 
     assert client.get(page_of(ada, "prompt")).status_code == 403
     assert page_of(ada, "prompt") not in read(client, page_of(ada))
-
-
-@pytest.mark.parametrize("view", ["prompt", "turn", "change"])
-def test_names_stay_texts(root: Client, office: Channel, view: str) -> None:
-    bob = make_agent("bob", display_name=HOSTILE, title=HOSTILE, system_prompt=HOSTILE)
-    ChannelMember.objects.create(channel=office, agent=bob)
-    office.name = HOSTILE
-    office.save()
-
-    assert HOSTILE not in read(root, page_of(bob, view))

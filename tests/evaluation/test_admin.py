@@ -15,7 +15,7 @@ from agents.admin.transcript import transcript_url
 from agents.models import Agent, LLMCall, Message
 from agents.persona import TraitValue
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from tests.console import HOSTILE, list_of, page_of, queries, read, signed_in, staff, viewer
+from tests.console import list_of, page_of, queries, read
 from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run, make_score
 from tests.factories import make_agent, make_channel, say
 
@@ -65,45 +65,6 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(root: Client) -> None
     for url, before in few.items():
         after = queries(root, url)
         assert len(after) == len(before), f"{url}: {len(before)} queries became\n" + "\n".join(after)
-
-
-@pytest.mark.parametrize("model", LOGS)
-def test_what_was_measured_cannot_be_added_to_changed_or_deleted(root: Client, model: type[Model]) -> None:
-    fill(1)
-    row = model._default_manager.earliest("pk")
-
-    assert root.get(list_of(model) + "add/").status_code == 403
-    assert root.post(page_of(row), {"score": "9"}).status_code == 403
-    assert root.post(page_of(row, "delete"), {"post": "yes"}).status_code == 403
-    assert model._default_manager.filter(pk=row.pk).exists()
-
-
-def test_who_may_view_sees_every_page_and_who_may_not_sees_none() -> None:
-    fill(1)
-    looking, stranger = signed_in(viewer()), signed_in(staff())
-
-    for url in pages():
-        assert 'name="_save"' not in read(looking, url)
-        assert stranger.get(url).status_code == 403
-
-
-def test_baselines_on_the_agents_page_need_the_right_to_view_them() -> None:
-    fill(1)
-    half = signed_in(staff("agents.view_agent", "agents.view_trait", "agents.view_channel"))
-
-    assert cells(read(half, list_of(Agent)), "baseline_column") == []
-    assert "<h2>Baselines</h2>" not in read(half, page_of(Agent.objects.get()))
-    assert "1 score" not in read(half, page_of(Message.objects.get().channel, "transcript"))
-
-
-def test_hostile_text_is_shown_and_never_run(root: Client) -> None:
-    fill(1, text=HOSTILE)
-
-    for url in pages():
-        html = read(root, url)
-        assert "<script>alert" not in html, url
-        assert "alert(&#x27;x&#x27;)" in html, url
-        assert re.findall(r"<script(?![^>]*\bsrc=)[^>]*>", html) == [], url
 
 
 def test_a_run_is_listed_with_its_judge_judgements_and_cost(root: Client) -> None:

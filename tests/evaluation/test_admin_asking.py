@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
 from evaluation.models import EvaluationRun
-from tests.console import HOSTILE, page_of, plain, read, signed_in, viewer
+from tests.console import page_of, plain, read
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
 from tests.factories import make_agent, talk
 
@@ -90,13 +89,6 @@ def test_a_click_queues_what_was_estimated_and_leads_to_its_progress(root: Clien
     assert f"Under way already: evaluation {run.pk} ." in plain(read(root, ask(ada)))
 
 
-def test_a_baseline_is_asked_for_in_the_same_way(root: Client, ada: Agent) -> None:
-    assert "takes the place of the old one" in read(root, ask(ada, "capture"))
-    root.post(ask(ada, "capture"), {"dimensions": ["adherence"], "samples": "20"})
-
-    assert EvaluationRun.objects.get().is_baseline
-
-
 def test_who_said_too_little_is_simulated_first_and_the_page_says_so(root: Client) -> None:
     bob = make_agent("bob")
     assert "fewer than 10 messages" in read(root, ask(bob, "capture"))
@@ -126,26 +118,3 @@ def test_a_proposition_file_that_cannot_be_used_is_named(root: Client, ada: Agen
     (tmp_path / "adherence" / "_default.yaml").write_text("dimension: adherence\npropositions: 7\n")
 
     assert "_default.yaml" in read(root, ask(ada))
-
-
-@pytest.mark.parametrize(("group", "status"), [("Viewer", 403), ("Operator", 200), ("Editor", 200)])
-def test_operators_may_ask_and_viewers_may_not(ada: Agent, group: str, status: int) -> None:
-    user = User.objects.create_user(group, is_staff=True)
-    user.groups.add(Group.objects.get(name=group))
-    client = signed_in(user)
-
-    assert client.get(ask(ada)).status_code == status
-    assert (ask(ada) in read(client, page_of(ada))) is (status == 200)
-    client.post(ask(ada), {"dimensions": ["adherence"], "samples": "5"})
-    assert EvaluationRun.objects.exists() is (status == 200)
-
-
-def test_looking_changes_nothing_and_an_agent_that_is_not_there_is_not_found(root: Client) -> None:
-    assert root.get(reverse("admin:evaluation_agent_evaluate", args=[4711])).status_code == 404
-    assert signed_in(viewer()).post(reverse("admin:evaluation_agent_capture", args=[4711])).status_code == 403
-
-
-def test_names_stay_texts(root: Client) -> None:
-    bob = make_agent("bob", display_name=HOSTILE)
-
-    assert HOSTILE not in read(root, ask(bob))

@@ -110,13 +110,6 @@ def test_the_judge_card_tells_what_became_of_a_days_calls(settings: Settings) ->
     assert len(re.findall(r'<td class="field-what', read(client, failed[0]))) == 2
 
 
-def test_a_judge_that_was_not_asked_has_no_rate(settings: Settings) -> None:
-    settings.JUDGE_MODEL = OFFLINE
-    judged(hours_ago=30)
-
-    assert card(home(), "Judge").startswith("– heuristic lexical-1 No calls in the last 24 hours.")
-
-
 def test_the_judges_agreement_with_people_stands_on_its_card(settings: Settings) -> None:
     settings.JUDGE_MODEL = LLM
     figures = {"kappa": 0.71, "kappa_low": 0.6, "kappa_high": 0.8, "labels": 60, "items": 60, "annotators": 2}
@@ -226,13 +219,6 @@ def test_persona_edits_and_alerts_are_marked_with_links() -> None:
     assert HOSTILE not in html
 
 
-def test_without_a_measurement_the_chart_says_how_to_get_one() -> None:
-    text = plain(drift(home()))
-
-    assert "Nothing was measured in the last 30 days." in text
-    assert "manage.py capture_baseline --agents all measures now" in text
-
-
 # -- lists, rights, cost
 def test_newest_evaluations_and_those_that_went_wrong_are_listed() -> None:
     ada = make_agent()
@@ -255,19 +241,6 @@ def test_each_part_needs_its_own_permission() -> None:
     assert 'id="drift"' not in html
     assert "<h2>Evaluations</h2>" not in html
     assert "Agents have no baseline" not in html
-
-
-def test_every_link_of_the_measuring_parts_opens(settings: Settings) -> None:
-    settings.JUDGE_MODEL = LLM
-    ada = make_agent()
-    fell(ada)
-    alert(ada)
-    judged("timeout")
-    judged()
-    client = signed_in(superuser())
-
-    for url in own_links(read(client, HOME)):
-        assert client.get(url).status_code == 200, url
 
 
 def test_the_number_of_queries_does_not_grow_with_what_was_measured(settings: Settings) -> None:

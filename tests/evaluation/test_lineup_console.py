@@ -13,9 +13,8 @@ from django.test import Client
 from agents.models import Channel, owner_name
 from evaluation.lineup import line_up, newest_line_up, queue_line_up, said_since, work_one
 from evaluation.models import LineUpRun
-from tests.console import HOSTILE, list_of, page_of, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, page_of, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converse, in_turn
-from tests.evaluation.judged import make_run
 from tests.evaluation.lining_up import VOICES, chat, voices
 from tests.factories import make_channel, say
 
@@ -151,29 +150,6 @@ def test_only_who_may_measure_has_a_button_and_only_by_post(channel: Channel) ->
     gone.delete()
     assert root.post(gone_url).status_code == 404
     assert not LineUpRun.objects.exists()
-
-
-def test_a_run_of_a_channel_leads_to_its_voices(root: Client, channel: Channel) -> None:
-    run = make_run(None, dimensions=["convergence"])
-    run.channel = channel
-    run.save()
-    run.scores.create(dimension="convergence", proposition_id="voices", claim="c", status="scored", score=5)
-
-    assert f"{page_of(channel)}#line-up" in read(root, page_of(run))
-
-
-def test_the_list_of_line_ups_costs_the_same_however_many_there_are(root: Client, channel: Channel) -> None:
-    for _ in range(3):
-        queue_line_up(channel=channel)
-        work_one(owner=owner_name())
-    few = queries(root, list_of(LineUpRun))
-    for number in range(4):
-        other = make_channel(f"other-{number}")
-        queue_line_up(channel=other)
-        work_one(owner=owner_name())
-
-    assert len(queries(root, list_of(LineUpRun))) == len(few)
-    assert "Recognised" in read(root, page_of(LineUpRun.objects.filter(channel=channel)[0]))
 
 
 # -- ``manage.py lineup``: its table, its JSON, and how it ends
