@@ -26,6 +26,8 @@ from evaluation.scorers.subjects import MessageWindow
 from tests.correction.judged_drafts import make_log
 from tests.factories import make_agent, make_channel, say
 
+pytestmark = pytest.mark.django_db
+
 
 def attempt(agent: Agent | None, session: uuid.UUID, number: int, outcome: str, **fields: Any) -> CorrectionLog:
     dims: Mapping[str, float | str] = fields.pop("dims", {"adherence": 8.0})
@@ -64,7 +66,6 @@ def message(agent: Agent | None, *attempts: tuple[str, Mapping[str, float | str]
 GOOD, BAD = {"adherence": 8.0}, {"adherence": 2.0}
 
 
-@pytest.mark.django_db
 def test_every_ending_is_counted_apart() -> None:
     agent = make_agent()
     message(agent, ("passed", GOOD))
@@ -88,7 +89,6 @@ def test_every_ending_is_counted_apart() -> None:
     assert (fluency.checks, fluency.scored, fluency.unjudged, fluency.mean_first) == (1, 0, {"error": 1}, None)
 
 
-@pytest.mark.django_db
 def test_means_of_first_drafts_and_of_what_was_said_stand_apart() -> None:
     agent = make_agent()
     message(agent, ("corrected", {"adherence": 2.0}), ("passed_after_retry", {"adherence": 7.0}))
@@ -97,7 +97,6 @@ def test_means_of_first_drafts_and_of_what_was_said_stand_apart() -> None:
     assert (adherence.mean_first, adherence.mean_committed) == (5.0, 7.5)
 
 
-@pytest.mark.django_db
 def test_scores_of_different_judges_share_no_mean() -> None:
     agent = make_agent()
     message(agent, ("passed", {"adherence": 9.0}), judge="offline:lexical-1")
@@ -110,7 +109,6 @@ def test_scores_of_different_judges_share_no_mean() -> None:
     ]
 
 
-@pytest.mark.django_db
 def test_observed_and_external_checks_stand_apart() -> None:
     agent = make_agent()
     message(agent, ("passed", GOOD))
@@ -126,7 +124,6 @@ def test_observed_and_external_checks_stand_apart() -> None:
     assert get_gate_statistics().external.total == 1
 
 
-@pytest.mark.django_db
 def test_with_nothing_logged_there_are_no_rates(django_assert_num_queries: DjangoAssertNumQueries) -> None:
     with django_assert_num_queries(2):
         got = get_gate_statistics()
@@ -144,7 +141,6 @@ ENDED = st.sampled_from(
 SESSIONS = st.lists(st.lists(st.tuples(ENDED, VERDICTS), min_size=1, max_size=3), max_size=5)
 
 
-@pytest.mark.django_db
 @given(SESSIONS)
 def test_the_database_counts_what_counting_by_hand_gives(
     sessions: list[list[tuple[str, dict[str, float | str]]]],
@@ -168,9 +164,6 @@ def test_the_database_counts_what_counting_by_hand_gives(
         assert (known.failures if known else 0) == sum(float(score) < 5 for score in given_scores)
         if known and given_scores:
             assert known.by_judge[0].mean == pytest.approx(sum(map(float, given_scores)) / len(given_scores))
-
-
-pytestmark = pytest.mark.django_db
 
 
 def test_each_window_has_the_counts_it_has_by_itself(django_assert_num_queries: Any) -> None:
