@@ -143,7 +143,7 @@ def labelling_context(desk: Desk, *, item: int | None, saved: int | None) -> dic
     """
     current = EvaluationScore.objects.select_related(*RELATED).filter(pk=item).first() if item is not None else None
     label = desk.mine.get(saved) if saved is not None else None
-    judged = EvaluationScore.objects.filter(pk=saved).first() if label is not None else None
+    judged = EvaluationScore.objects.filter(pk=saved or 0).first() if label is not None else None
     return {
         "done": len(desk.mine),
         "total": len(desk.ids),
