@@ -28,7 +28,6 @@ pytestmark = pytest.mark.django_db
 ACTIONS = {
     "agents.Agent": {
         "capture_baseline": True,
-        "capture_real_baseline": True,
         "switch_mechanism": True,
         "copy_corrections": True,
     },

@@ -141,9 +141,9 @@ class Extension:
 _extensions: dict[type[Model], list[Extension]] = defaultdict(list)
 
 
-def extend(model: type[Model], extension: Extension) -> None:
-    """Add `extension` to the pages of `model`; call it once, where the upper app registers its own admin classes."""
-    _extensions[model].append(extension)
+def extend(model: type[Model], permission: str, **parts: Any) -> None:
+    """Add `parts` (see `Extension`) to the pages of `model`; call it where the upper app registers its own admin classes."""
+    _extensions[model].append(Extension(permission=permission, **parts))
 
 
 def extensions(model: type[Model], request: HttpRequest) -> list[Extension]:

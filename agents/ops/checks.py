@@ -138,16 +138,7 @@ def check_unset(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Itera
 
 @register("plumbline", deploy=True)
 def check_choices(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Choices that are sound, but worth knowing of before going live."""
-    if not settings.CELERY_BROKER_URL:
-        text = "CELERY_BROKER_URL is not set: queued work waits for `manage.py work`, of which several may run, also elsewhere."
-        yield Info(text, hint="Keep one running at least, or start Celery workers.", id="agents.I002")
-    if settings.DATABASES["default"]["ENGINE"].endswith(".sqlite3"):
-        hint = "For several machines or many people set DATABASE_URL to postgres://USER:PASSWORD@HOST:PORT/NAME"
-        yield Info("The database is SQLite: one file, one writer at a time.", hint=hint, id="agents.I003")
-    if not settings.METRICS_TOKEN:
-        text = "METRICS_TOKEN is not set: there is no /metrics for Prometheus."
-        yield Info(text, hint="Set it to a long random string to have it.", id="agents.I004")
+    """Say what a proxy needs."""
     if settings.SECURE_SSL_REDIRECT and not settings.SECURE_PROXY_SSL_HEADER:
         text = "TRUST_PROXY_HEADERS is not set: behind a proxy that ends TLS every request is sent to https again and again."
         hint = "Set TRUST_PROXY_HEADERS=true where a proxy sets X-Forwarded-Proto itself."

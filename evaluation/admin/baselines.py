@@ -250,36 +250,20 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return render_to_string("admin/evaluation/agent_baselines.html", context, request)
 
 
-ASKED = (
-    "A worker measures each of them as it is now, which becomes what later evaluations are compared with; the baseline there is goes "
-    "only when the new one has succeeded. It asks the configured judge: what that costs is estimated on each agent's page, and by "
-    "manage.py capture_baseline --dry-run."
-)
-
-
 @admin.action(description="Capture baseline")
 @confirmed(
-    "Capture baseline", f"{ASKED} For agents with fewer than {ENOUGH} messages, conversations are simulated first."
+    "Capture baseline",
+    "A worker measures each of them as it is now, which becomes what later evaluations are compared with; the baseline there is goes "
+    "only when the new one has succeeded. It asks the configured judge: what that costs is estimated on each agent's page, and by "
+    f"manage.py capture_baseline --dry-run. For agents with fewer than {ENOUGH} messages, conversations are simulated first.",
 )
 def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
-    """Queue a baseline for each chosen agent; a worker runs them, and simulates conversations with agents that have little speech first."""
-    _queue_baselines(model_admin, request, queryset, simulate=True)
-
-
-@admin.action(description="Capture baseline of real speech only (no simulation)")
-@confirmed("Capture baseline of real speech", f"{ASKED} Nothing is simulated.")
-def capture_real_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
-    """The same, of what was really said, however little."""
-    _queue_baselines(model_admin, request, queryset, simulate=False)
-
-
-def _queue_baselines(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent], *, simulate: bool) -> None:
-    """Say how many were queued, and for which agents it could not be done, and why."""
+    """Queue a baseline for each chosen agent; say how many were queued, and for which agents it could not be done, and why."""
     runs: list[EvaluationRun] = []
     for agent in queryset:
         try:
             spec = RunSpec(agent=agent, dimensions=default_dimensions(), is_baseline=True)
-            runs.append(queue_run(spec, simulate=simulate)[0])
+            runs.append(queue_run(spec, simulate=True)[0])
         except PropositionError as error:
             model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)
     if runs:

@@ -233,5 +233,12 @@ def agreement_of_baseline(baseline: Baseline) -> SafeString | str:
     return agreement_badge(baseline.agreement, baseline.dimension)
 
 
-for show in (dimension_badge, evaluation_link, judge_badge, judged_by, meter):  # for templates that load "display"
+for show in (
+    dimension_badge,
+    evaluation_link,
+    judge_badge,
+    judged_by,
+    meter,
+    verdict,
+):  # for templates that load "display"
     templates.filter(show.__name__, show)

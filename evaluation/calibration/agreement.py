@@ -238,8 +238,6 @@ def calibration(
     dimension: str,
     procedure: str = Method.PLUMBLINE.value,
     label_set: LabelSet | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> Calibration:
     """How well a judge agrees with people in one dimension.
 
@@ -262,7 +260,6 @@ def calibration(
     by_annotator = [[row.values.get(name) for name in names] for row in rows]
     biases = [Observation(row.better(row.raw) - row.better(row.people)) for row in rows]
     data = [[pk, row.raw, row.inverted, sorted(row.values.items())] for pk, row in sorted(items.items())]
-    how: Any = {"resamples": resamples, "seed": seed}
     return Calibration(
         judge=judge,
         procedure=procedure,
@@ -272,11 +269,11 @@ def calibration(
         annotators=len(names),
         cannot_tell=tally["cannot_tell"],
         not_blind=tally["not_blind"],
-        kappa=Figure.of(quadratic_weighted_kappa(raw, people, **how)),
-        spearman=Figure.of(spearman(raw, people, **how)),
-        alpha=Figure.of(krippendorff_alpha(list(zip(raw, people, strict=True)), **how)),
-        people_alpha=Figure.of(krippendorff_alpha(by_annotator, **how)),
-        bias=Figure.of(bootstrap_mean(biases, resolution=1, **how)),
+        kappa=Figure.of(quadratic_weighted_kappa(raw, people)),
+        spearman=Figure.of(spearman(raw, people)),
+        alpha=Figure.of(krippendorff_alpha(list(zip(raw, people, strict=True)))),
+        people_alpha=Figure.of(krippendorff_alpha(by_annotator)),
+        bias=Figure.of(bootstrap_mean(biases, resamples=RESAMPLES)),
         prediction_powered=[_powered(drawn, items) for drawn in sets],
         digest=hashlib.sha256(json.dumps(data, ensure_ascii=False).encode()).hexdigest() if data else "",
     )

@@ -203,7 +203,7 @@ def decided(
     """The change with its interval and what that decides: see `decide`. Means of 0 to 9 cannot differ by more than 9."""
     decision = decide(change.delta, interval, margin, n=n, baseline_n=baseline_n, unit=change.unit)
     if interval is not None and not change.counted:
-        interval = Interval(max(interval.low, -HIGHEST), min(interval.high, HIGHEST), interval.level)
+        interval = Interval(max(interval.low, -HIGHEST), min(interval.high, HIGHEST))
     update = {"verdict": decision.verdict, "reason": decision.reason, "n_more": decision.n_more}
     return change.model_copy(update={**update, "interval": interval})
 

@@ -224,7 +224,7 @@ def _mean(judged: Sequence[_Judged]) -> Mean:
     interval = estimate.interval
     if interval is not None:
         low, high = (min(max(end, 0.0), HIGHEST) for end in (interval.low, interval.high))
-        interval = Interval(low, high, interval.level)
+        interval = Interval(low, high)
     return Mean(score=estimate.value, interval=interval, note=estimate.reason)
 
 

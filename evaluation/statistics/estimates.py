@@ -1,4 +1,4 @@
-"""What a statistic returns: a value, how sure it is, and in words why it may have none."""
+"""What a statistic returns: a value, how sure it is, and in words why it may have none; and the resampling behind intervals."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+LEVEL = 0.95  # of every confidence interval
 CELLS_AT_ONCE = 1_000_000  # 8 MB
 LEAST_SHARE_DEFINED = 0.9  # of the resamples; an interval from fewer would describe only the lucky ones
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A confidence interval, ends included."""
+    """A 95 % confidence interval, ends included."""
 
     low: float
     high: float
-    level: float = 0.95
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
@@ -33,10 +33,7 @@ class Interval:
 
 
 IntervalShown = Annotated[
-    Interval | None,
-    PlainSerializer(
-        lambda one: None if one is None else [round(one.low, 4), round(one.high, 4)], return_type=list[float] | None
-    ),
+    Interval | None, PlainSerializer(lambda one: None if one is None else [round(one.low, 4), round(one.high, 4)])
 ]
 
 
@@ -46,8 +43,7 @@ class Estimate:
 
     Attributes:
         value: The statistic; None when it is undefined for this input.
-        interval: Its confidence interval; None when there is none to give.
-        n: How many independent things it rests on.
+        interval: None when there is none to give.
         reason: Why value or interval is None, as a sentence for people; empty otherwise.
     """
 
@@ -55,12 +51,6 @@ class Estimate:
     interval: Interval | None
     n: int
     reason: str = ""
-
-
-def check_level(level: float) -> None:
-    """Raise ValueError unless `level` is a confidence level such as 0.95."""
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level}; allowed: between 0 and 1, e.g. 0.95")
 
 
 def numbers(what: str, values: Sequence[float]) -> Floats:
@@ -78,14 +68,12 @@ def numbers(what: str, values: Sequence[float]) -> Floats:
     return array
 
 
-def percentile_estimate(value: float, replicates: Floats, *, level: float, n: int) -> Estimate:
+def percentile_estimate(value: float, replicates: Floats, *, n: int) -> Estimate:
     """The value with the percentile bootstrap interval of its replicates (Efron & Tibshirani 1993, chapter 13).
 
     Args:
-        value: The statistic of the data.
+        value: The statistic of the data, of `n` independent things.
         replicates: The statistic of each resample; NaN where it was undefined.
-        level: Confidence level, between 0 and 1.
-        n: How many independent things were resampled.
 
     Returns:
         Without an interval when more than a tenth of the replicates is undefined, or when all are equal: a bootstrap that never
@@ -99,22 +87,17 @@ def percentile_estimate(value: float, replicates: Floats, *, level: float, n: in
         return Estimate(
             value, None, n, f"undefined in {undefined} of {replicates.size} resamples: too few different ratings"
         )
-    low, high = (float(x) for x in np.quantile(defined, [(1 - level) / 2, (1 + level) / 2]))
+    low, high = (float(x) for x in np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
     if np.ptp(defined) <= 1e-12:
         return Estimate(value, None, n, f"the same in every resample of {n}: the bootstrap cannot say how sure this is")
-    return Estimate(value, Interval(low, high, level), n)
+    return Estimate(value, Interval(low, high), n)
 
 
 def resample_counts(counts: NDArray[np.int64], *, resamples: int, rng: np.random.Generator) -> Iterator[Floats]:
     """Resamples, with replacement, of as many items as there are.
 
-    Items are given as distinct kinds with their counts: so a resample does not depend on the order of the items, and many equal
-    items cost no more than one.
-
-    Args:
-        counts: Shape (kinds,), how often each kind occurs.
-        resamples: How many to draw.
-        rng: Where chance comes from.
+    Items are given as distinct kinds with their counts, shape (kinds,): so a resample does not depend on the order of the items, and
+    many equal items cost no more than one.
 
     Yields:
         Arrays of shape (some resamples, kinds), in all `resamples` rows, each summing to the number of items.
@@ -128,13 +111,9 @@ def resample_counts(counts: NDArray[np.int64], *, resamples: int, rng: np.random
         yield drawn.astype(np.float64)
 
 
-def replicates(
-    statistic: Callable[[Floats], Floats], counts: NDArray[np.int64], *, resamples: int, seed: int
-) -> Floats:
+def replicates(statistic: Callable[[Floats], Floats], counts: NDArray[np.int64], *, resamples: int) -> Floats:
     """The statistic of each resample, shape (resamples,); `statistic` maps counts (rows, kinds) to (rows,), NaN = undefined."""
     import numpy as np
 
-    if resamples < 100:
-        raise ValueError(f"resamples is {resamples}; an interval needs at least 100")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     return np.concatenate([statistic(rows) for rows in resample_counts(counts, resamples=resamples, rng=rng)])

@@ -197,16 +197,6 @@ def test_an_edited_persona_is_kept_unless_it_is_reset(through_a_version: bool) -
 
 
 @pytest.mark.django_db
-def test_what_the_source_leaves_out_stays_as_it_is() -> None:
-    upsert(title="Clerk", model_id="m")
-
-    assert upsert(title="", model_id="", traits=None, sample_lines=()) is Outcome.UNCHANGED
-
-    ada = Agent.objects.get()
-    assert (ada.title, ada.model_id, ada.sample_lines, ada.traits.count()) == ("Clerk", "m", ["No."], 4)
-
-
-@pytest.mark.django_db
 def test_memory_blocks_are_the_agents_own_once_they_are_there() -> None:
     upsert()
     MemoryBlock.objects.update(value="I have changed.")

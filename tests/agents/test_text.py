@@ -157,11 +157,6 @@ def test_ngrams_of_three_and_five_words_ac_6_3_1() -> None:
     assert extract_ngrams("too short", 3) == []
 
 
-@given(words, st.integers(1, 6))
-def test_there_are_as_many_ngrams_as_places_for_one_ac_6_3_1(text: str, n: int) -> None:
-    assert len(extract_ngrams(text, n)) == max(0, len(text.split()) - n + 1)
-
-
 def test_overlap_is_the_share_of_types_in_both_ac_6_3_8() -> None:
     a, b = extract_ngrams("a b c d", 2), extract_ngrams("b c d e", 2)
 
@@ -178,11 +173,6 @@ def test_five_identical_messages_repeat_themselves_wholly_ac_6_3_2() -> None:
 def test_different_messages_do_not_repeat_themselves_ac_6_3_2() -> None:
     assert compute_corpus_repetition(["the paper is here", "nobody knows why that happens"], 3) == 0.0
     assert compute_corpus_repetition([], 3) == compute_corpus_repetition(["one alone says it all"], 3) == 0.0
-
-
-@given(messages, st.integers(1, 5))
-def test_repetition_stays_between_nothing_and_all_ac_6_3_2(texts: list[str], n: int) -> None:
-    assert 0.0 <= compute_corpus_repetition(texts, n) <= 1.0
 
 
 @given(messages)
@@ -222,13 +212,6 @@ def test_statistics_need_neither_network_nor_database_ac_6_3_7(monkeypatch: pyte
     assert result.repeated_phrases[0] == ("is what she", 3)
 
 
-def test_a_message_of_a_million_characters_is_counted_all_the_same() -> None:
-    result = repetition_statistics(["word " * 200_000, "x" * 1_000_000])
-
-    assert result.messages == 2
-    assert result.trigram_repetition == 0.0
-
-
 CYRILLIC = r"/([\u0430-\u044f]+[\u0430-\u044f]+)*\Z!/"
 SLOW = {
     CYRILLIC: "д" * 5_000,
@@ -248,11 +231,6 @@ def test_a_pattern_ends_whatever_the_text_says(pattern: str) -> None:
     assert not result
     assert [str(problem) for problem in undecided.values()] in ([], [f"{TIMED_OUT}{pattern}"])
     assert time.perf_counter() - begun < 5  # 0.1 s of processor time; the machine may be busy
-
-
-def test_a_pattern_that_takes_too_long_is_named() -> None:
-    with pytest.raises(Undecided, match="pattern timed out: "):
-        find("/(?:a|aa)+$/", SLOW["/(?:a|aa)+$/"])
 
 
 def test_other_threads_go_on_while_a_pattern_runs() -> None:
@@ -283,16 +261,6 @@ def test_the_patterns_of_one_message_share_their_time_and_ordinary_ones_still_ru
     assert list(result) == ["/thanks/"]
     assert len(undecided) == 40
     assert time.process_time() - begun < 3  # 1 s, then 0.01 s each; alone they take 4 s
-
-
-def test_the_patterns_of_one_message_end_however_many_they_are() -> None:
-    slow = [f"/(?:a|aa){{{n},}}$/" for n in range(1, 601)]
-    begun = time.process_time()
-    with one_message():
-        result, undecided = find_all(slow, "a" * 15_000 + "!")
-
-    assert (len(result), len(undecided)) == (0, 600)
-    assert time.process_time() - begun < 5  # with 0.01 s for each of them it would be 7 s
 
 
 @pytest.mark.parametrize("phrase", ["long " * 300, "/" + "a?" * 2_400 + "a" * 2_400 + "/", "/(?:foo){e<=5}/"])
@@ -358,18 +326,3 @@ def test_what_cannot_be_compiled_is_a_value_error_like_any_other(pattern: str) -
 def test_a_pattern_that_fills_the_memory_is_refused(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"is too large: .* allowed: 1,000"):
         phrase_pattern(pattern)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "text"),
-    [
-        (r"/^\s*\d{1,3}[.)]\s/", " 12. Tea"),
-        (r"/\b(?:[a-z]+ing )+on\b/", "Carrying ON"),
-        ("/.{0,1000}end/", "the end"),
-        (r"/(\S+\s+){3,11}/", "one two three four"),
-        (r"/straße/", "STRAßE"),
-        (r"/(?<=\bno )(?P<w>\w+), (?P=w)/", "no way, way"),
-    ],
-)
-def test_ordinary_patterns_are_taken(pattern: str, text: str) -> None:
-    assert find(pattern, text)

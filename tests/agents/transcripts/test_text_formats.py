@@ -82,13 +82,6 @@ def test_irc_lines_with_actions_notices_and_a_clock(tmp_path: Path) -> None:
     assert report["skipped_by_reason"] == {"notice": 1}
 
 
-def test_a_clock_without_a_date_is_kept_as_it_is(tmp_path: Path) -> None:
-    run_json("import_transcript", write(tmp_path, "irc.log", "[12:03] <ann> hi\n[12:04:05] <bo> ho\nmore\n"))
-    assert said() == [("ann", "hi"), ("bo", "ho\nmore")]
-    assert times() == [None, None]
-    assert [m.payload for m in Message.objects.order_by("position")] == [{"time": "12:03:00"}, {"time": "12:04:05"}]
-
-
 @pytest.mark.parametrize(
     ("line", "moment"),
     [

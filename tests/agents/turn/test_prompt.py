@@ -212,14 +212,6 @@ def test_hostile_memory_topics_and_channel_names_stay_data(ada: Agent, office: C
     assert "\nattic" not in result
 
 
-def test_a_very_long_message_is_cut_visibly(ada: Agent, office: Channel) -> None:
-    say(office, "Zed", "x" * 50_000)
-
-    (entry,) = built(ada, office).transcript
-
-    assert entry.endswith("[… 46000 characters cut]")
-
-
 # -- the preview
 def test_the_preview_is_what_is_sent(
     ada: Agent, office: Channel, talk: list[Message], settings: Settings, llm_server: LLMServer

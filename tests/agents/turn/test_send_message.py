@@ -10,7 +10,6 @@ from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message
-from agents.persona import save_persona
 from agents.turn.pipeline import Accept, Draft, Turn
 from agents.turn.send_message import SendRefused, append, commit, send_message
 from tests.agents.turn.playing import join, texts
@@ -38,16 +37,6 @@ def test_what_is_said_is_the_next_message_of_the_channel(ada: Agent, office: Cha
     assert message.sent_at is not None
     assert not message.synthetic
     assert say(office, "Zed", "Why?").position == 3
-
-
-def test_it_is_spoken_under_the_latest_version_of_the_persona(ada: Agent, office: Channel) -> None:
-    ada.system_prompt = "You are Ada, in a good mood."
-    latest = save_persona(agent=ada, note="mood")
-
-    message = send_message(agent=ada, channel=office, text="Yes!").message
-
-    assert message is not None
-    assert message.persona_version == latest
 
 
 def test_an_answer_in_a_thread_stays_in_it(ada: Agent, office: Channel) -> None:

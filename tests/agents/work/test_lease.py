@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from datetime import timedelta
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -19,8 +18,6 @@ from agents.work.lease import Leasable, _namespace
 from agents.work.queues import release_lost_leases, work_models
 from correction.models import BehaviorRequest
 from tests.factories import make_agent, make_channel, say
-from tests.machinery import kill_at_once
-from tests.queued_work import installed, kind_judge, statuses_in
 
 pytestmark = pytest.mark.django_db
 LEASE = timedelta(seconds=60)
@@ -107,13 +104,6 @@ def test_what_is_over_is_leased_only_when_the_caller_says_so(status: str) -> Non
     assert not run.acquire(owner="one", lease=LEASE)
     assert run.acquire(owner="one", lease=LEASE, resumable=(status,))
     assert (run.status, run.error, run.finished_at) == ("running", "", None)
-
-
-def test_work_of_a_dead_process_is_taken_over_before_its_lease_ends(dead_owner: str) -> None:
-    run = waiting()
-    run.acquire(owner=dead_owner, lease=LEASE)
-
-    assert copy(run).acquire(owner="two", lease=LEASE)
 
 
 @pytest.mark.parametrize(
@@ -275,21 +265,3 @@ def test_a_batch_that_kills_its_workers_sets_its_questions_free(settings: Settin
     question.refresh_from_db()
     assert question.result == "errored"
     assert "lost 1 worker in a row" in question.error
-
-
-def test_an_evaluation_that_kills_its_workers_ends_and_the_queue_goes_on(tmp_path: Path, database_file: Path) -> None:
-    """Real processes, each killed in the middle of an evaluation, until none is left to try it."""
-    with kind_judge() as judge, installed(tmp_path, database_file, judge, WORKER_MOST_DEATHS="1") as plumbline:
-        judge.respond = None
-        judge.always(hang=True)
-        for number in range(2):
-            before = judge.calls
-            worker = plumbline.start(
-                f"killed-{number}", "manage.py", "work", "--once", "--skip-checks", "--threads", "1"
-            )
-            assert judge.wait_until(lambda before=before: judge.calls > before, timeout=120)  # type: ignore[misc]
-            kill_at_once(worker)
-
-        plumbline.manage("work", "--once", "--skip-checks")
-
-        assert statuses_in(database_file)() == ["errored", "errored"]

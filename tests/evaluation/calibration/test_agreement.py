@@ -49,7 +49,7 @@ def test_alpha_among_people_is_krippendorffs_own_example() -> None:
     for number, observer in enumerate(FOUR_OBSERVERS):
         given = [(score, value) for score, value in zip(scores, observer, strict=True) if value is not None]
         label_all([score for score, _ in given], [value for _, value in given], f"observer {number}")
-    row = figures(resamples=200)
+    row = figures()
 
     assert row.people_alpha.value == pytest.approx(0.849, abs=5e-4)
     assert (row.people_alpha.n, row.annotators) == (11, 4)

@@ -90,11 +90,10 @@ def test_run_lengths_are_those_of_published_tables(threshold: float, published: 
 
 
 def test_the_threshold_keeps_the_promised_rate() -> None:
-    daily_threshold = alarm_threshold(every=DAY, series=40, false_alarms_per_month=1)
+    daily_threshold = alarm_threshold(every=DAY, series=40)
 
     assert mean_run_length(daily_threshold) == pytest.approx(1.5 * 40 * 30, rel=1e-6)
-    assert alarm_threshold(every=DAY / 4, series=10, false_alarms_per_month=1) == pytest.approx(daily_threshold)
-    assert alarm_threshold(every=DAY, series=20, false_alarms_per_month=0.5) == pytest.approx(daily_threshold)
+    assert alarm_threshold(every=DAY / 4, series=10) == pytest.approx(daily_threshold)
 
 
 def test_an_evaluation_counts_as_its_t_statistic_against_those_before() -> None:
@@ -206,9 +205,7 @@ def test_points_that_cannot_be_meant_are_refused(points: list[Point], message: s
         find_drops(points, every=DAY)
 
 
-@pytest.mark.parametrize(
-    "options", [{"every": timedelta(0)}, {"series": 0}, {"false_alarms_per_month": 0}, {"limit": -1}]
-)
+@pytest.mark.parametrize("options", [{"every": timedelta(0)}, {"series": 0}, {"limit": -1}])
 def test_an_option_out_of_range_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="allowed"):
         find_drops(daily(*[7.0] * 20), **{"every": DAY, **options})  # type: ignore[arg-type]
