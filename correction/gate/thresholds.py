@@ -109,22 +109,20 @@ def precision(
             right=Count("pk", filter=Q(mark=Mark.RIGHT)), false_alarms=Count("pk", filter=Q(mark=Mark.FALSE_ALARM))
         )
     )
-    return [_precision(dict(row)) for row in rows]
-
-
-def _precision(row: dict[str, Any]) -> Precision:
-    right, total = row["right"], row["right"] + row["false_alarms"]
-    low, high = wilson_interval(right, total)
-    return Precision(
-        dimension=row["dimension"],
-        threshold=row["threshold"],
-        judge=row["log__judge"],
-        right=right,
-        false_alarms=row["false_alarms"],
-        precision=right / total,
-        low=low,
-        high=high,
-    )
+    counted = [(row, row["right"], row["right"] + row["false_alarms"]) for row in rows]
+    return [
+        Precision(
+            dimension=row["dimension"],
+            threshold=row["threshold"],
+            judge=row["log__judge"],
+            right=right,
+            false_alarms=row["false_alarms"],
+            precision=right / total,
+            low=wilson_interval(right, total)[0],
+            high=wilson_interval(right, total)[1],
+        )
+        for row, right, total in counted
+    ]
 
 
 def wilson_interval(successes: int, total: int) -> tuple[float, float]:

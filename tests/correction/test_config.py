@@ -98,53 +98,33 @@ def test_off_and_zero_are_said_and_not_inherited() -> None:
     assert (config["max_correction_attempts"], config["repetition_threshold"]) == (0, 0)
 
 
-@pytest.mark.parametrize("name", ["gate_adherence_enabled", "gate_fluency_enabled", "gate_rules_enabled"])
-def test_enabling_a_check_while_the_mode_is_unset_means_enforce(name: str) -> None:
+@pytest.mark.parametrize(
+    ("set_by_defaults", "own", "mode", "dimensions", "rules"),
+    [
+        ({}, {"gate_adherence_enabled": True}, "enforce", ("adherence",), True),
+        ({}, {"gate_fluency_enabled": True}, "enforce", ("fluency",), False),
+        ({}, {"gate_rules_enabled": True, "gate_fluency_enabled": True}, "enforce", ("adherence", "fluency"), True),
+        ({}, {"gate_adherence_enabled": True, "gate_rules_enabled": False}, "enforce", ("adherence",), False),
+        ({"gate_mode": "off"}, {"gate_adherence_enabled": True}, "off", ("adherence",), True),
+        ({"gate_mode": "observe"}, {"gate_adherence_enabled": True}, "observe", ("adherence",), True),
+    ],
+)
+def test_mode_and_rules_follow_from_the_checks_unless_a_person_says_otherwise(
+    set_by_defaults: Any, own: Any, mode: str, dimensions: tuple[str, ...], rules: bool
+) -> None:
     agent = make_agent()
-    row_of(agent, **{name: True})
+    defaults(**set_by_defaults)
+    row_of(agent, **own)
 
     config = resolve_config(agent)
 
-    assert config.gate_mode == "enforce"
-    assert not config.gate_is_off
-
-
-@pytest.mark.parametrize("mode", ["off", "observe"])
-def test_a_mode_that_was_set_holds_whatever_is_enabled(mode: str) -> None:
-    agent = make_agent()
-    defaults(gate_mode=mode)
-    row_of(agent, gate_adherence_enabled=True)
-
-    assert resolve_config(agent).gate_mode == mode
-
-
-def test_the_agent_s_rules_are_checked_wherever_adherence_is_unless_a_person_says_no() -> None:
-    agent, strict = make_agent("a"), make_agent("b")
-    row_of(agent, gate_adherence_enabled=True)
-    row_of(strict, gate_adherence_enabled=True, gate_rules_enabled=False)
-
-    assert resolve_config(agent)["gate_rules_enabled"] is True
-    assert resolve_config(strict)["gate_rules_enabled"] is False
-
-
-def test_rules_alone_make_adherence_a_dimension_of_the_gate() -> None:
-    agent = make_agent()
-    row_of(agent, gate_rules_enabled=True, gate_fluency_enabled=True)
-
-    assert resolve_config(agent).gate_dimensions == ("adherence", "fluency")
+    assert (config.gate_mode, config.gate_dimensions, config["gate_rules_enabled"]) == (mode, dimensions, rules)
 
 
 @pytest.mark.parametrize(
     "overrides",
     [
-        {"gate_fluency_threshold": "much"},
-        {"gate_fluency_threshold": 99},
-        {"gate_fluency_threshold": "NaN"},
-        {"gate_fluency_threshold": float("inf")},
-        {"gate_fluency_threshold": {"a": 1}},
-        {"gate_fluency_threshold": True},
-        {"gate_fluency_threshold": None},
-        {"gate_fluency_threshold": "1e999999999"},
+        *({"gate_fluency_threshold": odd} for odd in ("much", 99, float("inf"), {"a": 1}, True, None, "1e999999999")),
         {"is_defaults": True, "id": 7, "agent": 3, "swarm_size": 4},
     ],
 )

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from agents.models import Agent, LedgerHour, LLMCall, Rollup
-from agents.ops.sums import LEDGER, prunable_before, roll_up, verify
+from agents.ops.sums import LEDGER, prunable_before, roll_up
 from correction.costs import (
     CORRECTION,
     GROUPINGS,
@@ -67,34 +67,6 @@ def test_tokens_of_every_kind_calls_and_dollars_are_summed_ac_7_3_5(ada: Agent) 
     assert total.cost_usd == Decimal("1.50000001")
 
 
-def test_unpriced_calls_and_unknown_tokens_are_counted_apart_and_never_as_zero_dollars(ada: Agent) -> None:
-    call(ada, cost=None, input_tokens=None, output_tokens=None)
-    call(ada, cost="0.02")
-
-    summary = get_cost_summary(agent=ada)
-
-    assert (summary.total.calls, summary.total.unpriced, summary.total.cost_usd) == (2, 1, Decimal("0.02"))
-    assert summary.total.input_tokens == 100
-
-
-def test_each_grouping_adds_up_to_the_total(ada: Agent) -> None:
-    bob = make_agent("bob")
-    for n in range(40):
-        call(
-            (ada, bob, None)[n % 3], purpose=("gate", "evaluation", "turn", "intervention")[n % 4], model=f"m{n % 5}",
-            dimension=("", "fluency")[n % 2], cost=(None, "0.00000007", "0.3")[n % 3],
-            at=timezone.now() - timedelta(hours=5 * n),
-        )  # fmt: skip
-
-    summary = get_cost_summary(window="30d")
-
-    for rows in summary.by.values():
-        assert sum(r.calls for r in rows) == summary.total.calls == 40
-        assert sum(r.unpriced for r in rows) == summary.total.unpriced == 14
-        assert sum(r.cost_usd for r in rows) == summary.total.cost_usd
-        assert sum(r.input_tokens for r in rows) == summary.total.input_tokens
-
-
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Auckland", "America/Los_Angeles"])
 def test_days_are_those_of_utc_whatever_zone_times_are_shown_in(ada: Agent, zone: str, settings: Settings) -> None:
     settings.TIME_ZONE = zone
@@ -105,12 +77,6 @@ def test_days_are_those_of_utc_whatever_zone_times_are_shown_in(ada: Agent, zone
         summary = get_cost_summary(agent=ada, window="all", by=["day"])
 
     assert keys(summary, "day") == ["2026-11-01", "2026-11-02"]
-
-
-@pytest.mark.parametrize("window", ["", "last:5", "7", "0d", "7 days", "-1d", "999999w"])
-def test_a_window_that_is_none_is_refused_with_what_is_allowed(ada: Agent, window: str) -> None:
-    with pytest.raises(ValueError, match="allowed: all, or a duration such as 24h, 7d, 4w"):
-        get_cost_summary(agent=ada, window=window)
 
 
 # -- the command
@@ -159,12 +125,6 @@ def test_the_command_refuses_what_it_does_not_understand(ada: Agent, arguments: 
 
     assert message in str(refused.value)
     assert refused.value.returncode == 2
-
-
-def test_the_command_without_calls_says_so(ada: Agent) -> None:
-    with time_machine.travel(datetime(2026, 11, 2, 12, 0, tzinfo=UTC)):
-        assert "since 2026-10-26 12:00 UTC: 0 calls, $0.0000" in run()
-    assert LLMCall.objects.count() == 0
 
 
 BEGIN = datetime(2026, 1, 30, 20, 0, tzinfo=UTC)  # two hours of a day, the last of January, and some of February
@@ -287,8 +247,6 @@ def test_sums_are_what_adding_the_rows_by_hand_gives(
     for start, end in windows:
         for agent in (None, agents["ada"]):
             expect(calls, MessageWindow("", start=start, end=end), agent)
-
-    assert not verify(LEDGER).differences
 
 
 @pytest.fixture

@@ -16,10 +16,11 @@ from tests.evaluation.judging import prompt_of
 from tests.factories import say
 from tests.llm_server import LLMServer
 
+pytestmark = pytest.mark.django_db
+
 BAD = {"adherence": 1, "consistency": 2, "fluency": 8}
 
 
-@pytest.mark.django_db
 def test_a_message_is_said_at_once_and_judged_by_a_worker(llm_server: LLMServer) -> None:
     agent, channel = gated(*DIMENSIONS, gate_mode="observe")
     say(channel, "Bob", "Where is it?")
@@ -43,7 +44,6 @@ def test_a_message_is_said_at_once_and_judged_by_a_worker(llm_server: LLMServer)
     assert {c.work_id for c in LLMCall.objects.all()} == {log.work_id}
 
 
-@pytest.mark.django_db
 def test_only_a_share_is_observed_and_always_the_same(llm_server: LLMServer) -> None:
     sampled = [n for n in range(10_000) if is_sampled(n, Decimal("0.25"))]
     assert 2_300 < len(sampled) < 2_700
@@ -55,7 +55,6 @@ def test_only_a_share_is_observed_and_always_the_same(llm_server: LLMServer) -> 
     assert ObservedMessage.objects.count() == 0
 
 
-@pytest.mark.django_db
 def test_a_gate_switched_off_meanwhile_judges_nothing(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency", gate_mode="observe")
     send(agent, channel, "Hello.")
@@ -68,7 +67,6 @@ def test_a_gate_switched_off_meanwhile_judges_nothing(llm_server: LLMServer) -> 
     )  # fmt: skip
 
 
-@pytest.mark.django_db
 def test_a_judge_that_is_down_is_logged_as_such(llm_server: LLMServer, settings: Settings) -> None:
     settings.LLM_EVALUATION_RETRIES = 0
     agent, channel = gated("fluency", gate_mode="observe")
@@ -78,7 +76,6 @@ def test_a_judge_that_is_down_is_logged_as_such(llm_server: LLMServer, settings:
     assert [r.status for r in logs()[0].dimension_results.all()] == ["error"]
 
 
-@pytest.mark.django_db
 def test_observing_leaves_the_gates_slots_alone(llm_server: LLMServer, settings: Settings) -> None:
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 4
     agent, channel = gated(*DIMENSIONS, gate_mode="observe")
@@ -88,7 +85,6 @@ def test_observing_leaves_the_gates_slots_alone(llm_server: LLMServer, settings:
     assert (llm_server.calls, llm_server.peak_inflight) == (3, 1)
 
 
-@pytest.mark.django_db
 def test_a_crash_is_tried_again_and_then_final(settings: Settings) -> None:
     agent, channel = gated("fluency", gate_mode="observe")
     send(agent, channel, "Hello.")
@@ -99,7 +95,6 @@ def test_a_crash_is_tried_again_and_then_final(settings: Settings) -> None:
     assert observed.error
 
 
-@pytest.mark.django_db
 def test_an_observation_a_worker_lost_is_logged_once(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency", gate_mode="observe")
     send(agent, channel, "Hello.")

@@ -14,6 +14,8 @@ from tests.correction.gating import DIMENSIONS, gated, join, judge, logs
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
+pytestmark = pytest.mark.django_db
+
 KEYS = {"outcome", "text", "message", "gate_session", "attempt", "dimensions", "feedback"}
 
 
@@ -34,7 +36,6 @@ def run_json(*arguments: str) -> tuple[int, dict[str, Any]]:
     return code, json.loads(out)
 
 
-@pytest.mark.django_db
 def test_what_is_forced_through_shows_the_text_that_was_said(llm_server: LLMServer) -> None:
     gated("fluency", max_correction_attempts=1)
     llm_server.respond = judge(lambda d, tail: 4 if "one" in tail else 1)
@@ -45,7 +46,6 @@ def test_what_is_forced_through_shows_the_text_that_was_said(llm_server: LLMServ
     assert "Said: one" in out
 
 
-@pytest.mark.django_db
 def test_people_get_a_table_the_feedback_and_how_to_go_on(llm_server: LLMServer) -> None:
     gated(*DIMENSIONS)
     llm_server.respond = judge({"adherence": 2, "consistency": 7, "fluency": 9})
@@ -56,7 +56,6 @@ def test_people_get_a_table_the_feedback_and_how_to_go_on(llm_server: LLMServer)
     assert f"--session {logs()[0].session}" in out
 
 
-@pytest.mark.django_db
 def test_an_offline_judge_wears_its_badge(settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     gated("adherence", slug="michael", origin="seed")
@@ -65,7 +64,6 @@ def test_an_offline_judge_wears_its_badge(settings: Settings) -> None:
     assert "Judge: offline:lexical-1 (heuristic)" in out
 
 
-@pytest.mark.django_db
 def test_without_a_gate_it_is_simply_said(llm_server: LLMServer) -> None:
     join(make_agent())
     code, got = run_json("ada", "office", "Hello.")
@@ -76,7 +74,6 @@ def test_without_a_gate_it_is_simply_said(llm_server: LLMServer) -> None:
     assert llm_server.calls == 0
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -95,7 +92,6 @@ def test_bad_input_is_named_and_ends_with_2(llm_server: LLMServer, arguments: tu
     assert logs() == []
 
 
-@pytest.mark.django_db
 def test_an_agent_that_is_no_member_is_refused() -> None:
     _, channel = gated("fluency")
     make_agent("bob")
