@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from django.db.models import QuerySet
 from pydantic import Field
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,7 +21,6 @@ from agents.api.agents import StageFields, named_message
 from agents.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, Id, Said, Tags
 from agents.api.filters import Filters, the_channel
 from agents.api.headers import located
-from agents.api.ingest import IngestAnswer, NewMessages, ingest
 from agents.api.overrides import Deadline, Overrides, overrides_of
 from agents.api.pagination import Log
 from agents.api.problems import Conflict, Unavailable
@@ -30,6 +29,8 @@ from agents.api.rows import Row
 from agents.api.schema import answers
 from agents.api.views import Rows, View, or_404
 from agents.models import Message
+from agents.transcripts.ingest import Ingested, IngestRefused, NewMessages, ingest_messages
+from agents.transcripts.store import NotEntitled, rights_of
 from agents.turn.pipeline import SendResult
 from agents.turn.receive import receive_message
 from agents.turn.send_message import RequiredStageFailed, SendRefused, send_message
@@ -129,6 +130,12 @@ class SentFields(Serializer[Any]):
         child=JSONField(), help_text="by stage; that of `gate` has score, threshold and reasoning per dimension"
     )
     trace = StageFields(many=True)
+
+
+class IngestAnswer(Ingested):
+    """What became of them; `received` = `imported` + `duplicates`."""
+
+    channels: dict[str, str] = Field(description="slug to URL")
 
 
 class OfMessages(Filters):
@@ -259,7 +266,16 @@ class Messages(Rows):
         A channel that does not exist is made, an agent that is no member joins, and other users' words are accepted: from users who may add
         channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
         """
-        return Response(ingest(self.read_body(), request))
+        given: NewMessages = self.read_body()
+        try:
+            done = ingest_messages(given, rights=rights_of(request.user))
+        except NotEntitled as error:
+            raise PermissionDenied(str(error)) from None
+        except IngestRefused as error:
+            raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
+        slugs = dict.fromkeys(message.channel for message in given.messages)
+        channels = {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}
+        return Response({**done.model_dump(), "channels": channels})
 
 
 class PositionPages(Log):

@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, cast
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    InstanceOf,
-    PlainSerializer,
-    computed_field,
-    field_serializer,
-    model_serializer,
-)
+from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
 
 from agents.persona import changes_between
 from evaluation.change.change import WHERE, Change, Sample, change_of, corrected, detectable, mean_of, to
@@ -39,67 +30,34 @@ FELL_BELOW = 0.5  # of the share scored in the baseline
 Shares = Mapping[tuple[str, str], Share]  # by dimension and proposition
 
 
-class MeasurementFacts(BaseModel):
-    """What is shown of a measurement."""
+class Lost(BaseModel):
+    """A proposition of which surely less than half as much is scored as in the baseline: its mean says little now.
 
-    name: str
-    evaluation_run: int | None
-    where: dict[str, str] | None
-    persona_digest: str
+    Attributes:
+        p: Chance of such a fall where there is none, adjusted for all propositions of the agent (Holm).
+        baseline_scored, scored: Judgements scored, of those the judge could have scored (`baseline_of`, `of`).
+    """
 
-
-def _facts(one: Measurement) -> MeasurementFacts:
-    where = None if one.where is None else dict(one.where)
-    return MeasurementFacts(
-        name=one.name, evaluation_run=one.evaluation_run, where=where, persona_digest=one.persona_digest
-    )
-
-
-MeasurementShown = Annotated[InstanceOf[Measurement], PlainSerializer(_facts)]
-
-
-class LostFacts(BaseModel):
-    """A proposition of which surely less than half as much is scored as in the baseline: judgements scored, of those that could be."""
+    model_config = ConfigDict(frozen=True)
 
     dimension: DimensionId
     proposition: str
-    p: float
+    p: Annotated[float, to(6)]
     baseline_scored: int
     baseline_of: int
     scored: int
     of: int
 
+    @property
+    def before(self) -> Share:
+        return Share(self.baseline_scored, self.baseline_of)
 
-class Lost(BaseModel):
-    """A proposition of which surely much less is scored than in the baseline: its mean says little now.
-
-    Attributes:
-        before, now: Judgements scored, of those the judge could have scored.
-        p: Chance of such a fall where there is none, adjusted for all propositions of the agent (Holm).
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    dimension: str
-    proposition: str
-    before: Share
-    now: Share
-    p: float
+    @property
+    def now(self) -> Share:
+        return Share(self.scored, self.of)
 
     def __str__(self) -> str:
         return f"{self.proposition}: {self.before} judgements scored in the baseline, {self.now} now"
-
-    @model_serializer
-    def _dump(self) -> LostFacts:
-        return LostFacts(
-            dimension=cast(DimensionId, self.dimension),
-            proposition=self.proposition,
-            p=round(self.p, 6),
-            baseline_scored=self.before.scored,
-            baseline_of=self.before.asked,
-            scored=self.now.scored,
-            of=self.now.asked,
-        )
 
 
 class DimensionChange(Change):
@@ -127,8 +85,8 @@ class Comparison(BaseModel):
 
     model_config = ConfigDict(frozen=True, serialize_by_alias=True, json_schema_serialization_defaults_required=True)
 
-    baseline: MeasurementShown
-    candidate: MeasurementShown
+    baseline: Measurement
+    candidate: Measurement
     dimensions: tuple[Change, ...]
     propositions: dict[str, tuple[Change, ...]] = Field({}, exclude=True)
     only_baseline: tuple[str, ...] = ()
@@ -469,7 +427,15 @@ def lost_propositions(before: Shares, now: Shares) -> tuple[Lost, ...]:
         table = [[share.scored, share.asked - share.scored] for share in (before[name], now[name])]
         chances.append(float(fisher_exact(table, alternative="greater").pvalue))
     return tuple(
-        Lost(dimension=name[0], proposition=name[1], before=before[name], now=now[name], p=p)
+        Lost(
+            dimension=cast(DimensionId, name[0]),
+            proposition=name[1],
+            p=p,
+            baseline_scored=before[name].scored,
+            baseline_of=before[name].asked,
+            scored=now[name].scored,
+            of=now[name].asked,
+        )
         for name, p in zip(names, holm(chances), strict=True)
         if p <= ALPHA and (now[name].value or 0.0) < FELL_BELOW * (before[name].value or 0.0)
     )

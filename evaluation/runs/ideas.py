@@ -12,12 +12,12 @@ from django.conf import settings
 from django.db import transaction
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, requests
+from agents.llm import Block, LLMRequest, Reply, Status, Turn, requests
 from agents.llm.requests import InvalidAnswer
 from agents.models import Message
 from agents.text.fences import fence, neutral, one_line
 from agents.text.tokens import tokenize
-from evaluation.judge.questions import Verdict, render, render_trajectory, unscored
+from evaluation.judge.questions import Verdict, object_schema, render, render_trajectory, unscored
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.runs.summary import FAILURES
@@ -104,18 +104,10 @@ class _Pairs(BaseModel):
     same: list[_Pair]
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
 _NUMBER, _TEXT = {"type": "integer"}, {"type": "string"}
-_LISTING = _object(
-    ideas={
-        "type": "array",
-        "items": _object(idea=_TEXT, description=_TEXT, entries={"type": "array", "items": _NUMBER}),
-    }
-)
-_PAIRS = _object(same={"type": "array", "items": _object(idea=_NUMBER, same_as=_NUMBER)})
+_LISTED_IDEA = object_schema({"idea": _TEXT, "description": _TEXT, "entries": {"type": "array", "items": _NUMBER}})
+_LISTING = object_schema({"ideas": {"type": "array", "items": _LISTED_IDEA}})
+_PAIRS = object_schema({"same": {"type": "array", "items": object_schema({"idea": _NUMBER, "same_as": _NUMBER})}})
 _LISTED = {
     "ideas": [{"idea": "A bench by the pond", "description": "Somewhere to sit in the park.", "entries": [2, 5]}]
 }
@@ -127,11 +119,9 @@ def listing_request(
     proposition: Proposition,
     events: Sequence[Event],
     part: tuple[int, int],
-    label: Label,
-    model: str,
     nonce: str,
-    max_tokens: int = 4000,
     again: bool = False,
+    **call: Any,
 ) -> LLMRequest:
     """Ask for the ideas of one part of a conversation.
 
@@ -140,11 +130,8 @@ def listing_request(
         proposition: Its claim says what is to be listed.
         events: What was said, all of it.
         part: Its number, and how many there are.
-        label: Columns of the ledger.
-        model: The judge.
-        nonce: Of the fences.
-        max_tokens: Most tokens of the answer.
         again: Whether the same is asked again (repeats), so that the prompt cache should hold it.
+        call: `label`, `model` and `max_tokens` of the request.
     """
     shown = one_line(name)
     text = render(
@@ -155,69 +142,50 @@ def listing_request(
         trajectory=render_trajectory(Window(tuple(events), 0, ()), nonce=nonce),
         claim=neutral(fill(proposition.claim, {"agent_name": shown, "channel_name": shown}))[0],
     )
-    return LLMRequest(
-        role="judge",
-        task="ideas",
-        system=(Block(render("ideas"), cache=True),),
-        turns=(Turn("user", (Block(text, cache=again),)),),
-        label=label,
+    return _request(
+        "ideas",
+        rubric="ideas",
+        text=Block(text, cache=again),
         schema=_LISTING,
         parse=lambda data: _Listing.model_validate(data).ideas,
         example=_LISTED,
-        reask=True,
-        max_tokens=max_tokens,
-        retries=settings.LLM_EVALUATION_RETRIES,
-        model=model,
         nonce=nonce,
         facts={"lines": [event.text for event in events]},
+        **call,
     )
 
 
-def collapse_request(
-    *, name: str, ideas: Sequence[tuple[str, str]], known: int, label: Label, model: str, nonce: str, max_tokens: int
-) -> LLMRequest:
-    """Ask which ideas of a list repeat an earlier one.
-
-    Args:
-        name: The channel's.
-        ideas: (idea, description), the first `known` of which are known to differ.
-        known: How many.
-        label: Columns of the ledger.
-        model: The judge.
-        nonce: Of the fences.
-        max_tokens: Most tokens of the answer.
+def collapse_request(*, name: str, ideas: Sequence[tuple[str, str]], known: int, nonce: str, **call: Any) -> LLMRequest:
+    """Ask which ideas of a list, (idea, description) each, repeat an earlier one; the first `known` are known to differ.
 
     Returns:
         A request whose answer is a mapping of 0-based places: a repetition to the earlier idea it repeats.
     """
     lines = [f"{number}. {_line(*idea)}" for number, idea in enumerate(ideas, 1)]
-    text = render(
-        "ideas_list",
-        name=one_line(name),
-        ideas=fence("IDEAS", "\n".join(lines), nonce),
-        known=known,
-        first=known + 1,
-        last=len(ideas),
-    )
-
-    def parse(data: Any) -> dict[int, int]:
-        return _places(_Pairs.model_validate(data), len(ideas))
-
-    return LLMRequest(
-        role="judge",
-        task="collapse",
-        system=(Block(render("ideas_collapse"), cache=True),),
-        turns=(Turn("user", (Block(text),)),),
-        label=label,
+    fenced = fence("IDEAS", "\n".join(lines), nonce)
+    text = render("ideas_list", name=one_line(name), ideas=fenced, known=known, first=known + 1, last=len(ideas))
+    return _request(
+        "collapse",
+        rubric="ideas_collapse",
+        text=Block(text),
         schema=_PAIRS,
-        parse=parse,
+        parse=lambda data: _places(_Pairs.model_validate(data), len(ideas)),
         example={"same": [{"idea": 4, "same_as": 1}]},
-        reask=True,
-        max_tokens=max_tokens,
-        retries=settings.LLM_EVALUATION_RETRIES,
-        model=model,
         nonce=nonce,
         facts={"ideas": [" ".join(idea) for idea in ideas], "known": known},
+        **call,
+    )
+
+
+def _request(task: str, *, rubric: str, text: Block, **fields: Any) -> LLMRequest:
+    return LLMRequest(
+        role="judge",
+        task=task,
+        system=(Block(render(rubric), cache=True),),
+        turns=(Turn("user", (text,)),),
+        reask=True,
+        retries=settings.LLM_EVALUATION_RETRIES,
+        **fields,
     )
 
 
@@ -239,6 +207,7 @@ def _places(answer: _Pairs, count: int) -> dict[int, int]:
     return originals
 
 
+LISTING_TOKENS = 4000  # most of an answer
 BATCH = 60  # new ideas compared in one call with all that are known
 DIMENSION = ideas_quantity.DIMENSION
 AGAIN = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILABLE)
@@ -375,7 +344,7 @@ class _Count:
                 label=judging.label(DIMENSION, row),
                 model=judging.run.judge,
                 nonce=judging.nonce,
-                max_tokens=8000 if again else 4000,
+                max_tokens=2 * LISTING_TOKENS if again else LISTING_TOKENS,
                 again=judging.run.repeats > 1,
             )
 

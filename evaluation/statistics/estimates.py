@@ -33,7 +33,11 @@ class Interval:
 
 
 IntervalShown = Annotated[
-    Interval | None, PlainSerializer(lambda one: None if one is None else [round(one.low, 4), round(one.high, 4)])
+    Interval | None,
+    PlainSerializer(
+        lambda one: None if one is None else [round(one.low, 4), round(one.high, 4)],
+        return_type=list[float] | None,  # which the API's schema shows
+    ),
 ]
 
 

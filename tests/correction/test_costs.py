@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from agents.models import Agent, LedgerHour, LLMCall, Rollup
-from agents.ops.sums import LEDGER, prunable_before, roll_up, verify
+from agents.ops.sums import LEDGER, prunable_before, roll_up
 from correction.costs import (
     CORRECTION,
     GROUPINGS,
@@ -247,8 +247,6 @@ def test_sums_are_what_adding_the_rows_by_hand_gives(
     for start, end in windows:
         for agent in (None, agents["ada"]):
             expect(calls, MessageWindow("", start=start, end=end), agent)
-
-    assert not verify(LEDGER).differences
 
 
 @pytest.fixture

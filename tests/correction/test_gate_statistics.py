@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent, Channel
-from agents.ops.sums import prunable_before, roll_up, sum_up, verify
+from agents.ops.sums import prunable_before, roll_up, sum_up
 from correction.gate import stage
 from correction.gate.statistics import GATE, GateStatistics, get_gate_statistics, get_recent_statistics
 from correction.gate.thresholds import mark_result, precision
@@ -290,7 +290,6 @@ def test_statistics_are_the_same_however_much_is_summed_up(
     assert AttemptHour.objects.exists()
     assert DimensionHour.objects.exists()
     assert same(everything([None, *agents]), raw)
-    assert not verify(GATE).differences
 
 
 @time_machine.travel(NOW, tick=False)
@@ -303,7 +302,6 @@ def test_statistics_stay_when_retention_deletes_the_logs(agents: list[Agent], lo
     CorrectionLog.objects.filter(created_at__lt=before).delete()
 
     assert same(everything([None, *agents], full), raw)
-    assert verify(GATE).pruned > 25
 
 
 def _raw_edges() -> list[MessageWindow]:

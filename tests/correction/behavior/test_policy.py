@@ -12,7 +12,7 @@ from django.utils import timezone
 from agents.llm.requests import LLMRequest
 from agents.models import Channel, ChannelMember, Message
 from agents.persona import TraitValue
-from agents.transcripts.ingest import Spoken, ingest_messages
+from agents.transcripts.ingest import NewMessages, Spoken, ingest_messages
 from correction.behavior import patterns, work
 from correction.behavior.rules import (
     Change,
@@ -242,7 +242,7 @@ def test_an_agents_words_are_no_request_its_own_or_anothers() -> None:
 def test_played_imported_and_ingested_words_are_no_request() -> None:
     agent, channel = dm_with()
     spoken = {"channel": channel.slug, "text": "@ada be more concise", "outsider": "Zed", "tags": {}, "payload": {}}
-    ingest_messages([Spoken(external_id="1", **spoken)])  # type: ignore[arg-type]
+    ingest_messages(NewMessages(messages=[Spoken(external_id="1", **spoken)]))  # type: ignore[arg-type]
     Channel.objects.filter(pk=channel.pk).update(synthetic=True)
     channel.refresh_from_db()
     played = write(channel, "@ada be more concise")

@@ -10,7 +10,7 @@ from django.test import Client
 from agents.persona import current_digest, save_persona
 from evaluation.calibration.labels import draw_label_set, save_label
 from evaluation.models import EvaluationScore, LabelSet, ScoreLabel
-from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import list_of, page_of, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.calibration.labelled import annotator, drawn, judgements, label_all, label_page, window_judgement
 from tests.evaluation.judged import LLM, cells, make_score
 from tests.factories import make_agent, make_channel, say
@@ -127,20 +127,6 @@ def test_the_same_button_twice_is_one_blind_label(label_set: LabelSet) -> None:
     give(ann, label_set, first, 6)
 
     assert ScoreLabel.objects.get().blind
-
-
-def test_at_the_end_ones_own_blind_numbers_stand_beside_the_judges(label_set: LabelSet) -> None:
-    ann, (first, second, third) = annotator(), drawn(label_set)
-    give(ann, label_set, first, first.raw_score)
-    page = plain(give(ann, label_set, second, (second.raw_score or 0) - 1))
-    assert "the judge gave the same" not in page, "not before the end"
-    ending = plain(give(ann, label_set, third, "cannot_tell"))
-
-    assert "Of your 2 numbers the judge gave the same 1 time, and one within a point 2 times" in ending
-    assert "on average it gives 0.5 points higher" in ending
-    ann.post(label_page(label_set), {"item": str(first.pk), "undo": "1"})
-    again = plain(give(ann, label_set, first, first.raw_score))
-    assert "Of your 1 number the judge gave the same 0 times, and one within a point 1 time" in again, "blind ones only"
 
 
 @pytest.mark.parametrize("value", ["10", "-1", "", "٣", "6.5", HOSTILE])
