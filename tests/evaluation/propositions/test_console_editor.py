@@ -10,7 +10,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from agents.admin.transcript import transcript_url
-from agents.models import LLMCall, ModelPrice
+from agents.models import ModelPrice
 from evaluation.admin.propositions import propositions_url
 from evaluation.models import Proposition
 from evaluation.propositions.files import DEFAULT, all_entries, load_file
@@ -175,14 +175,6 @@ def test_an_editor_who_may_not_ask_for_evaluations_saves_but_does_not_try(team: 
     assert "is saved" in change(editor, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
 
 
-def test_who_may_ask_for_evaluations_may_try_but_not_save(team: PropositionFolder) -> None:
-    team.claims("adherence/ada.yaml", "dry")
-    operator = signed_in(staff(EDITOR[0], *TRIAL))
-
-    assert operator.post(url_of("try", name="dry")).status_code == 200
-    assert operator.get(url_of("edit", name="dry")).status_code == 403
-
-
 def test_who_may_not_view_messages_tries_nothing(team: PropositionFolder) -> None:
     talk(ada(), ["The secret."])
     team.write("adherence/ada.yaml", "propositions:\n- {id: brief, claim: c, rule: {max_words: 2}}\n")
@@ -271,18 +263,6 @@ def test_what_is_typed_is_tried_and_not_saved(root: Client, team: PropositionFol
     assert 'value="2"' in html
     assert not list(team.path.rglob("*.yaml"))
     assert not LogEntry.objects.exists()
-
-
-def test_a_judge_that_is_asked_has_its_calls_in_the_ledger(root: Client, team: PropositionFolder) -> None:
-    talk(ada(), ["to be fair, no.", "Never."])
-    team.write("adherence/ada.yaml", "propositions:\n- {id: fair, claim: c, cues: {supports: [to be fair]}}\n")
-    assert "2 calls of heuristic" in plain(read(root, url_of("try", name="fair")))
-    assert not LLMCall.objects.exists(), "looking costs nothing"
-    text = plain(root.post(url_of("try", name="fair")).content.decode())
-
-    assert "1 scored, 1 unscored" in text
-    assert "2 calls" in text
-    assert set(LLMCall.objects.values_list("purpose", flat=True)) == {"try"}
 
 
 def test_what_is_asked_of_everybody_is_tried_on_a_chosen_agent(root: Client, team: PropositionFolder) -> None:
