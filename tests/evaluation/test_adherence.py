@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from decimal import Decimal
 
@@ -54,18 +53,6 @@ def test_the_judge_sees_the_persona_with_its_traits_ac_6_1_3(
     assert "You are Ada, keeper of the stamp drawer." in persona
     assert "### Always\n- dry wit: jokes without smiling" in persona
     assert "### Never (stop doing this)\n- small talk" in persona
-
-
-def test_only_what_was_said_is_shown_as_said_ac_6_1_1(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    talk(ada, ["said"])
-    talk(ada, ["simulated for a test"], synthetic=True)
-
-    found = measured(ada)
-
-    assert found.summary.run.sample_size == 1
-    assert "simulated for a test" not in json.dumps(llm_server.bodies)
 
 
 def test_up_to_twenty_messages_are_sampled_ac_6_1_2(llm_server: LLMServer, propositions: PropositionFolder) -> None:

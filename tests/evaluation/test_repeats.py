@@ -46,10 +46,6 @@ def test_the_noise_is_the_spread_of_repeats_around_their_items_means(llm_server:
     assert dimension.noise == pytest.approx(((4 + 4 + 0 + 1 + 1 + 4) / 4) ** 0.5, abs=1e-4)
 
 
-def test_without_repeats_nothing_is_known_of_the_noise(llm_server: LLMServer, ada: Agent) -> None:
-    assert evaluate_agent(agent=ada, dimensions=("adherence",)).dimensions["adherence"].noise is None
-
-
 def test_an_item_some_of_whose_repeats_failed_has_the_mean_of_the_others(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:

@@ -62,17 +62,6 @@ def test_only_committed_messages_of_the_agent_are_its_speech_ac_6_1_1() -> None:
 
 
 @pytest.mark.django_db
-def test_what_was_played_for_an_evaluation_is_never_measured() -> None:
-    ada = make_agent("ada")
-    [real] = talk(ada, ["real"])
-    talk(ada, ["simulated"], synthetic=True)
-
-    assert texts(ada) == ["real"]
-    window, _ = subject(ada).window_around(real, 10, 10)
-    assert [event.text for event in window.events] == ["real"]
-
-
-@pytest.mark.django_db
 def test_speech_is_in_order_of_time_over_all_channels() -> None:
     ada, one, two = make_agent("ada"), make_channel("one"), make_channel("two")
     say(one, ada, "third", sent_at=MONDAY + timedelta(hours=2))
@@ -139,12 +128,6 @@ def test_tags_are_compared_whole_and_keys_taken_as_they_are(where: dict[str, str
 
 
 # -- the sample (AC-6.1.2)
-@pytest.mark.django_db
-def test_everything_is_sampled_up_to_twenty_messages_ac_6_1_2() -> None:
-    ada = make_agent("ada")
-    said = talk(ada, map(str, range(20)))
-
-    assert subject(ada).sample() == [m.pk for m in said]
 
 
 @pytest.mark.django_db
