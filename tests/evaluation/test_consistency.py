@@ -13,7 +13,7 @@ from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, entry, prompt_of
 from tests.evaluation.measuring import evaluate_agent
 from tests.evaluation.pairing import before_and_now, consistency, pairs
-from tests.factories import MONDAY, make_agent, make_channel, say, talk
+from tests.factories import MONDAY, make_agent, make_channel, say, speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -125,8 +125,7 @@ def test_the_cold_start_of_one_dimension_leaves_the_others_alone_ac_6_2_6(
 ) -> None:
     one_claim.claims("adherence/_default.yaml", "voice")
     llm_server.always(json=entry(6))
-    ada = make_agent("ada")
-    talk(ada, ["Only one."])
+    ada = speaking("ada", ["Only one."])
 
     found = evaluate_agent(agent=ada, dimensions=("adherence", "consistency"))
 
