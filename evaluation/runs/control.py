@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +11,11 @@ from django.db.models import Count, Exists, OuterRef, Q
 from django.utils import timezone
 
 from agents.llm import ledger
+from agents.models import LLMBatch
 from agents.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.batches import cancel_batches, waiting_words
-from evaluation.runs.planning import RESUMABLE, RunSpec, prepare_run
-from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts
-from evaluation.simulation.conversations import has_little_speech
+from evaluation.runs.planning import RESUMABLE, RunSpec, has_little_speech, prepare_run
+from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, waiting_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,3 +176,11 @@ def _again(run: EvaluationRun) -> bool:
 
 def _either(statuses: tuple[str, ...]) -> str:
     return ", ".join(map(str, statuses[:-1])) + f" or {statuses[-1]}"
+
+
+def cancel_batches(runs: Iterable[int]) -> int:
+    """Have the worker cancel what these runs (by primary key) have submitted; what was answered by then is paid for."""
+    work_ids = [f"evaluation_run:{pk}" for pk in runs]
+    open_ones = LLMBatch.objects.filter(work_id__in=work_ids, status__in=LLMBatch.OPEN)
+    now = timezone.now()
+    return open_ones.update(cancel_requested_at=now, next_look_at=now)

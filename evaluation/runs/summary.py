@@ -17,6 +17,7 @@ from django.db.models.functions import Coalesce
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field, model_serializer
 
 from agents.llm import ledger
+from agents.models import LLMBatch
 from evaluation.models import (
     BY_MESSAGE,
     COUNTED,
@@ -645,3 +646,16 @@ def spent_on(summaries: Iterable[RunSummary]) -> Used:
 def spending_json(estimate: Spending | None, actual: Used) -> dict[str, Any]:
     """``estimate`` (null where nothing was estimated: an offline judge costs nothing) and ``actual``, each over all runs and channels."""
     return {"estimate": estimate and estimate.model_dump(), "actual": actual.model_dump()}
+
+
+def waiting_words(runs: Sequence[EvaluationRun]) -> dict[int, str]:
+    """What each run waits for, by primary key, its channels' batches included; one query for any number of runs. Others are left out."""
+    by_work = {run.work_id: run.pk for run in runs}
+    by_run: dict[int, list[str]] = {}
+    for batch in LLMBatch.objects.filter(work_id__in=list(by_work), status__in=LLMBatch.OPEN).order_by("pk"):
+        name = batch.batch_id or "(being submitted)"
+        words = f"waiting for batch {name}: {batch.answered} of {batch.requests} answered"
+        if batch.cancel_requested_at is not None:
+            words = f"batch {name} is being cancelled"
+        by_run.setdefault(by_work[batch.work_id], []).append(words + (f" ({batch.error})" if batch.error else ""))
+    return {pk: "; ".join(words) for pk, words in by_run.items()}

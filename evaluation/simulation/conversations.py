@@ -28,13 +28,12 @@ from agents.work.lease import LeaseLost
 from agents.work.running import is_outage
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
-from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, RunSpec, plan_later, why_over_budget
-from evaluation.scorers.subjects import BEFORE, MessageWindow, parse_history, parse_window, spoken_by
+from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, RunSpec, has_little_speech, plan_later, why_over_budget
+from evaluation.scorers.subjects import BEFORE, MessageWindow, parse_history, parse_window
 from evaluation.simulation.situations import Situation, load_situations, situations_digest
 
 logger = logging.getLogger(__name__)
 
-ENOUGH = 10  # messages: for an agent with fewer, conversations are simulated
 MOST_REPEATS = 20
 GIVE_UP_AFTER = 3  # failed conversations in a row: the model is down, the others are not tried
 RESUMABLE_FOR = timedelta(hours=24)
@@ -416,13 +415,6 @@ def simulation_spec(spec: RunSpec, simulation: Simulation) -> RunSpec:
         history_where={},
         samples=min(max(spec.samples, simulation.messages), MOST_SAMPLES),
     )
-
-
-def has_little_speech(spec: RunSpec) -> bool:
-    """Whether the agent has fewer than 10 messages. A spec that names tags wants real speech, however little."""
-    if spec.agent is None or spec.where or spec.history_where or spec.simulated:
-        return False
-    return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
 
 
 def simulate_specs(

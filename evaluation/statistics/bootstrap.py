@@ -107,7 +107,7 @@ def bootstrap_mean(observations: Sequence[Observation], *, resamples: int = RESA
     if not tables:
         return Estimate(None, None, 0, "no scores")
     drawn = _draw(tables, resamples)
-    return _estimate(_mean(tables), [drawn], n=drawn.clusters)
+    return _estimate(mean_of(tables), [drawn], n=drawn.clusters)
 
 
 def bootstrap_difference(
@@ -137,12 +137,12 @@ def bootstrap_difference(
             return Estimate(None, None, 0, "no item has scores in both")
         drawn = _draw(tables, resamples)
         width = RESOLUTION * math.sqrt(2)  # two rounded scores
-        return _estimate(_mean(tables), [drawn], resolution=width, n=drawn.clusters)
+        return _estimate(mean_of(tables), [drawn], resolution=width, n=drawn.clusters)
     before, now = cluster_sums(baseline), cluster_sums(current)
     if not before or not now:
         return Estimate(None, None, 0, "no scores now" if before else "no scores in the baseline")
     samples = [_draw(before, resamples, of=2), _draw(now, resamples, of=2, part=1)]
-    return _estimate(_mean(now) - _mean(before), samples, n=min(sample.clusters for sample in samples))
+    return _estimate(mean_of(now) - mean_of(before), samples, n=min(sample.clusters for sample in samples))
 
 
 def _ratio(totals: Floats) -> Floats:
@@ -152,7 +152,8 @@ def _ratio(totals: Floats) -> Floats:
     return means[..., 0] if half == 1 else means[..., 1] - means[..., 0]
 
 
-def _mean(tables: Sequence[Floats]) -> float:
+def mean_of(tables: Sequence[Floats]) -> float:
+    """The weighted mean, or with two samples their difference, of tables as `cluster_sums` makes them."""
     import numpy as np
 
     return float(_ratio(np.sum([table.sum(axis=0) for table in tables], axis=0)))
