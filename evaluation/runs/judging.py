@@ -199,10 +199,14 @@ class Leases:
 
 
 SNIPPET_CHARACTERS = 240
+_OF_VERDICT = {
+    **{name: name for name in ("status", "evidence", "reasoning", "justification", "confidence", "reason", "cause")},
+    **{"score": "value", "raw_score": "raw_value", "first_score": "first_value"},
+    **{"judge": "judge", "served_model": "served_model", "call_id": "call"},
+}
 _SAVED = (
-    *("status", "score", "raw_score", "first_score", "count", "recommendations", "flaws", "evidence"),
-    *("reasoning", "justification", "confidence", "reason", "cause"),
-    *("context_snippet", "claim", "judge", "served_model", "call", "judged_at"),
+    *(name.removesuffix("_id") for name in _OF_VERDICT),
+    *("count", "recommendations", "flaws", "context_snippet", "claim", "judged_at"),
 )
 
 
@@ -223,14 +227,10 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     )
     snippet = _snippet(question) if question else ""
     for row, verdict in zip(rows, verdicts, strict=True):
-        row.status, row.score, row.raw_score = verdict.status, verdict.value, verdict.raw_value
-        row.first_score = verdict.first_value
+        for column, name in _OF_VERDICT.items():
+            setattr(row, column, getattr(verdict, name))
         row.recommendations = row.recommendations or verdict.recommendations
-        row.flaws, row.evidence = list(verdict.flaws), verdict.evidence
-        row.reasoning, row.justification, row.confidence = verdict.reasoning, verdict.justification, verdict.confidence
-        row.reason, row.cause = verdict.reason, verdict.cause
-        row.judge, row.served_model = verdict.judge, verdict.served_model
-        row.call_id, row.judged_at = verdict.call, now
+        row.flaws, row.judged_at = list(verdict.flaws), now
         row.claim = claims.get(row.proposition_id, row.claim)
         row.context_snippet = snippet if question else _short(row.message.text if row.message is not None else "")
     tries = 0
