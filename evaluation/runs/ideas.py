@@ -58,13 +58,14 @@ def distinct_ideas(run: EvaluationRun, *, repeat: int = 1) -> list[DistinctIdea]
     wanted = {position for idea in ideas for position in idea.positions}
     said = Message.objects.filter(channel=run.channel_id, position__in=wanted).select_related("agent", "user")
     names = {message.position: message.author_name for message in said}
-    return [_distinct(idea, variants.get(idea.pk, []), names) for idea in ideas if idea.same_as_id is None]
-
-
-def _distinct(idea: Idea, variants: list[Idea], names: dict[int, str]) -> DistinctIdea:
-    positions = sorted({position for one in (idea, *variants) for position in one.positions})
-    speakers = tuple(dict.fromkeys(names[position] for position in positions if position in names))
-    return DistinctIdea(idea, tuple(variants), tuple(positions), speakers)
+    distinct = []
+    for idea in ideas:
+        if idea.same_as_id is None:
+            same = variants.get(idea.pk, [])
+            positions = sorted({position for one in (idea, *same) for position in one.positions})
+            speakers = dict.fromkeys(names[position] for position in positions if position in names)
+            distinct.append(DistinctIdea(idea, tuple(same), tuple(positions), tuple(speakers)))
+    return distinct
 
 
 LONGEST_IDEA, LONGEST_DESCRIPTION = 300, 1000

@@ -225,7 +225,10 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     claims = (
         dict(zip((p.id for p in question.propositions), question.claims().values(), strict=True)) if question else {}
     )
-    snippet = _snippet(question) if question else ""
+    snippet = ""  # the start of what was judged
+    if question:
+        texts = question.context.judged_texts()
+        snippet = _short(" / ".join(texts[-3:]) if question.context.message is None else (texts[0] if texts else ""))
     for row, verdict in zip(rows, verdicts, strict=True):
         for column, name in _OF_VERDICT.items():
             setattr(row, column, getattr(verdict, name))
@@ -249,12 +252,6 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     # What the database did before its connection was lost counts, although its answer never came.
     mine = EvaluationScore.objects.filter(pk__in=[row.pk for row in rows], judged_at=now)
     return tries > 1 and mine.count() == len(rows)
-
-
-def _snippet(question: Question) -> str:
-    """The start of what was judged."""
-    texts = question.context.judged_texts()
-    return _short(" / ".join(texts[-3:]) if question.context.message is None else (texts[0] if texts else ""))
 
 
 def _short(text: str) -> str:
