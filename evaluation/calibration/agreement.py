@@ -20,8 +20,7 @@ from evaluation.models import JudgeCalibration, LabelSet, Method, ScoreLabel, pr
 from evaluation.models.labels import LEAST_ITEMS
 from evaluation.runs.summary import rounded
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
-from evaluation.statistics.bootstrap import Observation, bootstrap_mean
-from evaluation.statistics.estimates import Estimate
+from evaluation.statistics.bootstrap import Estimate, Observation, bootstrap_mean
 from evaluation.statistics.prediction_powered import LEAST_LABELS, prediction_powered_mean
 from evaluation.wording import counted, decimal
 

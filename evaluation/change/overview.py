@@ -19,8 +19,7 @@ from django.utils import timezone
 from django.utils.dateformat import format as date_format
 
 from agents.models import Agent, Message
-from evaluation.change.change import Change, corrected, decided
-from evaluation.change.comparison import Lost, lost_propositions
+from evaluation.change.change import Change, Lost, corrected, decided, lost_propositions
 from evaluation.change.evidence import (
     Judged,
     Newest,

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from evaluation.statistics.bootstrap import RESOLUTION, Observation, cluster_sums, mean_of
-from evaluation.statistics.estimates import LEVEL, Interval
+from evaluation.statistics.bootstrap import LEVEL, RESOLUTION, Interval, Observation, cluster_sums, mean_of
 
 if TYPE_CHECKING:
-    from evaluation.statistics.estimates import Floats
+    from evaluation.statistics.bootstrap import Floats
 
 Verdict = Literal["drifted", "possibly drifted", "steady", "improved", "not enough data"]
 Scores = Sequence[Observation]
