@@ -410,14 +410,6 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """Who was measured lately, and how: the way of most evaluations first, agents by their newest one."""
-
-    ways: tuple[Judged, ...]
-    agents: dict[Judged, tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """An agent's readings, oldest first, and the score of its baseline; `left_out` counts evaluations that were not added up."""
 
@@ -442,25 +434,18 @@ class History:
         return None if self.now is None or self.baseline is None else self.baseline - self.now
 
 
-def measured_lately(*, since: datetime) -> Measured:
-    """Judges, procedures and agents of the newest 500 evaluations of agents; one query."""
+def measured_lately(*, since: datetime) -> dict[Judged, list[int]]:
+    """Who was measured by the newest 500 evaluations, and how: the way of most evaluations first, agents by their newest; one query."""
     fields = ("agent_id", "judge", "method", "hard", "double_check", "simulated")
     rows = EvaluationRun.objects.filter(
         status=EvaluationRun.Status.COMPLETED, created_at__gte=since, agent__isnull=False, position_bins=[]
     )
-    ways: Counter[Judged] = Counter()
-    agents: dict[Judged, dict[int, None]] = defaultdict(dict)
-    for agent, judge, method, hard, double, simulated in rows.order_by("-created_at").values_list(*fields)[
-        :NEWEST_RUNS
-    ]:
-        procedure = procedure_name(method=method, hard=hard, double_check=double, simulated=simulated)
-        way = Judged(judge=judge, procedure=procedure)
-        ways[way] += 1
-        agents[way][agent] = None
-    return Measured(
-        ways=tuple(way for way, _ in ways.most_common()),
-        agents={way: tuple(measured)[:MOST_AGENTS] for way, measured in agents.items()},
-    )
+    by_way: dict[Judged, list[int]] = defaultdict(list)
+    for agent, judge, *how in rows.order_by("-created_at").values_list(*fields)[:NEWEST_RUNS]:
+        procedure = procedure_name(**dict(zip(fields[2:], how, strict=True)))
+        by_way[Judged(judge=judge, procedure=procedure)].append(agent)
+    most_first = sorted(by_way.items(), key=lambda item: -len(item[1]))
+    return {way: list(dict.fromkeys(agents))[:MOST_AGENTS] for way, agents in most_first}
 
 
 def histories(*, agents: Collection[int], judged: Judged, dimension: str, since: datetime) -> list[History]:
