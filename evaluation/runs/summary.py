@@ -361,6 +361,7 @@ def rounded(value: float | None) -> float | None:
 
 
 _STATUSES = ("scored", "trivial", "unscored", "pending")
+_BY_STATUS = {status: Count("pk", filter=Q(status=status)) for status in _STATUSES}
 WITHOUT_SCORE = (
     EvaluationRun.Status.FAILED,
     EvaluationRun.Status.ERRORED,
@@ -465,12 +466,12 @@ def _repeated_rows(run: EvaluationRun) -> Iterable[dict[str, Any]]:
         with_score=Count("pk", filter=scored),
         single=Count("pk", filter=MESSAGES),
         **share_counts(),
-        **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in _STATUSES},
+        **_BY_STATUS,
     )
     sums: dict[tuple[str, str], Counter[str]] = {}
     for item in items.iterator(chunk_size=2000):
         row = sums.setdefault((item["dimension"], item["proposition_id"]), Counter(dict.fromkeys(_SUMS, 0)))
-        row.update({status: item[f"n_{status}"] for status in _STATUSES})
+        row.update({status: item[status] for status in _STATUSES})
         row.update(
             {"hits": item["hits"], "asked": item["asked"], "inverted": item["flipped"], "of_messages": item["single"]}
         )
@@ -551,11 +552,8 @@ def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
             weight=Max("weight"),
             inverted=Count("pk", filter=Q(inverted=True)),
             total=Coalesce(Sum("score", filter=Q(status="scored")), 0),
-            scored=Count("pk", filter=Q(status="scored")),
-            trivial=Count("pk", filter=Q(status="trivial")),
-            unscored=Count("pk", filter=Q(status="unscored")),
-            pending=Count("pk", filter=Q(status="pending")),
             **share_counts(),
+            **_BY_STATUS,
             of_messages=Count("pk", filter=MESSAGES),
             counted=Sum("count"),  # of one row: nothing is repeated
         )

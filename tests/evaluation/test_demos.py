@@ -161,7 +161,7 @@ def test_demo_s_6_6_repeated_ideas_are_collapsed_offline(offline: None) -> None:
     found = evaluate_channel(channel=converse(make_channel("marked"), MARKED), dimensions=("ideas_quantity",))
 
     assert found.dimensions["ideas_quantity"].count == 5
-    assert sum(len(idea.variants) for idea in distinct_ideas(found.run)) == 2
+    assert sum(len(idea.same) for idea in distinct_ideas(found.run)) == 2
 
 
 # --- S-6.5: baselines

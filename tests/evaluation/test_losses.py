@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from agents.models import Message
 from evaluation.change import evidence
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.execute import capture, execute
@@ -84,17 +83,6 @@ def test_an_unforeseen_error_ends_its_own_run_and_leaves_the_others_to_the_queue
     ended = dict(EvaluationRun.objects.values_list("agent__slug", "status"))
     assert ended == {"ada": "pending", "bob": "errored"}
     assert EvaluationRun.objects.get(agent=bob).error == "RuntimeError: disk full"
-
-
-def test_a_message_without_text_is_no_speech(llm_server: LLMServer) -> None:
-    ada = speaking("ada", ["", "   \n", "hello"])
-    llm_server.respond = answers(lambda claim: 5)
-
-    found = measured(ada).summary
-
-    assert Message.objects.count() == 3
-    assert found.dimensions["adherence"].scored == 1
-    assert llm_server.calls == 1
 
 
 def test_a_failed_run_has_no_overall_score(llm_server: LLMServer, propositions: PropositionFolder) -> None:

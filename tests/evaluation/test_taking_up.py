@@ -12,12 +12,11 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
-from evaluation.models import Baseline, EvaluationRun
+from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture, execute, work_one
 from evaluation.runs.planning import prepare_run
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judging import entry
-from tests.evaluation.measuring import measured, queue_baseline, spec, statuses
+from tests.evaluation.measuring import measured, spec, statuses
 from tests.factories import make_channel, speaking
 from tests.llm_server import LLMServer
 
@@ -160,18 +159,6 @@ def test_runs_whose_turn_has_not_come_keep_their_claims(
 
 
 # -- the queue
-def test_a_queued_baseline_is_done_by_a_worker(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.always(json={"p1": entry(4), "p2": entry(8)})
-    bob = speaking("bob", ["YES."])
-    runs = queue_baseline(agents=[ada, bob], spec=spec(ada))
-    assert {run.status for run in runs} == {"pending"}
-
-    assert work_one(owner="me:1:x")
-    assert work_one(owner="me:1:x")
-    assert not work_one(owner="me:1:x")
-
-    assert set(EvaluationRun.objects.values_list("status", flat=True)) == {"completed"}
-    assert Baseline.objects.count() == 2
 
 
 def test_a_worker_takes_up_a_lost_run_and_no_other(llm_server: LLMServer, ada: Agent) -> None:
