@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import groupby, pairwise
-from math import sqrt
 from typing import Annotated, Any
 
 import sentry_sdk
@@ -34,7 +33,9 @@ from evaluation.models import (
     procedure_name,
 )
 from evaluation.runs.summary import rounded, scores_of, summarize
+from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import SERIES, Point, apart, find_drops
+from evaluation.statistics.difference import error_of
 
 log = logging.getLogger("evaluation.drift")
 
@@ -150,29 +151,12 @@ def points_of(run: EvaluationRun) -> dict[str, dict[str, Any]]:
 
 
 def standard_error(run: EvaluationRun, dimension: str) -> float | None:
-    """Of the weighted mean over messages drawn at random, each with all its scores; None for fewer than two, or judged as a whole.
-
-    The ratio estimator's: √(n ÷ (n − 1) · Σ(Σ weight · (score − mean))²) ÷ Σ weight (Cochran, "Sampling Techniques", 1977, section 6.4).
-    """
+    """Of the mean over messages drawn at random, each with all its scores; None for fewer than two, or judged as a whole."""
     scored = EvaluationScore.objects.filter(
         evaluation_run=run, dimension=dimension, status="scored", score__isnull=False, message__isnull=False
     )
     rows = scored.order_by().values("message_id", "proposition_id").annotate(heaviest=Max("weight"), mean=Avg("score"))
-    sums: dict[int, tuple[float, float]] = {}
-    for row in rows:
-        weight, points = sums.get(row["message_id"], (0.0, 0.0))
-        sums[row["message_id"]] = (weight + row["heaviest"], points + row["heaviest"] * row["mean"])
-    return ratio_error([weight for weight, _ in sums.values()], [points for _, points in sums.values()])
-
-
-def ratio_error(weights: list[float], points: list[float]) -> float | None:
-    """The standard error of Σ points ÷ Σ weights, a pair per message."""
-    n, total = len(weights), sum(weights)
-    if n < 2 or not total:
-        return None
-    mean = sum(points) / total
-    squares = sum((p - mean * w) ** 2 for w, p in zip(weights, points, strict=True))
-    return sqrt(n / (n - 1) * squares) / total
+    return error_of([Observation(row["mean"], row["heaviest"], row["message_id"]) for row in rows])
 
 
 def _asked(run: EvaluationRun, dimension: str) -> str:

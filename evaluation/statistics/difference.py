@@ -156,6 +156,16 @@ def welch_interval(delta: float, variances: Sequence[tuple[float, int]]) -> Inte
     return Interval(delta - reach, delta + reach)
 
 
+def error_of(scores: Scores) -> float | None:
+    """The standard error of a weighted mean whose clusters are drawn: Cochran's as in `difference_p`, whatever rounding gives.
+
+    Returns:
+        In points; None for fewer than two clusters.
+    """
+    variance, freedom = _variance(cluster_sums(scores), 0.0)
+    return math.sqrt(variance) if freedom else None
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjusted p values, in the order given: Holm, Scandinavian Journal of Statistics 6 (1979), 65–70.
 
