@@ -18,7 +18,7 @@ from agents.models.conversations import find_agents
 from evaluation.calibration.agreement import agreements_text, calibration_of
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, Method, is_heuristic
 from evaluation.propositions.files import default_dimensions
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.planning import ENOUGH, RunSpec
 from evaluation.runs.summary import (
     DimensionSummary,
     RunSummary,
@@ -31,7 +31,7 @@ from evaluation.runs.summary import (
 )
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ALLOWED, BEFORE, parse_history, parse_window
-from evaluation.simulation.conversations import ENOUGH, Simulation
+from evaluation.simulation.conversations import Simulation
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 from evaluation.wording import counted, heading_of, judge_label, money, number
 

@@ -13,19 +13,18 @@ from collections.abc import Callable, Collection, Generator, Hashable, Iterable,
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
-from weakref import WeakKeyDictionary
+from typing import Literal
 
 from agents.llm import anthropic_api, ledger
+from agents.llm.anthropic_api import Call
 from agents.llm.endpoints import Route, answer_at_hand, route, route_of
-from agents.llm.loop import Background, background
+from agents.llm.loop import background
 from agents.llm.requests import Exchange, LLMRequest, Reply, Role, Status, request_digest
 from agents.work.running import LOOK, check_stop
 
 logger = logging.getLogger(__name__)
 
 Future = concurrent.futures.Future[list[Exchange]]
-_sent: WeakKeyDictionary[Future, anthropic_api.Stage] = WeakKeyDictionary()
 
 GRACE = 1.0  # seconds past the deadline before the calling thread stops believing that the loop will answer
 GRACE_TOGETHER = 0.1  # the same where others wait for all of them: enough for the loop to cancel what hangs
@@ -84,7 +83,7 @@ def complete_many(
 
 
 def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[tuple[int, Reply], None, None]:
-    pending: dict[Future, tuple[int, LLMRequest, Route]] = {}
+    pending: dict[Future, tuple[int, Call]] = {}
     finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
     more, window, index = True, 1, -1
 
@@ -110,14 +109,9 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                     yield index, _settle_all([(request, [_at_hand(request, way)])])[0]
                     continue
                 window = LOOKAHEAD * (way.max_concurrency + way.gate_slots)
-                ground = _ready(request, way)  # before the deadline begins
-                times: dict[str, Any] = {
-                    "deadline": deadline,
-                    "waiting_counts": request.gate,
-                    "handed_at": time.monotonic(),
-                }
-                future = _hand_over(request, way, ground, **times)
-                pending[future] = index, request, way
+                call = _call(request, way, deadline=deadline, waiting_counts=request.gate)
+                future = _hand_over(call)
+                pending[future] = index, call
                 _handed_over.add(1)
                 future.add_done_callback(settled_one)
             if pending:
@@ -125,12 +119,11 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 while not finished.empty():  # what came while the caller was busy shares an insert
                     arrived.append(finished.get())
                 known = [(future, *pending.pop(future)) for future in arrived]
-                settled = _settle_all([(request, _collect(future, way)) for future, _, request, way in known])
-                for (_, answered, _, _), reply in zip(known, settled, strict=True):
+                settled = _settle_all([(call.request, _collect(future, call.route)) for future, _, call in known])
+                for (_, answered, _), reply in zip(known, settled, strict=True):
                     yield answered, reply
     finally:
-        left = [(request, _given_up(future, request, way)) for future, (_, request, way) in pending.items()]
-        _settle_all(left)
+        _settle_all([(call.request, _given_up(future, call)) for future, (_, call) in pending.items()])
 
 
 def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> list[Reply]:
@@ -157,22 +150,26 @@ def _ask_together(requests: Iterable[LLMRequest], deadline: float, *, grace: flo
     _check(deadline)
     asked = [(request, route(request)) for request in requests]
     check_stop()
-    distant = {index: _ready(*one) for index, one in enumerate(asked) if one[1].is_distant}
+    calls = {
+        index: _call(request, way, deadline=deadline, waiting_counts=True)
+        for index, (request, way) in enumerate(asked)
+        if way.is_distant
+    }
     futures: dict[int, Future] = {}
     answered: dict[int, list[Exchange]] = {}
     handed_at = time.monotonic()
     try:
-        for index, ground in distant.items():
-            times: dict[str, Any] = {"deadline": deadline, "handed_at": handed_at, "waiting_counts": True}
-            futures[index] = _hand_over(*asked[index], ground, **times)
-        answered |= {index: [_at_hand(*one)] for index, one in enumerate(asked) if index not in distant}
+        for index, call in calls.items():
+            call.handed_at = handed_at
+            futures[index] = _hand_over(call)
+        answered |= {index: [_at_hand(*one)] for index, one in enumerate(asked) if index not in calls}
         _wait(futures.values(), handed_at + deadline + grace - time.monotonic())
         for index, future in futures.items():
             late = not future.done() and future.cancel()
             way = asked[index][1]
             answered[index] = [_lost(way, TimeoutError())] if late else _collect(future, way)
     except BaseException:
-        left = {index: _given_up(future, *asked[index]) for index, future in futures.items()}
+        left = {index: _given_up(future, calls[index]) for index, future in futures.items()}
         _settle_all([(asked[index][0], exchanges) for index, exchanges in (answered | left).items()])
         raise
     return _settle_all([(request, answered[index]) for index, (request, _) in enumerate(asked)])
@@ -228,22 +225,25 @@ def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[R
     return settled
 
 
-def _ready(request: LLMRequest, way: Route) -> Background:
-    """The loop with the client of this endpoint in it: what a process does once and no deadline counts."""
+def _call(request: LLMRequest, way: Route, *, deadline: float, waiting_counts: bool) -> Call:
+    """A call that can be handed over: the loop has the client of its endpoint, which is made once and which no deadline counts."""
     ground = background()
     ground.clients.get(base_url=way.base_url, key=way.key, retries=request.retries)
-    return ground
+    return Call(
+        request=request,
+        route=way,
+        background=ground,
+        deadline=deadline,
+        waiting_counts=waiting_counts,
+        handed_at=time.monotonic(),
+    )
 
 
-def _hand_over(request: LLMRequest, way: Route, ground: Background, **times: Any) -> Future:
-    """Give a request to the loop; for `times` see `anthropic_api.answer`."""
-    stage = anthropic_api.Stage()
-    future = ground.submit(anthropic_api.answer(request, way, ground, stage=stage, **times))
-    _sent[future] = stage
-    return future
+def _hand_over(call: Call) -> Future:
+    return call.background.submit(anthropic_api.answer(call))
 
 
-def _given_up(future: Future, request: LLMRequest, way: Route) -> list[Exchange]:
+def _given_up(future: Future, call: Call) -> list[Exchange]:
     """Cancel a call whose caller stops or crashed.
 
     Returns:
@@ -251,13 +251,14 @@ def _given_up(future: Future, request: LLMRequest, way: Route) -> list[Exchange]
     """
     if not future.cancel() and not future.cancelled() and future.exception() is None:
         return future.result()
-    stage = _sent.get(future)
-    if stage is None or stage.sent_at is None:
+    if call.sent_at is None:
         return []
-    seconds = time.time() - stage.sent_at
+    seconds = time.time() - call.sent_at
     error = f"given up {seconds:.1f} s after it was sent: its caller stopped, and the call was cancelled"
-    reply = replace(_without_answer(way, Status.UNAVAILABLE, error), attempts=1, latency_ms=round(seconds * 1000))
-    return [Exchange(replace(reply, request_digest=request_digest(request)), stage.sent_at)]
+    reply = replace(
+        _without_answer(call.route, Status.UNAVAILABLE, error), attempts=1, latency_ms=round(seconds * 1000)
+    )
+    return [Exchange(replace(reply, request_digest=request_digest(call.request)), call.sent_at)]
 
 
 def _collect(future: Future, way: Route) -> list[Exchange]:

@@ -14,7 +14,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import Count, F, Q, QuerySet
 from django.db.models.functions import Floor
 from django.utils import timezone
-from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
+from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
 
 from agents.models import Agent
 from correction.costs import window_of_time
@@ -58,9 +58,6 @@ class Precision(BaseModel):
     judge: str
     right: int
     false_alarms: int
-    precision: float = Field(description="right ÷ marked, 0 to 1")
-    low: float
-    high: float
 
     @field_serializer("threshold")
     def _number(self, threshold: Decimal) -> float:
@@ -70,6 +67,21 @@ class Precision(BaseModel):
     @property
     def marked(self) -> int:
         return self.right + self.false_alarms
+
+    @computed_field(description="right ÷ marked, 0 to 1")  # type: ignore[prop-decorator]
+    @property
+    def precision(self) -> float:
+        return self.right / self.marked
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def low(self) -> float:
+        return wilson_interval(self.right, self.marked)[0]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def high(self) -> float:
+        return wilson_interval(self.right, self.marked)[1]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -109,20 +121,7 @@ def precision(
             right=Count("pk", filter=Q(mark=Mark.RIGHT)), false_alarms=Count("pk", filter=Q(mark=Mark.FALSE_ALARM))
         )
     )
-    counted = [(row, row["right"], row["right"] + row["false_alarms"]) for row in rows]
-    return [
-        Precision(
-            dimension=row["dimension"],
-            threshold=row["threshold"],
-            judge=row["log__judge"],
-            right=right,
-            false_alarms=row["false_alarms"],
-            precision=right / total,
-            low=wilson_interval(right, total)[0],
-            high=wilson_interval(right, total)[1],
-        )
-        for row, right, total in counted
-    ]
+    return [Precision(judge=row.pop("log__judge"), **row) for row in map(dict, rows)]
 
 
 def wilson_interval(successes: int, total: int) -> tuple[float, float]:

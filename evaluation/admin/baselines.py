@@ -42,9 +42,9 @@ from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScor
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.estimate import estimate_all, estimate_simulation, estimated
-from evaluation.runs.planning import RunSpec, why_over_budget
+from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech, why_over_budget
 from evaluation.runs.summary import Share, shares_of
-from evaluation.simulation.conversations import ENOUGH, actor_of, awaits_simulation, has_little_speech
+from evaluation.simulation.conversations import actor_of, awaits_simulation
 from evaluation.simulation.situations import load_situations
 from evaluation.wording import counted
 

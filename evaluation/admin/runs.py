@@ -37,10 +37,17 @@ from evaluation.admin.display import (
 )
 from evaluation.calibration.agreement import calibration_of
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
-from evaluation.runs.batches import waiting_words
 from evaluation.runs.control import CANCELLABLE, can_resume, cancel_run, resume_run
 from evaluation.runs.ideas import DistinctIdea, distinct_ideas
-from evaluation.runs.summary import DimensionSummary, PropositionSummary, shares_of, summarize, total, worst_judgement
+from evaluation.runs.summary import (
+    DimensionSummary,
+    PropositionSummary,
+    shares_of,
+    summarize,
+    total,
+    waiting_words,
+    worst_judgement,
+)
 
 CHANGE = "evaluation.change_evaluationrun"
 IDEAS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN = 100, 15, 5

@@ -23,10 +23,9 @@ from agents.llm.endpoints import problem_of
 from agents.models import ModelPrice
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method, procedure_name
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.planning import MOST_REPEATS, RunSpec
+from evaluation.runs.planning import ENOUGH, MOST_REPEATS, RunSpec
 from evaluation.scorers import subjects
 from evaluation.scorers.subjects import ALLOWED_BINS, Bin, parse_bins
-from evaluation.simulation.conversations import ENOUGH
 
 
 @contextmanager

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    InstanceOf,
-    PlainSerializer,
-    computed_field,
-    field_serializer,
-    model_serializer,
-)
+from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
 
 from agents.persona import changes_between
-from evaluation.change.change import WHERE, Change, Sample, change_of, corrected, detectable, mean_of, to
+from evaluation.change.change import (
+    WHERE,
+    Change,
+    Lost,
+    Sample,
+    change_of,
+    corrected,
+    detectable,
+    lost_propositions,
+    mean_of,
+    to,
+)
 from evaluation.change.evidence import get_baseline
 from evaluation.change.measurements import (
     MeasuredDimension,
@@ -27,79 +29,12 @@ from evaluation.change.measurements import (
     measurement_of_runs,
 )
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
-from evaluation.propositions.schema import DimensionId
 from evaluation.runs.summary import NOTHING, Share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
-from evaluation.statistics.difference import ALPHA, MARGIN, holm, n_to_detect
+from evaluation.statistics.difference import ALPHA, MARGIN, n_to_detect
 
 NONE_IN_COMMON = "no proposition was scored in both"
-FELL_BELOW = 0.5  # of the share scored in the baseline
-
-Shares = Mapping[tuple[str, str], Share]  # by dimension and proposition
-
-
-class MeasurementFacts(BaseModel):
-    """What is shown of a measurement."""
-
-    name: str
-    evaluation_run: int | None
-    where: dict[str, str] | None
-    persona_digest: str
-
-
-def _facts(one: Measurement) -> MeasurementFacts:
-    where = None if one.where is None else dict(one.where)
-    return MeasurementFacts(
-        name=one.name, evaluation_run=one.evaluation_run, where=where, persona_digest=one.persona_digest
-    )
-
-
-MeasurementShown = Annotated[InstanceOf[Measurement], PlainSerializer(_facts)]
-
-
-class LostFacts(BaseModel):
-    """A proposition of which surely less than half as much is scored as in the baseline: judgements scored, of those that could be."""
-
-    dimension: DimensionId
-    proposition: str
-    p: float
-    baseline_scored: int
-    baseline_of: int
-    scored: int
-    of: int
-
-
-class Lost(BaseModel):
-    """A proposition of which surely much less is scored than in the baseline: its mean says little now.
-
-    Attributes:
-        before, now: Judgements scored, of those the judge could have scored.
-        p: Chance of such a fall where there is none, adjusted for all propositions of the agent (Holm).
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    dimension: str
-    proposition: str
-    before: Share
-    now: Share
-    p: float
-
-    def __str__(self) -> str:
-        return f"{self.proposition}: {self.before} judgements scored in the baseline, {self.now} now"
-
-    @model_serializer
-    def _dump(self) -> LostFacts:
-        return LostFacts(
-            dimension=cast(DimensionId, self.dimension),
-            proposition=self.proposition,
-            p=round(self.p, 6),
-            baseline_scored=self.before.scored,
-            baseline_of=self.before.asked,
-            scored=self.now.scored,
-            of=self.now.asked,
-        )
 
 
 class DimensionChange(Change):
@@ -127,8 +62,8 @@ class Comparison(BaseModel):
 
     model_config = ConfigDict(frozen=True, serialize_by_alias=True, json_schema_serialization_defaults_required=True)
 
-    baseline: MeasurementShown
-    candidate: MeasurementShown
+    baseline: Measurement
+    candidate: Measurement
     dimensions: tuple[Change, ...]
     propositions: dict[str, tuple[Change, ...]] = Field({}, exclude=True)
     only_baseline: tuple[str, ...] = ()
@@ -450,29 +385,6 @@ def _with_lost(change: Change, lost: Sequence[Lost]) -> Change:
     reasons += [str(one) for one in of_it if str(one) not in change.reason]
     update = {"verdict": "not enough data", "n_more": None, "reason": "; ".join(reasons), "too_little_scored": True}
     return change.model_copy(update=update)
-
-
-def lost_propositions(before: Shares, now: Shares) -> tuple[Lost, ...]:
-    """The propositions of one agent whose scored share fell by more than half, and surely so.
-
-    Fisher's exact test for each, one-sided: only a fall is looked for, so that the whole 5 % lie there. Holm's correction for all of the
-    agent's propositions of which anything was scored before: no other can fall.
-
-    Args:
-        before, now: What was judged message by message; what is in one only is left out.
-    """
-    from scipy.stats import fisher_exact
-
-    names = [name for name, share in before.items() if share.scored and name in now and now[name].asked]
-    chances = []
-    for name in names:
-        table = [[share.scored, share.asked - share.scored] for share in (before[name], now[name])]
-        chances.append(float(fisher_exact(table, alternative="greater").pvalue))
-    return tuple(
-        Lost(dimension=name[0], proposition=name[1], before=before[name], now=now[name], p=p)
-        for name, p in zip(names, holm(chances), strict=True)
-        if p <= ALPHA and (now[name].value or 0.0) < FELL_BELOW * (before[name].value or 0.0)
-    )
 
 
 # -- what comparisons can detect

@@ -9,14 +9,14 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median_low
 from typing import Annotated, Any, NoReturn
 
 from django.db.models import Case, Q, When
 from django.utils import timezone
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, model_validator
 
 from agents.models import Message
 from evaluation.change.change import DELETED, Sample, mean_of
@@ -74,9 +74,8 @@ class MeasuredDimension:
         return total(shares) if shares else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """What was measured of one target.
+class Measurement(BaseModel):
+    """What was measured of one target. Dumped it is what a comparison shows of it.
 
     Attributes:
         name: How it is called for people: ``baseline of 2026-11-20``, ``build=41``, ``FILE``.
@@ -89,15 +88,17 @@ class Measurement:
         where: The tags its messages have; None where that is not known.
     """
 
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
+
     name: str
-    target: str
-    judge: str
-    procedure: str
+    target: str = Field(exclude=True)
+    judge: str = Field(exclude=True)
+    procedure: str = Field(exclude=True)
     persona_digest: str = ""
-    dimensions: Mapping[str, MeasuredDimension] = field(default_factory=dict)
+    dimensions: SkipValidation[Mapping[str, MeasuredDimension]] = Field(default_factory=dict, exclude=True)
     evaluation_run: int | None = None
-    scope: str | None = None
-    where: Mapping[str, str] | None = None
+    scope: str | None = Field(None, exclude=True)
+    where: dict[str, str] | None = None
 
 
 # -- of evaluations
@@ -167,13 +168,12 @@ def measurement_of_baselines(baselines: Iterable[Baseline], candidate: Measureme
 
 def _together(parts: Sequence[Measurement], **fields: Any) -> Measurement:
     """Measurements of different dimensions as one, the newest last."""
-    return replace(
-        parts[-1],
-        dimensions={name: of for part in parts for name, of in part.dimensions.items()},
-        where=parts[0].where if all(part.where == parts[0].where for part in parts) else None,
-        evaluation_run=parts[-1].evaluation_run if len(parts) == 1 else None,
-        **fields,
-    )
+    together = {
+        "dimensions": {name: of for part in parts for name, of in part.dimensions.items()},
+        "where": parts[0].where if all(part.where == parts[0].where for part in parts) else None,
+        "evaluation_run": parts[-1].evaluation_run if len(parts) == 1 else None,
+    }
+    return parts[-1].model_copy(update={**together, **fields})
 
 
 @dataclass(slots=True)

@@ -163,13 +163,14 @@ CONFIDENCES = [round(i / 10, 1) for i in range(11)]
 _SCORE: dict[str, Any] = {"type": "integer", "enum": list(range(MIN_SCORE, MAX_SCORE + 1))}
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
+def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object with these properties, all of them required."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def entry_schema(hard: bool = False, advised: bool = False, value: Mapping[str, Any] = _SCORE) -> dict[str, Any]:
     """The fields of one claim's answer."""
-    return _object(
+    return object_schema(
         {
             "evidence": {"type": "string", "enum": ["present", "absent"]},
             "reasoning": {"type": "string"},
@@ -187,7 +188,7 @@ def answer_schema(keyed: Mapping[str, Proposition], advised: Sequence[str]) -> d
     hard = any(p.hard for p in keyed.values())
     if len(keyed) == 1:
         return entry_schema(hard, bool(advised))
-    return _object({key: entry_schema(hard, key in advised) for key in keyed})
+    return object_schema({key: entry_schema(hard, key in advised) for key in keyed})
 
 
 _EXAMPLE: dict[str, Any] = {

@@ -11,12 +11,11 @@ from django.db.models import Count, Exists, OuterRef, Q
 from django.utils import timezone
 
 from agents.llm import ledger
+from agents.models import LLMBatch
 from agents.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.batches import cancel_batches, waiting_words
-from evaluation.runs.planning import RESUMABLE, RunSpec, prepare_run
-from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts
-from evaluation.simulation.conversations import has_little_speech
+from evaluation.runs.planning import RESUMABLE, RunSpec, has_little_speech, prepare_run
+from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, waiting_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,11 @@ def cancel_run(run: EvaluationRun) -> EvaluationRun:
         wanted = others.exclude(agent_run__status__in=EvaluationRun.FINAL)
         own = [channel_run.pk for channel_run in run.channel_runs.filter(~Exists(wanted))]
         _cancel(EvaluationRun.objects.filter(pk__in=own))
-        cancel_batches([run.pk, *own])
+        now, work_ids = timezone.now(), [f"evaluation_run:{pk}" for pk in (run.pk, *own)]
+        batches = LLMBatch.objects.filter(work_id__in=work_ids, status__in=LLMBatch.OPEN)
+        batches.update(
+            cancel_requested_at=now, next_look_at=now
+        )  # the worker cancels them; what was answered is paid for
     used = ledger.totals(work_id=run.work_id)
     tokens = used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
     EvaluationRun.objects.filter(pk=run.pk).update(token_usage=tokens)

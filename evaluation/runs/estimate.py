@@ -21,7 +21,7 @@ from evaluation.models import EvaluationRun
 from evaluation.propositions.files import load_all
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.ideas import BATCH, listing_request
-from evaluation.runs.judging import Open, context_of, groups, settle
+from evaluation.runs.judging import Open, questions, settle
 from evaluation.runs.planning import (
     ASSUMED,
     AnswerLength,
@@ -115,7 +115,7 @@ def _estimate(plan: Plan, lengths: Mapping[str, AnswerLength], read: dict[tuple[
         length = lengths.get(dimension, ASSUMED)
         asked = [
             call
-            for question in _questions(scorer, items, subject, run, nonce)
+            for question in _questions(dimension, items, subject, run, nonce)
             for call in _asked(question, length.tokens)
         ]
         calls += asked
@@ -158,30 +158,21 @@ def _asked(question: Question, per_proposition: int) -> Iterator[Call]:
 
 
 def _questions(
-    scorer: Any, items: Sequence[Item], subject: Subject | ChannelSubject, run: EvaluationRun, nonce: str
+    dimension: str, items: Sequence[Item], subject: Subject | ChannelSubject, run: EvaluationRun, nonce: str
 ) -> Iterator[Question]:
     ids = {pk for item in items for pk in (item.message_id, item.compared_with_id) if pk is not None}
     messages = Message.objects.select_related("channel").in_bulk(list(ids))
-    if read_ahead := getattr(scorer, "read_ahead", None):
+    if read_ahead := getattr(SCORERS[dimension], "read_ahead", None):
         read_ahead(subject, messages.values())
     entries: list[Open[Item]] = []
     for item in items:
         message, earlier = messages.get(item.message_id or 0), messages.get(item.compared_with_id or 0)
         if settle(item.proposition, message, subject, earlier, run.additional_context) is None:
             entries.append(Open(item, item.proposition, message, earlier, item.repeat))
-    for chunk, _ in groups(entries, run.per_call):
-        context = context_of(scorer, subject, chunk[0], run.additional_context)
-        if not any(text.strip() for text in context.judged_texts()):
-            continue
-        yield Question(
-            propositions=tuple(entry.proposition for entry in chunk),
-            context=context,
-            label=Label(purpose="estimate"),
-            nonce=nonce,
-            double_check=run.double_check,
-            advise=True,
-            method=run.method,
-        )
+    asked = questions(
+        entries, subject, run, dimension=dimension, nonce=nonce, label=lambda _: Label(purpose="estimate")
+    )
+    yield from (question for _, question in asked if question is not None)
 
 
 def _ideas(proposition: Proposition, subject: ChannelSubject, run: EvaluationRun, nonce: str) -> Iterator[Call]:

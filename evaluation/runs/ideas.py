@@ -12,12 +12,12 @@ from django.conf import settings
 from django.db import transaction
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, requests
+from agents.llm import Block, LLMRequest, Reply, Status, Turn, requests
 from agents.llm.requests import InvalidAnswer
 from agents.models import Message
 from agents.text.fences import fence, neutral, one_line
 from agents.text.tokens import tokenize
-from evaluation.judge.questions import Verdict, render, render_trajectory, unscored
+from evaluation.judge.questions import Verdict, object_schema, render, render_trajectory, unscored
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.runs.summary import FAILURES
@@ -28,43 +28,38 @@ if TYPE_CHECKING:
     from evaluation.runs.judging import Judging
 
 
-@dataclass(frozen=True, slots=True)
-class DistinctIdea:
+class DistinctIdea(BaseModel):
     """One idea that counts, those that say the same, positions in the channel of all of them, and their speakers' names."""
 
-    idea: Idea
-    variants: tuple[Idea, ...]
+    idea: str
+    description: str
+    same: tuple[str, ...]
     positions: tuple[int, ...]
-    speakers: tuple[str, ...]
+    by: tuple[str, ...]
 
 
-def distinct_ideas(run: EvaluationRun, *, repeat: int = 1) -> list[DistinctIdea]:
-    """The distinct ideas of a channel's run, in order of first mention; empty for an agent's run.
-
-    Args:
-        run: A run that counted ideas.
-        repeat: Which of its repeated judgements.
-    """
-    listed = Idea.objects.filter(
-        part__evaluation_score__evaluation_run=run,
-        part__evaluation_score__repeat=repeat,
-        part__evaluation_score__status="scored",
-    )
-    ideas = list(listed.order_by("part__evaluation_score", "part__number", "number"))
-    variants: dict[int, list[Idea]] = {}
-    for idea in ideas:
-        if idea.same_as_id is not None:
-            variants.setdefault(idea.same_as_id, []).append(idea)
-    wanted = {position for idea in ideas for position in idea.positions}
+def distinct_ideas(run: EvaluationRun) -> list[DistinctIdea]:
+    """The distinct ideas of a channel's run (of repeats: of the first), in order of first mention; empty for an agent's run."""
+    of_run = {"part__evaluation_score__evaluation_run": run, "part__evaluation_score__repeat": 1}
+    listed = Idea.objects.filter(**of_run, part__evaluation_score__status="scored")
+    alike: dict[int, list[Idea]] = {}  # the first of each is the one that counts
+    for idea in listed.order_by("part__evaluation_score", "part__number", "number"):
+        group = alike.setdefault(idea.same_as_id or idea.pk, [])
+        group.insert(0 if idea.same_as_id is None else len(group), idea)
+    places = {first.pk: sorted({n for one in (first, *same) for n in one.positions}) for first, *same in alike.values()}
+    wanted = {n for positions in places.values() for n in positions}
     said = Message.objects.filter(channel=run.channel_id, position__in=wanted).select_related("agent", "user")
     names = {message.position: message.author_name for message in said}
-    return [_distinct(idea, variants.get(idea.pk, []), names) for idea in ideas if idea.same_as_id is None]
-
-
-def _distinct(idea: Idea, variants: list[Idea], names: dict[int, str]) -> DistinctIdea:
-    positions = sorted({position for one in (idea, *variants) for position in one.positions})
-    speakers = tuple(dict.fromkeys(names[position] for position in positions if position in names))
-    return DistinctIdea(idea, tuple(variants), tuple(positions), speakers)
+    return [
+        DistinctIdea(
+            idea=first.idea,
+            description=first.description,
+            same=tuple(one.idea for one in same),
+            positions=tuple(places[first.pk]),
+            by=tuple(dict.fromkeys(names[n] for n in places[first.pk] if n in names)),
+        )
+        for first, *same in alike.values()
+    ]
 
 
 LONGEST_IDEA, LONGEST_DESCRIPTION = 300, 1000
@@ -104,18 +99,10 @@ class _Pairs(BaseModel):
     same: list[_Pair]
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
 _NUMBER, _TEXT = {"type": "integer"}, {"type": "string"}
-_LISTING = _object(
-    ideas={
-        "type": "array",
-        "items": _object(idea=_TEXT, description=_TEXT, entries={"type": "array", "items": _NUMBER}),
-    }
-)
-_PAIRS = _object(same={"type": "array", "items": _object(idea=_NUMBER, same_as=_NUMBER)})
+_LISTED_IDEA = object_schema({"idea": _TEXT, "description": _TEXT, "entries": {"type": "array", "items": _NUMBER}})
+_LISTING = object_schema({"ideas": {"type": "array", "items": _LISTED_IDEA}})
+_PAIRS = object_schema({"same": {"type": "array", "items": object_schema({"idea": _NUMBER, "same_as": _NUMBER})}})
 _LISTED = {
     "ideas": [{"idea": "A bench by the pond", "description": "Somewhere to sit in the park.", "entries": [2, 5]}]
 }
@@ -127,11 +114,9 @@ def listing_request(
     proposition: Proposition,
     events: Sequence[Event],
     part: tuple[int, int],
-    label: Label,
-    model: str,
     nonce: str,
-    max_tokens: int = 4000,
     again: bool = False,
+    **call: Any,
 ) -> LLMRequest:
     """Ask for the ideas of one part of a conversation.
 
@@ -140,11 +125,8 @@ def listing_request(
         proposition: Its claim says what is to be listed.
         events: What was said, all of it.
         part: Its number, and how many there are.
-        label: Columns of the ledger.
-        model: The judge.
-        nonce: Of the fences.
-        max_tokens: Most tokens of the answer.
         again: Whether the same is asked again (repeats), so that the prompt cache should hold it.
+        call: `label`, `model` and `max_tokens` of the request.
     """
     shown = one_line(name)
     text = render(
@@ -155,69 +137,50 @@ def listing_request(
         trajectory=render_trajectory(Window(tuple(events), 0, ()), nonce=nonce),
         claim=neutral(fill(proposition.claim, {"agent_name": shown, "channel_name": shown}))[0],
     )
-    return LLMRequest(
-        role="judge",
-        task="ideas",
-        system=(Block(render("ideas"), cache=True),),
-        turns=(Turn("user", (Block(text, cache=again),)),),
-        label=label,
+    return _request(
+        "ideas",
+        rubric="ideas",
+        text=Block(text, cache=again),
         schema=_LISTING,
         parse=lambda data: _Listing.model_validate(data).ideas,
         example=_LISTED,
-        reask=True,
-        max_tokens=max_tokens,
-        retries=settings.LLM_EVALUATION_RETRIES,
-        model=model,
         nonce=nonce,
         facts={"lines": [event.text for event in events]},
+        **call,
     )
 
 
-def collapse_request(
-    *, name: str, ideas: Sequence[tuple[str, str]], known: int, label: Label, model: str, nonce: str, max_tokens: int
-) -> LLMRequest:
-    """Ask which ideas of a list repeat an earlier one.
-
-    Args:
-        name: The channel's.
-        ideas: (idea, description), the first `known` of which are known to differ.
-        known: How many.
-        label: Columns of the ledger.
-        model: The judge.
-        nonce: Of the fences.
-        max_tokens: Most tokens of the answer.
+def collapse_request(*, name: str, ideas: Sequence[tuple[str, str]], known: int, nonce: str, **call: Any) -> LLMRequest:
+    """Ask which ideas of a list, (idea, description) each, repeat an earlier one; the first `known` are known to differ.
 
     Returns:
         A request whose answer is a mapping of 0-based places: a repetition to the earlier idea it repeats.
     """
     lines = [f"{number}. {_line(*idea)}" for number, idea in enumerate(ideas, 1)]
-    text = render(
-        "ideas_list",
-        name=one_line(name),
-        ideas=fence("IDEAS", "\n".join(lines), nonce),
-        known=known,
-        first=known + 1,
-        last=len(ideas),
-    )
-
-    def parse(data: Any) -> dict[int, int]:
-        return _places(_Pairs.model_validate(data), len(ideas))
-
-    return LLMRequest(
-        role="judge",
-        task="collapse",
-        system=(Block(render("ideas_collapse"), cache=True),),
-        turns=(Turn("user", (Block(text),)),),
-        label=label,
+    fenced = fence("IDEAS", "\n".join(lines), nonce)
+    text = render("ideas_list", name=one_line(name), ideas=fenced, known=known, first=known + 1, last=len(ideas))
+    return _request(
+        "collapse",
+        rubric="ideas_collapse",
+        text=Block(text),
         schema=_PAIRS,
-        parse=parse,
+        parse=lambda data: _places(_Pairs.model_validate(data), len(ideas)),
         example={"same": [{"idea": 4, "same_as": 1}]},
-        reask=True,
-        max_tokens=max_tokens,
-        retries=settings.LLM_EVALUATION_RETRIES,
-        model=model,
         nonce=nonce,
         facts={"ideas": [" ".join(idea) for idea in ideas], "known": known},
+        **call,
+    )
+
+
+def _request(task: str, *, rubric: str, text: Block, **fields: Any) -> LLMRequest:
+    return LLMRequest(
+        role="judge",
+        task=task,
+        system=(Block(render(rubric), cache=True),),
+        turns=(Turn("user", (text,)),),
+        reask=True,
+        retries=settings.LLM_EVALUATION_RETRIES,
+        **fields,
     )
 
 
@@ -239,6 +202,7 @@ def _places(answer: _Pairs, count: int) -> dict[int, int]:
     return originals
 
 
+LISTING_TOKENS = 4000  # most of an answer
 BATCH = 60  # new ideas compared in one call with all that are known
 DIMENSION = ideas_quantity.DIMENSION
 AGAIN = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILABLE)
@@ -375,7 +339,7 @@ class _Count:
                 label=judging.label(DIMENSION, row),
                 model=judging.run.judge,
                 nonce=judging.nonce,
-                max_tokens=8000 if again else 4000,
+                max_tokens=2 * LISTING_TOKENS if again else LISTING_TOKENS,
                 again=judging.run.repeats > 1,
             )
 

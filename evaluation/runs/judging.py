@@ -58,21 +58,8 @@ class Open(NamedTuple, Generic[T]):
     repeat: int = 1
 
 
-def context_of(scorer: Any, subject: Subject | ChannelSubject, entry: Open[Any], additional: Any) -> Context:
-    """What the judge is shown for an item, with what is given to every judgement of the run."""
-    context: Context = scorer.context(subject, entry.proposition, entry.message, entry.earlier)
-    return replace(context, additional=additional or None)
-
-
-class Group(NamedTuple, Generic[T]):
-    """Items that share a call. `alone` when no other group is shown the same window."""
-
-    entries: list[Open[T]]
-    alone: bool
-
-
-def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[Group[T]]:
-    """Items that may share a call: the same message, window and repeat, up to `per_call` of them.
+def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[tuple[list[Open[T]], bool]]:
+    """Items that may share a call (the same message, window and repeat, up to `per_call`), and whether no other is shown their window.
 
     What begins alike comes as far apart as possible, the messages of one stretch and the repeats of one item: by then the prompt cache
     may hold what they share.
@@ -90,7 +77,42 @@ def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[Group[T]]:
     for _, _, shared, group in sorted(ordered, key=lambda place: place[:2]):
         alone = seen[shared] == 1 and group[0].earlier is None and len(group) <= per_call
         for start in range(0, len(group), per_call):
-            yield Group(group[start : start + per_call], alone)
+            yield group[start : start + per_call], alone
+
+
+def questions(
+    entries: Iterable[Open[T]],
+    subject: Subject | ChannelSubject,
+    run: EvaluationRun,
+    *,
+    dimension: str,
+    nonce: str,
+    label: Callable[[T], Label],
+) -> Iterator[tuple[list[Open[T]], Question | None]]:
+    """What to ask about items that need the judge; None where there is no text to judge. `label` makes the ledger's columns of a call."""
+    again = run.repeats > 1 or run.double_check
+    for chunk, alone in groups(entries, run.per_call):
+        first = chunk[0]
+        context: Context = SCORERS[dimension].context(subject, first.proposition, first.message, first.earlier)
+        if not any(text.strip() for text in context.judged_texts()):
+            yield chunk, None
+            continue
+        yield (
+            chunk,
+            Question(
+                propositions=tuple(entry.proposition for entry in chunk),
+                context=replace(context, additional=run.additional_context or None),
+                label=label(first.item),
+                model=run.judge,
+                nonce=nonce,
+                double_check=run.double_check,
+                advise=True,
+                method=run.method,
+                alone=alone and not again,
+                again=again,
+                items=[entry.item for entry in chunk],
+            ),
+        )
 
 
 def _shown(entry: Open[Any]) -> tuple[object, ...]:
@@ -177,10 +199,14 @@ class Leases:
 
 
 SNIPPET_CHARACTERS = 240
+_OF_VERDICT = {
+    **{name: name for name in ("status", "evidence", "reasoning", "justification", "confidence", "reason", "cause")},
+    **{"score": "value", "raw_score": "raw_value", "first_score": "first_value"},
+    **{"judge": "judge", "served_model": "served_model", "call_id": "call"},
+}
 _SAVED = (
-    *("status", "score", "raw_score", "first_score", "count", "recommendations", "flaws", "evidence"),
-    *("reasoning", "justification", "confidence", "reason", "cause"),
-    *("context_snippet", "claim", "judge", "served_model", "call", "judged_at"),
+    *(name.removesuffix("_id") for name in _OF_VERDICT),
+    *("count", "recommendations", "flaws", "context_snippet", "claim", "judged_at"),
 )
 
 
@@ -199,16 +225,15 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     claims = (
         dict(zip((p.id for p in question.propositions), question.claims().values(), strict=True)) if question else {}
     )
-    snippet = _snippet(question) if question else ""
+    snippet = ""  # the start of what was judged
+    if question:
+        texts = question.context.judged_texts()
+        snippet = _short(" / ".join(texts[-3:]) if question.context.message is None else (texts[0] if texts else ""))
     for row, verdict in zip(rows, verdicts, strict=True):
-        row.status, row.score, row.raw_score = verdict.status, verdict.value, verdict.raw_value
-        row.first_score = verdict.first_value
+        for column, name in _OF_VERDICT.items():
+            setattr(row, column, getattr(verdict, name))
         row.recommendations = row.recommendations or verdict.recommendations
-        row.flaws, row.evidence = list(verdict.flaws), verdict.evidence
-        row.reasoning, row.justification, row.confidence = verdict.reasoning, verdict.justification, verdict.confidence
-        row.reason, row.cause = verdict.reason, verdict.cause
-        row.judge, row.served_model = verdict.judge, verdict.served_model
-        row.call_id, row.judged_at = verdict.call, now
+        row.flaws, row.judged_at = list(verdict.flaws), now
         row.claim = claims.get(row.proposition_id, row.claim)
         row.context_snippet = snippet if question else _short(row.message.text if row.message is not None else "")
     tries = 0
@@ -227,12 +252,6 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     # What the database did before its connection was lost counts, although its answer never came.
     mine = EvaluationScore.objects.filter(pk__in=[row.pk for row in rows], judged_at=now)
     return tries > 1 and mine.count() == len(rows)
-
-
-def _snippet(question: Question) -> str:
-    """The start of what was judged."""
-    texts = question.context.judged_texts()
-    return _short(" / ".join(texts[-3:]) if question.context.message is None else (texts[0] if texts else ""))
 
 
 def _short(text: str) -> str:
@@ -374,7 +393,6 @@ def _judge_scores(judging: Judging, dimension: str, calls: Counter[str]) -> None
 def _questions(judging: Judging, dimension: str) -> Iterator[Question]:
     """The questions still to ask, made one by one while earlier ones are being answered; settles what needs no judge on the way."""
     scorer, run = SCORERS[dimension], judging.run
-    again = run.repeats > 1 or run.double_check
     hindrance, read_ahead = scorer.not_evaluable(judging.subject), getattr(scorer, "read_ahead", None)
     for rows, messages in _pending(run, dimension):
         if not judging.renew():
@@ -401,25 +419,20 @@ def _questions(judging: Judging, dimension: str) -> Iterator[Question]:
             verdicts.append(by_method(verdict, run.method))
         if settled and not judging.store(settled, verdicts, None):
             return
-        for chunk, alone in groups(needed, run.per_call):
-            context = context_of(scorer, judging.subject, chunk[0], run.additional_context)
-            chunk_rows = [entry.item for entry in chunk]
-            if not any(text.strip() for text in context.judged_texts()):
-                judging.store(chunk_rows, [unscored("there is no text to judge")] * len(chunk), None)
+        asked = questions(
+            needed,
+            judging.subject,
+            run,
+            dimension=dimension,
+            nonce=judging.nonce,
+            label=partial(judging.label, dimension),
+        )
+        for chunk, question in asked:
+            if question is None:
+                rows = [entry.item for entry in chunk]
+                judging.store(rows, [unscored("there is no text to judge")] * len(chunk), None)
             elif judging.may_ask():  # else what is free is still settled
-                yield Question(
-                    propositions=tuple(entry.proposition for entry in chunk),
-                    context=context,
-                    label=judging.label(dimension, chunk_rows[0]),
-                    model=run.judge,
-                    nonce=judging.nonce,
-                    double_check=run.double_check,
-                    advise=True,
-                    method=run.method,
-                    alone=alone and not again,
-                    again=again,
-                    items=chunk_rows,
-                )
+                yield question
 
 
 def _pending(run: EvaluationRun, dimension: str) -> Iterator[tuple[list[EvaluationScore], dict[int, Message]]]:

@@ -170,6 +170,16 @@ class RunSpec:
         return self.judge or str(settings.JUDGE_MODEL)
 
 
+ENOUGH = 10  # messages: for an agent with fewer, conversations are simulated
+
+
+def has_little_speech(spec: RunSpec) -> bool:
+    """Whether the agent has fewer than 10 messages. A spec that names tags wants real speech, however little."""
+    if spec.agent is None or spec.where or spec.history_where or spec.simulated:
+        return False
+    return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
+
+
 MOST_CHANNELS = 20  # per agent: those in which it said most
 _OF_AGENTS = (  # what an agent's channels do not share with it
     *("agent", "channel", "dimensions", "samples", "simulated", "actor_model"),

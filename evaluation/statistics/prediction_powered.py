@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from evaluation.statistics.estimates import LEVEL, Estimate, Interval, numbers
+from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval, numbers
 from evaluation.wording import counted
 
 if TYPE_CHECKING:
-    from evaluation.statistics.estimates import Floats
+    from evaluation.statistics.bootstrap import Floats
 
 LEAST_LABELS = 50
 ROUNDING_VARIANCE = 1 / 12  # of whole numbers (Sheppard's correction)
@@ -26,14 +26,12 @@ class PredictionPowered:
         estimate: Mean on the people's scale, with interval; `n` counts the labels. No value for too few labels.
         labels_only: The mean of the labels alone, the classical interval: what the judge's scores must improve on.
         judge_mean: The judge's mean over everything, uncorrected; None without scores.
-        bias: Judge minus people on the labelled messages, in points; None without labels.
         tuning: λ, how far the judge's scores are relied on: 0 not at all, 1 as in plain PPI. None without estimate.
     """
 
     estimate: Estimate
     labels_only: Estimate
     judge_mean: float | None
-    bias: float | None
     tuning: float | None
 
 
@@ -65,7 +63,6 @@ def prediction_powered_mean(
         raise ValueError(f"{y.size} labels but {f.size} judge scores for them; each label needs its judge score")
     everything = np.concatenate([f, rest])
     judge_mean = float(everything.mean()) if everything.size else None
-    bias = float((f - y).mean()) if y.size else None
     if y.size < LEAST_LABELS:
         value = float(y.mean()) if y.size else None
         too_few = f"{counted(y.size, 'label')}; at least {LEAST_LABELS} from a random sample are needed"
@@ -73,11 +70,10 @@ def prediction_powered_mean(
             Estimate(None, None, int(y.size), too_few),
             Estimate(value, None, int(y.size), too_few),
             judge_mean,
-            bias,
             None,
         )
     tuning = _tuning(y, f, rest) if rest.size > 1 else 0.0
-    return PredictionPowered(_estimate(y, f, rest, tuning), _estimate(y, f, rest, 0.0), judge_mean, bias, tuning)
+    return PredictionPowered(_estimate(y, f, rest, tuning), _estimate(y, f, rest, 0.0), judge_mean, tuning)
 
 
 def _tuning(y: Floats, f: Floats, rest: Floats) -> float:

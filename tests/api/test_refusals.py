@@ -292,6 +292,23 @@ def test_a_body_nobody_means_is_a_400_and_changes_nothing(client: Program, ada: 
     assert [model.objects.count() for model in MADE] == before
 
 
+@pytest.mark.parametrize(
+    ("method", "route", "most"),
+    [
+        ("post", "transcripts/", 10 * 1024 * 1024),
+        ("post", "messages/ingest/", 10 * 1024 * 1024),
+        ("post", "quality-checks/", 500_000),
+        ("patch", CONFIG, 65_536),
+    ],
+)
+def test_a_body_too_large_for_its_route_is_a_413_and_is_not_read(
+    client: Program, ada: Agent, method: str, route: str, most: int
+) -> None:
+    refusal = refused(getattr(client, method)(f"/api/{route}", {"content": "x" * most}), 413)
+
+    assert refusal["detail"] == [f"the body is too large; allowed: at most {most:,} bytes"]
+
+
 @pytest.mark.parametrize("body", [{}, {"slug": "other"}, {"display_name": ""}, {"traits": [{"description": "x"}]}, []])
 def test_a_change_that_makes_no_sense_changes_nothing(client: Program, ada: Agent, body: Any) -> None:
     before = client.get("/api/agents/ada/").json()

@@ -139,13 +139,6 @@ def test_statistics_count_messages_and_means_of_the_window_asked_for(client: Pro
     assert (everything["total_actions"], everything["observed"]["total"]) == (3, 1)
 
 
-def test_numbers_without_any_rows_are_zero_or_null(client: Program) -> None:
-    got = client.get("/api/evaluations/gate-statistics/").json()
-
-    assert (got["total_actions"], got["original_success_rate"], got["dimensions"]) == (0, None, {})
-    assert client.get("/api/evaluations/gate-precision/").json()["results"] == []
-
-
 def test_statistics_cost_few_queries_however_many_rows(client: Program, ada: Agent) -> None:
     for _ in range(20):
         attempt(ada, {"fluency": 8.0, "adherence": 3.0})

@@ -85,16 +85,6 @@ def test_observing_leaves_the_gates_slots_alone(llm_server: LLMServer, settings:
     assert (llm_server.calls, llm_server.peak_inflight) == (3, 1)
 
 
-def test_a_crash_is_tried_again_and_then_final(settings: Settings) -> None:
-    agent, channel = gated("fluency", gate_mode="observe")
-    send(agent, channel, "Hello.")
-    settings.LLM_MAX_CONCURRENCY, settings.JUDGE_MODEL = "many", "claude-haiku-5-5"
-    assert [work_one(owner="w") for _ in range(4)] == [True, True, True, False]
-    observed = ObservedMessage.objects.get()
-    assert (observed.status, observed.attempt) == ("errored", 3)
-    assert observed.error
-
-
 def test_an_observation_a_worker_lost_is_logged_once(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency", gate_mode="observe")
     send(agent, channel, "Hello.")

@@ -13,8 +13,8 @@ from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog
 from tests.api_client import Program, program
 from tests.console import superuser
-from tests.correction.checking import ASKED, CHECKS, PERSONA, TRAJECTORY, ask, refused
-from tests.correction.gating import DIMENSIONS, by_text, gated, judge, logs, send
+from tests.correction.checking import PERSONA, TRAJECTORY, ask, refused
+from tests.correction.gating import by_text, gated, judge, logs, send
 from tests.evaluation.judging import prompt_of, tail_of
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
@@ -118,12 +118,6 @@ def test_an_agent_of_ours_brings_its_persona_its_thresholds_and_its_dimensions(
     back = send(ada, channel, "Hm.")
     assert "not known" in refused(client, persona=None, agent="ada", session=back.session)["session"][0]
     assert "another speaker" in refused(client, session=got["session"])["session"][0]
-
-
-def test_without_dimensions_a_persona_is_checked_on_all(client: Program, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(dict.fromkeys(DIMENSIONS, 7))
-
-    assert list(ask(client, dimensions=None)["dimensions"]) == list(DIMENSIONS)
 
 
 def test_propositions_of_its_own_are_asked_in_place_of_the_shipped_ones(client: Program, llm_server: LLMServer) -> None:
@@ -263,9 +257,3 @@ def test_propositions_are_read_like_files_and_within_bounds(
 ) -> None:
     assert says in refused(client, propositions=propositions)["propositions"][0]
     assert llm_server.calls == 0
-
-
-def test_a_body_that_would_cost_much_is_refused_before_it_is_read(client: Program) -> None:
-    answer = client.post(CHECKS, {**ASKED, "trajectory": [{**TRAJECTORY[0], "text": "x" * 90_000}] * 6})
-
-    assert answer.status_code == 413

@@ -34,10 +34,10 @@ from evaluation.commands import (
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
 from evaluation.runs.execute import Captured, as_json, capture
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech
 from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE
-from evaluation.simulation.conversations import ENOUGH, Simulation, has_little_speech, simulate_specs, simulations_json
+from evaluation.simulation.conversations import Simulation, simulate_specs, simulations_json
 from evaluation.simulation.situations import load_situations
 
 

@@ -10,7 +10,6 @@ from agents.persona import TraitValue, save_persona
 from agents.turn.pipeline import Turn
 from tests.api_client import Program, listed, paged, program
 from tests.console import staff
-from tests.evaluation.judged import make_baseline, make_run
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
@@ -98,19 +97,6 @@ def test_traits_are_replaced_as_a_whole_and_only_when_they_are_given(client: Pro
     client.patch(f"{AGENTS}ada/", {"traits": [{"name": "Dry", "strength": 1}]})
 
     assert [(trait.name, trait.strength) for trait in ada.traits.all()] == [("Dry", 1.0)]
-
-
-def test_a_changed_persona_makes_its_baselines_stale(client: Program, ada: Agent) -> None:
-    make_baseline(ada, make_run(ada), persona_digest=PersonaVersion.objects.get(agent=ada).digest)
-
-    def is_stale() -> list[bool]:
-        return listed(client, "/api/evaluations/baselines/?agent=ada", "is_stale")
-
-    assert is_stale() == [False]
-    client.patch(f"{AGENTS}ada/", {"display_name": "Ada B."})
-    assert is_stale() == [False]
-    client.patch(f"{AGENTS}ada/", {"system_prompt": "You are somebody else."})
-    assert is_stale() == [True]
 
 
 # -- what the model is sent

@@ -87,14 +87,3 @@ def test_a_channel_or_form_that_does_not_exist_is_named(client: Program, desk: C
     assert "allowed: jsonl, csv, openai" in client.get(URL, {"channel": "desk", "as": "pdf"}).json()["errors"]["as"][0]
     say(desk, make_agent("bob"), "Me too.")
     assert "agent=SLUG" in client.get(URL, {"channel": "desk", "as": "openai"}).json()["errors"]["agent"][0]
-
-
-def test_a_file_or_batch_of_more_than_ten_megabytes_is_a_413(client: Program) -> None:
-    large = "x" * (10 * 1024 * 1024)
-
-    for path, body in ((URL, {"content": large}), ("/api/messages/ingest/", {"channel": "desk", "messages": [large]})):
-        answer = client.post(path, body)
-        assert (answer.status_code, answer.json()["detail"]) == (
-            413,
-            "the body is too large; allowed: at most 10,485,760 bytes",
-        )

@@ -14,7 +14,7 @@ import time_machine
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import OperationalError, connection
+from django.db import connection
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -210,31 +210,6 @@ def test_whoever_lost_the_claim_asks_no_more_and_stores_nothing(changed: Changed
     assert llm_server.calls < 80
     effect.refresh_from_db()
     assert (effect.status, effect.lease_owner, effect.result) == ("running", "another worker", None)
-
-
-def test_an_outage_hands_it_back(changed: Changed, settings: Settings) -> None:
-    settings.EVALUATION_BUDGET = f"{__name__}.is_away"
-    effect = queue_effect(request=changed())
-    with pytest.raises(OperationalError):
-        work_one(owner="w")
-    effect.refresh_from_db()
-    assert (effect.status, effect.lease_owner) == ("pending", "")
-
-
-def is_away(*args: Any, **kwargs: Any) -> str:
-    raise OperationalError("database is locked")
-
-
-def crashes(*args: Any, **kwargs: Any) -> str:
-    raise ZeroDivisionError("a slip")
-
-
-def test_a_crash_is_tried_again_and_ends_with_its_reason(changed: Changed, settings: Settings) -> None:
-    settings.EVALUATION_BUDGET = f"{__name__}.crashes"
-    queue_effect(request=changed())
-    assert [work_one(owner="w") for _ in range(4)] == [True, True, True, False]
-    effect = BehaviorEffect.objects.get()
-    assert (effect.status, effect.attempt, effect.error) == ("errored", 3, "ZeroDivisionError: a slip")
 
 
 def test_what_was_paid_for_again_and_again_is_not_begun_once_more(changed: Changed, llm_server: LLMServer) -> None:

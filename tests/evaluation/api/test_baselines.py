@@ -121,26 +121,6 @@ def test_the_newest_evaluation_is_compared_with_the_baseline_ac_6_5_4(
     assert found["comparison"]["baseline"]["evaluation_run"] == baseline.pk
 
 
-def test_what_is_older_than_the_baseline_is_not_taken_for_what_is_now(
-    client: Program, llm_server: LLMServer, ada: Agent
-) -> None:
-    llm_server.respond = answers(lambda claim: 2)
-    measured(ada)
-    evaluate_agent(agent=ada, dimensions=("adherence",), seed=1)
-    llm_server.respond = answers(lambda claim: 8)
-    measured(ada, seed=2)
-
-    says = refused(client.get(f"{BASELINES}ada/compare/"), 404)["detail"][0]
-    assert (
-        "nothing to compare: no evaluation of ada judged like the baseline (plumbline) scored a message newer" in says
-    )
-    assert 'POST /api/evaluations/ {"agent": "ada"}' in says
-
-    talk(ada, ["Later."], channel=make_channel("later"), sent_at=timezone.now())
-    newest = evaluate_agent(agent=ada, dimensions=("adherence",), seed=3).run
-    assert client.get(f"{BASELINES}ada/compare/").json()["run"]["id"] == newest.pk
-
-
 def test_an_evaluation_may_be_named(client: Program, llm_server: LLMServer, ada: Agent) -> None:
     llm_server.respond = answers(lambda claim: 8)
     measured(ada)

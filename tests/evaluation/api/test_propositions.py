@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pytest_django import Settings
 
 from tests.api_client import PROPOSITIONS, Program, program, queries, refused
 from tests.console import superuser
@@ -78,14 +77,6 @@ def test_it_has_pages_and_touches_no_table(client: Program) -> None:
     assert (page["count"], len(page["results"])) == (4, 3)
     assert len(client.get(page["next"]).json()["results"]) == 1
     assert queries(client, PROPOSITIONS) == 1  # token with user
-
-
-def test_the_shipped_ones_are_listed(settings: Settings, client: Program) -> None:
-    settings.PROPOSITIONS_DIR = settings.BASE_DIR / "propositions"
-
-    dimensions = {row["dimension"] for row in client.get(f"{PROPOSITIONS}?page_size=500").json()["results"]}
-
-    assert dimensions == {"adherence", "consistency", "fluency", "convergence", "ideas_quantity"}
 
 
 def test_wrong_filters_and_broken_files_are_said(client: Program, propositions: PropositionFolder) -> None:

@@ -8,8 +8,8 @@ import pytest
 
 from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, ModelPrice
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.batches import waiting_words
 from evaluation.runs.execute import capture
+from evaluation.runs.summary import waiting_words
 from tests.batch_server import BatchServer
 from tests.evaluation.batches.working import handed_in, look, only_batch, scores, work
 from tests.evaluation.judging import entry

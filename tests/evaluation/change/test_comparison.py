@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -203,8 +202,8 @@ def test_a_persona_edited_since_makes_the_comparison_stale() -> None:
 
     assert found.stale
     assert any("persona was edited" in note for note in found.notes)
-    assert not compare(before, replace(now, persona_digest="a")).stale
-    assert not compare(before, replace(now, persona_digest="")).stale, "not known is not edited"
+    assert not compare(before, now.model_copy(update={"persona_digest": "a"})).stale
+    assert not compare(before, now.model_copy(update={"persona_digest": ""})).stale, "not known is not edited"
 
 
 # -- without single judgements
@@ -221,5 +220,5 @@ def test_one_without_judgements_is_taken_as_exact_and_it_is_said() -> None:
     assert change.interval is not None
     assert turned.interval is not None
     assert (turned.interval.low, turned.interval.high) == pytest.approx((-change.interval.high, -change.interval.low))
-    both = only(compare(fixed, replace(fixed, name="again")))
+    both = only(compare(fixed, fixed.model_copy(update={"name": "again"})))
     assert (both.delta, both.interval, both.verdict) == (0.0, None, "not enough data")

@@ -18,7 +18,7 @@ from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signe
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
 from tests.evaluation.judging import entry
-from tests.evaluation.propositions.console import EDITOR, TRIAL, ada, asked, change, filled_in, url_of
+from tests.evaluation.propositions.console import EDITOR, TRIAL, ada, change, filled_in, url_of
 from tests.factories import MONDAY, talk
 from tests.llm_server import LLMServer
 
@@ -37,15 +37,6 @@ def test_a_new_proposition_gets_an_id_of_its_claim_and_is_judged(root: Client, t
     assert result.cues is not None
     assert result.cues.supports == ["to be fair", "/dry+/"]
     assert LogEntry.objects.get().get_change_message() == "saved: {{agent_name}} stays dry (ada-stays-dry)"
-
-
-def test_a_suggestion_is_saved_as_one_and_accepted_with_its_change(root: Client, team: PropositionFolder) -> None:
-    change(root, url_of("new"), "_suggestion", claim="{{agent_name}} stays dry (ada-stays-dry)", id="dry")
-    assert asked() == {}
-    change(root, url_of("edit", name="dry"), "_suggestion", claim="{{agent_name}} is dry")
-    assert asked() == {}
-    change(root, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
-    assert asked() == {"dry": "{{agent_name}} is bone dry"}
 
 
 def test_saving_what_was_not_changed_leaves_the_file_byte_for_byte(root: Client, team: PropositionFolder) -> None:
@@ -103,31 +94,6 @@ def test_what_the_loader_refuses_is_said_and_nothing_is_saved(
     assert 'role="alert"' in html
     assert not list(team.path.rglob("*.yaml"))
     assert not LogEntry.objects.exists()
-
-
-def test_two_people_at_once_do_not_undo_each_other(root: Client, team: PropositionFolder) -> None:
-    path = team.claims("adherence/ada.yaml", "dry")
-    url = url_of("edit", name="dry")
-    seen = filled_in(read(root, url))
-    path.write_text(path.read_text().replace("claim dry", "claim bone dry"))
-    answer = root.post(url, {**seen, "prop-claim": "mine", "_save": ""})
-
-    assert "It was changed or removed since the page was opened." in plain(answer.content.decode())
-    assert ">mine</textarea>" in answer.content.decode().replace("\n", ""), "what was typed is not lost"
-    assert "bone dry" in path.read_text()
-
-
-def test_one_of_ours_is_changed_in_the_teams_folder(
-    root: Client, team: PropositionFolder, propositions: PropositionFolder
-) -> None:
-    ours = propositions.claims("adherence/ada.yaml", "dry")
-    before = ours.read_text()
-    assert "instead of the one in" in plain(read(root, url_of("edit", name="dry")))
-    change(root, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
-
-    assert asked() == {"dry": "{{agent_name}} is bone dry"}
-    assert ours.read_text() == before
-    assert "in place of adherence/ada.yaml:3" in plain(read(root, propositions_url("ada")))
 
 
 def test_without_a_folder_of_ones_own_it_can_only_be_exported(root: Client, propositions: PropositionFolder) -> None:
@@ -294,15 +260,3 @@ def test_a_paid_judge_is_estimated_before_and_accounted_for_after(
     assert "Not dry at all." in html
     assert "Every message scores 3: this does not tell messages apart." in plain(html)
     assert "<script>alert" not in html
-
-
-def test_a_judge_that_does_not_answer_is_a_reason_and_no_score(
-    root: Client, team: PropositionFolder, llm_server: LLMServer
-) -> None:
-    talk(ada(), ["one", "two"])
-    team.write("adherence/ada.yaml", "propositions:\n- {id: dry, claim: '{{agent_name}} is dry'}\n")
-    llm_server.respond = lambda body: {"status": 500}
-    text = plain(root.post(url_of("try", name="dry")).content.decode())
-
-    assert "2 unscored" in text
-    assert "Nothing could be scored:" in text
