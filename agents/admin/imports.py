@@ -12,15 +12,14 @@ from django.core.files import File
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.defaultfilters import filesizeformat
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString
-from django.views.decorators.http import require_POST
 
 from agents.admin.access import user_of
 from agents.admin.import_forms import ImportForm, suggested_agents
 from agents.console import display
-from agents.console.site import ReadOnlyAdmin
+from agents.console.site import ReadOnlyAdmin, console_action, console_page
 from agents.imports import personas
 from agents.imports.jobs import NotNow, cancel, discard, may_import, preview, submit, undo, upload
 from agents.imports.uploads import files_were_too_large, is_stored
@@ -32,11 +31,6 @@ from agents.work.worker import alive
 
 PAGES = "admin/agents/import/"
 UNREAD = "Why is shown to the user who uploaded it, and to those who may view messages."
-_ACTS: dict[str, tuple[Callable[[Import], None], str]] = {
-    "cancel": (cancel, "is cancelled. What was stored stays."),
-    "discard": (discard, "is discarded: its file is deleted."),
-    "undo": (undo, "is being undone by a worker."),
-}
 MOST_SAID = 20  # personas
 _OUTCOMES = {
     Outcome.CREATED: "created",
@@ -71,18 +65,6 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         if request.resolver_match is not None and request.resolver_match.url_name == "agents_import_changelist":
             rows = rows.defer("contents", "choices", "result", "error")
         return rows if super().has_view_permission(request) else rows.filter(created_by=user_of(request))
-
-    def get_urls(self) -> list[URLPattern]:
-        views: dict[str, tuple[Callable[..., HttpResponse], dict[str, Any]]] = {
-            "progress": (self.progress_view, {}),
-            "choose": (require_POST(self.choose_view), {}),
-            **{act: (require_POST(self.act_view), {"act": act}) for act in _ACTS},
-        }
-        own = [
-            path(f"<int:pk>/{name}/", self.admin_site.admin_view(view), kwargs=more, name=f"agents_import_{name}")
-            for name, (view, more) in views.items()
-        ]
-        return [*own, *super().get_urls()]
 
     @admin.display(description="import", ordering="pk")
     def upload(self, job: Import) -> SafeString:
@@ -143,7 +125,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
                 problem = f"Nothing was stored: {refused}."
             else:
                 self.log_addition(request, job, "uploaded")
-                return HttpResponseRedirect(_page_url(job))
+                return HttpResponseRedirect(self.url("change", job))
         return self.page(
             request,
             f"{PAGES}upload.html",
@@ -199,7 +181,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             "can_edit": can_edit,
             "can_cancel": job.status in Import.OPEN and (mine or user.is_superuser),
             "can_undo": mine and may_add and bool(job.stored) and job.status not in (*Import.OPEN, Import.UNDONE),
-            "urls": {name: _url(job, name) for name in ("choose", *_ACTS)},
+            "urls": {name: self.url(name, job) for name in ("choose", "cancel", "discard", "undo")},
         }
         if can_edit:
             context |= {"form": form or ImportForm(None, job=job), "suggested": suggested_agents()}
@@ -213,6 +195,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             context["result"] = _result(job)
         return self.page(request, f"{PAGES}page.html", f"Import {job.pk}", **context)
 
+    @console_page("<int:pk>/choose/", post=True)
     def choose_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Take the form (POST): import the file, or look into it again with other choices."""
         job = self._own(request, pk)
@@ -227,21 +210,31 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
                 preview(job, form.options)
         except NotNow as problem:
             self.message_user(request, f"Nothing was done: {problem}.", messages.ERROR)
-        return HttpResponseRedirect(_page_url(job))
+        return HttpResponseRedirect(self.url("change", job))
 
-    def act_view(self, request: HttpRequest, pk: int, act: str) -> HttpResponse:
-        """Cancel, discard or undo (POST)."""
-        job = self._own(request, pk, or_superuser=act == "cancel")
-        carry_out, done = _ACTS[act]
+    @console_action("cancel")
+    def cancel_view(self, request: HttpRequest, row: Import) -> str:
+        return self._decide(request, row, cancel, "is cancelled. What was stored stays.", or_superuser=True)
+
+    @console_action("discard")
+    def discard_view(self, request: HttpRequest, row: Import) -> str:
+        return self._decide(request, row, discard, "is discarded: its file is deleted.")
+
+    @console_action("undo")
+    def undo_view(self, request: HttpRequest, row: Import) -> str:
+        return self._decide(request, row, undo, "is being undone by a worker.")
+
+    def _decide(
+        self, request: HttpRequest, job: Import, carry_out: Callable[[Import], None], done: str, **who: bool
+    ) -> str:
+        self._own(request, job.pk, **who)
         try:
             carry_out(job)
         except NotNow as problem:
-            self.message_user(request, f"Nothing was done: {problem}.", messages.ERROR)
-        else:
-            self.log_change(request, job, f"{act} pressed")
-            self.message_user(request, f"Import {pk} {done}", messages.SUCCESS)
-        return HttpResponseRedirect(_page_url(job))
+            raise ValueError(str(problem)) from None
+        return f"Import {job.pk} {done}"
 
+    @console_page("<int:pk>/progress/")
     def progress_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Its progress, for the page that asks every two seconds whether anything changed."""
         job = self._visible(request, pk)
@@ -265,19 +258,11 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return job
 
 
-def _url(job: Import, name: str) -> str:
-    return reverse(f"admin:agents_import_{name}", args=[job.pk])
-
-
-def _page_url(job: Import) -> str:
-    return reverse("admin:agents_import_change", args=[job.pk])
-
-
 def _progress(job: Import) -> dict[str, Any] | None:
     if job.status not in Import.OPEN:
         return None
     return {
-        "url": _url(job, "progress"),
+        "url": reverse("admin:agents_import_progress", args=[job.pk]),
         "waits": job.status == Import.Status.PENDING,
         "no_worker": job.status == Import.Status.PENDING and not alive().exists(),
         "doing": job.doing or ("Deleting" if job.undoing else "Importing"),

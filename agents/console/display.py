@@ -149,13 +149,6 @@ def day(value: date) -> SafeString:
     return format_html('<time class="pl-time" datetime="{}">{}</time>', value.isoformat(), date_format(value, "j M Y"))
 
 
-def time_of(field: str, label: str = "") -> Callable[[Any, Any], SafeString]:
-    """A method of an admin class: the column or read-only field that shows the time in `field`."""
-
-    label = label or field.replace("_", " ").removesuffix(" at")
-    return column(label, lambda row: moment(getattr(row, field)), ordering=field)
-
-
 def column(label: str, value: Callable[[Any], object], *, ordering: str | None = None) -> Callable[[Any, Any], Any]:
     """A method of an admin class: the column or read-only field that shows `value` of a row."""
 

@@ -23,9 +23,8 @@ from evaluation.api.requests import BaselineFilters, CaptureRequest, reading_pro
 from evaluation.api.runs import accepted
 from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, RunRow, shown_run
 from evaluation.calibration.agreement import all_agreements
-from evaluation.change.choosing import nothing_newer
 from evaluation.change.comparison import Comparison, compare_runs
-from evaluation.change.evidence import Judged, newest_of, newest_since_baselines, runs_of
+from evaluation.change.evidence import Judged, newest_of_ways, nothing_newer
 from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.control import queue_run
@@ -135,12 +134,9 @@ def _newest(agent: Agent) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:
     if not baselines:
         raise NotFound(f"{agent.slug} has no baseline yet; POST to /api/evaluations/baselines/ captures one")
     ways = sorted({(row.judge, row.procedure) for row in baselines})
-    by_way = [
-        newest_since_baselines([agent.pk], Judged(judge=judge, procedure=how)).get(agent.pk) for judge, how in ways
-    ]
-    first = newest_of(one for newest in by_way if newest for one in newest.values())
-    if first is not None:
-        return first.evaluation_run, runs_of(next(newest for newest in by_way if newest and first in newest.values()))
+    runs = newest_of_ways([agent.pk], (Judged(judge=judge, procedure=how) for judge, how in ways)).get(agent.pk)
+    if runs:
+        return [*runs.values()][-1], runs
     raise NotFound(
         f"nothing to compare: no evaluation of {agent.slug} {nothing_newer(baselines)}; "
         f'POST /api/evaluations/ {{"agent": "{agent.slug}"}} evaluates it'

@@ -18,9 +18,9 @@ from evaluation.calibration.labels import Key, judged, population_of, procedure_
 from evaluation.judge.questions import MAX_SCORE
 from evaluation.models import JudgeCalibration, LabelSet, Method, ScoreLabel, procedure_name
 from evaluation.models.labels import LEAST_ITEMS
+from evaluation.runs.summary import rounded
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
-from evaluation.statistics.bootstrap import Observation, bootstrap_mean
-from evaluation.statistics.estimates import Estimate
+from evaluation.statistics.bootstrap import Estimate, Observation, bootstrap_mean
 from evaluation.statistics.prediction_powered import LEAST_LABELS, prediction_powered_mean
 from evaluation.wording import counted, decimal
 
@@ -50,10 +50,6 @@ def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
     return "; ".join(f"{name} {figure_text(row)}{stale if row and row.is_stale else ''}" for name, row in rows)
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
-
-
 class Figure(BaseModel):
     """A figure as it is printed and stored: value and 95 % interval, each null with `reason` saying why."""
 
@@ -66,7 +62,7 @@ class Figure(BaseModel):
     def of(cls, estimate: Estimate) -> Figure:
         interval = estimate.interval
         ends = None if interval is None else (round(interval.low, 4), round(interval.high, 4))
-        return cls(value=_rounded(estimate.value), interval=ends, n=estimate.n, reason=estimate.reason)
+        return cls(value=rounded(estimate.value), interval=ends, n=estimate.n, reason=estimate.reason)
 
     @property
     def text(self) -> str:
@@ -318,8 +314,8 @@ def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean
         labelled=len(rows),
         mean=Figure.of(result.estimate),
         labels_only=Figure.of(result.labels_only),
-        judge_mean=_rounded(result.judge_mean),
-        tuning=_rounded(result.tuning),
+        judge_mean=rounded(result.judge_mean),
+        tuning=rounded(result.tuning),
     )
 
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from django.db.models import Max
-from django.utils import timezone
-
 from agents.models import Agent, Message
 from evaluation.change.comparison import Comparison, adjusted, compare, compare_runs
-from evaluation.change.evidence import Judged, newest_evidence, newest_of, newest_since_baselines, runs_of
+from evaluation.change.evidence import Judged, newest_evidence, newest_of_ways, nothing_newer, runs_of
 from evaluation.change.measurements import (
     Measurement,
     NotComparable,
@@ -22,7 +19,7 @@ from evaluation.change.measurements import (
     measurement_of_runs,
     measurements_of_file,
 )
-from evaluation.models import Baseline, EvaluationRun, Evidence
+from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec, make_plan
 from evaluation.runs.summary import failed_call, refusal, summarize
@@ -30,10 +27,7 @@ from evaluation.runs.summary import failed_call, refusal, summarize
 
 @dataclass(slots=True)
 class Compared:
-    """What was compared, and what could not be, by target with the reason.
-
-    Attributes:
-    """
+    """What was compared, and what could not be, by target with the reason."""
 
     comparisons: list[Comparison] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -141,39 +135,24 @@ def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimens
     for row in Baseline.objects.filter(agent__in=[agent.pk for agent in agents]):
         baselines[row.agent_id].append(row)
     procedures = sorted({row.procedure for rows in baselines.values() for row in rows if row.judge == judge})
-    newest = [newest_since_baselines(list(baselines), Judged(judge=judge, procedure=name)) for name in procedures]
+    ways = [Judged(judge=judge, procedure=name) for name in procedures]
+    newest = newest_of_ways(list(baselines), ways, dimensions=dimensions)
     for agent in agents:
         own = [row for row in baselines[agent.pk] if row.judge == judge]
-        asked = [
-            {name: one for name, one in by_agent.get(agent.pk, {}).items() if not dimensions or name in dimensions}
-            for by_agent in newest
-        ]
-        first = newest_of(one for by in asked for one in by.values())
+        runs = newest.get(agent.pk)
         with result.refusing(agent.slug):
             if not own:
                 others = ", ".join(sorted({b.judge for b in baselines[agent.pk]}))
                 capture_one = f"manage.py capture_baseline --agents {agent.slug}"
                 known = f"there are baselines by {others}" if others else capture_one
                 raise NotComparable(f"no baseline by {judge}; {known}")
-            if first is None:
+            if not runs:
                 raise NotComparable(f"no evaluation by {judge} {nothing_newer(own)}")
-            compared = compare_runs(runs_of(next(by for by in asked if first in by.values())), margin=margin)
+            compared = compare_runs(runs, margin=margin)
             if compared is None:  # the baselines were captured again meanwhile
-                raise NotComparable(f"no baseline that evaluation {first.evaluation_run_id} can be compared with")
+                raise NotComparable(f"no baseline that evaluation {[*runs.values()][-1].pk} can be compared with")
             result.comparisons.append(compared)
     return result.adjusted()
-
-
-def nothing_newer(baselines: Collection[Baseline]) -> str:
-    """Which evaluations could be compared with an agent's baselines, where there is none, and what to do."""
-    how = ", ".join(sorted({b.procedure for b in baselines}))
-    runs = [b.evaluation_run_id for b in baselines]
-    at = Evidence.objects.filter(evaluation_run__in=runs).aggregate(at=Max("newest_message_at"))["at"]
-    said = f" ({timezone.localtime(at):%Y-%m-%d %H:%M})" if at is not None else ""
-    return (
-        f"judged like the baseline ({how}) scored a message newer than the baseline's newest{said}; evaluate newer messages, or "
-        "capture a baseline of older ones (--window, --where)"
-    )
 
 
 def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:

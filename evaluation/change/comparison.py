@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
 
 from agents.persona import changes_between
-from evaluation.change.change import WHERE, Change, Sample, change_of, corrected, detectable, mean_of, to
+from evaluation.change.change import (
+    WHERE,
+    Change,
+    Lost,
+    Sample,
+    change_of,
+    corrected,
+    detectable,
+    lost_propositions,
+    mean_of,
+    to,
+)
 from evaluation.change.evidence import get_baseline
 from evaluation.change.measurements import (
     MeasuredDimension,
@@ -18,46 +29,12 @@ from evaluation.change.measurements import (
     measurement_of_runs,
 )
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
-from evaluation.propositions.schema import DimensionId
 from evaluation.runs.summary import NOTHING, Share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
-from evaluation.statistics.difference import ALPHA, MARGIN, holm, n_to_detect
+from evaluation.statistics.difference import ALPHA, MARGIN, n_to_detect
 
 NONE_IN_COMMON = "no proposition was scored in both"
-FELL_BELOW = 0.5  # of the share scored in the baseline
-
-Shares = Mapping[tuple[str, str], Share]  # by dimension and proposition
-
-
-class Lost(BaseModel):
-    """A proposition of which surely less than half as much is scored as in the baseline: its mean says little now.
-
-    Attributes:
-        p: Chance of such a fall where there is none, adjusted for all propositions of the agent (Holm).
-        baseline_scored, scored: Judgements scored, of those the judge could have scored (`baseline_of`, `of`).
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    dimension: DimensionId
-    proposition: str
-    p: Annotated[float, to(6)]
-    baseline_scored: int
-    baseline_of: int
-    scored: int
-    of: int
-
-    @property
-    def before(self) -> Share:
-        return Share(self.baseline_scored, self.baseline_of)
-
-    @property
-    def now(self) -> Share:
-        return Share(self.scored, self.of)
-
-    def __str__(self) -> str:
-        return f"{self.proposition}: {self.before} judgements scored in the baseline, {self.now} now"
 
 
 class DimensionChange(Change):
@@ -408,37 +385,6 @@ def _with_lost(change: Change, lost: Sequence[Lost]) -> Change:
     reasons += [str(one) for one in of_it if str(one) not in change.reason]
     update = {"verdict": "not enough data", "n_more": None, "reason": "; ".join(reasons), "too_little_scored": True}
     return change.model_copy(update=update)
-
-
-def lost_propositions(before: Shares, now: Shares) -> tuple[Lost, ...]:
-    """The propositions of one agent whose scored share fell by more than half, and surely so.
-
-    Fisher's exact test for each, one-sided: only a fall is looked for, so that the whole 5 % lie there. Holm's correction for all of the
-    agent's propositions of which anything was scored before: no other can fall.
-
-    Args:
-        before, now: What was judged message by message; what is in one only is left out.
-    """
-    from scipy.stats import fisher_exact
-
-    names = [name for name, share in before.items() if share.scored and name in now and now[name].asked]
-    chances = []
-    for name in names:
-        table = [[share.scored, share.asked - share.scored] for share in (before[name], now[name])]
-        chances.append(float(fisher_exact(table, alternative="greater").pvalue))
-    return tuple(
-        Lost(
-            dimension=cast(DimensionId, name[0]),
-            proposition=name[1],
-            p=p,
-            baseline_scored=before[name].scored,
-            baseline_of=before[name].asked,
-            scored=now[name].scored,
-            of=now[name].asked,
-        )
-        for name, p in zip(names, holm(chances), strict=True)
-        if p <= ALPHA and (now[name].value or 0.0) < FELL_BELOW * (before[name].value or 0.0)
-    )
 
 
 # -- what comparisons can detect

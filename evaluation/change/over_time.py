@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import groupby, pairwise
-from math import sqrt
 from typing import Annotated, Any
 
 import sentry_sdk
@@ -34,7 +33,9 @@ from evaluation.models import (
     procedure_name,
 )
 from evaluation.runs.summary import rounded, scores_of, summarize
+from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import SERIES, Point, apart, find_drops
+from evaluation.statistics.difference import error_of
 
 log = logging.getLogger("evaluation.drift")
 
@@ -150,29 +151,12 @@ def points_of(run: EvaluationRun) -> dict[str, dict[str, Any]]:
 
 
 def standard_error(run: EvaluationRun, dimension: str) -> float | None:
-    """Of the weighted mean over messages drawn at random, each with all its scores; None for fewer than two, or judged as a whole.
-
-    The ratio estimator's: √(n ÷ (n − 1) · Σ(Σ weight · (score − mean))²) ÷ Σ weight (Cochran, "Sampling Techniques", 1977, section 6.4).
-    """
+    """Of the mean over messages drawn at random, each with all its scores; None for fewer than two, or judged as a whole."""
     scored = EvaluationScore.objects.filter(
         evaluation_run=run, dimension=dimension, status="scored", score__isnull=False, message__isnull=False
     )
     rows = scored.order_by().values("message_id", "proposition_id").annotate(heaviest=Max("weight"), mean=Avg("score"))
-    sums: dict[int, tuple[float, float]] = {}
-    for row in rows:
-        weight, points = sums.get(row["message_id"], (0.0, 0.0))
-        sums[row["message_id"]] = (weight + row["heaviest"], points + row["heaviest"] * row["mean"])
-    return ratio_error([weight for weight, _ in sums.values()], [points for _, points in sums.values()])
-
-
-def ratio_error(weights: list[float], points: list[float]) -> float | None:
-    """The standard error of Σ points ÷ Σ weights, a pair per message."""
-    n, total = len(weights), sum(weights)
-    if n < 2 or not total:
-        return None
-    mean = sum(points) / total
-    squares = sum((p - mean * w) ** 2 for w, p in zip(weights, points, strict=True))
-    return sqrt(n / (n - 1) * squares) / total
+    return error_of([Observation(row["mean"], row["heaviest"], row["message_id"]) for row in rows])
 
 
 def _asked(run: EvaluationRun, dimension: str) -> str:
@@ -410,14 +394,6 @@ class Scored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """Who was measured lately, and how: the way of most evaluations first, agents by their newest one."""
-
-    ways: tuple[Judged, ...]
-    agents: dict[Judged, tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """An agent's readings, oldest first, and the score of its baseline; `left_out` counts evaluations that were not added up."""
 
@@ -442,25 +418,18 @@ class History:
         return None if self.now is None or self.baseline is None else self.baseline - self.now
 
 
-def measured_lately(*, since: datetime) -> Measured:
-    """Judges, procedures and agents of the newest 500 evaluations of agents; one query."""
+def measured_lately(*, since: datetime) -> dict[Judged, list[int]]:
+    """Who was measured by the newest 500 evaluations, and how: the way of most evaluations first, agents by their newest; one query."""
     fields = ("agent_id", "judge", "method", "hard", "double_check", "simulated")
     rows = EvaluationRun.objects.filter(
         status=EvaluationRun.Status.COMPLETED, created_at__gte=since, agent__isnull=False, position_bins=[]
     )
-    ways: Counter[Judged] = Counter()
-    agents: dict[Judged, dict[int, None]] = defaultdict(dict)
-    for agent, judge, method, hard, double, simulated in rows.order_by("-created_at").values_list(*fields)[
-        :NEWEST_RUNS
-    ]:
-        procedure = procedure_name(method=method, hard=hard, double_check=double, simulated=simulated)
-        way = Judged(judge=judge, procedure=procedure)
-        ways[way] += 1
-        agents[way][agent] = None
-    return Measured(
-        ways=tuple(way for way, _ in ways.most_common()),
-        agents={way: tuple(measured)[:MOST_AGENTS] for way, measured in agents.items()},
-    )
+    by_way: dict[Judged, list[int]] = defaultdict(list)
+    for agent, judge, *how in rows.order_by("-created_at").values_list(*fields)[:NEWEST_RUNS]:
+        procedure = procedure_name(**dict(zip(fields[2:], how, strict=True)))
+        by_way[Judged(judge=judge, procedure=procedure)].append(agent)
+    most_first = sorted(by_way.items(), key=lambda item: -len(item[1]))
+    return {way: list(dict.fromkeys(agents))[:MOST_AGENTS] for way, agents in most_first}
 
 
 def histories(*, agents: Collection[int], judged: Judged, dimension: str, since: datetime) -> list[History]:

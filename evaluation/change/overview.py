@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from django.db.models import Count, F, IntegerField, Max, OuterRef, Q, Subquery, Sum, Window
 from django.db.models.fields.json import KeyTextTransform
@@ -19,8 +19,7 @@ from django.utils import timezone
 from django.utils.dateformat import format as date_format
 
 from agents.models import Agent, Message
-from evaluation.change.change import Change, corrected, decided
-from evaluation.change.comparison import Lost, lost_propositions
+from evaluation.change.change import Change, Lost, corrected, decided, lost_propositions
 from evaluation.change.evidence import (
     Judged,
     Newest,
@@ -35,6 +34,7 @@ from evaluation.statistics.bootstrap import RESOLUTION
 from evaluation.statistics.difference import MARGIN, welch_interval, welch_p
 from evaluation.wording import counted, decimal
 
+# Those who lost most first, then those of whom something is known, then those who were not measured.
 State = Literal[
     "drifted",
     "not enough data",
@@ -46,11 +46,7 @@ State = Literal[
     "no baseline",
     "never measured",
 ]
-# Those who lost most first, then those of whom something is known, then those who were not measured.
-ORDER: tuple[State, ...] = (
-    *("drifted", "not enough data", "possibly drifted", "steady", "improved"),
-    *("not comparable", "not measured since", "no baseline", "never measured"),
-)
+ORDER: tuple[State, ...] = get_args(State)
 # What says under which circumstances something was said.
 BUILD_TAGS = ("build", "version", "release", "model", "prompt")
 SHOWN, GONE = 6.0, 4.0  # at least, at most: a claim that held and does so no more

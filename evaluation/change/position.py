@@ -14,9 +14,8 @@ from evaluation.change.change import HIGHEST, Change, decided, mean_of
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import COVERABLE, Share, ShareShown, rounded, total
 from evaluation.scorers.subjects import DEFAULT_BINS, Bin, bin_name, bin_of, positions_of, spanning
-from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
+from evaluation.statistics.bootstrap import Interval, IntervalShown, Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import MARGIN
-from evaluation.statistics.estimates import Interval, IntervalShown
 
 BY_POSITION = ("adherence",)  # judged message by message; the others judge a window, a pair or a channel as a whole
 STATUSES = ("scored", "trivial", "unscored", "pending")

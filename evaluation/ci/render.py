@@ -25,7 +25,7 @@ from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionChange, PositionProfile, position_profile
 from evaluation.ci.verdict import FAILS, OVERALL, AgentResult, Coverage, Finding, Findings, Kind, Limits, decide
 from evaluation.commands import simulations_table
-from evaluation.models import COUNTED, Dimension, EvaluationRun, is_heuristic
+from evaluation.models import COUNTED, EvaluationRun, is_heuristic
 from evaluation.runs.estimate import SimulationEstimate
 from evaluation.runs.execute import as_json
 from evaluation.runs.summary import Spending, Used, spending_json, spent_on, with_share
@@ -34,10 +34,6 @@ from evaluation.simulation.conversations import Simulation, simulations_json
 from evaluation.wording import counted, heading_of, interval_text, judge_label, money, number, signed
 
 VISIBLE = 0.05  # points: less does not show in a score with one decimal
-SCRIPTED_FLUENCY = (
-    "fluency: the offline actor says the persona's few sample lines again and again; "
-    "the score shows that, and not how a model would speak"
-)
 WIDTH = 80
 MOST_LINES = 20
 MARKER = "<!-- plumbline -->"  # what the workflow finds its own comment by
@@ -124,9 +120,7 @@ class Report:
         """What a reader of the comparisons must know beside the numbers."""
         notes: Grouped = {}
         for result in self.results:
-            run, comparison = result.run, result.comparison
-            if run.simulated and is_heuristic(run.actor_model) and result.score(Dimension.FLUENCY) is not None:
-                notes.setdefault(SCRIPTED_FLUENCY, []).append(result.agent)
+            comparison = result.comparison
             for note in (*comparison.notes, *_left_out(result, comparison)) if comparison else ():
                 notes.setdefault(note, []).append(result.agent)
         return notes

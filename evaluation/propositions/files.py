@@ -502,8 +502,7 @@ class Entry:
 
     @property
     def state(self) -> str:
-        p = self.proposition
-        return "accepted" if p.active else "rejected" if p.rejected else "retired" if p.retired else "suggested"
+        return self.proposition.state
 
     @property
     def is_shipped(self) -> bool:

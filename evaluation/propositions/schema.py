@@ -398,6 +398,13 @@ class Proposition:
     for_all: bool = False
 
     @property
+    def state(self) -> str:
+        """``accepted`` (it is judged), ``suggested``, ``rejected`` or ``retired``."""
+        return (
+            "accepted" if self.active else "rejected" if self.rejected else "retired" if self.retired else "suggested"
+        )
+
+    @property
     def context_key(self) -> tuple[bool, str, int, int, bool]:
         """Propositions with the same key about the same message can share one call, and the same rubric."""
         return (self.include_personas, self.target_type, self.first_n, self.last_n, self.hard)

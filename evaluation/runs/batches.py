@@ -119,13 +119,9 @@ def _estimated(outgoing: Outgoing) -> Decimal:
     model = outgoing.way.model
     lengths, total = answer_lengths(model), Decimal(0)
     for request, *_ in outgoing.questions:
-        answered = lengths.get(request.label.dimension, ASSUMED).tokens * _claims(request)
+        answered = lengths.get(request.label.dimension, ASSUMED).tokens * max(1, len(request.facts.get("claims", ())))
         total += ledger.estimate_cost(model, estimate_tokens(request), answered, batch=True) or 0
     return total
-
-
-def _claims(request: LLMRequest) -> int:
-    return max(1, len(request.facts.get("claims", ())))
 
 
 def see_through(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,7 +108,11 @@ def cancel_run(run: EvaluationRun) -> EvaluationRun:
         wanted = others.exclude(agent_run__status__in=EvaluationRun.FINAL)
         own = [channel_run.pk for channel_run in run.channel_runs.filter(~Exists(wanted))]
         _cancel(EvaluationRun.objects.filter(pk__in=own))
-        cancel_batches([run.pk, *own])
+        now, work_ids = timezone.now(), [f"evaluation_run:{pk}" for pk in (run.pk, *own)]
+        batches = LLMBatch.objects.filter(work_id__in=work_ids, status__in=LLMBatch.OPEN)
+        batches.update(
+            cancel_requested_at=now, next_look_at=now
+        )  # the worker cancels them; what was answered is paid for
     used = ledger.totals(work_id=run.work_id)
     tokens = used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
     EvaluationRun.objects.filter(pk=run.pk).update(token_usage=tokens)
@@ -176,11 +180,3 @@ def _again(run: EvaluationRun) -> bool:
 
 def _either(statuses: tuple[str, ...]) -> str:
     return ", ".join(map(str, statuses[:-1])) + f" or {statuses[-1]}"
-
-
-def cancel_batches(runs: Iterable[int]) -> int:
-    """Have the worker cancel what these runs (by primary key) have submitted; what was answered by then is paid for."""
-    work_ids = [f"evaluation_run:{pk}" for pk in runs]
-    open_ones = LLMBatch.objects.filter(work_id__in=work_ids, status__in=LLMBatch.OPEN)
-    now = timezone.now()
-    return open_ones.update(cancel_requested_at=now, next_look_at=now)

@@ -398,7 +398,7 @@ def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any
         if name not in COUNTED:
             dimension["calibration"] = calibration_json(agreements.get(name))
         elif run.channel is not None:
-            dimension["ideas"] = ideas_json(run)
+            dimension["ideas"] = [idea.model_dump() for idea in distinct_ideas(run)]
         if name in run.figures:
             dimension["figures"] = run.figures[name]
         if run.simulated and name in CHANNEL_DIMENSIONS:
@@ -406,20 +406,6 @@ def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any
     if observations and run.status == EvaluationRun.Status.COMPLETED:
         document["observations"] = observations_json(measurement_of(run))
     return document
-
-
-def ideas_json(run: EvaluationRun) -> list[dict[str, Any]]:
-    """The distinct ideas of a channel's run, with those that say the same, and who said them (of repeats: of the first)."""
-    return [
-        {
-            "idea": distinct.idea.idea,
-            "description": distinct.idea.description,
-            "same": [variant.idea for variant in distinct.variants],
-            "positions": distinct.positions,
-            "by": distinct.speakers,
-        }
-        for distinct in distinct_ideas(run)
-    ]
 
 
 # -- the queue that workers look at

@@ -28,43 +28,38 @@ if TYPE_CHECKING:
     from evaluation.runs.judging import Judging
 
 
-@dataclass(frozen=True, slots=True)
-class DistinctIdea:
+class DistinctIdea(BaseModel):
     """One idea that counts, those that say the same, positions in the channel of all of them, and their speakers' names."""
 
-    idea: Idea
-    variants: tuple[Idea, ...]
+    idea: str
+    description: str
+    same: tuple[str, ...]
     positions: tuple[int, ...]
-    speakers: tuple[str, ...]
+    by: tuple[str, ...]
 
 
-def distinct_ideas(run: EvaluationRun, *, repeat: int = 1) -> list[DistinctIdea]:
-    """The distinct ideas of a channel's run, in order of first mention; empty for an agent's run.
-
-    Args:
-        run: A run that counted ideas.
-        repeat: Which of its repeated judgements.
-    """
-    listed = Idea.objects.filter(
-        part__evaluation_score__evaluation_run=run,
-        part__evaluation_score__repeat=repeat,
-        part__evaluation_score__status="scored",
-    )
-    ideas = list(listed.order_by("part__evaluation_score", "part__number", "number"))
-    variants: dict[int, list[Idea]] = {}
-    for idea in ideas:
-        if idea.same_as_id is not None:
-            variants.setdefault(idea.same_as_id, []).append(idea)
-    wanted = {position for idea in ideas for position in idea.positions}
+def distinct_ideas(run: EvaluationRun) -> list[DistinctIdea]:
+    """The distinct ideas of a channel's run (of repeats: of the first), in order of first mention; empty for an agent's run."""
+    of_run = {"part__evaluation_score__evaluation_run": run, "part__evaluation_score__repeat": 1}
+    listed = Idea.objects.filter(**of_run, part__evaluation_score__status="scored")
+    alike: dict[int, list[Idea]] = {}  # the first of each is the one that counts
+    for idea in listed.order_by("part__evaluation_score", "part__number", "number"):
+        group = alike.setdefault(idea.same_as_id or idea.pk, [])
+        group.insert(0 if idea.same_as_id is None else len(group), idea)
+    places = {first.pk: sorted({n for one in (first, *same) for n in one.positions}) for first, *same in alike.values()}
+    wanted = {n for positions in places.values() for n in positions}
     said = Message.objects.filter(channel=run.channel_id, position__in=wanted).select_related("agent", "user")
     names = {message.position: message.author_name for message in said}
-    return [_distinct(idea, variants.get(idea.pk, []), names) for idea in ideas if idea.same_as_id is None]
-
-
-def _distinct(idea: Idea, variants: list[Idea], names: dict[int, str]) -> DistinctIdea:
-    positions = sorted({position for one in (idea, *variants) for position in one.positions})
-    speakers = tuple(dict.fromkeys(names[position] for position in positions if position in names))
-    return DistinctIdea(idea, tuple(variants), tuple(positions), speakers)
+    return [
+        DistinctIdea(
+            idea=first.idea,
+            description=first.description,
+            same=tuple(one.idea for one in same),
+            positions=tuple(places[first.pk]),
+            by=tuple(dict.fromkeys(names[n] for n in places[first.pk] if n in names)),
+        )
+        for first, *same in alike.values()
+    ]
 
 
 LONGEST_IDEA, LONGEST_DESCRIPTION = 300, 1000

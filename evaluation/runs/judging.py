@@ -199,10 +199,14 @@ class Leases:
 
 
 SNIPPET_CHARACTERS = 240
+_OF_VERDICT = {
+    **{name: name for name in ("status", "evidence", "reasoning", "justification", "confidence", "reason", "cause")},
+    **{"score": "value", "raw_score": "raw_value", "first_score": "first_value"},
+    **{"judge": "judge", "served_model": "served_model", "call_id": "call"},
+}
 _SAVED = (
-    *("status", "score", "raw_score", "first_score", "count", "recommendations", "flaws", "evidence"),
-    *("reasoning", "justification", "confidence", "reason", "cause"),
-    *("context_snippet", "claim", "judge", "served_model", "call", "judged_at"),
+    *(name.removesuffix("_id") for name in _OF_VERDICT),
+    *("count", "recommendations", "flaws", "context_snippet", "claim", "judged_at"),
 )
 
 
@@ -221,16 +225,15 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     claims = (
         dict(zip((p.id for p in question.propositions), question.claims().values(), strict=True)) if question else {}
     )
-    snippet = _snippet(question) if question else ""
+    snippet = ""  # the start of what was judged
+    if question:
+        texts = question.context.judged_texts()
+        snippet = _short(" / ".join(texts[-3:]) if question.context.message is None else (texts[0] if texts else ""))
     for row, verdict in zip(rows, verdicts, strict=True):
-        row.status, row.score, row.raw_score = verdict.status, verdict.value, verdict.raw_value
-        row.first_score = verdict.first_value
+        for column, name in _OF_VERDICT.items():
+            setattr(row, column, getattr(verdict, name))
         row.recommendations = row.recommendations or verdict.recommendations
-        row.flaws, row.evidence = list(verdict.flaws), verdict.evidence
-        row.reasoning, row.justification, row.confidence = verdict.reasoning, verdict.justification, verdict.confidence
-        row.reason, row.cause = verdict.reason, verdict.cause
-        row.judge, row.served_model = verdict.judge, verdict.served_model
-        row.call_id, row.judged_at = verdict.call, now
+        row.flaws, row.judged_at = list(verdict.flaws), now
         row.claim = claims.get(row.proposition_id, row.claim)
         row.context_snippet = snippet if question else _short(row.message.text if row.message is not None else "")
     tries = 0
@@ -249,12 +252,6 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     # What the database did before its connection was lost counts, although its answer never came.
     mine = EvaluationScore.objects.filter(pk__in=[row.pk for row in rows], judged_at=now)
     return tries > 1 and mine.count() == len(rows)
-
-
-def _snippet(question: Question) -> str:
-    """The start of what was judged."""
-    texts = question.context.judged_texts()
-    return _short(" / ".join(texts[-3:]) if question.context.message is None else (texts[0] if texts else ""))
 
 
 def _short(text: str) -> str:

@@ -361,6 +361,7 @@ def rounded(value: float | None) -> float | None:
 
 
 _STATUSES = ("scored", "trivial", "unscored", "pending")
+_BY_STATUS = {status: Count("pk", filter=Q(status=status)) for status in _STATUSES}
 WITHOUT_SCORE = (
     EvaluationRun.Status.FAILED,
     EvaluationRun.Status.ERRORED,
@@ -465,12 +466,12 @@ def _repeated_rows(run: EvaluationRun) -> Iterable[dict[str, Any]]:
         with_score=Count("pk", filter=scored),
         single=Count("pk", filter=MESSAGES),
         **share_counts(),
-        **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in _STATUSES},
+        **_BY_STATUS,
     )
     sums: dict[tuple[str, str], Counter[str]] = {}
     for item in items.iterator(chunk_size=2000):
         row = sums.setdefault((item["dimension"], item["proposition_id"]), Counter(dict.fromkeys(_SUMS, 0)))
-        row.update({status: item[f"n_{status}"] for status in _STATUSES})
+        row.update({status: item[status] for status in _STATUSES})
         row.update(
             {"hits": item["hits"], "asked": item["asked"], "inverted": item["flipped"], "of_messages": item["single"]}
         )
@@ -513,39 +514,31 @@ def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
     rows, used = _rows(runs), ledger.totals_of_work([run.work_id for run in runs])
     silent = unanswered([run for run in runs if any(row["unscored"] for row in rows[run.pk])])
     linked = linked_dimensions([run for run in runs if set(run.dimensions) - set(run.own_dimensions)])
-    return [
-        _summary(
-            run,
-            {**_answered(run, dimension_summaries(rows[run.pk]), silent), **linked.get(run.pk, {})},
-            used[run.work_id],
+    summaries = []
+    for run in runs:
+        dimensions = dimension_summaries(rows[run.pk])
+        for name, dimension in dimensions.items():
+            if (run.pk, name) in silent:  # what is left is of exact rules, and no score of this judge
+                dimensions[name] = dimension.model_copy(update={"score": None})
+        dimensions |= linked.get(run.pk, {})
+        spent = used[run.work_id]
+        sent = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
+        summaries.append(
+            RunSummary(
+                run=run,
+                overall_score=None if run.status in WITHOUT_SCORE else overall(dimensions.values()),
+                dimensions=dimensions,
+                calls=spent.calls,
+                tokens=sent + spent.output_tokens,
+                cost_usd=spent.cost_usd if spent.unpriced < spent.calls or not spent.calls else None,
+                unpriced_calls=spent.unpriced,
+                input_tokens=sent,
+                output_tokens=spent.output_tokens,
+                cache_read_tokens=spent.cache_read_tokens,
+                cache_write_tokens=spent.cache_write_tokens,
+            )
         )
-        for run in runs
-    ]
-
-
-def _answered(
-    run: EvaluationRun, dimensions: dict[str, DimensionSummary], silent: set[tuple[int, str]]
-) -> dict[str, DimensionSummary]:
-    """The dimensions, without a score where the judge answered nothing: the rest is of exact rules, and not the judge's."""
-    return {
-        name: d.model_copy(update={"score": None}) if (run.pk, name) in silent else d for name, d in dimensions.items()
-    }
-
-
-def _summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], used: ledger.Totals) -> RunSummary:
-    return RunSummary(
-        run=run,
-        overall_score=None if run.status in WITHOUT_SCORE else overall(dimensions.values()),
-        dimensions=dimensions,
-        calls=used.calls,
-        tokens=used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens,
-        cost_usd=used.cost_usd if used.unpriced < used.calls or not used.calls else None,
-        unpriced_calls=used.unpriced,
-        input_tokens=used.input_tokens + used.cache_read_tokens + used.cache_write_tokens,
-        output_tokens=used.output_tokens,
-        cache_read_tokens=used.cache_read_tokens,
-        cache_write_tokens=used.cache_write_tokens,
-    )
+    return summaries
 
 
 def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
@@ -559,11 +552,8 @@ def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
             weight=Max("weight"),
             inverted=Count("pk", filter=Q(inverted=True)),
             total=Coalesce(Sum("score", filter=Q(status="scored")), 0),
-            scored=Count("pk", filter=Q(status="scored")),
-            trivial=Count("pk", filter=Q(status="trivial")),
-            unscored=Count("pk", filter=Q(status="unscored")),
-            pending=Count("pk", filter=Q(status="pending")),
             **share_counts(),
+            **_BY_STATUS,
             of_messages=Count("pk", filter=MESSAGES),
             counted=Sum("count"),  # of one row: nothing is repeated
         )

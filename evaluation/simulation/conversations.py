@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import sentry_sdk
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.utils import timezone
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
 from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep, owner_name
 from agents.persona import current_digest
@@ -80,9 +80,11 @@ class Conversation(BaseModel):
         return self.situation if self.repeat == 1 else f"{self.situation} ({self.repeat})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
-    """An agent's conversations in all situations, each in a channel of its own that is marked synthetic.
+Slug = Annotated[Agent, PlainSerializer(lambda agent: agent.slug)]
+
+
+class Simulation(BaseModel):
+    """An agent's conversations in all situations, each in a channel of its own that is marked synthetic; dumped as commands print it.
 
     Every message has the tags ``simulation`` (the id), ``situation``, ``repeat`` and ``turn`` (which of the situation's lines, from 1).
 
@@ -91,14 +93,17 @@ class Simulation:
         resumed: Whether it continues what an earlier process left.
     """
 
-    id: str
-    agent: Agent
-    actor_model: str
-    persona_digest: str
-    conversations: tuple[Conversation, ...]
-    messages: int
-    resumed: bool = False
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
+    agent: Slug
+    id: str = Field(serialization_alias="simulation")
+    actor_model: str
+    messages: int
+    persona_digest: str = Field(exclude=True)
+    conversations: tuple[Conversation, ...]
+    resumed: bool = Field(False, exclude=True)
+
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def complete(self) -> bool:
         return not self.unfinished
@@ -118,6 +123,7 @@ class Simulation:
         """Whether there is nothing to measure because the actor failed: trying again may help."""
         return not self.complete and not self.usable
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def problem(self) -> str:
         """Why there is less to measure than there should be, in a sentence; empty when everything was simulated."""
@@ -135,18 +141,7 @@ class Simulation:
 
 def simulations_json(simulations: Sequence[Simulation]) -> dict[str, Any]:
     """The entry ``simulations`` of a command's object; nothing without any."""
-    rows = [
-        {
-            "agent": one.agent.slug,
-            "simulation": one.id,
-            "actor_model": one.actor_model,
-            "messages": one.messages,
-            "problem": one.problem,
-            "complete": one.complete,
-            "conversations": [conversation.model_dump() for conversation in one.conversations],
-        }
-        for one in simulations
-    ]
+    rows = [one.model_dump(by_alias=True) for one in simulations]
     return {"simulations": rows} if rows else {}
 
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from evaluation.statistics.estimates import Estimate, numbers, percentile_estimate, replicates
+from evaluation.statistics.bootstrap import Estimate, numbers, percentile_estimate, replicates
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from evaluation.statistics.estimates import Floats
+    from evaluation.statistics.bootstrap import Floats
 
 RESAMPLES = 2_000
 

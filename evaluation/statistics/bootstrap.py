@@ -1,17 +1,127 @@
-"""Means of scores and their differences, with intervals that know that scores of one message belong together."""
+"""What a statistic returns, and the bootstrap: means of scores and their differences, drawn by whole messages or conversations."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from evaluation.statistics.estimates import LEVEL, Estimate, Interval, numbers, resample_counts
+from pydantic import PlainSerializer
 
 if TYPE_CHECKING:
-    from evaluation.statistics.estimates import Floats
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+LEVEL = 0.95  # of every confidence interval
+CELLS_AT_ONCE = 1_000_000  # 8 MB
+LEAST_SHARE_DEFINED = 0.9  # of the resamples; an interval from fewer would describe only the lucky ones
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A 95 % confidence interval, ends included."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
+            raise ValueError(f"an interval from {self.low} to {self.high}: low must not exceed high, both finite")
+
+
+IntervalShown = Annotated[
+    Interval | None,
+    PlainSerializer(
+        lambda one: None if one is None else [round(one.low, 4), round(one.high, 4)],
+        return_type=list[float] | None,  # which the API's schema shows
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A statistic of `n` independent things (messages, items).
+
+    Attributes:
+        value: The statistic; None when it is undefined for this input.
+        interval: None when there is none to give.
+        reason: Why value or interval is None, as a sentence for people; empty otherwise.
+    """
+
+    value: float | None
+    interval: Interval | None
+    n: int
+    reason: str = ""
+
+
+def numbers(what: str, values: Sequence[float]) -> Floats:
+    """The values as an array.
+
+    Raises:
+        ValueError: One of them is not a finite number; names which.
+    """
+    import numpy as np
+
+    array = np.asarray(values, dtype=np.float64).reshape(-1)
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        raise ValueError(f"{what}: number {bad[0] + 1} is {array[bad[0]]}; allowed: finite numbers")
+    return array
+
+
+def percentile_estimate(value: float, replicates: Floats, *, n: int) -> Estimate:
+    """The value with the percentile bootstrap interval of its replicates (Efron & Tibshirani 1993, chapter 13).
+
+    Args:
+        value: The statistic of the data, of `n` independent things.
+        replicates: The statistic of each resample; NaN where it was undefined.
+
+    Returns:
+        Without an interval when more than a tenth of the replicates is undefined, or when all are equal: a bootstrap that never
+        sees a difference does not know how likely one is.
+    """
+    import numpy as np
+
+    defined = replicates[np.isfinite(replicates)]
+    if defined.size < LEAST_SHARE_DEFINED * replicates.size:
+        undefined = replicates.size - defined.size
+        return Estimate(
+            value, None, n, f"undefined in {undefined} of {replicates.size} resamples: too few different ratings"
+        )
+    low, high = (float(x) for x in np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    if np.ptp(defined) <= 1e-12:
+        return Estimate(value, None, n, f"the same in every resample of {n}: the bootstrap cannot say how sure this is")
+    return Estimate(value, Interval(low, high), n)
+
+
+def resample_counts(counts: NDArray[np.int64], *, resamples: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """Resamples, with replacement, of as many items as there are.
+
+    Items are given as distinct kinds with their counts, shape (kinds,): so a resample does not depend on the order of the items, and
+    many equal items cost no more than one.
+
+    Yields:
+        Arrays of shape (some resamples, kinds), in all `resamples` rows, each summing to the number of items.
+    """
+    import numpy as np
+
+    total = int(counts.sum())
+    step = max(1, CELLS_AT_ONCE // max(1, counts.size))
+    for start in range(0, resamples, step):
+        drawn = rng.multinomial(total, counts / total, size=min(step, resamples - start))
+        yield drawn.astype(np.float64)
+
+
+def replicates(statistic: Callable[[Floats], Floats], counts: NDArray[np.int64], *, resamples: int) -> Floats:
+    """The statistic of each resample, shape (resamples,); `statistic` maps counts (rows, kinds) to (rows,), NaN = undefined."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    return np.concatenate([statistic(rows) for rows in resample_counts(counts, resamples=resamples, rng=rng)])
 
 
 class Observation(NamedTuple):
@@ -107,7 +217,7 @@ def bootstrap_mean(observations: Sequence[Observation], *, resamples: int = RESA
     if not tables:
         return Estimate(None, None, 0, "no scores")
     drawn = _draw(tables, resamples)
-    return _estimate(_mean(tables), [drawn], n=drawn.clusters)
+    return _estimate(mean_of(tables), [drawn], n=drawn.clusters)
 
 
 def bootstrap_difference(
@@ -137,12 +247,12 @@ def bootstrap_difference(
             return Estimate(None, None, 0, "no item has scores in both")
         drawn = _draw(tables, resamples)
         width = RESOLUTION * math.sqrt(2)  # two rounded scores
-        return _estimate(_mean(tables), [drawn], resolution=width, n=drawn.clusters)
+        return _estimate(mean_of(tables), [drawn], resolution=width, n=drawn.clusters)
     before, now = cluster_sums(baseline), cluster_sums(current)
     if not before or not now:
         return Estimate(None, None, 0, "no scores now" if before else "no scores in the baseline")
     samples = [_draw(before, resamples, of=2), _draw(now, resamples, of=2, part=1)]
-    return _estimate(_mean(now) - _mean(before), samples, n=min(sample.clusters for sample in samples))
+    return _estimate(mean_of(now) - mean_of(before), samples, n=min(sample.clusters for sample in samples))
 
 
 def _ratio(totals: Floats) -> Floats:
@@ -152,7 +262,8 @@ def _ratio(totals: Floats) -> Floats:
     return means[..., 0] if half == 1 else means[..., 1] - means[..., 0]
 
 
-def _mean(tables: Sequence[Floats]) -> float:
+def mean_of(tables: Sequence[Floats]) -> float:
+    """The weighted mean, or with two samples their difference, of tables as `cluster_sums` makes them."""
     import numpy as np
 
     return float(_ratio(np.sum([table.sum(axis=0) for table in tables], axis=0)))

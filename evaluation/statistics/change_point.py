@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from evaluation.statistics.estimates import numbers
+from evaluation.statistics.bootstrap import numbers
 from evaluation.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from evaluation.statistics.estimates import Floats
+    from evaluation.statistics.bootstrap import Floats
 
 SERIES = 40
 FALSE_ALARMS_PER_MONTH = 1.0

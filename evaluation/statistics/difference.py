@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from evaluation.statistics.bootstrap import RESOLUTION, Observation, cluster_sums
-from evaluation.statistics.estimates import LEVEL, Interval
+from evaluation.statistics.bootstrap import LEVEL, RESOLUTION, Interval, Observation, cluster_sums, mean_of
 
 if TYPE_CHECKING:
-    from evaluation.statistics.estimates import Floats
+    from evaluation.statistics.bootstrap import Floats
 
 Verdict = Literal["drifted", "possibly drifted", "steady", "improved", "not enough data"]
 Scores = Sequence[Observation]
@@ -135,7 +134,7 @@ def difference_interval(baseline: Scores, candidate: Scores, *, paired: bool = F
 def from_fixed_p(fixed: float, observations: Scores) -> float | None:
     """Two-sided p of the weighted mean being `fixed`; None for fewer than two clusters."""
     tables = cluster_sums(observations)
-    return welch_p(_mean(tables) - fixed, [_variance(tables, RESOLUTION)]) if tables else None
+    return welch_p(mean_of(tables) - fixed, [_variance(tables, RESOLUTION)]) if tables else None
 
 
 def welch_p(delta: float, variances: Sequence[tuple[float, int]]) -> float | None:
@@ -157,6 +156,16 @@ def welch_interval(delta: float, variances: Sequence[tuple[float, int]]) -> Inte
     return Interval(delta - reach, delta + reach)
 
 
+def error_of(scores: Scores) -> float | None:
+    """The standard error of a weighted mean whose clusters are drawn: Cochran's as in `difference_p`, whatever rounding gives.
+
+    Returns:
+        In points; None for fewer than two clusters.
+    """
+    variance, freedom = _variance(cluster_sums(scores), 0.0)
+    return math.sqrt(variance) if freedom else None
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjusted p values, in the order given: Holm, Scandinavian Journal of Statistics 6 (1979), 65–70.
 
@@ -174,18 +183,10 @@ def _linearised(baseline: Scores, candidate: Scores, *, paired: bool) -> tuple[f
     """The difference of the weighted means, and the variance and degrees of freedom of what it is made of."""
     if paired:
         tables = cluster_sums(baseline, candidate)
-        return _mean(tables) if tables else 0.0, [_variance(tables, RESOLUTION * math.sqrt(2))]
+        return mean_of(tables) if tables else 0.0, [_variance(tables, RESOLUTION * math.sqrt(2))]
     before, now = cluster_sums(baseline), cluster_sums(candidate)
-    delta = _mean(now) - _mean(before) if before and now else 0.0
+    delta = mean_of(now) - mean_of(before) if before and now else 0.0
     return delta, [_variance(before, RESOLUTION), _variance(now, RESOLUTION)]
-
-
-def _mean(tables: Sequence[Floats]) -> float:
-    """The weighted mean, or with two samples their difference."""
-    totals = sum(table.sum(axis=0) for table in tables)
-    half = tables[0].shape[1] // 2
-    means = [float(totals[i] / totals[half + i]) for i in range(half)]
-    return means[0] if half == 1 else means[1] - means[0]
 
 
 def _variance(tables: Sequence[Floats], resolution: float) -> tuple[float, int]:

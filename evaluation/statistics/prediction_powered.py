@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from evaluation.statistics.estimates import LEVEL, Estimate, Interval, numbers
+from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval, numbers
 from evaluation.wording import counted
 
 if TYPE_CHECKING:
-    from evaluation.statistics.estimates import Floats
+    from evaluation.statistics.bootstrap import Floats
 
 LEAST_LABELS = 50
 ROUNDING_VARIANCE = 1 / 12  # of whole numbers (Sheppard's correction)

@@ -84,14 +84,6 @@ def test_filters_offer_what_the_newest_calls_have(console: Client) -> None:
     assert totals(narrowed).startswith("1 calls")
 
 
-@pytest.mark.parametrize("text", ["evaluation_run:7", "req_1", "abcdef"])
-def test_a_call_is_found_by_its_work_request_or_digest(console: Client, text: str) -> None:
-    call(work_id="evaluation_run:7", request_id="req_1", request_digest="abcdef", cost_usd=Decimal(1))
-    call(work_id="evaluation_run:71", request_id="req_12", request_digest="abcdefg")
-
-    assert totals(read(console, list_of(LLMCall, f"?q={text}"))).startswith("1 calls")
-
-
 def test_prices_can_be_edited(console: Client) -> None:
     price = ModelPrice.objects.create(
         model="m", effective_from="2026-10-01", input_usd=1, output_usd=2, cache_write_usd=1, cache_read_usd=1

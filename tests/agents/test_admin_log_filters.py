@@ -40,18 +40,6 @@ def test_messages_are_found_by_their_tags(root: Client) -> None:
     assert found("%3D41") == found("41%3Dx") == found("b%22uild%3D41") == []
 
 
-def test_turns_are_found_by_the_tags_of_their_channel_and_of_what_they_answer(root: Client) -> None:
-    ada, tagged, plain_one = make_agent(), make_channel("tagged"), make_channel("plain")
-    tagged.tags = {"build": "41"}
-    tagged.save()
-    question = say(plain_one, "X", "?", tags={"build": "41"})
-    Run.objects.create(agent=ada, channel=tagged, prompt="first")
-    Run.objects.create(agent=ada, channel=plain_one, trigger=question)
-    Run.objects.create(agent=ada, channel=plain_one, prompt="third")
-
-    assert sorted(cells(read(root, list_of(Run, "?tag=build%3D41")), "answers")) == ["?", "first"]
-
-
 def test_rows_with_an_error_are_found(root: Client) -> None:
     ada = make_agent()
     Run.objects.create(agent=ada, status="errored", error="ValueError: x", prompt="broken")

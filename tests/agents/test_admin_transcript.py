@@ -51,19 +51,6 @@ def test_everybody_is_shown_as_who_they_are(console: Client) -> None:
     assert re.search(r"Grace Hopper.*?user.*?synthetic.*?I am a person", html, flags=re.S)
 
 
-def test_replies_are_indented_under_what_they_answer(console: Client) -> None:
-    channel = make_channel()
-    question = say(channel, "A", "Question?")
-    say(channel, "B", "Something else.")
-    answer = say(channel, "C", "Answer.", parent=question)
-    say(channel, "D", "Thanks.", parent=answer)
-    page = transcript_page(channel=channel)
-
-    assert [line["depth"] for line in page.lines] == [0, 0, 1, 2]
-    assert [line["reply_to"] is not None for line in page.lines] == [False, False, True, False]
-    assert "A: Question?" in str(page.lines[2]["reply_to"])
-
-
 def test_a_reply_to_a_message_of_another_page_links_to_it() -> None:
     channel = long_channel(PAGE_SIZE + 5)
     first = Message.objects.get(position=1)

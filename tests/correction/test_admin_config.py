@@ -48,14 +48,6 @@ def test_saving_stores_what_was_changed_with_user_and_reason(root: Client) -> No
     assert "Ada: corrections saved." in plain(answer.content.decode())
 
 
-def test_emptied_fields_inherit_again(root: Client) -> None:
-    ada = make_agent()
-    configure(agent=ada, changes={"gate_adherence_enabled": "off", "gate_adherence_threshold": "6.5"})
-    save(root, ada, gate_adherence_enabled="", gate_adherence_threshold="")
-
-    assert own(ada) == {}
-
-
 def test_what_another_person_changed_meanwhile_stays(root: Client) -> None:
     ada = make_agent()
     configure(agent=ada, changes={"gate_mode": "observe", "gate_fluency_enabled": "on"})
@@ -109,16 +101,6 @@ def test_one_mechanism_is_edited_alone_and_leads_back_to_its_cell(root: Client) 
     assert answer["Location"].endswith(f"#cell-{ada.pk}-variety")
     assert own(ada) == {"variety_message_threshold": 12}
     assert root.get(url_of(ada, query="?mechanism=nonsense")).status_code == 404
-
-
-def test_inherit_takes_back_a_mechanism_or_everything(root: Client) -> None:
-    ada = make_agent()
-    configure(agent=ada, changes={"gate_adherence_enabled": "on", "gate_mode": "off", "daily_budget_usd": "2"})
-    root.post(url_of(ada, query="?mechanism=adherence"), {"_reset": ""})
-    assert own(ada).keys() == {"gate_mode", "daily_budget_usd"}
-
-    root.post(url_of(ada), {"_reset": ""})
-    assert own(ada) == {}
 
 
 def test_the_number_of_queries_does_not_grow_with_drafts_marks_or_changes(root: Client) -> None:

@@ -18,7 +18,7 @@ from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, sta
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
 from tests.evaluation.test_admin_home import drift, fell
-from tests.factories import make_agent, make_channel
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -70,16 +70,6 @@ def test_corrections_tell_what_became_of_messages_that_were_sent_back() -> None:
     client = signed_in(superuser("second"))
     urls = [url for url in own_links(html) if "outcome__exact=forced_through" in url]
     assert sorted(read(client, url).count('class="field-outcome_mark') for url in urls) == [1, 2], "a day and a week"
-
-
-def test_what_was_played_is_in_no_figure() -> None:
-    ada = make_agent()
-    room = make_channel()
-    room.synthetic = True
-    room.save()
-    logged(ada, "forced_through", channel=room)
-
-    assert card(home(), "Corrections").startswith("0 messages in 24 h")
 
 
 def test_spending_stands_against_the_budgets() -> None:

@@ -76,15 +76,6 @@ def test_what_cannot_be_used_is_said_beside_the_field(root: Client, typed: dict[
     assert not Intervention.objects.exists()
 
 
-def test_the_form_explains_functions_kinds_and_variables(root: Client) -> None:
-    text = plain(read(root, ADD))
-
-    assert "message_count Messages ever committed in this channel, by the agent or by all." in text
-    assert "at_least holds from this number on" in text
-    assert "Claims may use {{agent_name}} , {{channel_name}}" in text
-    assert "devil's advocate" in text
-
-
 def test_a_function_that_is_gone_is_shown_and_refused(root: Client) -> None:
     row = Intervention.objects.create(slug="old", function="was_removed", nudge="Go on.")
     assert "was_removed (not known)" in plain(read(root, page_of(row)))

@@ -17,7 +17,7 @@ from django.utils import timezone
 from agents.admin.transcript import transcript_url
 from agents.models import Message, Run
 from correction.models import CorrectionLog, GateDimensionResult, ObservedMessage
-from tests.console import list_of, page_of, plain, queries, read, signed_in, staff
+from tests.console import list_of, page_of, plain, queries, read
 from tests.correction.judged_drafts import corrected, make_log
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel, say
@@ -124,14 +124,6 @@ def test_an_external_check_has_no_agent_and_is_shown_all_the_same(root: Client) 
     assert cells(read(root, list_of(CorrectionLog)), "who") == ["Ada &lt;b&gt;"]
 
 
-def test_texts_too_long_to_compare_are_shown_without_a_comparison(root: Client) -> None:
-    ada, session = make_agent(), uuid.uuid4()
-    first = make_log(ada, {"adherence": 2.0}, text="word " * 20_000, outcome="corrected", session=session)
-    make_log(ada, {"adherence": 8.0}, text="other", committed=True, attempt=2, session=session)
-
-    assert "too long to compare" in read(root, page_of(first))
-
-
 # -- in conversations
 def test_messages_wear_what_the_gate_did_to_them(root: Client) -> None:
     ada, channel = make_agent(), make_channel()
@@ -168,15 +160,6 @@ def test_messages_wear_what_the_gate_did_to_them(root: Client) -> None:
     assert page_of(last) in html
     assert "passed after retry" in read(root, page_of(message))
     assert "<h2>Gate</h2>" not in read(root, page_of(Message.objects.latest("pk")))
-
-
-def test_notes_need_the_right_to_view_the_log() -> None:
-    message = corrected(make_agent())
-    half = signed_in(staff("agents.view_channel", "agents.view_message", "agents.view_run"))
-
-    assert "forced through" not in read(half, page_of(message.channel, "transcript"))
-    for row in (message, Run.objects.get()):
-        assert "<h2>Gate</h2>" not in read(half, page_of(row))
 
 
 LOGS: tuple[type[Model], ...] = (CorrectionLog, ObservedMessage)

@@ -125,14 +125,6 @@ def test_a_change_of_the_defaults_is_asked_about_with_the_agents_that_inherit_it
     assert len(config_history(None)) == len(before) + 1
 
 
-def test_the_question_about_the_defaults_says_what_the_gate_will_do(root: Client) -> None:
-    make_agent()
-
-    assert "Drafts that fail adherence are sent back from now on." in said(
-        root, set="defaults:gate_adherence_enabled:on"
-    )
-
-
 @pytest.mark.parametrize("target", ["defaults", "agent"])
 def test_what_was_changed_is_undone_exactly(root: Client, target: str) -> None:
     ada = make_agent()

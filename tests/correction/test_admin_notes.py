@@ -14,7 +14,7 @@ from agents.models import Channel, Message, Run
 from correction.admin import sessions
 from correction.models import CorrectionLog, GateDimensionResult, InterventionLog
 from tests.console import HOSTILE, Browser, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
-from tests.correction.judged_drafts import OFFLINE, corrected, make_log, verdict
+from tests.correction.judged_drafts import corrected, make_log, verdict
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel, say
 
@@ -50,18 +50,6 @@ def test_a_note_opens_to_the_drafts_what_was_found_and_what_changed(root: Client
     assert page_of(CorrectionLog.objects.get(message=message, attempt=2)) in note
 
 
-def test_a_heuristic_judge_is_marked_and_what_was_not_judged_is_no_zero(root: Client) -> None:
-    ada, channel = make_agent(), make_channel()
-    message = say(channel, ada, "Noted.")
-    make_log(ada, {"adherence": None, "fluency": 8.0}, message=message, committed=True, judge=OFFLINE, text="Noted.")
-    text = plain(note_of(read(root, transcript(message)), 1))
-
-    assert "heuristic lexical-1" in text
-    assert "– adherence too late" in text
-    assert "Draft passed said" in text
-    assert "Was this verdict right?" not in text
-
-
 def test_a_verdict_is_marked_in_the_conversation_and_the_page_comes_back_to_it(root: Client) -> None:
     message = corrected(make_agent())
     result = verdict(CorrectionLog.objects.get(message=message, attempt=1))
@@ -77,15 +65,6 @@ def test_a_verdict_is_marked_in_the_conversation_and_the_page_comes_back_to_it(r
     html = read(root, answer["Location"])
     assert f'id="gate-{message.position}" open' in html
     assert "Marked right root" in plain(note_of(html, message.position))
-
-
-def test_the_page_of_a_message_has_the_same_note_within_its_own_form(root: Client) -> None:
-    message = corrected(make_agent())
-    html = read(root, page_of(message))
-
-    assert '<h2>Gate</h2><details class="pl-gate"' in html
-    assert 'form="marks"' not in html
-    assert "Was this verdict right?" in html
 
 
 @pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "javascript:alert(1)", ""])
@@ -182,19 +161,6 @@ def test_messages_and_turns_are_found_by_what_the_gate_did(root: Client, chosen:
 
     assert set(cells(read(root, list_of(Message, f"?gate={chosen}")), "text")) == got
     assert set(cells(read(root, list_of(Run, f"?gate={chosen}")), "answers")) == got
-
-
-def test_attempts_are_found_by_why_they_were_not_judged_and_by_judge(root: Client) -> None:
-    ada = make_agent()
-    make_log(ada, {"adherence": None}, text="late")
-    make_log(ada, {"adherence": 8.0}, text="judged", judge=OFFLINE)
-
-    def drafts(query: str) -> list[str]:
-        return sorted(cells(read(root, list_of(CorrectionLog, query)), "draft"))
-
-    assert drafts("?not_judged=any") == drafts("?not_judged=timeout") == ["late"]
-    assert drafts("?not_judged=budget") == []
-    assert drafts(f"?judge={OFFLINE}") == ["judged"]
 
 
 def test_a_session_shows_how_long_each_attempt_took(root: Client) -> None:

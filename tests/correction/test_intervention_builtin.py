@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, LLMCall, Message, Run, owner_name
 from agents.turn.orchestrator import run_turn, start_turn
-from correction.interventions.nudges import AGAINST_CONVERGENCE, NudgeType, load_nudges
+from correction.interventions.nudges import NudgeType, load_nudges
 from tests.agents.turn.playing import join
 from tests.correction.steering import AGREEMENT, chatter, configure, guidance, logs, prepared
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
@@ -40,25 +40,6 @@ def finds_agreement(body: dict[str, Any]) -> dict[str, Any]:
 
 
 # -- anti-convergence
-def test_agreement_in_everybodys_own_words_is_seen_by_the_judge_ac_7_1_6(
-    llm_server: LLMServer, oscar: Agent, office: Channel
-) -> None:
-    """A group talks, the judge scores how far it merely agrees, then a nudge against the prevailing opinion, in the character's manner."""
-    configure(oscar, anti_convergence_enabled=True)
-    chatter(office, AGREEMENT)
-    llm_server.always(json=entry(7))
-
-    turn = prepared(oscar, office)
-
-    assert "merely agree with each other" in claims_of(llm_server.bodies[0])["p1"]
-    log = logs()[0]
-    assert [(p["kind"], p["held"]) for p in log.preconditions] == [("functional", True), ("propositional", True)]
-    assert (log.preconditions[1]["score"], log.preconditions[1]["threshold"]) == (7, 6)
-    assert (log.name, log.fired, log.nudge) == ("anti_convergence", True, guidance(turn)[0].body)
-    assert log.nudge_type in set(AGAINST_CONVERGENCE)
-    assert log.nudge == load_nudges()["oscar"][NudgeType(log.nudge_type)]
-
-
 @pytest.mark.parametrize(("said", "speakers", "asked"), [(4, 3, 1), (10, 3, 1), (3, 3, 0), (4, 2, 0), (10, 2, 0)])
 def test_a_judge_is_asked_where_a_group_talks(
     llm_server: LLMServer, oscar: Agent, office: Channel, said: int, speakers: int, asked: int

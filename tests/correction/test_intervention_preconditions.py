@@ -149,18 +149,6 @@ def test_a_claim_with_a_variable_that_has_no_value_is_unknown_not_a_crash(
 
 
 # -- propositional
-@pytest.mark.parametrize("holds", [True, False])
-def test_a_proposition_without_threshold_fires_when_its_claim_holds(
-    llm_server: LLMServer, ada: Agent, office: Channel, holds: bool
-) -> None:
-    llm_server.always(json=entry(holds))
-
-    turn = looked_at(ada, office, dormant(PropositionalPrecondition(proposition=scored())))
-
-    assert bool(guidance(turn)) is holds
-    assert "keeper of the stamp drawer" in prompt_of(llm_server.bodies[0])
-
-
 @pytest.mark.parametrize(("score", "fires"), [(0, True), (4, True), (5, False), (9, False)])
 def test_a_proposition_with_a_threshold_fires_when_its_score_is_below_ac_7_1_1(
     llm_server: LLMServer, ada: Agent, office: Channel, score: int, fires: bool

@@ -15,7 +15,7 @@ from evaluation.runs.execute import Captured, capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary
 from tests.evaluation.conftest import PropositionFolder
-from tests.factories import make_agent, talk
+from tests.factories import speaking
 
 
 def spec(agent: Agent, **fields: Any) -> RunSpec:
@@ -44,8 +44,7 @@ def three_kinds(propositions: PropositionFolder) -> Agent:
           - {id: brief, claim: brief, rule: {max_words: 2}}
         """,
     )
-    agent = make_agent("ada")
-    talk(agent, ["No."])
+    agent = speaking("ada", ["No."])
     return agent
 
 

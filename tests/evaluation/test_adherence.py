@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from decimal import Decimal
 
@@ -14,7 +13,7 @@ from evaluation.runs.execute import Captured
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, tail_of
 from tests.evaluation.measuring import measured
-from tests.factories import make_agent, talk
+from tests.factories import make_agent, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -56,22 +55,9 @@ def test_the_judge_sees_the_persona_with_its_traits_ac_6_1_3(
     assert "### Never (stop doing this)\n- small talk" in persona
 
 
-def test_only_what_was_said_is_shown_as_said_ac_6_1_1(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    talk(ada, ["said"])
-    talk(ada, ["simulated for a test"], synthetic=True)
-
-    found = measured(ada)
-
-    assert found.summary.run.sample_size == 1
-    assert "simulated for a test" not in json.dumps(llm_server.bodies)
-
-
 def test_up_to_twenty_messages_are_sampled_ac_6_1_2(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    talk(ada, map(str, range(31)))
+    ada = speaking("ada", map(str, range(31)))
 
     first, again = measured(ada), measured(ada)
     other = measured(ada, seed=7, samples=5)
@@ -101,8 +87,7 @@ def test_the_score_is_the_weighted_mean_and_each_part_is_stored_ac_6_1_6(
         """,
     )
     llm_server.respond = answers({"heavy": 9, "light": 1, "flipped": 7}.__getitem__)
-    ada = make_agent("ada")
-    talk(ada, ["No.", "Yes."])
+    ada = speaking("ada", ["No.", "Yes."])
 
     found = measured(ada).summary
 
@@ -125,8 +110,7 @@ def test_the_same_answer_scores_lower_in_hard_mode_than_in_normal_mode_ac_6_1_8(
 ) -> None:
     propositions.claims("adherence/_default.yaml", "strict", extra=f"hard: {str(hard).lower()}")
     llm_server.always(json=entry(8, flaws=["one"]))
-    ada = make_agent("ada")
-    talk(ada, ["No."])
+    ada = speaking("ada", ["No."])
 
     assert measured(ada).summary.overall_score == (6 if hard else 8)
 
@@ -134,8 +118,7 @@ def test_the_same_answer_scores_lower_in_hard_mode_than_in_normal_mode_ac_6_1_8(
 # -- what needs no judge
 def test_rules_are_exact_and_ask_nobody(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "brief", extra="rule: {max_words: 2}")
-    ada = make_agent("ada")
-    talk(ada, ["Two words", "three words here", "one"])
+    ada = speaking("ada", ["Two words", "three words here", "one"])
 
     found = measured(ada).summary
 
@@ -153,8 +136,7 @@ def test_where_a_precondition_does_not_hold_the_claim_is_trivial_ac_6_0_15(
     """Trivial is stored as 9, is not inverted and is in no mean."""
     propositions.claims("adherence/_default.yaml", "asks", extra="precondition: asks_something, inverted: true")
     llm_server.always(json=entry(8))
-    ada = make_agent("ada")
-    talk(ada, ["Why?", "No."])
+    ada = speaking("ada", ["Why?", "No."])
 
     found = measured(ada).summary.dimensions["adherence"]
 
@@ -167,8 +149,7 @@ def test_where_a_precondition_does_not_hold_the_claim_is_trivial_ac_6_0_15(
 def test_absent_evidence_is_trivial_and_in_no_mean(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "family", "mood")
     llm_server.respond = answers(lambda text: entry(9, evidence="absent") if "family" in text else 2)
-    ada = make_agent("ada")
-    talk(ada, ["No."])
+    ada = speaking("ada", ["No."])
 
     found = measured(ada).summary.dimensions["adherence"]
 

@@ -18,7 +18,7 @@ from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, prompt_of, tail_of
 from tests.evaluation.measuring import measured
 from tests.evaluation.test_trajectory import HOSTILE
-from tests.factories import MONDAY, make_agent, make_channel, say, talk
+from tests.factories import MONDAY, make_agent, make_channel, say, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -63,8 +63,7 @@ def test_the_channel_is_named_in_claims_that_ask_for_it_ac_6_0_3(
           - {id: brief, claim: "{{agent_name}} is brief in {{channel_name}}", rule: {max_words: 2}}
         """,
     )
-    ada = make_agent("ada")
-    talk(ada, ["No."], channel=make_channel("attic", name="The Attic"))
+    ada = speaking("ada", ["No."], channel=make_channel("attic", name="The Attic"))
 
     measured(ada)
 
@@ -109,8 +108,7 @@ def test_each_message_has_what_was_said_before_it_ac_6_0_12(
 ) -> None:
     """Ten events, or `last_n` where that is less; also what was said before the window that is measured."""
     propositions.claims("adherence/_default.yaml", "voice", extra=f"first_n: 0, last_n: {last_n}")
-    ada = make_agent("ada")
-    talk(ada, [f"line {n}" for n in range(60)])
+    ada = speaking("ada", [f"line {n}" for n in range(60)])
 
     measured(ada, window=MessageWindow("1h", start=MONDAY + timedelta(minutes=15), end=MONDAY + timedelta(minutes=50)))
 

@@ -150,14 +150,6 @@ def test_a_score_leads_to_its_message_and_its_proposition(root: Client) -> None:
     assert f"?message={message.pk}" in read(root, transcript_url(message))
 
 
-def test_an_unscored_judgement_shows_its_reason_and_no_number(root: Client) -> None:
-    score = make_score(make_run(make_agent()), None, reason="the call timed out")
-
-    assert cells(read(root, list_of(EvaluationScore)), "outcome") == ["unscored"]
-    assert "the call timed out" in read(root, list_of(EvaluationScore))
-    assert "the call timed out" in read(root, page_of(score))
-
-
 def test_scores_are_filtered_by_what_people_look_for(root: Client) -> None:
     ada, bob = make_agent(), make_agent("bob")
     make_score(make_run(ada), 3)
@@ -186,11 +178,3 @@ def test_runs_are_filtered_by_what_people_look_for(root: Client) -> None:
     today = f"created_at__gte={timezone.now().date().isoformat()} 00:00:00%2B00:00"
     assert [found(f"?{query}") for query in (*filters, today)] == [1] * 5
     assert found("") == 2
-
-
-def test_a_channels_evaluation_leads_to_the_channel(root: Client) -> None:
-    run = make_run(dimensions=["convergence", "ideas_quantity"])
-
-    assert cells(read(root, list_of(EvaluationRun)), "measured") == ["#room convergence ideas quantity"]
-    assert run.channel is not None
-    assert page_of(run.channel, "transcript") in read(root, page_of(run))

@@ -12,7 +12,7 @@ from pytest_django import Settings
 from agents.models import Agent, LLMCall
 from evaluation.models import EvaluationRun
 from tests.console import page_of, plain, read
-from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
+from tests.evaluation.judged import LLM, OFFLINE
 from tests.factories import make_agent, talk
 
 pytestmark = pytest.mark.django_db
@@ -64,13 +64,6 @@ def test_a_model_without_a_price_is_unpriced_and_not_free(root: Client, ada: Age
     assert "Cost, estimated unpriced" in plain(read(root, ask(ada)))
 
 
-def test_a_judge_on_this_machine_is_free(root: Client, ada: Agent) -> None:
-    text = plain(read(root, ask(ada)))
-
-    assert "heuristic lexical-1" in text
-    assert "Calls of the judge none it answers on this machine Cost, estimated free" in text
-
-
 def test_a_click_queues_what_was_estimated_and_leads_to_its_progress(root: Client, ada: Agent) -> None:
     answer = root.post(ask(ada), {"dimensions": ["adherence"], "samples": "7"})
     run = EvaluationRun.objects.get()
@@ -95,13 +88,6 @@ def test_who_said_too_little_is_simulated_first_and_the_page_says_so(root: Clien
     root.post(ask(bob, "capture"), {"dimensions": ["adherence"], "samples": "20"})
 
     assert EvaluationRun.objects.get().simulated
-
-
-def test_the_dimensions_of_its_baselines_are_chosen_first(root: Client, ada: Agent) -> None:
-    make_baseline(ada, make_run(ada, judge=OFFLINE))
-    form = root.get(ask(ada)).context["form"]
-
-    assert form["dimensions"].value() == ["adherence"]
 
 
 @pytest.mark.parametrize("asked", [{"samples": "0"}, {"samples": "501"}, {"samples": "x"}, {"dimensions": ["taste"]}])

@@ -136,15 +136,6 @@ def test_agents_without_a_baseline_are_named_until_they_have_one() -> None:
     assert "Nothing is measured again" not in steps(read(client, HOME))
 
 
-def test_only_who_may_add_a_schedule_is_sent_to_its_form() -> None:
-    ada = make_agent()
-    make_baseline(ada, make_run(ada))
-    url = reverse("admin:evaluation_evaluationschedule_add")
-
-    assert url not in home(viewer())
-    assert url in home()
-
-
 def test_broken_proposition_files_and_waiting_drafts_are_said(propositions: PropositionFolder) -> None:
     client = signed_in(superuser())
     make_agent()
@@ -188,16 +179,6 @@ def test_agents_dimension_range_and_judge_are_chosen_in_the_url() -> None:
     assert points(read(client, HOME)) == 4
     assert points(read(client, f"{HOME}?days=7")) == 2
     assert len(legend(read(client, f"{HOME}?agent=nobody&dimension=%00&days=-1&judge={HOSTILE}"))) == 2
-
-
-def test_each_number_of_the_chart_stands_in_its_table_with_a_link_to_the_evaluation() -> None:
-    run = fell(make_agent())
-    html = drift(home())
-
-    table = html[html.index("<table") : html.index("</table>")]
-    assert plain(table).endswith("3.0 ± 0.2") or "3.0 ± 0.2" in plain(table)
-    assert f'href="{page_of(run)}"' in table
-    assert "baseline" in plain(table)
 
 
 def test_persona_edits_and_alerts_are_marked_with_links() -> None:

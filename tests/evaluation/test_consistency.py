@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from pytest_django import Settings
 
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.scorers.subjects import parse_history
+from evaluation.models import EvaluationRun, EvaluationScore
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, entry, prompt_of
 from tests.evaluation.measuring import evaluate_agent
 from tests.evaluation.pairing import before_and_now, consistency, pairs
-from tests.factories import MONDAY, make_agent, make_channel, say, talk
+from tests.factories import MONDAY, make_agent, make_channel, say, speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -111,31 +109,6 @@ def test_the_score_is_the_mean_over_pairs_and_each_pair_is_stored_ac_6_2_5(
     assert rows["lol shut"].context_snippet == "lol shut"
 
 
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"where": {"build": "40"}}, "said nothing before this window"),
-        ({"where": {"build": "41"}, "history_where": {"build": "39"}}, "said nothing before this window"),
-        ({"where": {"build": "41"}, "history": parse_history("1h")}, "said nothing before this window"),
-    ],
-)
-def test_without_a_past_it_is_not_evaluable_ac_6_2_6(
-    llm_server: LLMServer, one_claim: object, fields: dict[str, Any], reason: str
-) -> None:
-    ada = make_agent("ada")
-    before_and_now(ada, ["Yes."], ["No."])
-
-    found = evaluate_agent(agent=ada, dimensions=("consistency",), is_baseline=True, **fields)
-
-    assert (found.overall_score, found.dimensions["consistency"].score, llm_server.calls) == (None, None, 0)
-    assert found.run.status == "completed"
-    assert f"nothing scored: not evaluable: the agent {reason}" in found.run.error
-    (row,) = EvaluationScore.objects.all()
-    assert (row.status, row.score) == ("unscored", None)
-    assert reason in row.reason
-    assert not Baseline.objects.exists()
-
-
 def test_a_past_elsewhere_is_not_comparable_ac_6_2_6(llm_server: LLMServer, one_claim: object) -> None:
     ada = make_agent("ada")
     before_and_now(ada, ["Yes."], [], make_channel("one"))
@@ -152,8 +125,7 @@ def test_the_cold_start_of_one_dimension_leaves_the_others_alone_ac_6_2_6(
 ) -> None:
     one_claim.claims("adherence/_default.yaml", "voice")
     llm_server.always(json=entry(6))
-    ada = make_agent("ada")
-    talk(ada, ["Only one."])
+    ada = speaking("ada", ["Only one."])
 
     found = evaluate_agent(agent=ada, dimensions=("adherence", "consistency"))
 

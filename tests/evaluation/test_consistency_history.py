@@ -14,7 +14,7 @@ from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.scorers.subjects import parse_window
 from tests.evaluation.judging import prompt_of
 from tests.evaluation.pairing import before_and_now, consistency, pairs
-from tests.factories import MONDAY, make_agent, make_channel, say, talk
+from tests.factories import MONDAY, make_agent, make_channel, say, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -22,8 +22,7 @@ pytestmark = pytest.mark.django_db
 
 # -- what is compared with what
 def test_without_a_window_the_newer_half_is_compared_with_the_older(llm_server: LLMServer, one_claim: object) -> None:
-    ada = make_agent("ada")
-    talk(ada, ["one", "two", "three", "four", "five"])
+    ada = speaking("ada", ["one", "two", "three", "four", "five"])
 
     consistency(ada, where={})
 

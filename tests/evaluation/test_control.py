@@ -78,13 +78,6 @@ def test_what_ended_cannot_be_cancelled(ada: Agent, status: str) -> None:
         cancel_run(run)
 
 
-def test_a_run_that_waits_for_its_budget_can_be_cancelled(ada: Agent) -> None:
-    run, _ = prepare_run(spec(ada))
-    EvaluationRun.objects.filter(pk=run.pk).update(status="paused_budget")
-
-    assert cancel_run(run).status == "cancelled"
-
-
 @pytest.fixture
 def rooms(judge: LLMServer) -> dict[str, Agent]:
     """Ada alone in #one, Ada with Bea in #two."""

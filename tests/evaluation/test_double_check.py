@@ -13,7 +13,7 @@ from evaluation.models import EvaluationScore
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry
 from tests.evaluation.measuring import evaluate_agent
-from tests.factories import make_agent, talk
+from tests.factories import speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -37,8 +37,7 @@ def judge(first: Any, second: Any) -> Any:
 @pytest.fixture
 def one_message(propositions: PropositionFolder) -> Any:
     propositions.claims("adherence/_default.yaml", "voice")
-    agent = make_agent("ada")
-    talk(agent, ["No."])
+    agent = speaking("ada", ["No."])
     return agent
 
 
@@ -90,8 +89,7 @@ def test_what_was_not_answered_at_first_is_not_asked_whether_it_is_sure(
 def test_flips_and_penalties_apply_to_both_values(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "flat", extra="inverted: true")
     propositions.claims("adherence/ada.yaml", "strict", extra="hard: true")
-    ada = make_agent("ada")
-    talk(ada, ["No."])
+    ada = speaking("ada", ["No."])
     llm_server.respond = judge(entry(8, flaws=[]), entry(5, flaws=["one"]))
 
     evaluate_agent(agent=ada, dimensions=("adherence",), double_check=True)

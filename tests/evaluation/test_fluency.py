@@ -14,7 +14,7 @@ from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import DimensionSummary
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
-from tests.factories import make_agent, make_channel, talk
+from tests.factories import make_agent, make_channel, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -78,8 +78,7 @@ def test_what_others_said_is_not_shown(llm_server: LLMServer) -> None:
 
 def test_the_score_is_stored_with_the_judges_reasoning_ac_6_3_6(llm_server: LLMServer) -> None:
     llm_server.respond = answers(lambda claim: entry(6, reasoning="varied enough"))
-    ada = make_agent("ada")
-    talk(ada, VARIED)
+    ada = speaking("ada", VARIED)
 
     fluency(ada)
 
@@ -90,8 +89,7 @@ def test_the_score_is_stored_with_the_judges_reasoning_ac_6_3_6(llm_server: LLMS
 
 
 def test_only_the_windows_messages_are_shown(llm_server: LLMServer) -> None:
-    ada = make_agent("ada")
-    talk(ada, COPIED, tags={"build": "40"})
+    ada = speaking("ada", COPIED, tags={"build": "40"})
     talk(ada, VARIED, tags={"build": "41"})
 
     fluency(ada, where={"build": "41"})
@@ -109,8 +107,7 @@ def test_statistics_speak_of_the_messages_that_are_shown(
         "fluency/_default.yaml",
         "include_personas: false\nfirst_n: 1\nlast_n: 2\npropositions: [{id: varied, claim: varied}]\n",
     )
-    ada = make_agent("ada")
-    talk(ada, VARIED)
+    ada = speaking("ada", VARIED)
 
     fluency(ada)
 

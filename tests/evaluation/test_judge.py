@@ -58,18 +58,6 @@ NOT_A_SCORE = {
 
 
 @pytest.mark.parametrize("text", NOT_A_SCORE.values(), ids=NOT_A_SCORE)
-def test_what_is_no_score_is_asked_again_once_and_then_unscored(llm_server: LLMServer, text: str) -> None:
-    llm_server.always(text=text)
-
-    verdict = score_proposition(proposition=claim(), context=CONTEXT, label=LABEL)
-
-    assert (verdict.status, verdict.value, verdict.raw_value) == ("unscored", None, None)
-    assert verdict.reason.startswith("malformed: ")
-    assert llm_server.calls == 2
-    assert LLMCall.objects.filter(status="malformed").count() == 2
-
-
-@pytest.mark.parametrize("text", NOT_A_SCORE.values(), ids=NOT_A_SCORE)
 def test_asked_again_a_judge_may_still_give_its_score(llm_server: LLMServer, text: str) -> None:
     llm_server.reply(text=text)
     llm_server.reply(json=entry(4))

@@ -148,24 +148,6 @@ def test_check_propositions_names_the_collision(own_kelly: Agent) -> None:
     assert "the agent kelly here is your own" in err.getvalue()
 
 
-def test_plain_files_are_measured_by_the_defaults_and_the_teams_own(tmp_path: Path) -> None:
-    (tmp_path / "personas").mkdir()
-    (tmp_path / "personas" / "kelly.md").write_text(LAWYER)
-    rows = [{"channel": "c", "agent": "kelly", "role": "agent", "text": "File it by the third."} for _ in range(3)]
-    (tmp_path / "chat.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    out = StringIO()
-    call_command(
-        *("evaluate", "--personas", str(tmp_path / "personas"), "--transcript", str(tmp_path / "chat.jsonl")),
-        *("--dimensions", "adherence,fluency", "--json"),
-        stdout=out,
-        stderr=StringIO(),
-    )
-    (run,) = json.loads(out.getvalue())["runs"]
-    asked = {i for d in run["dimensions"].values() for i in d["propositions"]}
-
-    assert not [i for i in asked if i.startswith("kelly-")]
-
-
 def test_nothing_of_the_example_stays_in_the_prompt_of_the_agent_that_took_its_place(tmp_path: Path) -> None:
     kelly = in_place_of_the_example(tmp_path)
 

@@ -12,10 +12,9 @@ from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.execute import capture
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import entry
-from tests.evaluation.measuring import measured, spec
+from tests.evaluation.measuring import measured
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
@@ -92,20 +91,6 @@ def test_a_run_ends_completed_with_its_numbers(llm_server: LLMServer, ada: Agent
     assert set(LLMCall.objects.values_list("work_id", "agent", "purpose", "dimension")) == {
         (f"evaluation_run:{run.pk}", ada.pk, "evaluation", "adherence")
     }
-
-
-def test_progress_counts_every_judgement_once(llm_server: LLMServer, ada: Agent) -> None:
-    seen: list[int] = []
-    prepared: list[int] = []
-
-    capture(
-        [spec(ada)],
-        prepared=lambda runs: prepared.extend(run.scores.count() for run in runs),
-        progress=lambda run, done: seen.append(done),
-    )
-
-    assert prepared == [6]
-    assert sum(seen) == 6
 
 
 @pytest.mark.parametrize(("per_call", "calls_per_message"), [(10, 1), (1, 5)])

@@ -181,19 +181,6 @@ def test_a_capture_prints_estimate_and_actual_under_its_table(
     assert rows["estimate"][-1].startswith("$")
 
 
-def test_calls_without_a_price_are_said(
-    judge: LLMServer, settings: Settings, capsys: pytest.CaptureFixture[str]
-) -> None:
-    settings.JUDGE_MODEL = "house-model-1"
-    diverse()
-
-    call_command("capture_baseline", "--dimensions", "fluency", "--no-simulate")
-
-    printed = capsys.readouterr().out
-    assert "3 calls have no price and are not in the cost." in printed
-    assert "unpriced" in printed[printed.index("Estimate before") :]
-
-
 # --- what the prompt cache is given to hold ------------------------------------------------------------------------------
 def marked(body: dict[str, Any]) -> list[str]:
     """The start of each block that ends at a breakpoint."""
@@ -220,24 +207,6 @@ def test_a_conversation_shown_once_is_not_written_into_the_cache(judge: LLMServe
     capture([RunSpec(channel=diverse(), dimensions=(dimension,))])
 
     assert {len(marked(body)) for body in judge.bodies} == {1}, "the instructions alone"
-
-
-@pytest.mark.parametrize("dimension", ["convergence", "ideas_quantity"])
-def test_a_conversation_judged_again_is_read_from_the_cache(judge: LLMServer, dimension: str) -> None:
-    (result,) = capture([RunSpec(channel=diverse(), dimensions=(dimension,), repeats=3)])
-
-    assert result.summary.cache_read_share is not None
-    assert result.summary.cache_read_share > 0.4
-
-
-def test_a_double_check_reads_its_question_from_the_cache(judge: LLMServer) -> None:
-    diverse()
-    spec = RunSpec(agent=Agent.objects.get(slug="ada"), dimensions=("fluency",), double_check=True)
-
-    (result,) = capture([spec])
-
-    assert len(judge.bodies) == 2
-    assert result.summary.cache_read_share == pytest.approx(0.5, abs=0.05), "the second call reads the first one"
 
 
 # --- the ledger ----------------------------------------------------------------------------------------------------------

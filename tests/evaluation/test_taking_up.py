@@ -12,13 +12,12 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
-from evaluation.models import Baseline, EvaluationRun
+from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture, execute, work_one
 from evaluation.runs.planning import prepare_run
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judging import entry
-from tests.evaluation.measuring import measured, queue_baseline, spec, statuses
-from tests.factories import make_agent, make_channel, talk
+from tests.evaluation.measuring import measured, spec, statuses
+from tests.factories import make_channel, speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -146,8 +145,7 @@ def test_runs_whose_turn_has_not_come_keep_their_claims(
     """Or another process would take over the last agents of a long capture and judge them a second time."""
     settings.LLM_MAX_CONCURRENCY = 1
     monkeypatch.setattr("evaluation.runs.judging.HEARTBEAT", 0)
-    last = make_agent("last")
-    talk(last, ["No."])
+    last = speaking("last", ["No."])
     kept: list[bool] = []
 
     def look(run: EvaluationRun, done: int) -> None:
@@ -161,19 +159,6 @@ def test_runs_whose_turn_has_not_come_keep_their_claims(
 
 
 # -- the queue
-def test_a_queued_baseline_is_done_by_a_worker(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.always(json={"p1": entry(4), "p2": entry(8)})
-    bob = make_agent("bob")
-    talk(bob, ["YES."])
-    runs = queue_baseline(agents=[ada, bob], spec=spec(ada))
-    assert {run.status for run in runs} == {"pending"}
-
-    assert work_one(owner="me:1:x")
-    assert work_one(owner="me:1:x")
-    assert not work_one(owner="me:1:x")
-
-    assert set(EvaluationRun.objects.values_list("status", flat=True)) == {"completed"}
-    assert Baseline.objects.count() == 2
 
 
 def test_a_worker_takes_up_a_lost_run_and_no_other(llm_server: LLMServer, ada: Agent) -> None:

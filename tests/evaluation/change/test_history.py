@@ -99,7 +99,7 @@ def test_other_judges_and_procedures_never_share_a_line() -> None:
 
     assert scores(read(ada)[0]) == [8.0]
     assert scores(read(ada, way=Judged(judge=LLM, procedure="plumbline+hard"))[0]) == [3.0]
-    assert set(measured_lately(since=timezone.now() - MONTH).ways) == {
+    assert set(measured_lately(since=timezone.now() - MONTH)) == {
         WAY,
         Judged(judge=OFFLINE, procedure="plumbline"),
         Judged(judge=LLM, procedure="plumbline+hard"),

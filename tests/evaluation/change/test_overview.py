@@ -125,6 +125,53 @@ def ada() -> Agent:
     return make_agent()
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "state", "sentence"),
+    [
+        *(
+            (
+                {name: [was] * 6},
+                {name: [score] * 6},
+                "drifted" if score < was else "improved",
+                f"{words} since build 41.",
+            )
+            for name, was, score, words in (
+                ("default-generic-assistant", 9, 2, "Slipped into “generic assistant”: 9.0 → 2.0"),  # inverted
+                ("ada-no-slang", 9, 2, "Broke “no slang”: 9.0 → 2.0"),
+                ("dry", 9, 2, "Stopped “dry”: 9.0 → 2.0"),
+                ("dry", 9, 6, "Less “dry”: 9.0 → 6.0"),
+                ("dry", 3, 8, "More “dry”: 3.0 → 8.0"),
+            )
+        ),
+        ({"dry": [9, 5, 8]}, {"dry": [8, 4, 6]}, "possibly drifted", "Possibly less “dry”: 7.3 → 6.0 since build 41."),
+        (
+            {"dry": STEADY, "voice": STEADY},
+            {"dry": [7, 8, 7, 8, 7, 8, 7, 7], "voice": STEADY},
+            *("steady", "Steady: the largest fall is “dry”: 7.5 → 7.4 since the baseline of "),
+        ),
+        (
+            {"dry": [3, 4, 3, 4, 3, 4], "voice": [8, 7, 8, 7, 8, 7]},
+            {"dry": [8, 8, 9, 8, 8, 9], "voice": [8, 6, 8, 6, 8, 6]},
+            *("improved", "More “dry”: 3.5 → 8.3 since build 41."),
+        ),
+        ({"dry": STEADY}, {"witty": STEADY}, "not comparable", "Measured, but nothing was scored both in the baseline"),
+    ],
+)
+def test_a_change_is_called_by_what_it_is(
+    ada: Agent, before: dict[str, list[int]], now: dict[str, list[int]], state: str, sentence: str
+) -> None:
+    inverted = ["default-generic-assistant"]
+    capture(ada, before, inverted=inverted)
+    measure(ada, now, inverted=inverted)
+    card = card_of(ada)
+
+    assert card.state == state
+    assert sentence_of(card).startswith(sentence)
+    if state == "possibly drifted":
+        assert card.main is not None
+        assert how_sure(card.main) == "3 judgements in the baseline, 3 now; too few to tell from chance"
+
+
 def test_its_quotes_are_the_best_message_then_and_the_worst_now(ada: Agent) -> None:
     flattened(ada)
     card = card_of(ada)
@@ -143,35 +190,6 @@ def test_its_quotes_are_the_best_message_then_and_the_worst_now(ada: Agent) -> N
     )
 
 
-@pytest.mark.parametrize(
-    ("proposition", "before", "now", "sentence"),
-    [
-        ("default-generic-assistant", 9, 2, "Slipped into “generic assistant”: 9.0 → 2.0 since build 41."),  # inverted
-        ("ada-no-slang", 9, 2, "Broke “no slang”: 9.0 → 2.0 since build 41."),
-        ("dry", 9, 2, "Stopped “dry”: 9.0 → 2.0 since build 41."),
-        ("dry", 9, 6, "Less “dry”: 9.0 → 6.0 since build 41."),
-        ("dry", 3, 8, "More “dry”: 3.0 → 8.0 since build 41."),
-    ],
-)
-def test_a_change_is_called_by_what_it_is(ada: Agent, proposition: str, before: int, now: int, sentence: str) -> None:
-    inverted = ["default-generic-assistant"]
-    capture(ada, {proposition: [before] * 6}, inverted=inverted)
-    measure(ada, {proposition: [now] * 6}, inverted=inverted)
-
-    assert sentence_of(card_of(ada)) == sentence
-
-
-def test_a_fall_that_chance_explains_is_only_perhaps_one(ada: Agent) -> None:
-    capture(ada, {"dry": [9, 5, 8]})
-    measure(ada, {"dry": [8, 4, 6]})
-    card = card_of(ada)
-
-    assert card.state == "possibly drifted"
-    assert sentence_of(card) == "Possibly less “dry”: 7.3 → 6.0 since build 41."
-    assert card.main is not None
-    assert how_sure(card.main) == "3 judgements in the baseline, 3 now; too few to tell from chance"
-
-
 def test_one_judgement_of_a_whole_window_is_never_sure(ada: Agent) -> None:
     for run, score in ((capture(ada, {}), 9), (measure(ada, {}), 0)):
         run.scores.create(dimension="adherence", proposition_id="varied", claim="varied", status="scored", score=score)
@@ -180,23 +198,6 @@ def test_one_judgement_of_a_whole_window_is_never_sure(ada: Agent) -> None:
     assert card.state == "possibly drifted"
     assert sentence_of(card).startswith("Possibly stopped “varied”: 9.0 → 0.0 since the baseline of")
     assert (card.baseline_quote, card.candidate_quote) == (None, None)
-
-
-def test_an_agent_that_holds_says_by_how_little_it_moved(ada: Agent) -> None:
-    capture(ada, {"dry": STEADY, "voice": STEADY})
-    measure(ada, {"dry": [7, 8, 7, 8, 7, 8, 7, 7], "voice": STEADY})
-
-    assert sentence_of(card_of(ada)).startswith("Steady: the largest fall is “dry”: 7.5 → 7.4 since the baseline of ")
-
-
-def test_a_sure_rise_without_a_sure_fall_is_named(ada: Agent) -> None:
-    capture(ada, {"dry": [3, 4, 3, 4, 3, 4], "voice": [8, 7, 8, 7, 8, 7]})
-    measure(ada, {"dry": [8, 8, 9, 8, 8, 9], "voice": [8, 6, 8, 6, 8, 6]})
-    card = card_of(ada)
-
-    assert (card.state, sentence_of(card)) == ("improved", "More “dry”: 3.5 → 8.3 since build 41.")
-    assert card.candidate_quote is not None
-    assert card.candidate_quote.score == 9
 
 
 def test_nothing_is_said_of_what_was_not_measured(ada: Agent) -> None:
@@ -217,14 +218,6 @@ def test_unscored_and_trivial_judgements_are_in_no_mean(ada: Agent) -> None:
     (move,) = card_of(ada).moves
 
     assert (move.candidate, move.scored, move.unscored) == (8.0, 4, 5)
-
-
-def test_what_could_only_be_scored_in_one_is_not_compared(ada: Agent) -> None:
-    capture(ada, {"dry": STEADY})
-    measure(ada, {"witty": STEADY})
-
-    assert card_of(ada).state == "not comparable"
-    assert sentence_of(card_of(ada)).startswith("Measured, but nothing was scored both in the baseline of")
 
 
 def test_a_claim_that_was_reworded_is_named_and_not_compared(ada: Agent) -> None:

@@ -191,6 +191,13 @@ LINE = re.compile(r"line (\d+)")
 
 
 # -- what a run says
+@pytest.fixture
+def speaker(propositions: PropositionFolder) -> Agent:
+    """An agent with one proposition about each message."""
+    propositions.claims("adherence/_default.yaml", "voice")
+    return make_agent("ada")
+
+
 def by_position(agent: Agent, *, samples: int = 40, **fields: object) -> PositionProfile:
     return position_profile(measured(agent, samples=samples, position_bins=BINS, **fields).summary.run)
 
@@ -226,20 +233,16 @@ def test_a_conversation_that_fades_is_seen_to_fade(llm_server: LLMServer, propos
     assert found.within.resampled == "messages"
 
 
-def test_long_conversations_that_were_worse_from_the_start_are_no_fading(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
+def test_long_conversations_that_were_worse_from_the_start_are_no_fading(llm_server: LLMServer, speaker: Agent) -> None:
     """The confound: later positions come from long conversations only."""
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
     for n in range(7):
-        talk(ada, [f"weary {position}" for position in range(35)], channel=make_channel(f"long-{n}"))
+        talk(speaker, [f"weary {position}" for position in range(35)], channel=make_channel(f"long-{n}"))
     for n in range(9):
-        talk(ada, [f"fresh {position}" for position in range(5)], channel=make_channel(f"short-{n}"))
+        talk(speaker, [f"fresh {position}" for position in range(5)], channel=make_channel(f"short-{n}"))
     said = {"weary": 3, "fresh": 8}
     llm_server.respond = lambda body: answers(lambda claim: said[tail_of(body).split("Ada acts: ")[1].split()[0]])(body)
 
-    (found,) = by_position(ada, samples=240).dimensions.values()
+    (found,) = by_position(speaker, samples=240).dimensions.values()
 
     assert found.overall.delta is not None
     assert found.overall.delta < -2
@@ -248,32 +251,24 @@ def test_long_conversations_that_were_worse_from_the_start_are_no_fading(
     assert found.bins[0].same.score == 3
 
 
-def test_stretches_that_no_conversation_joins_are_not_compared_within(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    chat(ada, "short", 3)
-    old = chat(ada, "old", 12)
+def test_stretches_that_no_conversation_joins_are_not_compared_within(llm_server: LLMServer, speaker: Agent) -> None:
+    chat(speaker, "short", 3)
+    old = chat(speaker, "old", 12)
     old.messages.update(tags={"when": "before"})
-    Message.objects.filter(channel=old, agent=ada, text__in=["line 11", "line 12"]).update(tags={"when": "now"})
+    Message.objects.filter(channel=old, agent=speaker, text__in=["line 11", "line 12"]).update(tags={"when": "now"})
     Message.objects.filter(channel__slug="short").update(tags={"when": "now"})
     llm_server.respond = answers(lambda claim: 7)
 
-    (found,) = by_position(ada, where={"when": "now"}).dimensions.values()
+    (found,) = by_position(speaker, where={"when": "now"}).dimensions.values()
 
     assert [row.messages for row in found.bins] == [3, 2, 0, 0]
     assert found.within.interval_note == "no conversation has scores in both stretches"
     assert found.overall.delta == 0
 
 
-def test_judgements_that_could_not_be_made_are_counted_not_guessed(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    chat(ada, "long", 8)
-    run = measured(ada, position_bins=BINS).summary.run
+def test_judgements_that_could_not_be_made_are_counted_not_guessed(llm_server: LLMServer, speaker: Agent) -> None:
+    chat(speaker, "long", 8)
+    run = measured(speaker, position_bins=BINS).summary.run
     EvaluationScore.objects.filter(evaluation_run=run).update(status="unscored", score=None)
 
     (found,) = position_profile(run).dimensions.values()
@@ -351,15 +346,13 @@ def test_an_agent_nobody_heard_gets_a_sentence_and_no_empty_table(ada: Agent) ->
     assert out.getvalue().strip() == "Adherence of kevin by position: no message was judged."
 
 
-def test_no_interval_leaves_the_scale(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    chat(ada, "short", 8)
+def test_no_interval_leaves_the_scale(llm_server: LLMServer, speaker: Agent) -> None:
+    chat(speaker, "short", 8)
     llm_server.respond = lambda body: answers(
         lambda claim: 9 if int(re.findall(r"line (\d+)", tail_of(body))[-1]) % 2 else 0
     )(body)
 
-    (found,) = position_profile(measured(ada, samples=40, position_bins=BINS).summary.run).dimensions.values()
+    (found,) = position_profile(measured(speaker, samples=40, position_bins=BINS).summary.run).dimensions.values()
 
     for row in found.bins[:2]:
         assert row.interval is not None

@@ -17,7 +17,7 @@ from evaluation.ci.verdict import AgentResult, Coverage, Finding, Findings, Limi
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import Captured
 from evaluation.runs.summary import DimensionSummary, RunSummary
-from evaluation.statistics.estimates import Interval
+from evaluation.statistics.bootstrap import Interval
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
 from evaluation.runs.summary import reopen_failed
 from tests.evaluation.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import OFFLINE, make_run, make_score
-from tests.factories import MONDAY, make_agent, talk
+from tests.factories import MONDAY, make_agent, speaking
 from tests.tracing import Caught
 
 pytestmark = pytest.mark.django_db
@@ -24,8 +24,7 @@ GOOD, LOW = (7, 8, 7, 6, 8, 7), (5, 5, 4, 6, 5, 4)
 
 @pytest.fixture
 def ada() -> Agent:
-    agent = make_agent("ada")
-    talk(agent, ["a secret that was said"])
+    agent = speaking("ada", ["a secret that was said"])
     return agent
 
 

@@ -20,7 +20,7 @@ from evaluation.schedules import fire_if_due, fire_now
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.scheduling import DAY, make_schedule
 from tests.evaluation.judging import answers
-from tests.factories import make_agent, talk
+from tests.factories import make_agent, speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -30,8 +30,7 @@ pytestmark = pytest.mark.django_db
 def recent(propositions: PropositionFolder) -> Agent:
     """An agent that spoke within the last day."""
     propositions.claims("adherence/_default.yaml", "voice")
-    agent = make_agent("ada")
-    talk(agent, ["No.", "Never."], sent_at=timezone.now() - timedelta(hours=1))
+    agent = speaking("ada", ["No.", "Never."], sent_at=timezone.now() - timedelta(hours=1))
     return agent
 
 
@@ -165,8 +164,7 @@ def test_channels_of_agents_are_measured_anew_each_time(
         "convergence/_default.yaml",
         "dimension: convergence\ntarget_type: environment\npropositions:\n  - {id: voices, claim: 'In {{channel_name}} voices differ'}\n",
     )
-    bea = make_agent("bea")
-    talk(bea, ["YES!"], sent_at=timezone.now() - timedelta(hours=1))
+    bea = speaking("bea", ["YES!"], sent_at=timezone.now() - timedelta(hours=1))
     schedule = make_schedule("nightly", recent, bea, dimensions=["convergence"])
 
     for _ in range(2):

@@ -204,13 +204,6 @@ def test_a_new_one_makes_a_file_in_the_teams_folder_and_the_next_joins_it(team: 
     assert [p.id for p in load_file(path).inactive] == ["dry"]
 
 
-def test_one_about_drafts_goes_into_a_file_of_its_level(team: PropositionFolder) -> None:
-    path = save(level="action", claim="{{action}} is brief")
-
-    assert path.name == "ada.action.yaml"
-    assert load_file(path).level == "action"
-
-
 def test_one_of_ours_is_replaced_in_the_teams_folder_and_means_the_same_but_for_the_change(
     propositions: PropositionFolder, team: PropositionFolder
 ) -> None:

@@ -184,17 +184,6 @@ def test_a_simulation_that_was_measured_is_simulated_again_unless_it_may_be_used
     assert Run.objects.count() == 6
 
 
-def test_a_changed_prompt_is_another_simulation(scripted: Agent) -> None:
-    first = simulated(scripted)
-    scripted.system_prompt = "You are Ada, and you shout."
-    save_persona(agent=scripted, note="louder")
-
-    second = simulated(scripted)
-
-    assert first.id.partition("-")[0] != second.id.partition("-")[0]
-    assert first.persona_digest != second.persona_digest
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -23,7 +23,7 @@ from tests.correction.ledger import call
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.measuring import queue_baseline
 from tests.evaluation.simulation.acting import acts
-from tests.factories import make_agent, talk
+from tests.factories import make_agent, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -69,8 +69,7 @@ def test_the_worker_simulates_an_agent_with_little_speech_and_measures_that(ada:
 
 
 def test_who_said_enough_or_is_not_to_be_simulated_is_measured_as_it_spoke(ada: Agent) -> None:
-    bob = make_agent("bob")
-    talk(bob, [f"real {n}" for n in range(10)])
+    bob = speaking("bob", [f"real {n}" for n in range(10)])
     talk(ada, ["Hello."])
 
     runs = [queued(ada, simulate=False), queued(bob)]

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
-from evaluation.statistics.estimates import Estimate, Interval
+from evaluation.statistics.bootstrap import Estimate, Interval, Observation, bootstrap_difference, bootstrap_mean
 
 OBSERVATIONS = st.lists(
     st.builds(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from evaluation.statistics.bootstrap import Interval
 from evaluation.statistics.difference import decide, n_to_detect, smallest_detectable_change
-from evaluation.statistics.estimates import Interval
 
 OPEN = ("possibly drifted", "not enough data")
 CHANGES = st.floats(-3, 3)
