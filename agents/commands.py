@@ -7,20 +7,29 @@ import os
 import sys
 from argparse import ArgumentParser
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser, OutputWrapper, SystemCheckError
-from rich import box
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from django.core import management
+from django.core.management.base import CommandError, CommandParser, OutputWrapper, SystemCheckError
 
 from agents.text.fences import neutral
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 REGRESSION = 1  # or a score below its threshold
 NOT_ENOUGH = 2  # could be judged; also a program that broke off
 WRONG_USAGE = 3  # the command line, a file, the settings, or a judge that refuses what it is asked with
 STOPPED = 130
+
+
+class BaseCommand(management.BaseCommand):
+    """A command that starts quickly: Plumbline's own system checks run before it, not those of Django, which import every route.
+
+    `manage.py check`, `migrate` and the tests run all of them.
+    """
+
+    requires_system_checks: tuple[str, ...] = ("plumbline",)
 
 
 class CodedCommand(BaseCommand):
@@ -107,6 +116,8 @@ def console_on(out: Any, *, markup: bool = True) -> Console:
         out: The command's ``self.stdout``. Where it is not a terminal, the text is plain.
         markup: Whether square brackets in what is printed mean styles.
     """
+    from rich.console import Console
+
     terminal, columns = bool(out.isatty()), os.environ.get("COLUMNS", "")
     fixed = int(columns) if columns.isdecimal() and int(columns) > 0 else None if terminal else WIDTH_WHEN_PIPED
     return Console(file=out, force_terminal=terminal or None, width=fixed, highlight=False, markup=markup)
@@ -135,7 +146,9 @@ def print_table(
         unwrapped: Headings of texts that are not wrapped.
         wrapped: Whether numbers may be wrapped, for a table that has little else.
     """
+    from rich import box
     from rich.markup import escape
+    from rich.table import Table
 
     table = Table(
         title=escape(title) or None,
@@ -199,9 +212,13 @@ def in_line(text: str, limit: int = 240) -> str:
 
 def snippet(text: str, limit: int = 240) -> str:
     """Return the same as rich prints it unchanged."""
+    from rich.markup import escape
+
     return escape(in_line(text, limit))
 
 
 def console_for_bars(stream: Any, *, quiet: bool = False) -> Console:
     """A rich console for progress bars on a stream such as stderr: silent where it is not a terminal."""
+    from rich.console import Console
+
     return Console(file=stream, quiet=quiet or not stream.isatty())

@@ -21,7 +21,6 @@ from agents.models import (
     IdempotentRequest,
     Import,
     ImportChunk,
-    ImportFile,
     LastServed,
     LedgerHour,
     LLMBatch,
@@ -103,6 +102,9 @@ TABLES = (
         icon="groups",
         empty="Import personas (Imports in the sidebar, or manage.py import_agents FILE), load the examples with manage.py seed, or write "
         "one here.",
+        columns="who message_count persona_version",
+        filters="is_active",
+        search="display_name* slug* title*",
         deleting="The agent goes with its persona versions, traits, memory and configuration. To keep them, set it inactive instead. An "
         "agent that has said something cannot be deleted.",
         erase=(Erase(columns="title description system_prompt sample_lines", report_only=True),),
@@ -115,6 +117,9 @@ TABLES = (
         icon="forum",
         empty="Importing a transcript makes its channels (Imports in the sidebar, or manage.py import_transcript FILE); agents speak in "
         "those you make here.",
+        columns="conversation kind_badge members message_count last_message tag_chips",
+        filters="kind",
+        search="name* slug* topic*",
         deleting="The channel goes with its members and what was measured of it. A channel in which something was said cannot be deleted; "
         "a person's words are erased with manage.py forget.",
         erase=(Erase(columns="name topic tags", channel="pk"),),
@@ -128,6 +133,8 @@ TABLES = (
         empty="Import a transcript (Imports in the sidebar, or manage.py import_transcript FILE), or let an agent speak: manage.py turn "
         "AGENT --channel CHANNEL.",
         columns="where author text=text sent_at tag_chips",
+        filters="channel? agent outsider tags synthetic sent_at",
+        search="text* outsider*",
         fields=(
             ("", "where author sent_at said payload parent=answers tag_chips"),
             ("Origin", "run persona_version synthetic external_id created_at=stored"),
@@ -153,10 +160,12 @@ TABLES = (
         model=Import,
         menu="Agents",
         icon="upload_file",
-        empty="Transcripts and personas that are uploaded here, with the + above, are checked, shown, and then imported.",
-        erase=(Erase(columns="choices contents result error", near=True),),
+        empty="Transcripts that are uploaded here, with the + above, are checked, shown, and then imported.",
+        columns="upload what state outcome uploaded_by",
+        filters="status",
+        erase=(Erase(columns="name choices contents result error", near=True),),
         no_speech="doing",
-        prune=Prune(rows=_ended_imports, children=((ImportFile, "of"), (ImportChunk, "file__of"))),
+        prune=Prune(rows=_ended_imports, children=((ImportChunk, "of"),)),
     ),
     Table(
         model=Run,
@@ -252,6 +261,7 @@ TABLES = (
         menu="Access",
         icon="person",
         empty="manage.py createsuperuser makes the first account.",
+        filters="is_staff is_superuser is_active groups",
         deleting="The account cannot sign in any more and its token is refused. To keep its name beside what it did, clear Active "
         "instead. A user who has written messages cannot be deleted.",
     ),
@@ -278,7 +288,6 @@ TABLES = (
     Table(model=MemoryPassage, editor="*", erase=(Erase(columns="text", agent="agent"),)),
     Table(model=ChannelMember, editor="*"),
     Table(model=Reaction, no_speech="emoji"),
-    Table(model=ImportFile, erase=(Erase(columns="name", near=True),)),
     # Bytes of files in any format cannot be searched, and importing one again would bring the words back: all of them go.
     Table(model=ImportChunk, erase=(Erase(columns="number", blank=_all, delete=True),)),
     Table(

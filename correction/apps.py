@@ -12,7 +12,7 @@ class CorrectionConfig(AppConfig):
     verbose_name = "Correcting"
 
 
-@register()
+@register("plumbline")
 def nudge_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
     """correction.E001: a nudge file cannot be used."""
     from correction.interventions.nudges import NudgeError, load_nudges

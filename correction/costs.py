@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from operator import add
@@ -16,14 +16,14 @@ from typing import Any, Literal, get_args
 from django.db.models import Case, CharField, Count, F, Q, QuerySet, Sum, Value, When
 from django.db.models.functions import Coalesce, TruncDate
 from django.utils import timezone
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, field_serializer
 
 from agents.llm.endpoints import model_of, provider_of
-from agents.llm.ledger import Totals
 from agents.models import Agent, LLMBatch, LLMCall
 from agents.ops.sums import LEDGER, TOKENS, read
 from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
 from correction.models import AgentEvaluationConfig
-from evaluation.scorers.windows import MessageWindow, parse_window
+from evaluation.scorers.subjects import MessageWindow, parse_window
 
 Grouping = Literal["mechanism", "dimension", "model", "day", "agent"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
@@ -51,37 +51,57 @@ BY_PURPOSE = ("mechanism", "dimension")
 _AT_ONCE: tuple[Grouping, ...] = ("mechanism", "dimension", "model")
 
 
-@dataclass(frozen=True, slots=True)
-class CostRow:
-    """The calls of one group.
+class CostSums(BaseModel):
+    """Calls, tokens and US dollars; `cost_usd` leaves out the `unpriced` calls."""
 
-    Attributes:
-        key: What they have in common: a mechanism, dimension, model, ISO date (UTC) or agent's slug; empty = none.
-        purpose: Why they were made, where rows differ by it (mechanism, dimension); else empty.
-        name: For people, where it differs from the key.
-    """
+    model_config = ConfigDict(frozen=True)
 
-    key: str
-    totals: Totals
-    purpose: str = ""
-    name: str = ""
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost_usd: Decimal
+    unpriced: int = Field(description="calls whose price is not known")
+
+    @field_serializer("cost_usd")
+    def _number(self, dollars: Decimal) -> float:
+        return float(dollars)
 
 
-@dataclass(frozen=True, slots=True)
-class CostSummary:
-    """Costs of a stretch of time.
+class CostRow(CostSums):
+    """Sums for one key of a grouping, which stands under the grouping's name; null = none was noted."""
 
-    Attributes:
-        total: Every call, of any purpose.
-        correction: Calls of mechanisms that look at messages before they are said.
-        by: Per grouping asked for, its rows: correction first, then the dearest.
-    """
+    by: Grouping = Field(exclude=True)
+    name: str = Field("", exclude=True, description="for people, where it differs from the key")
+    purpose: str = Field("", description="where a grouping tells purposes apart")
+    mechanism: str | None = None
+    dimension: str | None = None
+    model: str | None = None
+    day: date | None = None
+    agent: str | None = None
 
-    window: MessageWindow
-    total: Totals
-    correction: Totals
-    by: Mapping[Grouping, tuple[CostRow, ...]]
-    agent: Agent | None = None
+    @property
+    def key(self) -> str:
+        """What its calls have in common: a mechanism, dimension, model, ISO date (UTC) or agent's slug; empty = none."""
+        return str(getattr(self, self.by) or "")
+
+
+class CostSummary(BaseModel):
+    """Costs of a stretch of time; per grouping asked for its rows, correction first, then the dearest."""
+
+    model_config = ConfigDict(frozen=True)
+
+    agent: str | None = Field(description="null = all")
+    since: AwareDatetime | None
+    until: AwareDatetime | None
+    total: CostSums
+    correction: CostSums = Field(description="what was spent on messages about to be said")
+    by: dict[str, list[CostRow]]
+
+    def data(self) -> dict[str, Any]:
+        """As API and command answer: a row has only the key of its own grouping."""
+        return self.model_dump(mode="json", exclude_unset=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +119,7 @@ def get_cost_summary(
     day and agent.
 
     Args:
-        agent: Whose; None for all.
         window: A duration back from now, ``all``, or a stretch of time.
-        by: The groupings wanted.
 
     Raises:
         ValueError: The window or a grouping is not one; names what is allowed.
@@ -114,11 +132,12 @@ def get_cost_summary(
             rows |= _rows([name], window, agent)
     by_mechanism = rows["mechanism"]  # every call is in one of these rows: their sums are the totals
     return CostSummary(
-        window=window,
-        total=_added(row.totals for row in by_mechanism),
-        correction=_added(row.totals for row in by_mechanism if row.purpose in CORRECTION),
+        agent=agent.slug if agent else None,
+        since=window.start,
+        until=window.end,
+        total=_added(by_mechanism),
+        correction=_added(row for row in by_mechanism if row.purpose in CORRECTION),
         by={name: rows[name] for name in by},
-        agent=agent,
     )
 
 
@@ -188,7 +207,7 @@ def groupings(text: str) -> tuple[Grouping, ...]:
 
 
 def _overspent(agent: Agent | None, config: ResolvedConfig, *, judge: str, planned: Decimal = Decimal(0)) -> str | None:
-    if not config["budget_enabled"] or config["daily_budget_usd"] is None or provider_of(judge) != "anthropic":
+    if not config.has_budget or provider_of(judge) != "anthropic":
         return None
     spent, cap = spent_today(agent), config["daily_budget_usd"]
     out = in_open_batches(agent) if spent.cost_usd < cap else Decimal(0)
@@ -205,9 +224,7 @@ def _overspent(agent: Agent | None, config: ResolvedConfig, *, judge: str, plann
     )
 
 
-def _rows(
-    groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None
-) -> dict[Grouping, tuple[CostRow, ...]]:
+def _rows(groupings: Sequence[Grouping], window: MessageWindow, agent: Agent | None) -> dict[Grouping, list[CostRow]]:
     """The rows of some groupings, from one pass over the combinations of their keys."""
     whose = Q() if agent is None else Q(agent=agent)
     keys: dict[str, Any] = {name: _KEYS[name] for name in groupings}
@@ -224,65 +241,29 @@ def _rows(
     return {name: _ordered(name, groups) for name, groups in sums.items()}
 
 
-def _ordered(grouping: Grouping, groups: Mapping[tuple[str, Any], list[Any]]) -> tuple[CostRow, ...]:
+def _ordered(grouping: Grouping, groups: Mapping[tuple[str, Any], list[Any]]) -> list[CostRow]:
     named: dict[Any, tuple[str, str]] = {}
     if grouping == "agent":  # looked up once each, not in every row that is added up
         agents = Agent.objects.filter(pk__in=[pk for _, pk in groups if pk is not None])
         named = {pk: (slug, name) for pk, slug, name in agents.values_list("pk", "slug", "display_name")}
     rows = []
     for (purpose, value), (calls, unpriced, cost, *tokens) in groups.items():
-        key, name = "" if value is None else str(value), ""
-        if grouping == "agent":
-            key, name = named.get(value, ("", ""))
-        by_kind = dict(zip(TOKENS, tokens, strict=True))
-        totals = Totals(calls=calls, cost_usd=_dollars(cost), unpriced=unpriced, **by_kind)
-        rows.append(CostRow(key=key, purpose=purpose, name=name, totals=totals))
+        key, name = named.get(value, ("", "")) if grouping == "agent" else (value, "")
+        shown: dict[str, Any] = {grouping: key or None} | ({"purpose": purpose} if grouping in BY_PURPOSE else {})
+        sums = dict(zip(TOKENS, tokens, strict=True), calls=calls, unpriced=unpriced, cost_usd=_dollars(cost))
+        rows.append(CostRow(by=grouping, name=name, **shown, **sums))
     if grouping == "day":
-        return tuple(sorted(rows, key=lambda row: row.key))
-    return tuple(
-        sorted(rows, key=lambda r: (r.purpose not in CORRECTION, -r.totals.cost_usd, -r.totals.calls, r.purpose, r.key))
-    )
+        return sorted(rows, key=lambda row: row.key)
+    return sorted(rows, key=lambda r: (r.purpose not in CORRECTION, -r.cost_usd, -r.calls, r.purpose, r.key))
 
 
-def _added(parts: Iterable[Totals]) -> Totals:
-    chosen = list(parts)
-    return Totals(
-        calls=sum(p.calls for p in chosen),
-        cost_usd=sum((p.cost_usd for p in chosen), Decimal(0)),
-        unpriced=sum(p.unpriced for p in chosen),
-        **{kind: sum(getattr(p, kind) for p in chosen) for kind in TOKENS},
-    )
+def _added(parts: Iterable[CostSums]) -> CostSums:
+    chosen, names = list(parts), CostSums.model_fields
+    return CostSums(**{name: sum((getattr(p, name) for p in chosen), Decimal(0)) for name in names})
 
 
 def _dollars(amount: Decimal | None) -> Decimal:
     return (amount or Decimal(0)).quantize(_DOLLARS)
-
-
-def costs_as_json(summary: CostSummary) -> dict[str, Any]:
-    """A summary as one object. Dollars leave out the `unpriced` calls."""
-    start, end = summary.window.start, summary.window.end
-    return {
-        "agent": summary.agent.slug if summary.agent else None,
-        "since": start.isoformat() if start else None,
-        "until": end.isoformat() if end else None,
-        "total": _sums_as_json(summary.total),
-        "correction": _sums_as_json(summary.correction),
-        "by": {
-            grouping: [
-                {
-                    **({"purpose": row.purpose} if grouping in BY_PURPOSE else {}),
-                    grouping: row.key or None,
-                    **_sums_as_json(row.totals),
-                }
-                for row in rows
-            ]
-            for grouping, rows in summary.by.items()
-        },
-    }
-
-
-def _sums_as_json(totals: Totals) -> dict[str, Any]:
-    return {**asdict(totals), "cost_usd": float(totals.cost_usd)}
 
 
 NEARLY = Decimal("0.8")  # of a budget
@@ -348,7 +329,7 @@ class _Caps:
 
 def _caps(agents: list[int]) -> _Caps:
     defaults = resolve_defaults()
-    by_default = bool(defaults["budget_enabled"]) and defaults["daily_budget_usd"] is not None
+    by_default = defaults.has_budget
     own: QuerySet[Any] = AgentEvaluationConfig.objects.filter(is_defaults=False)
     rows, path, whose = own, "", "agent"
     if by_default:  # every agent has one, unless it says otherwise

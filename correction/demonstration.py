@@ -6,7 +6,7 @@ agent's configuration is touched, for each scene brings its own settings as over
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +14,14 @@ from django.conf import settings
 from django.db import transaction
 
 from agents.llm.ledger import totals
-from agents.models import Agent, Channel, ChannelMember, LLMCall, Message, Run, owner_name
+from agents.models import Agent, Channel, ChannelMember, LLMCall, Run, owner_name
 from agents.turn import timeline
 from agents.turn.orchestrator import run_turn
 from agents.turn.pipeline import SendResult
 from agents.turn.prompt import preview_prompt
 from agents.turn.send_message import append, send_message, start_turn
-from correction.gate import observe
 from correction.gate.statistics import get_gate_statistics
-from correction.models import CorrectionLog, InterventionLog, Outcome
+from correction.models import CorrectionLog, InterventionLog
 from correction.repetition import check_repetition
 from evaluation.models import is_heuristic
 from evaluation.wording import judge_label, money
@@ -62,15 +61,17 @@ REPEATING = (
     ("phyllis", "Hey everyone, just wanted to share my recipe."),
 )
 
+WORDS = 96  # characters of a text shown on one line
 
-def gate_settings(mode: str = "enforce") -> dict[str, Any]:
+
+def gate_settings() -> dict[str, Any]:
     """Settings of a scene at the gate: every dimension that the configured judge can say something about.
 
     Self-consistency needs an LLM: offline it would be unscored in every scene.
     """
     return {
         **OFF,
-        "gate_mode": mode,
+        "gate_mode": "enforce",
         "gate_adherence_enabled": True,
         "gate_consistency_enabled": not is_heuristic(str(settings.JUDGE_MODEL)),
         "gate_fluency_enabled": True,
@@ -79,141 +80,107 @@ def gate_settings(mode: str = "enforce") -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Stage:
-    """The two channels of one demonstration, and their members by slug."""
+    """The two channels of one demonstration, with the example agents by slug."""
 
     channel: Channel
     picnic: Channel
     agents: dict[str, Agent]
 
-    def agent(self, slug: str) -> Agent:
-        return self.agents[slug]
+    @classmethod
+    def set_up(cls) -> Stage:
+        """Make the channels. Needs the example agents (`manage.py seed`).
 
+        Raises:
+            LookupError: An example agent is missing.
+        """
+        agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=MEMBERS, is_active=True)}
+        if missing := ", ".join(sorted(set(MEMBERS) - set(agents))):
+            raise LookupError(f"the demonstration needs the active example agents {missing}: run `manage.py seed`")
+        number = 1
+        while Channel.objects.filter(slug__in=[f"demo-{number}", f"demo-{number}-picnic"]).exists():
+            number += 1
+        with transaction.atomic():
+            channels = [
+                Channel.objects.create(slug=slug, name=slug, synthetic=True, topic="Demonstration of correction")
+                for slug in (f"demo-{number}", f"demo-{number}-picnic")
+            ]
+            ChannelMember.objects.bulk_create(
+                ChannelMember(channel=channel, agent=agent) for channel in channels for agent in agents.values()
+            )
+        return cls(channels[0], channels[1], agents)
 
-def earlier() -> Channel | None:
-    """The first channel of the last demonstration that has logs, if there was one."""
-    shown = Channel.objects.filter(synthetic=True, slug__regex=r"^demo-[0-9]+$", correction_logs__isnull=False)
-    return shown.order_by("-pk").first()
+    def lay_down(self, channel: Channel, lines: Iterable[tuple[str, str]]) -> None:
+        """Put given lines into a conversation, as something that was said before."""
+        with transaction.atomic():
+            for slug, text in lines:
+                append(channel=channel, agent=self.agents[slug], text=text)
 
+    def attempts(self, slug: str, texts: Sequence[str], overrides: dict[str, Any]) -> list[tuple[str, SendResult]]:
+        """Send one draft after the other in one session, until one of them is said; each with what became of it."""
+        results: list[tuple[str, SendResult]] = []
+        for text in texts:
+            session = results[-1][1].session if results else ""
+            agent = self.agents[slug]
+            result = send_message(agent=agent, channel=self.channel, text=text, overrides=overrides, session=session)
+            results.append((text, result))
+            if result.committed:
+                break
+        return results
 
-def set_up() -> Stage:
-    """A new channel for a demonstration. Needs the example agents (`manage.py seed`).
-
-    Raises:
-        LookupError: An example agent is missing.
-    """
-    agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=MEMBERS, is_active=True)}
-    if missing := sorted(set(MEMBERS) - set(agents)):
-        raise LookupError(
-            f"the demonstration needs the active example agents {', '.join(missing)}: run `manage.py seed`"
-        )
-    number = 1
-    while Channel.objects.filter(slug__in=[f"demo-{number}", f"demo-{number}-picnic"]).exists():
-        number += 1
-    with transaction.atomic():
-        channel, picnic = (_channel(slug, agents) for slug in (f"demo-{number}", f"demo-{number}-picnic"))
-    return Stage(channel, picnic, agents)
-
-
-def _channel(slug: str, agents: dict[str, Agent]) -> Channel:
-    channel = Channel.objects.create(slug=slug, name=slug, synthetic=True, topic="Demonstration of correction")
-    ChannelMember.objects.bulk_create(ChannelMember(channel=channel, agent=agent) for agent in agents.values())
-    return channel
-
-
-def lay_down(stage: Stage, channel: Channel, lines: tuple[tuple[str, str], ...]) -> list[Message]:
-    """Put given lines into a conversation, as something that was said before."""
-    with transaction.atomic():
-        return [append(channel=channel, agent=stage.agent(slug), text=text) for slug, text in lines]
-
-
-def attempt(stage: Stage, slug: str, text: str, *, overrides: dict[str, Any], session: str = "") -> SendResult:
-    """Give a draft to the pipeline, under the settings of a scene."""
-    agent = stage.agent(slug)
-    return send_message(agent=agent, channel=stage.channel, text=text, overrides=overrides, session=session)
-
-
-def attempts(
-    stage: Stage, slug: str, texts: Sequence[str], *, overrides: dict[str, Any]
-) -> list[tuple[str, SendResult]]:
-    """One draft after the other in one session, until one of them is said; each with what became of it."""
-    results: list[tuple[str, SendResult]] = []
-    for text in texts:
-        session = results[-1][1].session if results else ""
-        result = attempt(stage, slug, text, overrides=overrides, session=session)
-        results.append((text, result))
-        if result.committed:
-            break
-    return results
-
-
-def take_turn(stage: Stage, channel: Channel, slug: str, *, overrides: dict[str, Any]) -> Run:
-    """A turn of an agent, taken here and now."""
-    run = start_turn(agent=stage.agent(slug), channel=channel, overrides=overrides)
-    return run_turn(run, owner=owner_name())
-
-
-WORDS = 96  # characters of a text shown on one line
+    def take_turn(self, channel: Channel, slug: str, overrides: dict[str, Any]) -> Run:
+        """Let an agent take a turn here and now."""
+        run = start_turn(agent=self.agents[slug], channel=channel, overrides=overrides)
+        return run_turn(run, owner=owner_name())
 
 
 def show_correction(out: Any, *, again: bool = False) -> None:
     """Run the scenes of specification 000 and say what happened; where they ran before, say only where to find them.
 
-    Args:
-        out: The command's output.
-        again: Run them again.
-
     Raises:
         LookupError: An example agent is missing.
     """
-    if (before := earlier()) is not None and not again:
+    shown = Channel.objects.filter(synthetic=True, slug__regex=r"^demo-[0-9]+$", correction_logs__isnull=False)
+    if (before := shown.order_by("-pk").first()) is not None and not again:
         drafts = CorrectionLog.objects.filter(channel=before).count()
         out.write(
-            f"Shown before: {drafts} checked drafts in channel {before.slug}, see Correction logs in the console."
+            f"Shown before: {drafts} checked drafts in channel {before.slug}, see Correction logs in the console.\n"
+            "--again runs the scenes again."
         )
-        out.write("--again runs the scenes again.")
         return
-    stage = set_up()
+    stage = Stage.set_up()
     out.write(f"Judge {judge_label(str(settings.JUDGE_MODEL))}, actor {settings.ACTOR_MODEL}.")
     out.write(f"Channel {stage.channel.slug}, marked synthetic: what is said in it enters no measurement.")
     _gate_scenes(out, stage)
-    _observed_scene(out, stage)
     _nudge_scene(out, stage)
     _repetition_scene(out, stage)
     _sums(out, stage)
 
 
 def _gate_scenes(out: Any, stage: Stage) -> None:
-    calls, logs = LLMCall.objects.count(), CorrectionLog.objects.count()
-    sent = attempts(stage, "michael", [UNCHECKED], overrides=OFF)
-    more = LLMCall.objects.count() - calls, CorrectionLog.objects.count() - logs
-    _scene(out, "Everything off (the default)", sent)
-    out.write(f"     {more[0]} model calls, {more[1]} log rows")
-    on = gate_settings()
-    _scene(out, "A message in character, gate on", attempts(stage, "michael", [IN_CHARACTER], overrides=on))
-    results = attempts(stage, "michael", (OFF_CHARACTER, RECOVERED), overrides=on)
-    _scene(out, "A draft out of character, and what the agent writes instead", results)
-    results = attempts(stage, "michael", ATTEMPTS, overrides=on)
-    _scene(out, "Three drafts out of character: when all fail, the best of them is sent, not the last", results)
-
-
-def _observed_scene(out: Any, stage: Stage) -> None:
-    watched = take_turn(stage, stage.channel, "michael", overrides=gate_settings("observe"))
-    while observe.work_one(owner=owner_name()):
-        pass
-    _title(out, "Observe: said at once, judged afterwards, nothing held back")
-    logs = CorrectionLog.objects.filter(run=watched, outcome=Outcome.OBSERVED)
-    if not logs:
-        out.write(f"     the actor said nothing: {watched.error or watched.get_stop_reason_display()}")
-    for log in logs.prefetch_related("dimension_results"):
-        scores = [f"{r.dimension} {_number(r.score)}, needs {r.threshold:g}" for r in log.dimension_results.all()]
-        out.write(f"     said      “{_short(log.judged_text)}”")
-        out.write(f"     observed  {'; '.join(scores)}")
+    on, calls = gate_settings(), LLMCall.objects.count()
+    for title, texts, overrides in (
+        ("Everything off (the default)", (UNCHECKED,), OFF),
+        ("A message in character, gate on", (IN_CHARACTER,), on),
+        ("A draft out of character, and what the agent writes instead", (OFF_CHARACTER, RECOVERED), on),
+        ("Three drafts out of character: when all fail, the best of them is sent, not the last", ATTEMPTS, on),
+    ):
+        out.write(f"\n   {title}")
+        for number, (draft, result) in enumerate(stage.attempts("michael", texts, overrides), 1):
+            out.write(f"     draft {number}   “{_short(draft)}”")
+            for name, check in result.reports.get("gate", {}).get("dimensions", {}).items():
+                score = "not judged" if check["score"] is None else f"{check['score']:g}"
+                needs, mark = f"needs {check['threshold']:g}", "✓" if check["passed"] else "✗"
+                out.write(f"       {mark} {name} {score}, {needs}: {_short(check['reasoning'])}")
+            end = f": “{_short(result.text)}”" if result.committed else ": sent back with feedback"
+            out.write(f"     → {result.outcome}{end}")
+        if overrides is OFF:
+            out.write(f"     {LLMCall.objects.count() - calls} model calls")
 
 
 def _nudge_scene(out: Any, stage: Stage) -> None:
-    lay_down(stage, stage.picnic, AGREEING)
-    run = take_turn(stage, stage.picnic, "dwight", overrides={**OFF, "anti_convergence_enabled": True})
-    _title(out, "Four agents agree with each other: a judge is asked whether the fifth needs a nudge")
+    stage.lay_down(stage.picnic, AGREEING)
+    run = stage.take_turn(stage.picnic, "dwight", {**OFF, "anti_convergence_enabled": True})
+    out.write("\n   Four agents agree with each other: a judge is asked whether the fifth needs a nudge")
     for log in InterventionLog.objects.filter(run=run):
         out.write(f"     {log.name} {'fired' if log.fired else 'did not fire'}: {log.why}")
         if log.nudge:
@@ -227,14 +194,13 @@ def _nudge_scene(out: Any, stage: Stage) -> None:
 
 
 def _repetition_scene(out: Any, stage: Stage) -> None:
-    lay_down(stage, stage.channel, REPEATING)
-    phyllis = stage.agent("phyllis")
+    stage.lay_down(stage.channel, REPEATING)
+    phyllis = stage.agents["phyllis"]
     result = check_repetition(phyllis, channel=stage.channel)
-    _title(out, "Five messages that begin alike: the agent is shown what to avoid")
+    out.write("\n   Five messages that begin alike: the agent is shown what to avoid")
     out.write(f"     overlap   {result.overlap:.0%} of the 3-grams recur (threshold {result.threshold:.0%})")
     overrides = {**OFF, "repetition_suppression_enabled": True}
-    shown = preview_prompt(agent=phyllis, channel=stage.channel, overrides=overrides)
-    for section in shown.sections:
+    for section in preview_prompt(agent=phyllis, channel=stage.channel, overrides=overrides).sections:
         if section.stage == "repetition":
             out.write(f"     prompt    ### {section.heading}, added by the stage {section.stage}")
             for line in filter(str.strip, section.body.splitlines()):
@@ -243,44 +209,16 @@ def _repetition_scene(out: Any, stage: Stage) -> None:
 
 
 def _sums(out: Any, stage: Stage) -> None:
-    statistics = get_gate_statistics(agent=stage.agent("michael"), synthetic=True)
-    _title(out, "What the gate did for michael")
-    rate = statistics.original_success_rate
-    out.write(
-        f"     {statistics.total_actions} messages, "
-        f"{statistics.original_pass_count} of {statistics.judged_count} judged first drafts passed"
-        + (f" ({rate:.0%})" if rate is not None else "")
-        + f", {statistics.regeneration_count} further drafts, {statistics.forced_through_count} forced through"
-    )
+    figures = get_gate_statistics(agent=stage.agents["michael"], synthetic=True)
+    rate = "" if figures.original_success_rate is None else f" ({figures.original_success_rate:.0%})"
     spent = totals(LLMCall.objects.filter(purpose__in=["gate", "intervention"]))
-    unpriced = f" and {spent.unpriced} unpriced" if spent.unpriced else ""
     out.write(
-        f"     correction of all agents so far: {spent.calls} judgements asked, {money(spent.cost_usd)}{unpriced}"
+        f"\n   What the gate did for michael\n     {figures.total_actions} messages, {figures.original_pass_count} of "
+        f"{figures.judged_count} judged first drafts passed{rate}, {figures.regeneration_count} further drafts, "
+        f"{figures.forced_through_count} forced through\n"
+        f"     correction of all agents so far: {spent.calls} judgements asked, {money(spent.cost_usd, spent.unpriced)}\n"
+        "     manage.py costs --by dimension     and: Correction logs in the console"
     )
-    out.write("     manage.py costs --by dimension     and: Correction logs in the console")
-
-
-def _title(out: Any, title: str) -> None:
-    out.write(f"\n   {title}")
-
-
-def _scene(out: Any, title: str, drafts: Sequence[tuple[str, SendResult]]) -> None:
-    _title(out, title)
-    for number, (draft, result) in enumerate(drafts, 1):
-        out.write(f"     draft {number}   “{_short(draft)}”")
-        for name, check in result.reports.get("gate", {}).get("dimensions", {}).items():
-            mark = "✓" if check["passed"] else "✗"
-            out.write(
-                f"       {mark} {name} {_number(check['score'])}, needs {check['threshold']:g}: {_short(check['reasoning'])}"
-            )
-        out.write(
-            f"     → {result.outcome}"
-            + (f": “{_short(result.text)}”" if result.committed else ": sent back with feedback")
-        )
-
-
-def _number(score: float | None) -> str:
-    return "not judged" if score is None else f"{score:g}"
 
 
 def _short(text: str) -> str:

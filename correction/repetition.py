@@ -9,10 +9,9 @@ from decimal import Decimal
 
 import sentry_sdk
 from django.db.models import QuerySet
-from django.template.loader import render_to_string
 
 from agents.models import Agent, Channel, Message
-from agents.text.fences import fence, neutral, new_nonce
+from agents.text.fences import fence, neutral, new_nonce, render_prompt
 from agents.text.ngrams import extract_ngrams, most_frequent, recurring_ngrams, shared_phrases
 from agents.text.tokens import tokenize
 from agents.turn.pipeline import Turn
@@ -32,9 +31,7 @@ class RepetitionResult:
     """How far an agent's last messages repeat each other.
 
     Attributes:
-        messages: The texts looked at, oldest first.
         overlap: Share of their 3-grams that occur in at least two of them, 0 to 1.
-        threshold: What the overlap is compared with.
         triggered: Whether the overlap exceeds the threshold.
         ngrams: The repeated 3-grams with the number of messages they occur in, most frequent first, at most 50.
     """
@@ -54,9 +51,7 @@ def check_repetition(
     Messages of simulations do not count, but in a simulation's channel only they count: the two are never mixed.
 
     Args:
-        agent: Whose messages.
         threshold: 0 to 1; default the agent's `repetition_threshold`.
-        channel: Where the agent is about to speak.
     """
     with sentry_sdk.start_span(op="correction.repetition", name="check repetition") as span:
         if threshold is None:
@@ -117,7 +112,7 @@ def build_repetition_context(result: RepetitionResult) -> str:
         "messages": fence("MESSAGES", "\n".join(entries), new_nonce()),
         "phrases": phrases_to_avoid(result.messages),
     }
-    return render_to_string("prompts/correction/repetition.md", values).strip()
+    return render_prompt("correction/repetition", **values)
 
 
 def _as_data(message: str) -> str:

@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef, Prefetch, Q
 
 from agents.models import LLMPayload, Trait
 from agents.registry import Erase, Person, Prune, Table, export_of
-from correction.config.fields import GATE_DIMENSIONS
+from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.statistics import GATE
 from correction.models import (
     AgentEvaluationConfig,
@@ -94,6 +94,10 @@ TABLES = (
         operator="add",
         menu="Correcting",
         icon="rule",
+        columns="when who outcome_mark verdicts draft place",
+        filters="session? message? outcome failed not_judged mark committed source judge agent tags,message__tags,channel__tags created_at",
+        search="judged_text*",
+        fields=(("As it is stored", "session draft_key"),),
         empty="Every draft the gate judges leaves one. Switch it on for an agent, best in observe mode first: manage.py configure AGENT "
         "gate_mode=observe gate_adherence_enabled=on.",
         export=export_of(
@@ -134,6 +138,15 @@ TABLES = (
         editor="change",
         menu="Correcting",
         icon="psychology_alt",
+        columns="when agent state changed confidence said judge reason",
+        filters="status operation confidence automatic judge agent created_at",
+        search="trait_name*",
+        fields=(
+            (
+                "As it is stored",
+                "created_at started_at finished_at applied_at reviewed_at reverted_at attempt lease_owner automatic",
+            ),
+        ),
         empty="They come of what users write to an agent directly or by its @name, such as “be more concise”; manage.py work looks at it.",
         erase=(
             Erase(
@@ -162,6 +175,9 @@ TABLES = (
         editor="*",
         menu="Correcting",
         icon="campaign",
+        columns="name enabled preconditions nudged reach fired_times",
+        filters="is_enabled dm_allowed",
+        search="slug* description* textual_claim* proposition_claim*",
         empty="Add one to tell agents something when a conversation calls for it. Two are built in and are switched on per agent.",
         deleting="It no longer runs. What it did stays in the log under its name. To keep it, switch it off instead.",
         erase=(
@@ -174,11 +190,12 @@ TABLES = (
         menu="Correcting",
         icon="history_edu",
         empty="Every look at an intervention before a turn leaves one: switch one on in an agent's configuration, or add one of your own.",
-        columns="created_at name agent fired_mark why nudge place",
+        columns="created_at name agent fired_mark why nudge channel",
+        filters="intervention? fired name judge agent channel__tags created_at",
         fields=(
             ("", "name fired_mark why conditions nudge_type nudge"),
-            ("Where", "agent place channel_position run intervention_link"),
-            ("How it was judged", "judge_mark duration calls created_at"),
+            ("Where", "agent channel channel_position run intervention_link"),
+            ("How it was judged", "judge duration_ms=milliseconds calls created_at"),
         ),
         export=export_of(
             "id=pk created_at name intervention=intervention.slug agent=agent.slug channel=channel.slug run=run_id channel_position fired "

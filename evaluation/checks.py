@@ -9,12 +9,12 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, register
 from django.utils.module_loading import import_string
 
-from evaluation.propositions.files import PropositionError, load_all
 
-
-@register()
+@register("plumbline")
 def proposition_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
     """evaluation.E001: a proposition file cannot be used."""
+    from evaluation.propositions.files import PropositionError, load_all
+
     try:
         load_all()
     except PropositionError as error:
@@ -23,7 +23,7 @@ def proposition_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[Che
     return []
 
 
-@register()
+@register("plumbline")
 def budget_watcher_is_there(app_configs: Any, **kwargs: Any) -> Sequence[CheckMessage]:
     """evaluation.E002: what `EVALUATION_BUDGET` names cannot be called."""
     try:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from agents.models import Channel, Message
 from agents.text.authors import MASK, NameMask, character_similarities
 from agents.work.queues import do_next, wake_workers
 from evaluation.models import LineUpRun
-from evaluation.scorers.windows import MessageWindow, parse_window, said_in
+from evaluation.scorers.subjects import MessageWindow, parse_window, said_in
 from evaluation.statistics.attribution import attribute, time_blocks
 
 BLOCKS = 5
@@ -94,8 +93,8 @@ class LineUp(BaseModel):
     chance: float | None = None
     chance_high: float | None = None
     p_value: float | None = None
-    permutations: int
-    seed: int
+    permutations: int = PERMUTATIONS
+    seed: int = 0
     voices: list[Voice] = []
     confusions: list[Confusion] = []
     left_out: list[LeftOut] = []
@@ -153,34 +152,22 @@ def line_up(
     ):
         if value < low or (high is not None and value > high):
             raise ValueError(f"{name} is {value}; allowed: {low} {f'to {high:,}' if high else 'or more'}")
-    lines = _lines_to_compare(channel, window or MessageWindow(), where or {}, everybody, min_lines)
-    speakers = sorted(set(lines.speakers), key=lambda speaker: (speaker.name, speaker.kind))
-    result = LineUp(
-        channel=channel.slug,
-        reason=_too_few(len(lines.said), len(speakers), lines.others, min_lines),
-        lines=sum(lines.said.values()),
-        compared=len(lines.texts),
-        others=lines.others,
-        permutations=permutations,
-        seed=seed,
-        left_out=[
-            LeftOut(speaker=s.name, kind=s.kind, lines=lines.said[s], reason=reason)
-            for s, reason in sorted(lines.left_out.items(), key=lambda item: (-lines.said[item[0]], item[0]))
-        ],
-        notes=lines.notes,
-    )
+    result, said, lines = _lines_to_compare(channel, window or MessageWindow(), where or {}, everybody, min_lines)
+    result.permutations, result.seed = permutations, seed
     if result.reason:
         return result
+    makers = [speaker for speaker, _ in lines]
+    speakers = sorted(set(makers), key=lambda speaker: (speaker.name, speaker.kind))
     attribution = attribute(
-        character_similarities(lines.texts),
-        [speakers.index(speaker) for speaker in lines.speakers],
-        time_blocks(lines.speakers, BLOCKS),
+        character_similarities([text for _, text in lines]),
+        [speakers.index(speaker) for speaker in makers],
+        time_blocks(makers, BLOCKS),
         permutations=permutations,
         seed=seed,
     )
-    compared = Counter(lines.speakers)
+    compared = Counter(makers)
     guesses = [speakers[maker] for maker in attribution.predictions]
-    mistakes = Counter(pair for pair in zip(lines.speakers, guesses, strict=True) if pair[0] != pair[1])
+    mistakes = Counter(pair for pair in zip(makers, guesses, strict=True) if pair[0] != pair[1])
     confusions = [
         Confusion(speaker=s.name, taken_for=other.name, lines=n, share=round(n / compared[s], 4))
         for (s, other), n in mistakes.items()
@@ -189,7 +176,7 @@ def line_up(
         Voice(
             speaker=s.name,
             kind=s.kind,
-            lines=lines.said[s],
+            lines=said[s],
             compared=compared[s],
             recall=round(recall, 4),
             chance=round(chance, 4),
@@ -228,34 +215,16 @@ class _Speaker(NamedTuple):
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """What is compared.
-
-    Attributes:
-        texts: The lines in the channel's order, masked.
-        speakers: Whose each of them is.
-        said: How many lines every speaker said who may be compared, also those left out.
-        left_out: Why a speaker is not compared.
-        others: How many speakers may not be compared because they are no agents.
-        notes: What was capped, and whether the channel was simulated, in sentences.
-    """
-
-    texts: list[str]
-    speakers: list[_Speaker]
-    said: Mapping[_Speaker, int]
-    left_out: Mapping[_Speaker, str]
-    others: int
-    notes: list[str]
-
-
 def _lines_to_compare(
     channel: Channel, window: MessageWindow, where: Mapping[str, str], everybody: bool, min_lines: int
-) -> _Lines:
+) -> tuple[LineUp, dict[_Speaker, int], list[tuple[_Speaker, str]]]:
     """Choose the lines: at most 2,000, evenly spread over what each of the at most 50 speakers said who said most.
 
     Only primary keys are read of all messages, texts of the chosen ones. A line that is nothing but names and mentions is no line. Speakers
     with fewer than `min_lines`, or with lines in only one of the 5 stretches of time, are left out.
+
+    Returns:
+        The line-up without figures, how many lines each candidate said, and the lines to compare: masked, in the channel's order.
     """
     by_author: dict[tuple[int | None, int | None, str], list[int]] = {}
     messages = said_in(channel=channel, window=window, where=where)
@@ -289,14 +258,21 @@ def _lines_to_compare(
         lines = [line for line in lines if line[0] not in drop]
     usable = {speaker for speaker, _ in lines}
     left.update({s: f"{few} that are more than names" for s in chosen if s not in usable and s not in left})
-    return _Lines(
-        texts=[text for _, text in lines],
-        speakers=[speaker for speaker, _ in lines],
-        said={speaker: len(pks) for speaker, pks in said.items()},
-        left_out=left,
-        others=len(everything) - len(said),
+    counts = {speaker: len(pks) for speaker, pks in said.items()}
+    others = len(everything) - len(said)
+    result = LineUp(
+        channel=channel.slug,
+        reason=_too_few(len(said), len(usable), others, min_lines),
+        lines=sum(counts.values()),
+        compared=len(lines),
+        others=others,
+        left_out=[
+            LeftOut(speaker=s.name, kind=s.kind, lines=counts[s], reason=reason)
+            for s, reason in sorted(left.items(), key=lambda item: (-counts[item[0]], item[0]))
+        ],
         notes=notes,
     )
+    return result, counts, lines
 
 
 def _authors(channel: Channel) -> tuple[dict[tuple[int | None, int | None], _Speaker], set[str]]:

@@ -53,6 +53,8 @@ TABLES = (
         operator="add change",
         menu="Measuring",
         icon="straighten",
+        columns="name status measured judge overall judged spent",
+        filters="status judge is_baseline dimension error agent where created_at",
         fields=(
             (
                 "What was asked",
@@ -77,6 +79,10 @@ TABLES = (
         model=EvaluationScore,
         menu="Measuring",
         icon="fact_check",
+        columns="pk=score outcome claimed said why judge",
+        filters="run=evaluation_run? message? dimension status judge proposition_id height evaluation_run__agent message__tags "
+        "evaluation_run__created_at",
+        search="proposition_id*",
         empty="Evaluations make them: choose Evaluate now on an agent's page, or run manage.py evaluate.",
         fields=(
             ("", "outcome reason dimension judge who evaluation_run judged_at"),
@@ -110,6 +116,7 @@ TABLES = (
         menu="Measuring",
         icon="flag",
         columns="pk agent dimension value judge_mark agreement_mark stale captured_at",
+        filters="dimension judge agent captured_at",
         fields=(
             (
                 "",
@@ -124,6 +131,9 @@ TABLES = (
         editor="*",
         menu="Measuring",
         icon="schedule",
+        columns="name_and_state whom what how due outcome new_alerts",
+        filters="is_active",
+        search="name*",
         empty="Add one to measure every day and be told of drift, or run manage.py schedule add nightly --every 1d.",
         deleting="Nothing is measured by it any more. Its evaluations and alerts stay, without its name; its series is not continued by "
         "another schedule. To keep it, pause it instead.",
@@ -138,6 +148,7 @@ TABLES = (
         empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
         "schedules run.",
         columns="pk created_at=raised agent dimension change since=low_since schedule judge_mark state",
+        filters="acknowledged dimension judge agent schedule created_at",
         fields=(
             (
                 "",
@@ -151,6 +162,9 @@ TABLES = (
         editor="*",
         menu="Measuring",
         icon="rate_review",
+        columns="title what people label_link",
+        filters="dimension judge",
+        search="name*",
         empty="Draw judgements for people to score here, or with manage.py calibrate_judge --draw 80 --name first --dimension adherence. "
         "It takes evaluations by a model.",
         deleting="The draw is gone and cannot be drawn again the same way. The labels people gave stay with the judgements and in the "

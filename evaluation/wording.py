@@ -9,7 +9,7 @@ from evaluation.models import COUNTED, is_heuristic
 
 if TYPE_CHECKING:
     from agents.llm.ledger import Totals
-    from evaluation.statistics.estimates import Interval
+    from evaluation.statistics.bootstrap import Interval
 
 MINUS = "−"
 

@@ -57,6 +57,7 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api",
     "SERVE_INCLUDE_SCHEMA": True,
+    "COMPONENT_SPLIT_PATCH": False,  # the body of a PATCH is a model of its own
     # Not the hook that names enums: the names would change with every new field.
     "POSTPROCESSING_HOOKS": ["agents.api.schema.tidied"],
     "SWAGGER_UI_DIST": "SIDECAR",

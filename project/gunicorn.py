@@ -38,7 +38,10 @@ logconfig_dict = {
 
 
 def post_worker_init(worker: Any) -> None:
-    """Make the client of the judge now: it takes a second or two, which the first draft should not wait for."""
+    """Load the routes and make the client of the judge now: it takes a second or two, which the first request should not wait for."""
+    from django.urls import get_resolver
+
     from agents.llm import warm_up
 
+    get_resolver().url_patterns  # noqa: B018
     warm_up("judge")

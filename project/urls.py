@@ -4,6 +4,7 @@ from django.views.generic import RedirectView
 
 from agents.admin.access import sign_in
 
+admin.autodiscover()
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="admin:index"), name="home"),
     path("admin/login/", sign_in),  # before the admin site's own

@@ -13,7 +13,7 @@ WORK_QUEUES = {
     "behavior effects": "correction.behavior.effects.work_one",
     "schedules": "evaluation.schedules.work_one",
     "batches": "agents.llm.batches.work_one",
-    "evaluations": "evaluation.runs.work.work_one",
+    "evaluations": "evaluation.runs.execute.work_one",
     "calibration": "evaluation.calibration.agreement.work_one",
     "line-ups": "evaluation.lineup.work_one",
     "imports": "agents.imports.work_one",

@@ -16,14 +16,17 @@ from django.core.cache import cache, caches
 from django.db import connection
 from django.test import Client
 from django.test.utils import setup_databases, teardown_databases
+from django.urls import get_resolver
 from pytest_django import Settings
 from pytest_django.plugin import DjangoDbBlocker
 
-from agents.llm import breaker, endpoints, ledger, prices
+from agents.llm import endpoints, ledger, prices, runtime
 from tests.console import signed_in, superuser
 from tests.database_file import migrated_in
 from tests.llm_server import LLMServer
 from tests.tracing import Caught
+
+get_resolver().url_patterns  # noqa: B018 (registers the pages of the console, of which tests are made)
 
 # Every process that a test starts would compile all that it imports anew, which takes longer than most of these tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -89,7 +92,7 @@ def _nothing_remembered(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> 
         settings.CACHES = {"default": settings.CACHES["default"], "throttles": settings.CACHES["default"]}
     caches["throttles"].clear()  # how often somebody asked for what costs money
     endpoints.forget()
-    breaker.forget()
+    runtime.forget()
     ledger.forget_late()
     prices.forget_prices()
 

@@ -65,3 +65,10 @@ def talk(agent: Agent, texts: Iterable[str], *, channel: Channel | None = None, 
     channel.next_position += len(messages)
     channel.save()
     return Message.objects.bulk_create(messages)
+
+
+def speaking(slug: str, texts: Iterable[str], **talked: Any) -> Agent:
+    """An agent that said this, see `talk`."""
+    agent = make_agent(slug)
+    talk(agent, texts, **talked)
+    return agent

@@ -12,21 +12,29 @@ from typing import Any
 
 from django.contrib import admin
 from django.contrib.auth.models import Group, User
-from django.db.models import CharField, DateTimeField, FloatField, IntegerField, Model, TextField, UUIDField
+from django.db.models import (
+    CharField,
+    DateTimeField,
+    DecimalField,
+    FloatField,
+    IntegerField,
+    Model,
+    SlugField,
+    TextField,
+    UUIDField,
+)
 from rest_framework.authtoken.models import Token
 
 from agents.models import (
     Agent,
     Channel,
     Import,
-    ImportFile,
     LLMBatch,
     LLMCall,
     Message,
     ModelPrice,
     PersonaVersion,
     Run,
-    WorkerHeartbeat,
 )
 from correction.models import (
     AgentEvaluationConfig,
@@ -97,15 +105,19 @@ def make(model: type[Model], cast: Cast, numbers: Iterable[int], fields: Fields)
     def row(n: int) -> Model:
         given = fields(n)
         for field in model._meta.concrete_fields:
-            if field.attname in given or field.name in given or field.has_default() or field.null:
+            if field.attname in given or field.name in given or field.primary_key or field.has_default() or field.null:
                 continue
             if field.related_model in (Agent, Channel):
                 given[field.name] = cast.agent(n) if field.related_model is Agent else cast.channel(n)
             elif field.name in ANYWAY:
                 given[field.name] = ANYWAY[field.name]
-            elif isinstance(field, CharField | TextField) and not field.choices:
+            elif field.choices:
+                given[field.name] = next(value for value, _ in field.choices if value)
+            elif isinstance(field, SlugField):
+                given[field.name] = f"{field.model._meta.model_name}-{n}"
+            elif isinstance(field, CharField | TextField):
                 given[field.name] = SENTENCE if isinstance(field, TextField) else f"{field.name} {n}"
-            elif isinstance(field, IntegerField | FloatField) and not field.primary_key:
+            elif isinstance(field, IntegerField | FloatField | DecimalField):
                 given[field.name] = n
             elif isinstance(field, UUIDField):
                 given[field.name] = uuid.uuid4()
@@ -116,7 +128,7 @@ def make(model: type[Model], cast: Cast, numbers: Iterable[int], fields: Fields)
     store(model, (row(n) for n in numbers))
 
 
-def maker(model: type[Model], fields: Callable[[Cast, int], dict[str, Any]]) -> Maker:
+def maker(model: type[Model], fields: Callable[[Cast, int], dict[str, Any]] = lambda cast, n: {}) -> Maker:
     def made(cast: Cast, have: int, more: int) -> None:
         make(model, cast, range(have, have + more), lambda n: fields(cast, n))
 
@@ -129,26 +141,9 @@ def newest(model: type[Model], number: int, *fields: str) -> list[Any]:
 
 
 def _agents(cast: Cast, have: int, more: int) -> None:
-    make(
-        Agent,
-        cast,
-        range(have, have + more),
-        lambda n: {
-            "slug": f"agent-{1000 + n}",
-            "display_name": f"Agent {1000 + n}",
-            "title": "Clerk",
-            "system_prompt": "You are a clerk.",
-            "avatar_color": "#335577",
-        },
-    )
+    make(Agent, cast, range(have, have + more), lambda n: {"slug": f"agent-{1000 + n}", "display_name": f"Agent {n}"})
     fresh = Agent.objects.filter(persona_versions__isnull=True)
-    store(
-        PersonaVersion,
-        [
-            PersonaVersion(agent=agent, number=1, system_prompt=agent.system_prompt, traits=[], digest="d" * 64)
-            for agent in fresh.iterator()
-        ],
-    )
+    store(PersonaVersion, (PersonaVersion(agent=agent, number=1, digest="d" * 64) for agent in list(fresh)))
 
 
 def _tokens(cast: Cast, have: int, more: int) -> None:
@@ -157,54 +152,35 @@ def _tokens(cast: Cast, have: int, more: int) -> None:
     store(Token, (Token(user=user, key=uuid.uuid4().hex) for user in holders.iterator()))
 
 
-_messages = maker(
-    Message,
-    lambda cast, n: {
-        "channel": cast.channel(n),
+def _message(cast: Cast, n: int) -> dict[str, Any]:
+    author = {"agent": cast.agent(n)} if n % 3 else {"outsider": "Visitor"}
+    return {
         "position": 10_000_000 + n,
-        "text": SENTENCE,
         "sent_at": cast.at(n),
         "tags": {"build": "41"},
-        **({"agent": cast.agent(n)} if n % 3 else {"outsider": "Visitor"}),
-    },
-)
+        "external_id": f"m{n}",
+        **author,
+    }
 
 
-def _imports(cast: Cast, have: int, more: int) -> None:
-    def fields(n: int) -> dict[str, Any]:
-        wrong = {"status": "failed", "error": "it could not be read"} if n % 50 == 1 else {"status": "cancelled"}
-        return {"kind": "transcript", "stored": n, **wrong}
+def _import(cast: Cast, n: int) -> dict[str, Any]:
+    wrong = {"status": "failed", "error": "it could not be read"} if n % 50 == 1 else {"status": "cancelled"}
+    return {"name": f"talk {n}.jsonl", "stored": n, **wrong}
 
-    make(Import, cast, range(have, have + more), fields)
-    fresh = Import.objects.filter(files__isnull=True)
-    store(ImportFile, [ImportFile(of=job, name=f"talk {job.pk}.jsonl", size=1_000) for job in fresh.iterator()])
+
+_messages = maker(Message, _message)
 
 
 def _evaluations(cast: Cast, have: int, more: int) -> None:
-    make(
-        EvaluationRun,
-        cast,
-        range(have, have + more),
-        lambda n: {
-            "agent": cast.agent(n),
-            "dimensions": ["adherence"],
-            "status": "completed",
-            "overall_score": 5.5,
-            "started_at": cast.at(n),
-            "finished_at": cast.at(n),
-        },
+    ended = {"dimensions": ["adherence"], "status": "completed", "overall_score": 5.5}
+    times = ("started_at", "finished_at")
+    maker(EvaluationRun, lambda cast, n: {"agent": cast.agent(n), **ended, **dict.fromkeys(times, cast.at(n))})(
+        cast, have, more
     )
     agent_of = dict(newest(EvaluationRun, more, "pk", "agent_id"))
-    make(
-        Evidence,
-        cast,
-        agent_of,
-        lambda pk: {
-            "evaluation_run_id": pk,
-            "agent_id": agent_of[pk],
-            "newest_message_at": cast.now + timedelta(seconds=pk),
-        },
-    )
+    make(Evidence, cast, agent_of, lambda pk: {
+        "evaluation_run_id": pk, "agent_id": agent_of[pk], "newest_message_at": cast.now + timedelta(seconds=pk),
+    })  # fmt: skip
 
 
 def _scores(cast: Cast, have: int, more: int) -> None:
@@ -212,23 +188,11 @@ def _scores(cast: Cast, have: int, more: int) -> None:
         _evaluations(cast, 10_000_000, max(2, more // 100))
         _messages(cast, 20_000_000, max(2, more // 100))
     of, about = newest(EvaluationRun, 1000), newest(Message, 1000)
-    make(
-        EvaluationScore,
-        cast,
-        range(have, have + more),
-        lambda n: {
-            "evaluation_run_id": of[n % len(of)],
-            "proposition_id": f"p{n // len(of)}",
-            "message_id": about[n % len(about)],
-            "claim": "The agent is dry",
-            "status": "scored",
-            "score": n % 10,
-            "raw_score": n % 10,
-            "reasoning": SENTENCE,
-            "context_snippet": SENTENCE,
-            "judge": LLM,
-        },
-    )
+    make(EvaluationScore, cast, range(have, have + more), lambda n: {
+        "evaluation_run_id": of[n % len(of)], "proposition_id": f"p{n // len(of)}", "message_id": about[n % len(about)],
+        "claim": "The agent is dry", "status": "scored", "score": n % 10, "raw_score": n % 10, "reasoning": SENTENCE,
+        "context_snippet": SENTENCE, "judge": LLM,
+    })  # fmt: skip
 
 
 def _baselines(cast: Cast, have: int, more: int) -> None:
@@ -236,31 +200,13 @@ def _baselines(cast: Cast, have: int, more: int) -> None:
     if not EvaluationRun.objects.exists():
         _evaluations(cast, 0, 1)
     run, all_of_one = EvaluationRun.objects.earliest("pk"), len(cast.agents) * len(DIMENSIONS)
-    make(
-        Baseline,
-        cast,
-        range(have, have + more),
-        lambda n: {
-            "judge": f"model-{n // all_of_one}" if n >= all_of_one else LLM,
-            "dimension": DIMENSIONS[n // len(cast.agents) % len(DIMENSIONS)],
-            "evaluation_run": run,
-            "score": 5,
-            "captured_at": cast.at(n),
-            "persona_digest": "d",
-        },
-    )
+    make(Baseline, cast, range(have, have + more), lambda n: {
+        "judge": f"model-{n // all_of_one}" if n >= all_of_one else LLM,
+        "dimension": DIMENSIONS[n // len(cast.agents) % len(DIMENSIONS)], "evaluation_run": run, "score": 5,
+    })  # fmt: skip
 
 
-_schedules = maker(
-    EvaluationSchedule,
-    lambda cast, n: {
-        "name": f"nightly {n}",
-        "dimensions": ["adherence"],
-        "every_minutes": 60,
-        "is_active": False,
-        "next_at": cast.now,
-    },
-)
+_schedules = maker(EvaluationSchedule, lambda cast, n: {"dimensions": ["adherence"], "is_active": False})
 
 
 def _alerts(cast: Cast, have: int, more: int) -> None:
@@ -269,40 +215,19 @@ def _alerts(cast: Cast, have: int, more: int) -> None:
     schedule = EvaluationSchedule.objects.earliest("pk")
     _evaluations(cast, 30_000_000 + have, more)
     agent_of = dict(newest(EvaluationRun, more, "pk", "agent_id"))
-    make(
-        DriftAlert,
-        cast,
-        agent_of,
-        lambda pk: {
-            "schedule": schedule,
-            "agent_id": agent_of[pk],
-            "evaluation_run_id": pk,
-            "since": cast.now,
-            "before": 8.1,
-            "after": 3.2,
-        },
-    )
+    make(DriftAlert, cast, agent_of, lambda pk: {
+        "schedule": schedule, "agent_id": agent_of[pk], "evaluation_run_id": pk, "before": 8.1, "after": 3.2,
+    })  # fmt: skip
 
 
 def _requests(cast: Cast, have: int, more: int) -> None:
     _messages(cast, 40_000_000 + have, more)
-    fresh = newest(Message, more)
-    make(
-        BehaviorRequest,
-        cast,
-        range(len(fresh)),
-        lambda n: {
-            "message_id": fresh[n],
-            "agent": cast.agent(n),
-            "whose": cast.agent(n).pk,
-            "status": "pending_review" if n % 5 else "rejected",
-            "confidence": "high",
-            "operation": "add",
-            "trait_name": "brief",
-            "trait_after": {"name": "brief", "description": "Says little.", "sentiment": 0.0, "strength": 0.9},
-            "judge": LLM,
-        },
-    )
+    fresh, trait = newest(Message, more), {"name": "brief", "description": "Says little."}
+    make(BehaviorRequest, cast, range(len(fresh)), lambda n: {
+        "message_id": fresh[n], "agent": cast.agent(n), "whose": cast.agent(n).pk, "operation": "add", "judge": LLM,
+        "status": "pending_review" if n % 5 else "rejected", "confidence": "high", "trait_name": "brief",
+        "trait_after": {**trait, "sentiment": 0.0, "strength": 0.9},
+    })  # fmt: skip
 
 
 def _configurations(cast: Cast, have: int, more: int) -> None:
@@ -311,165 +236,80 @@ def _configurations(cast: Cast, have: int, more: int) -> None:
 
 
 def _logs(cast: Cast, have: int, more: int) -> None:
-    def fields(n: int) -> dict[str, Any]:
+    def log(cast: Cast, n: int) -> dict[str, Any]:
         outcome = "corrected" if n % 20 == 0 else "timeout_passed" if n % 300 == 7 else "passed"
-        return {
-            "attempt": 1,
-            "source": "gate",
-            "agent": cast.agent(n),
-            "channel": cast.channel(n),
-            "committed": outcome != "corrected",
-            "original_text": SENTENCE,
-            "judged_text": SENTENCE,
-            "outcome": outcome,
-            "score_sum": 18,
-            "judge": LLM,
-            "duration_ms": 600,
-        }
+        where = {"agent": cast.agent(n), "channel": cast.channel(n), "source": "gate", "attempt": 1}
+        return {**where, "outcome": outcome, "committed": outcome != "corrected", "score_sum": 18, "judge": LLM}
 
-    make(CorrectionLog, cast, range(have, have + more), fields)
+    maker(CorrectionLog, log)(cast, have, more)
     for dimension in ("adherence", "fluency"):
-        make(
-            GateDimensionResult,
-            cast,
-            newest(CorrectionLog, more),
-            lambda pk, dimension=dimension: {  # type: ignore[misc]
-                "log_id": pk,
-                "dimension": dimension,
-                "status": "scored",
-                "score": 5 + pk % 5,
-                "threshold": Decimal(5),
-                "passed": True,
-                "reasoning": SENTENCE,
-                "judge": LLM,
-            },
-        )
+        made = {"dimension": dimension, "status": "scored", "threshold": Decimal(5), "passed": True, "judge": LLM}
+        logs = newest(CorrectionLog, more)
+        make(GateDimensionResult, cast, logs, lambda pk, made=made: {"log_id": pk, "score": 5 + pk % 5, **made})  # type: ignore[misc]
 
 
 def _observed(cast: Cast, have: int, more: int) -> None:
     _messages(cast, 60_000_000 + have, more)
     fresh = newest(Message, more)
-    make(
-        ObservedMessage,
-        cast,
-        range(len(fresh)),
-        lambda n: {"message_id": fresh[n], "whose": cast.agent(n).pk, "status": "pending" if n % 3 else "completed"},
-    )
+    make(ObservedMessage, cast, range(len(fresh)), lambda n: {
+        "message_id": fresh[n], "whose": cast.agent(n).pk, "status": "pending" if n % 3 else "completed",
+    })  # fmt: skip
+
+
+def _call(cast: Cast, n: int) -> dict[str, Any]:
+    what = {"role": "judge", "purpose": "gate", "mechanism": "gate", "dimension": "adherence", "agent": cast.agent(n)}
+    used = {"input_tokens": 900, "output_tokens": 80, "cost_usd": Decimal("0.00013"), "latency_ms": 900}
+    return {**what, **used, "created_at": cast.at(n), "status": "timeout" if n % 97 == 0 else "ok"}
+
+
+def _run(cast: Cast, n: int) -> dict[str, Any]:
+    ended = {"status": "errored", "error": "it broke"} if n % 50 == 0 else {"status": "completed"}
+    return {"channel": cast.channel(n), "prompt": "Say something.", **ended}
+
+
+def _batch(cast: Cast, n: int) -> dict[str, Any]:
+    planned = {"agent": cast.agent(n), "planned_usd": Decimal("0.1"), "requests": 100, "answered": 100}
+    return {"status": "completed", "role": "judge", "batch_id": f"batch_{n}", **planned}
+
+
+def _price(cast: Cast, n: int) -> dict[str, Any]:
+    usd = dict.fromkeys(("input_usd", "output_usd", "cache_write_usd", "cache_read_usd"), 1)
+    return {"model": f"model-{n}", "effective_from": cast.now.date(), **usd}
+
+
+def _intervention_log(cast: Cast, n: int) -> dict[str, Any]:
+    where = {"agent": cast.agent(n), "channel": cast.channel(n), "channel_position": n}
+    return {"name": "variety", "fired": bool(n % 2), "why": SENTENCE, "nudge": SENTENCE, "preconditions": [], **where}
 
 
 # By the label of the model a list is about; tables that are not here get plain rows. Propositions have none: their page reads files.
 MAKERS: dict[str, Maker] = {
-    model._meta.label_lower: maker(model, lambda cast, n: {}) for model in admin.site._registry if model._meta.managed
+    model._meta.label_lower: maker(model) for model in admin.site._registry if model._meta.managed
 } | {
     "auth.user": maker(User, lambda cast, n: {"username": f"user{n}", "password": "!"}),
-    "auth.group": maker(Group, lambda cast, n: {"name": f"group {n}"}),
+    "auth.group": maker(Group),
     "authtoken.tokenproxy": _tokens,
     "agents.agent": _agents,
-    "agents.channel": maker(Channel, lambda cast, n: {"slug": f"room-{n}", "name": f"room {n}", "kind": "public"}),
+    "agents.channel": maker(Channel, lambda cast, n: {"slug": f"room-{n}"}),
     "agents.message": _messages,
-    "agents.run": maker(
-        Run,
-        lambda cast, n: {
-            "channel": cast.channel(n),
-            "status": "errored" if n % 50 == 0 else "completed",
-            "error": "it broke" if n % 50 == 0 else "",
-            "prompt": "Say something.",
-        },
-    ),
-    "agents.import": _imports,
-    "agents.llmcall": maker(
-        LLMCall,
-        lambda cast, n: {
-            "created_at": cast.at(n),
-            "role": "judge",
-            "purpose": "gate",
-            "mechanism": "gate",
-            "dimension": "adherence",
-            "agent": cast.agent(n),
-            "provider": "anthropic",
-            "status": "timeout" if n % 97 == 0 else "ok",
-            "input_tokens": 900,
-            "output_tokens": 80,
-            "cost_usd": Decimal("0.00013"),
-            "latency_ms": 900,
-        },
-    ),
-    "agents.llmbatch": maker(
-        LLMBatch,
-        lambda cast, n: {
-            "status": "completed",
-            "role": "judge",
-            "batch_id": f"batch_{n}",
-            "requests": 100,
-            "answered": 100,
-            "agent": cast.agent(n),
-            "planned_usd": Decimal("0.1"),
-            "next_look_at": cast.now,
-        },
-    ),
-    "agents.modelprice": maker(
-        ModelPrice,
-        lambda cast, n: {
-            "model": f"model-{n}",
-            "effective_from": cast.now.date(),
-            **dict.fromkeys(("input_usd", "output_usd", "cache_write_usd", "cache_read_usd"), 1),
-            "source": "a list",
-        },
-    ),
-    "agents.workerheartbeat": maker(
-        WorkerHeartbeat,
-        lambda cast, n: {
-            "name": f"host:{n}",
-            "host": "host",
-            "pid": n,
-            "kind": "worker",
-            "queues": "",
-            "started_at": cast.at(n),
-            "seen_at": cast.at(n),
-        },
-    ),
+    "agents.run": maker(Run, _run),
+    "agents.import": maker(Import, _import),
+    "agents.llmcall": maker(LLMCall, _call),
+    "agents.llmbatch": maker(LLMBatch, _batch),
+    "agents.modelprice": maker(ModelPrice, _price),
     "evaluation.evaluationrun": _evaluations,
     "evaluation.evaluationscore": _scores,
     "evaluation.baseline": _baselines,
     "evaluation.evaluationschedule": _schedules,
     "evaluation.driftalert": _alerts,
-    "evaluation.labelset": maker(
-        LabelSet,
-        lambda cast, n: {
-            "name": f"labels {n}",
-            "population": {"runs": [], "until": cast.now.isoformat()},
-            "population_size": 50,
-            "seed": n,
-        },
-    ),
+    "evaluation.labelset": maker(LabelSet, lambda cast, n: {"population": {"runs": [], "until": cast.now.isoformat()}}),
     "evaluation.lineuprun": maker(LineUpRun, lambda cast, n: {"status": "failed", "error": "too few messages"}),
     "correction.behaviorrequest": _requests,
     "correction.agentevaluationconfig": _configurations,
     "correction.intervention": maker(
-        Intervention,
-        lambda cast, n: {
-            "slug": f"quiet-{n}",
-            "description": SENTENCE,
-            "textual_claim": "They agree.",
-            "nudge_type": "text",
-            "nudge": "Be brief.",
-        },
+        Intervention, lambda cast, n: {"slug": f"quiet-{n}", "textual_claim": "They agree.", "nudge": "Be brief."}
     ),
-    "correction.interventionlog": maker(
-        InterventionLog,
-        lambda cast, n: {
-            "key": uuid.uuid4(),
-            "name": "variety",
-            "agent": cast.agent(n),
-            "channel": cast.channel(n),
-            "channel_position": n,
-            "fired": bool(n % 2),
-            "why": SENTENCE,
-            "preconditions": [],
-            "nudge": SENTENCE,
-            "duration_ms": 900,
-        },
-    ),
+    "correction.interventionlog": maker(InterventionLog, _intervention_log),
     "correction.correctionlog": _logs,
     "correction.observedmessage": _observed,
 }

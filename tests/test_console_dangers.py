@@ -12,14 +12,12 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
-from django.urls import reverse
 
-from agents.models import Agent, ModelPrice, Run
+from agents.models import Agent, Run
 from agents.ops.deletion import consequences
 from agents.registry import table_of
-from correction.models import Intervention
 from evaluation.models import EvaluationSchedule
-from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser
+from tests.console import list_of, page_of, plain, read, signed_in, superuser
 from tests.factories import make_agent, make_channel, say
 from tests.listed_rows import MAKERS, people
 
@@ -30,7 +28,6 @@ pytestmark = pytest.mark.django_db
 ACTIONS = {
     "agents.Agent": {
         "capture_baseline": True,
-        "capture_real_baseline": True,
         "switch_mechanism": True,
         "copy_corrections": True,
     },
@@ -180,13 +177,3 @@ def test_what_stays_and_what_forbids_is_told_apart() -> None:
     assert "It cannot be deleted while these name it: 1 message." in plain(read(root, page_of(user, "delete")))
     root.post(page_of(user, "delete"), {"post": "yes"})
     assert User.objects.filter(pk=user.pk).exists()
-
-
-def test_whoever_may_not_delete_sees_no_page_that_asks() -> None:
-    MAKERS["agents.modelprice"](people(), 0, 1)
-    price = ModelPrice.objects.order_by("pk")[0]
-    reader = signed_in(staff("agents.view_modelprice"))
-
-    assert reader.get(page_of(price, "delete")).status_code == 403
-    assert reverse("admin:agents_modelprice_delete", args=[price.pk]) not in read(reader, page_of(price))
-    assert not Intervention.objects.exists()

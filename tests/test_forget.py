@@ -33,9 +33,9 @@ from agents.turn.receive import receive_message
 from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, GateDimensionResult, Intervention, InterventionLog
 from evaluation.models import EvaluationScore, Idea, LineUpRun, ScoreLabel
-from evaluation.runs.capture import evaluate_agent, evaluate_channel
 from tests.agents.turn.playing import take_turn
 from tests.correction.gating import gated
+from tests.evaluation.measuring import evaluate_agent, evaluate_channel
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer, example_of
 from tests.test_registry import text_columns

@@ -12,7 +12,7 @@ from pytest_django import Settings
 from agents.models import Agent, Channel, Run
 from correction.interventions import FunctionalPrecondition
 from correction.models import CorrectionLog
-from evaluation.admin.proposition_cards import propositions_url
+from evaluation.admin.propositions import propositions_url
 from evaluation.models import EvaluationScore
 from tests.api_client import program
 from tests.console import plain, queries, read, staff

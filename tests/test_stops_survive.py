@@ -11,7 +11,7 @@ import pytest
 from agents.models import Agent, Trait
 from agents.persona import TraitValue, render_persona, save_persona
 from agents.personas_io.reader import import_agents
-from evaluation.runs.judging import propositions_asked
+from evaluation.runs.planning import propositions_asked
 from tests.agents.test_admin_personas import save
 from tests.api_client import program
 from tests.console import signed_in, superuser
@@ -77,7 +77,7 @@ def test_among_forty_others_and_after_another_change() -> None:
 def test_in_what_is_measured() -> None:
     agent = make_agent(traits=[*OTHERS, TraitValue(**STOP)])
 
-    claims = propositions_asked(slug="ada", dimension="adherence", hard=False, traits=agent.traits.all())
+    claims = propositions_asked(agent, "adherence")
 
     (found,) = (claim for claim in claims if claim.id == "trait-slang")
     assert (found.inverted, found.over_window) == (True, False)

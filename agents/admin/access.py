@@ -20,7 +20,6 @@ from rest_framework.authtoken.models import TokenProxy
 from agents.api.problems import refused_for_now
 from agents.api.requests import SignIns, SignInsOfUser
 from agents.console import display
-from agents.console.filters import RelatedFilter
 from agents.console.site import AdminPasswordChangeForm, ModelAdmin, UserChangeForm, UserCreationForm
 
 admin.site.unregister([User, Group, TokenProxy])
@@ -32,17 +31,11 @@ def user_of(request: HttpRequest) -> User:
     return request.user
 
 
-class GroupFilter(RelatedFilter):
-    hint = "the group's name"
-    parameter_name = "group_name"
-
-
 @admin.register(User)
 class ThemedUserAdmin(UserAdmin, ModelAdmin[User]):  # type: ignore[type-arg]
     form = UserChangeForm
     add_form = UserCreationForm
     change_password_form = AdminPasswordChangeForm
-    list_filter = ("is_staff", "is_superuser", "is_active", ("groups", GroupFilter))
 
 
 @admin.register(Group)

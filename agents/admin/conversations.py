@@ -9,47 +9,22 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Model, OuterRef, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.transcript import first_since, transcript_page, transcript_url
 from agents.console import display
-from agents.console.filters import (
-    AgentFilter,
-    ChosenFilter,
-    DateRangeFilter,
-    RecentValuesFilter,
-    TagFilter,
-    day_of,
-    number_in,
-)
+from agents.console.filters import day_of, number_in
 from agents.console.forms import DistinctMembers
 from agents.console.logs import LogAdmin
-from agents.console.site import ModelAdmin, PagedList, TabularInline, extensions
+from agents.console.site import ModelAdmin, PagedList, TabularInline, console_page, extensions
 from agents.models import Channel, ChannelMember, Message
-
-
-class ChannelFilter(ChosenFilter):
-    title = "channel"
-    parameter_name = "channel"
-    field = "channel_id"
 
 
 @admin.register(Message)
 class MessageAdmin(LogAdmin[Message]):
-    list_filter = (
-        ChannelFilter,
-        ("agent", AgentFilter),
-        ("outsider", RecentValuesFilter),
-        TagFilter,
-        "synthetic",
-        ("sent_at", DateRangeFilter),
-    )
     list_select_related = ("channel", "agent", "user")
-    search_fields = ("text", "outsider")
-    search_help_text = "text, or the name of an outsider"
-    ordering = ("-pk",)
 
     @admin.display(description="place", ordering="channel")
     def where(self, message: Message) -> SafeString:
@@ -93,10 +68,6 @@ class MemberInline(TabularInline[ChannelMember, Channel]):
 
 @admin.register(Channel)
 class ChannelAdmin(ModelAdmin[Channel]):
-    list_display = ("conversation", "kind_badge", "members", "message_count", "last_message", "tag_chips")
-    list_display_links = ("conversation",)
-    list_filter = ("kind",)
-    search_fields = ("name", "slug", "topic")
     inlines = (MemberInline,)
     fields = ("name", "slug", "kind", "topic", "tags")
     prepopulated_fields: ClassVar = {"slug": ("name",)}
@@ -153,10 +124,7 @@ class ChannelAdmin(ModelAdmin[Channel]):
         """Only an empty channel: its messages are a log."""
         return super().has_delete_permission(request, obj) and (obj is None or not obj.messages.exists())
 
-    def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view(self.transcript_view)
-        return [path("<int:channel_id>/transcript/", view, name="agents_channel_transcript"), *super().get_urls()]
-
+    @console_page("<int:channel_id>/transcript/")
     def transcript_view(self, request: HttpRequest, channel_id: int) -> HttpResponse:
         """The channel as a conversation, a page at a time."""
         channel = self.get_object(request, str(channel_id))
@@ -172,27 +140,24 @@ class ChannelAdmin(ModelAdmin[Channel]):
         page = transcript_page(channel=channel, at=at, before=before, after=after)
         messages = [line["message"] for line in page.lines]
         notes = [note(request, messages) for extension in extensions(Message, request) for note in extension.notes]
+        for line, message in zip(page.lines, messages, strict=True):
+            line["notes"] = [by_id[message.pk] for by_id in notes if message.pk in by_id]
         reads = request.user.has_perm("agents.view_message")
         live = ""  # where the page asks for messages after its last one; an older page does not
         if reads and page.newer is None:
             since = messages[-1].position if messages else channel.next_position - 1
             live = f"{reverse('channel-messages', args=[channel.slug])}?after={since}"
-        context = {
-            "name": display.isolated(channel),
-            "topic": display.visible(channel.topic),
-            "original": channel,
-            "channel": channel,
-            "page": page,
-            "lines": [
-                (line, [by_id[message.pk] for by_id in notes if message.pk in by_id])
-                for line, message in zip(page.lines, messages, strict=True)
-            ],
-            "at": at,
-            "day": day,
-            "live": live,
-            "list_url": display.list_url(Message, channel=channel.pk) if reads else "",
-            "members": [display.isolated(member.agent or member.user) for member in channel.memberships.all()],
-            "kind_badge": self.kind_badge(channel),
-            "tags": display.tags(channel.tags) if channel.tags else "",
-        }
-        return self.page(request, "admin/agents/channel/transcript.html", str(channel), **context)
+        return self.page(
+            request,
+            "admin/agents/channel/transcript.html",
+            str(channel),
+            original=channel,
+            channel=channel,
+            page=page,
+            at=at,
+            day=day,
+            live=live,
+            list_url=display.list_url(Message, channel=channel.pk) if reads else "",
+            members=[member.agent or member.user for member in channel.memberships.all()],
+            kind_badge=self.kind_badge(channel),
+        )

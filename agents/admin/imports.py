@@ -1,50 +1,43 @@
-"""Imports in the console: upload files, choose on one page how they are read, let a worker import them, correct or undo that."""
+"""Imports in the console: upload a transcript, choose on one page how it is read, let a worker import it, undo that."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
 from django.contrib import admin, messages
-from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
+from django.core.files import File
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.defaultfilters import filesizeformat
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.safestring import SafeString
-from django.views.decorators.http import require_POST
 
 from agents.admin.access import user_of
-from agents.admin.import_forms import FORMAT_NAMES, AuthorForm, ImportForm, suggested_agents
+from agents.admin.import_forms import ImportForm, suggested_agents
 from agents.console import display
-from agents.console.site import ReadOnlyAdmin
-from agents.imports.jobs import NotNow, authors_of, cancel, discard, preview, reassign, submit, undo, upload
-from agents.imports.reading import Choices, may_import_personas, may_import_transcripts, may_make_speakers
-from agents.imports.uploads import are_kept, files_were_too_large
+from agents.console.site import ReadOnlyAdmin, console_action, console_page
+from agents.imports import personas
+from agents.imports.jobs import NotNow, cancel, discard, may_import, preview, submit, undo, upload
+from agents.imports.uploads import files_were_too_large, is_stored
 from agents.models import Agent, Channel, Import
 from agents.persona import Outcome
 from agents.personas_io.reader import SUFFIXES
+from agents.transcripts.readers import FORMATS
 from agents.work.worker import alive
 
 PAGES = "admin/agents/import/"
 UNREAD = "Why is shown to the user who uploaded it, and to those who may view messages."
-MOST_AUTHORS = 100
-_ACTS: dict[str, tuple[Callable[[Import], None], str]] = {
-    "cancel": (cancel, "is cancelled. What was stored stays."),
-    "discard": (discard, "is discarded: its files are deleted."),
-    "undo": (undo, "is being undone by a worker."),
+MOST_SAID = 20  # personas
+_OUTCOMES = {
+    Outcome.CREATED: "created",
+    Outcome.UPDATED: "updated",
+    Outcome.UNCHANGED: "is as in the file already",
+    Outcome.KEPT_EDITED: "stays as it is, for it was edited here or does not come from an import",
 }
-_OUTCOMES: dict[str, display.Tone] = {
-    "created": "good",
-    "updated": "info",
-    "unchanged": "plain",
-    "kept_edited": "warning",
-}
-_WHY = {Outcome.KEPT_EDITED: "the persona was edited here or does not come from an import: it stays as it is"}
 _NOTES = {
     "system_prompts": "system prompts, which are not messages",
     "other_author": "are stored under another author and keep it; with another name of the channel they are imported for this one",
@@ -56,49 +49,30 @@ _NOTES = {
 
 @admin.register(Import)
 class ImportAdmin(ReadOnlyAdmin[Import]):
-    """Users who may add messages or change agents may upload files; only the uploader decides what is done with them."""
+    """Users who may add messages may upload transcripts; only the uploader decides what is done with them."""
 
-    list_display = ("name", "what", "state", "outcome", "uploaded_by")
-    list_display_links = ("name",)
-    list_filter = ("kind", "status")
     list_select_related = ("created_by",)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return may_import_transcripts(user_of(request)) or may_import_personas(user_of(request))
+        return may_import(user_of(request)) or personas.may_import(user_of(request))
 
     def has_view_permission(self, request: HttpRequest, obj: Import | None = None) -> bool:
         own = self.has_add_permission(request) and (obj is None or obj.created_by_id == request.user.pk)
         return super().has_view_permission(request, obj) or own
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Import]:
-        rows = super().get_queryset(request).prefetch_related("files")
+        rows = super().get_queryset(request)
         if request.resolver_match is not None and request.resolver_match.url_name == "agents_import_changelist":
             rows = rows.defer("contents", "choices", "result", "error")
         return rows if super().has_view_permission(request) else rows.filter(created_by=user_of(request))
 
-    def get_urls(self) -> list[URLPattern]:
-        views: dict[str, tuple[Callable[..., HttpResponse], dict[str, Any]]] = {
-            "progress": (self.progress_view, {}),
-            "choose": (require_POST(self.choose_view), {}),
-            "author": (require_POST(self.author_view), {}),
-            **{act: (require_POST(self.act_view), {"act": act}) for act in _ACTS},
-        }
-        own = [
-            path(f"<int:pk>/{name}/", self.admin_site.admin_view(view), kwargs=more, name=f"agents_import_{name}")
-            for name, (view, more) in views.items()
-        ]
-        return [*own, *super().get_urls()]
-
     @admin.display(description="import", ordering="pk")
-    def name(self, job: Import) -> SafeString:
+    def upload(self, job: Import) -> SafeString:
         return display.lines(f"#{job.pk}", display.moment(job.created_at))
 
-    @admin.display(description="files")
+    @admin.display(description="file")
     def what(self, job: Import) -> SafeString:
-        files = list(job.files.all())
-        names = ", ".join(file.name for file in files[:2]) + (f" and {len(files) - 2} more" if len(files) > 2 else "")
-        size = filesizeformat(sum(file.size for file in files))
-        return display.lines(display.isolated(names) if names else display.EMPTY, f"{job.get_kind_display()}, {size}")
+        return display.lines(display.isolated(job.name), filesizeformat(job.size))
 
     @admin.display(description="state", ordering="status")
     def state(self, job: Import) -> SafeString:
@@ -120,8 +94,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def outcome(self, job: Import) -> str | SafeString:
         if not job.stored:
             return display.EMPTY
-        what, done = ("message", "stored") if job.kind == Import.Kind.TRANSCRIPT else ("agent", "made or changed")
-        return f"{job.stored:,} {what}{'' if job.stored == 1 else 's'} {done}"
+        return f"{job.stored:,} message{'' if job.stored == 1 else 's'} stored"
 
     @admin.display(description="uploaded by")
     def uploaded_by(self, job: Import) -> SafeString:
@@ -130,27 +103,29 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def add_view(
         self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """A form for files."""
+        """A form for a transcript, which becomes an import, or for personas, which are imported at once."""
         if not self.has_add_permission(request):
             raise PermissionDenied
-        problem, most = "", filesizeformat(settings.IMPORT_MOST_BYTES)
+        user, problem, most = user_of(request), "", filesizeformat(settings.IMPORT_MOST_BYTES)
+        files = [file for file in request.FILES.getlist("files") if file.size]
         if request.method == "POST":
-            uploads = [file for file in request.FILES.getlist("files") if file.size]
-            if files_were_too_large(request):
-                problem = (
-                    f"The files are larger than {most} together and were not stored. Import larger ones with "
-                    "manage.py import_transcript, or upload them in parts."
-                )
-            elif not uploads:
-                problem = "Choose at least one file that is not empty."
+            try:
+                if files_were_too_large(request):
+                    raise NotNow(f"larger than {most} together; use manage.py import_transcript, or upload it in parts")
+                if not files:
+                    raise NotNow("choose at least one file that is not empty")
+                if "personas" in request.POST:
+                    return self._import_personas(request, files)
+                if not may_import(user):
+                    raise NotNow("uploading messages needs the permission agents.add_message")
+                if len(files) > 1:
+                    raise NotNow("upload one transcript at a time: each becomes an import of its own")
+                job = upload(upload=files[0], user=user)
+            except (NotNow, personas.NotImported) as refused:
+                problem = f"Nothing was stored: {refused}."
             else:
-                try:
-                    job = upload(uploads=uploads, user=user_of(request))
-                except NotNow as refused:
-                    problem = f"Nothing was stored: {refused}."
-                else:
-                    self.log_addition(request, job, f"uploaded {len(uploads)} file{'s' * (len(uploads) > 1)}")
-                    return HttpResponseRedirect(_page_url(job))
+                self.log_addition(request, job, "uploaded")
+                return HttpResponseRedirect(self.url("change", job))
         return self.page(
             request,
             f"{PAGES}upload.html",
@@ -159,10 +134,26 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             most_bytes=settings.IMPORT_MOST_BYTES,
             most=most,
             keep_days=f"{settings.IMPORT_KEEP_DAYS:g}",
+            formats=[form.label for form in FORMATS.values()],
             persona_endings=", ".join(SUFFIXES),
-            transcripts=may_import_transcripts(user_of(request)),
-            personas=may_import_personas(user_of(request)),
+            transcripts=may_import(user),
+            personas=personas.may_import(user),
         )
+
+    def _import_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
+        if not personas.may_import(user_of(request)):
+            raise personas.NotImported(
+                "personas make agents and change them: that needs agents.add_agent and agents.change_agent"
+            )
+        results = personas.import_uploaded(files, user=user_of(request), reset="reset" in request.POST)
+        for result in results[:MOST_SAID]:
+            tone = messages.WARNING if result.outcome == Outcome.KEPT_EDITED else messages.SUCCESS
+            self.message_user(
+                request, f"{display.visible(result.agent.display_name)}: {_OUTCOMES[result.outcome]}", tone
+            )
+        if len(results) > MOST_SAID:
+            self.message_user(request, f"{len(results) - MOST_SAID} more personas were imported.", messages.SUCCESS)
+        return HttpResponseRedirect(reverse("admin:agents_agent_changelist"))
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
@@ -173,92 +164,77 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
     def _show(self, request: HttpRequest, job: Import, form: ImportForm | None = None) -> HttpResponse:
         user = user_of(request)
         mine, may_add = job.created_by_id == user.pk, self.has_add_permission(request)
-        are_stored = job.status in Import.EDITABLE and are_kept(job)
-        can_edit = are_stored and mine and may_add
+        stored_file = job.status in Import.EDITABLE and is_stored(job)
+        can_edit = stored_file and mine and may_add
         may_read = mine or user.has_perm("agents.view_message")
-        can_undo = mine and may_add and bool(job.stored) and job.status not in (*Import.OPEN, Import.UNDONE)
+        read_as = FORMATS.get(job.contents.get("format", ""))
         context = {
             "job": job,
             "state": self.state(job),
             "outcome": self.outcome(job) if job.stored else "",
-            "files": job.files.all()[:50],
-            "format": FORMAT_NAMES.get(job.contents.get("format", ""), job.get_kind_display()),
-            "personas": job.kind == Import.Kind.PERSONAS,
+            "format": read_as.label if read_as else "not recognised",
             "error": job.error if may_read or not job.error else UNREAD,  # it may quote the file
-            "problem": job.contents.get("problem") if may_read and job.status == Import.Status.FAILED else None,
             "progress": _progress(job),
             "may_add": may_add,
             "mine": mine,
-            "are_stored": are_stored,
+            "is_stored": stored_file,
             "can_edit": can_edit,
             "can_cancel": job.status in Import.OPEN and (mine or user.is_superuser),
-            "can_undo": can_undo,
-            "urls": {name: _url(job, name) for name in ("choose", "author", *_ACTS)},
+            "can_undo": mine and may_add and bool(job.stored) and job.status not in (*Import.OPEN, Import.UNDONE),
+            "urls": {name: self.url(name, job) for name in ("choose", "cancel", "discard", "undo")},
         }
         if can_edit:
-            context["form"] = form or ImportForm(None, job=job, may_make=may_make_speakers(user))
+            context |= {"form": form or ImportForm(None, job=job), "suggested": suggested_agents()}
         if job.status in Import.EDITABLE and "new" in job.contents:
+            contents = job.contents
             context["contents"] = _shown(job, may_read=may_read)
-            context["can_import"] = can_edit and _importable(job)
+            context["can_import"] = (
+                can_edit and not contents["refusal"] and (contents["new"] or not contents["complete"])
+            )
         if job.result:
             context["result"] = _result(job)
-        if can_undo and job.kind == Import.Kind.TRANSCRIPT:
-            context["authors"] = _authors(job)
-        if can_edit or "authors" in context:
-            context["suggested"] = suggested_agents()
         return self.page(request, f"{PAGES}page.html", f"Import {job.pk}", **context)
 
+    @console_page("<int:pk>/choose/", post=True)
     def choose_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Take the form (POST): import the files, or look into them again with other choices."""
+        """Take the form (POST): import the file, or look into it again with other choices."""
         job = self._own(request, pk)
-        form = ImportForm(request.POST, job=job, may_make=may_make_speakers(user_of(request)))
+        form = ImportForm(request.POST, job=job)
         if not form.is_valid():
             return self._show(request, job, form)
         try:
             if "import" in request.POST:
-                submit(job, form.choices)
+                submit(job, form.options)
                 self.log_change(request, job, "import pressed")
             else:
-                preview(job, form.choices)
+                preview(job, form.options)
         except NotNow as problem:
             self.message_user(request, f"Nothing was done: {problem}.", messages.ERROR)
-        return HttpResponseRedirect(_page_url(job))
+        return HttpResponseRedirect(self.url("change", job))
 
-    def author_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Give the messages of one author another author (POST)."""
-        job, form = self._own(request, pk), AuthorForm(request.POST)
-        try:
-            given = form.cleaned_data if form.is_valid() else {}
-            author = next((row for row in authors_of(job) if _author_key(row) == given.get("author")), None)
-            slug = given.get("agent", "")
-            agent = Agent.objects.filter(slug=slug).first() if slug else None
-            if author is None:
-                raise NotNow("this import has no messages of that author any more")
-            if slug and agent is None:
-                raise NotNow(f"there is no agent {slug!r}; allowed: an agent's id (slug)")
-            which = {key: author[key] for key in ("agent_id", "user_id", "outsider")}
-            number = reassign(job, author=which, agent=agent, outsider=given["outsider"].strip(), user=user_of(request))
-        except NotNow as problem:
-            self.message_user(request, f"Nothing was changed: {problem}.", messages.ERROR)
-        else:
-            name = agent.slug if agent else given["outsider"].strip()
-            self.log_change(request, job, f"{number} messages given to {name}")
-            self.message_user(request, f"{number:,} messages are by {display.visible(name)} now.", messages.SUCCESS)
-        return HttpResponseRedirect(_page_url(job))
+    @console_action("cancel")
+    def cancel_view(self, request: HttpRequest, row: Import) -> str:
+        return self._decide(request, row, cancel, "is cancelled. What was stored stays.", or_superuser=True)
 
-    def act_view(self, request: HttpRequest, pk: int, act: str) -> HttpResponse:
-        """Cancel, discard or undo (POST)."""
-        job = self._own(request, pk, or_superuser=act == "cancel")
-        carry_out, done = _ACTS[act]
+    @console_action("discard")
+    def discard_view(self, request: HttpRequest, row: Import) -> str:
+        return self._decide(request, row, discard, "is discarded: its file is deleted.")
+
+    @console_action("undo")
+    def undo_view(self, request: HttpRequest, row: Import) -> str:
+        return self._decide(request, row, undo, "is being undone by a worker.")
+
+    def _decide(
+        self, request: HttpRequest, job: Import, carry_out: Callable[[Import], None], done: str, **who: bool
+    ) -> str:
+        self._own(request, job.pk, **who)
         try:
             carry_out(job)
         except NotNow as problem:
-            self.message_user(request, f"Nothing was done: {problem}.", messages.ERROR)
-        else:
-            self.log_change(request, job, f"{act} pressed")
-            self.message_user(request, f"Import {pk} {done}", messages.SUCCESS)
-        return HttpResponseRedirect(_page_url(job))
+            raise ValueError(str(problem)) from None
+        return f"Import {job.pk} {done}"
 
+    @console_page("<int:pk>/progress/")
     def progress_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Its progress, for the page that asks every two seconds whether anything changed."""
         job = self._visible(request, pk)
@@ -282,23 +258,11 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return job
 
 
-def _url(job: Import, name: str) -> str:
-    return reverse(f"admin:agents_import_{name}", args=[job.pk])
-
-
-def _page_url(job: Import) -> str:
-    return reverse("admin:agents_import_change", args=[job.pk])
-
-
-def _author_key(row: Mapping[str, Any]) -> str:
-    return json.dumps([row["agent_id"], row["user_id"], row["outsider"]])
-
-
 def _progress(job: Import) -> dict[str, Any] | None:
     if job.status not in Import.OPEN:
         return None
     return {
-        "url": _url(job, "progress"),
+        "url": reverse("admin:agents_import_progress", args=[job.pk]),
         "waits": job.status == Import.Status.PENDING,
         "no_worker": job.status == Import.Status.PENDING and not alive().exists(),
         "doing": job.doing or ("Deleting" if job.undoing else "Importing"),
@@ -309,43 +273,28 @@ def _progress(job: Import) -> dict[str, Any] | None:
     }
 
 
-def _importable(job: Import) -> bool:
-    """Whether importing could store anything, as far as the files were read."""
-    contents = job.contents
-    if job.kind == Import.Kind.PERSONAS:
-        return bool(contents["new"] or contents.get("unread"))
-    return bool(contents["new"] or not contents["complete"]) and not contents["refusal"]
-
-
 def _shown(job: Import, *, may_read: bool) -> dict[str, Any]:
-    """What the files hold, with links to what is here already."""
-    contents, choices = job.contents, Choices.of(job)
-    if job.kind == Import.Kind.PERSONAS:
-        return {**contents, "rows": _personas(contents), "may_read": may_read}
+    """What the file holds, with links to what is here already."""
+    contents = job.contents
     links = _channel_links(dict(contents["channels"]))
     return {
         **contents,
         "duplicates": contents["messages"] - contents["new"],
         "notes": _notes(contents),
-        "likely": contents["likely"] and not choices.agents,
         "channels": [(slug, links.get(slug), count) for slug, count in contents["channels"]],
-        "sample": _sample(contents["sample"], choices) if may_read and "sample" in contents else [],
+        "sample": _sample(contents["sample"]) if may_read and "sample" in contents else [],
     }
 
 
 def _result(job: Import) -> dict[str, Any]:
     """What was imported, with links to it."""
     result = job.result
-    if job.kind == Import.Kind.PERSONAS:
-        return {**result, "rows": _personas(result)}
     links = _channel_links(result["channels"])
-    agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=(*result["spoke"], *result["agents"]))}
     return {
         **result,
         "channels": [links.get(slug, display.isolated(slug)) for slug in result["channels"]],
         "more_channels": max(0, result["channels_total"] - len(result["channels"])),
-        "speaking": [agents[slug] for slug in result["spoke"] if slug in agents],
-        "made": [agents[slug] for slug in result["agents"] if slug in agents],
+        "speaking": list(Agent.objects.filter(slug__in=result["spoke"])),
         "notes": _notes(result),
         "there": max(0, result["imported"] + result["duplicates"] - job.stored) if job.stored else 0,
     }
@@ -357,53 +306,22 @@ def _notes(report: Mapping[str, Any]) -> list[str]:
     return skipped + [f"{report[key]:,} {words}" for key, words in _NOTES.items() if report.get(key)]
 
 
-def _authors(job: Import) -> list[dict[str, Any]]:
-    """The authors of the imported messages, each with a form that gives them another."""
-    rows = authors_of(job)[:MOST_AUTHORS]
-    agents = Agent.objects.in_bulk([row["agent_id"] for row in rows if row["agent_id"]])
-    users = User.objects.in_bulk([row["user_id"] for row in rows if row["user_id"]])
-    return [
-        {
-            **row,
-            "agent": agents.get(row["agent_id"]),
-            "name": users.get(row["user_id"]) or row["outsider"],
-            "form": AuthorForm(auto_id=False, initial={"author": _author_key(row), "outsider": row["outsider"]}),
-        }
-        for row in rows
-    ]
-
-
-def _sample(sample: list[dict[str, Any]], choices: Choices) -> list[dict[str, Any]]:
+def _sample(sample: list[dict[str, Any]]) -> list[dict[str, Any]]:
     agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in={row["slug"] for row in sample})}
     lines = []
     for row in sample:
-        agent, new = agents.get(row["slug"]), choices.made.get(row["outsider"])
-        author = agent or new
-        name = author.display_name if author else row["outsider"] or "a user"
+        agent = agents.get(row["slug"])
+        name = agent.display_name if agent else row["outsider"] or "a user"
         lines.append(
             {
                 "avatar": display.avatar(name, agent.avatar_color if agent else ""),
                 "name": name,
-                "is": "agent" if agent else "new agent" if new else "",
+                "is": "agent" if agent else "",
                 "text": row["text"],
                 "sent": parse_datetime(row["sent_at"]) if row["sent_at"] else None,
             }
         )
     return lines
-
-
-def _personas(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    agents = {a.slug: a for a in Agent.objects.filter(slug__in=[row["slug"] for row in report["personas"]])}
-    return [
-        {
-            **row,
-            "agent": agents.get(row["slug"]),
-            "badge": display.badge(
-                str(row["outcome"]).replace("_", " "), _OUTCOMES[row["outcome"]], _WHY.get(row["outcome"], "")
-            ),
-        }
-        for row in report["personas"]
-    ]
 
 
 def _channel_links(slugs: Collection[str]) -> dict[str, SafeString]:

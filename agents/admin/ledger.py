@@ -20,9 +20,7 @@ from django.utils.safestring import SafeString
 from agents.console import charts, display
 from agents.console.charts import Bar
 from agents.console.columns import SHOWN
-from agents.console.filters import (
-    midnight,
-)
+from agents.console.filters import midnight
 from agents.console.logs import LogAdmin
 from agents.console.site import ModelAdmin, ReadOnlyAdmin, ReadOnlyStackedInline
 from agents.llm.ledger import Totals, totals
@@ -183,6 +181,8 @@ class LLMBatchAdmin(LogAdmin[LLMBatch]):
 
 @admin.register(WorkerHeartbeat)
 class WorkerAdmin(ReadOnlyAdmin[WorkerHeartbeat]):
+    ordering = ("-seen_at", "-pk")
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[WorkerHeartbeat]:
         lives = alive().filter(pk=OuterRef("pk"))
         return super().get_queryset(request).annotate(lives=Exists(lives))

@@ -1,9 +1,14 @@
-"""Agents: the persona with its traits, memory and versions. Every save goes through `agents.persona.record_version`."""
+"""Agents: the persona with its traits, memory and versions, its prompt as it would be sent now, and the button *Run a turn*.
+
+Every save goes through `agents.persona.record_version`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
@@ -11,22 +16,32 @@ from django.contrib import admin, messages
 from django.contrib.admin.options import InlineModelAdmin
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count, OuterRef, QuerySet, Subquery
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
-from agents.admin.prompts import NEEDED as MAY_PREVIEW
-from agents.admin.prompts import PERMISSION as MAY_RUN
-from agents.admin.prompts import PromptPages, the_agent
 from agents.console import display
 from agents.console.display import word_diff
 from agents.console.filters import number_in
 from agents.console.forms import DistinctTraits
-from agents.console.site import Button, ColorInput, GrowingTextarea, StackedInline, TabularInline, TextInput
-from agents.models import Agent, LLMCall, MemoryBlock, Message, PersonaVersion, Run, Trait
+from agents.console.site import (
+    Button,
+    ColorInput,
+    GrowingTextarea,
+    ModelAdmin,
+    Select,
+    StackedInline,
+    TabularInline,
+    TextInput,
+    console_page,
+)
+from agents.llm import ledger
+from agents.llm.endpoints import model_of, problem_of, provider_of
+from agents.models import Agent, Channel, LLMCall, MemoryBlock, Message, PersonaVersion, Run, Trait
 from agents.persona import (
     PersonaMovedOn,
     changes_since,
@@ -40,116 +55,21 @@ from agents.persona import (
 )
 from agents.personas_io.shape import not_reserved
 from agents.text.fences import neutral
+from agents.turn.pipeline import StageFailed
+from agents.turn.prompt import PROMPT_CHARACTERS, preview_prompt
+from agents.turn.send_message import TurnRefused, start_turn
+from agents.turn.tools import tool_definitions
 
+MAY_RUN = "agents.add_run"
+MAY_PREVIEW = ("agents.view_agent", "agents.view_message")
+MAY_SEE_VERSIONS = "agents.view_personaversion"
 PAGE = 10  # versions; each is compared with the one before
-
-
-class VersionPages(PromptPages):
-    """The history of a persona, and the page that asks before a version is restored."""
-
-    def get_urls(self) -> list[URLPattern]:
-        guarded = self.admin_site.admin_view
-        restore = guarded(self.restore_view)
-        return [
-            path("<int:pk>/versions/", guarded(self.versions_view), name="agents_agent_versions"),
-            path("<int:pk>/versions/<int:number>/restore/", restore, name="agents_agent_restore"),
-            *super().get_urls(),
-        ]
-
-    def versions_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """A page of versions, the newest first."""
-        if not request.user.has_perm("agents.view_personaversion"):
-            raise PermissionDenied
-        agent = the_agent(pk)
-        before = number_in(request.GET, "before")
-        rows = PersonaVersion.objects.filter(agent=agent).select_related("created_by").order_by("-number")
-        versions = list((rows.filter(number__lt=before) if before else rows)[: PAGE + 1])
-        newest = rows.values_list("number", flat=True).first() or 0
-        now, may = current_digest(agent), self.has_change_permission(request, agent)
-        shown = []
-        for n, version in enumerate(versions[:PAGE]):
-            row = _shown(version, versions[n + 1] if n + 1 < len(versions) else None)
-            row["current"] = version.number == newest and version.digest == now
-            if may and version.digest != now:
-                row["restore_url"] = reverse("admin:agents_agent_restore", args=[agent.pk, version.number])
-            shown.append(row)
-        return self.agent_page(
-            request,
-            agent,
-            "versions",
-            "Versions of {}",
-            versions=shown,
-            older=versions[PAGE - 1].number if len(versions) > PAGE else 0,
-            is_first_page=not before,
-            unsaved=bool(versions) and not before and versions[0].digest != now,
-        )
-
-    def restore_view(self, request: HttpRequest, pk: int, number: int) -> HttpResponse:
-        """GET shows what would change; POST makes a new version that says what the old one said.
-
-        A change made since the page was opened is not undone: the page is shown again with it.
-        """
-        agent = the_agent(pk)
-        if not self.has_change_permission(request, agent):
-            raise PermissionDenied
-        version = PersonaVersion.objects.filter(agent=agent, number=number).first()
-        if version is None:
-            raise Http404(f"{agent} has no version {number}.")
-        versions_url, problem = _own("versions", agent), ""
-        if request.method == "POST":
-            try:
-                made = restore_version(version=version, seen=request.POST.get("opened", ""), user=user_of(request))
-            except PersonaMovedOn:
-                problem = "The persona was changed since you opened this page. Nothing was done; what would change now is shown below."
-            else:
-                if made is None:
-                    text = f"Nothing changed: the persona is as in version {number}."
-                    self.message_user(request, text, messages.INFO)
-                else:
-                    self.log_change(request, agent, f"restored version {number}")
-                    text = f"Version {made.number} says what version {number} said; it holds from the next turn on."
-                    self.message_user(request, text, messages.SUCCESS)
-                return HttpResponseRedirect(versions_url)
-        columns = ("name", "description", "sentiment", "strength")
-        traits = [{name: getattr(trait, name) for name in columns} for trait in agent.traits.all()]
-        return self.agent_page(
-            request,
-            agent,
-            "restore",
-            f"Restore version {number} of {{}}",
-            versions_url=versions_url,
-            version=version,
-            note=display.visible(version.note),
-            saved=display.moment(version.created_at),
-            opened=current_digest(agent),
-            problem=problem,
-            **_changes(PersonaVersion(system_prompt=agent.system_prompt, traits=traits), version),
-        )
-
-
-def _shown(version: PersonaVersion, before: PersonaVersion | None) -> dict[str, Any]:
-    return {
-        "number": version.number,
-        "saved": display.moment(version.created_at),
-        "by": display.isolated(version.created_by.get_username()) if version.created_by is not None else "",
-        "note": display.visible(version.note),
-        "digest": version.digest[:8],
-        "persona": display.block(render_persona(system_prompt=version.system_prompt, traits=values_of(version))),
-        "is_first": before is None and version.number == 1,
-        **(_changes(before, version) if before is not None else {}),
-    }
-
-
-def _changes(before: PersonaVersion, after: PersonaVersion) -> dict[str, Any]:
-    """Trait by trait, and the system prompt word by word."""
-    same = before.system_prompt == after.system_prompt
-    traits = [text for text in differences(before, after) if text != "system prompt"]
-    return {
-        "traits": [display.visible(text) for text in traits],
-        "prompt_changed": not same,
-        "diff": None if same else word_diff(before.system_prompt, after.system_prompt),
-        "nothing": same and not traits,
-    }
+MOST_CHANNELS = 100  # to choose from
+OWN_SECTIONS = (
+    "persona",
+    "instructions",
+    "memory",
+)  # of every prompt; all others were added by a stage of the pipeline
 
 
 AGAIN = (
@@ -322,12 +242,8 @@ OWN_FIELDS = ("display_name", "slug", "origin", "title", "description", "avatar_
 
 
 @admin.register(Agent)
-class AgentAdmin(VersionPages):
+class AgentAdmin(ModelAdmin[Agent]):
     form = AgentForm
-    list_display = ("who", "message_count", "persona_version")
-    list_display_links = ("who",)
-    list_filter = ("is_active",)
-    search_fields = ("display_name", "slug", "title")
     prepopulated_fields: ClassVar = {"slug": ("display_name",)}
     readonly_fields = ("origin", "rendered_persona", "traces")
     fieldsets = (
@@ -353,11 +269,13 @@ class AgentAdmin(VersionPages):
     def get_buttons(self, request: HttpRequest, obj: Agent) -> list[Button]:
         own = []
         if request.user.has_perm(MAY_RUN):
-            own.append(Button(label="Run a turn", url=_own("turn", obj), why="estimates, asks, and shows each step"))
+            own.append(
+                Button(label="Run a turn", url=self.url("turn", obj), why="estimates, asks, and shows each step")
+            )
         if request.user.has_perms(MAY_PREVIEW):
-            own.append(Button(label="Prompt preview", url=_own("prompt", obj), why="what its model would read now"))
-        if request.user.has_perm("agents.view_personaversion"):
-            own.append(Button(label="Versions", url=_own("versions", obj), why="what changed, and the way back"))
+            own.append(Button(label="Prompt preview", url=self.url("prompt", obj), why="what its model would read now"))
+        if request.user.has_perm(MAY_SEE_VERSIONS):
+            own.append(Button(label="Versions", url=self.url("versions", obj), why="what changed, and the way back"))
         return [*super().get_buttons(request, obj), *own]
 
     def get_panels(self, request: HttpRequest, obj: Agent) -> list[SafeString]:
@@ -425,7 +343,196 @@ class AgentAdmin(VersionPages):
         text = f"edited: {note}" if note else "edited in the console"
         record_version(agent=form.instance, note=text, user=user_of(request))
 
+    def agent_page(self, request: HttpRequest, agent: Agent, name: str, title: str, **context: Any) -> HttpResponse:
+        """One of the pages of an agent beside its form; `title` is formatted with the agent's name."""
+        title = title.format(display.marked(agent.display_name))
+        return self.page(request, f"admin/agents/agent/{name}.html", title, agent=agent, **context)
 
-def _own(page: str, agent: Agent) -> str:
-    """One of the pages of an agent beside its form."""
-    return reverse(f"admin:agents_agent_{page}", args=[agent.pk])
+    @console_page("<int:pk>/prompt/", *MAY_PREVIEW)
+    def prompt_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Show the prompt as it would be sent now. No model is asked and nothing is written."""
+        agent = get_object_or_404(Agent, pk=pk)
+        channels = channels_of(agent)
+        channel, context = chosen_channel(request, channels), dict[str, Any]()
+        if channel is not None:
+            try:
+                context = {"prompt": preview_prompt(agent=agent, channel=channel)}
+            except StageFailed as error:
+                context = {"problem": error}
+        return self.agent_page(
+            request,
+            agent,
+            "prompt",
+            "What {} would read",
+            model=agent.model_id or model_of("actor"),
+            channels=channels,
+            channel=channel,
+            tools=tool_definitions(),
+            own=OWN_SECTIONS,
+            **context,
+        )
+
+    @console_page("<int:pk>/turn/", MAY_RUN)
+    def turn_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """GET estimates and asks; POST queues the turn, and leads to the page on which it can be watched."""
+        agent = get_object_or_404(Agent, pk=pk)
+        channels = channels_of(agent)
+        channel = chosen_channel(request, channels)
+        initial = {"channel": channel.slug if channel is not None else ""}
+        form = TurnForm(request.POST if request.method == "POST" else None, channels=channels, initial=initial)
+        if request.method == "POST" and channel is not None and form.is_valid():
+            try:
+                run = start_turn(agent=agent, channel=channel, prompt=form.cleaned_data["prompt"])
+            except TurnRefused as error:
+                form.add_error(None, str(error))
+            else:
+                text = f"Turn {run.pk} is queued; a worker (manage.py work) takes it."
+                self.message_user(request, text, messages.SUCCESS)
+                return HttpResponseRedirect(reverse("admin:agents_run_change", args=[run.pk]))
+        needs: dict[str, Any] = {}
+        problem = ""
+        if channel is not None:
+            try:
+                needs = turn_needs(agent, channel)
+                problem = problem_of("actor", needs["model"])
+            except StageFailed as error:
+                problem = f"No turn can begin: a required stage failed ({error})."
+        waiting = Run.objects.filter(agent=agent, status__in=["pending", "running"]).order_by("-pk")[:5]
+        context = {"channel": channel, "form": form, "needs": needs, "problem": problem, "waiting": waiting}
+        return self.agent_page(request, agent, "turn", "Run a turn of {}", **context)
+
+    @console_page("<int:pk>/versions/", MAY_SEE_VERSIONS)
+    def versions_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """A page of versions, the newest first."""
+        agent = get_object_or_404(Agent, pk=pk)
+        before = number_in(request.GET, "before")
+        rows = PersonaVersion.objects.filter(agent=agent).select_related("created_by").order_by("-number")
+        versions = list((rows.filter(number__lt=before) if before else rows)[: PAGE + 1])
+        now = current_digest(agent)
+        return self.agent_page(
+            request,
+            agent,
+            "versions",
+            "Versions of {}",
+            versions=[
+                {
+                    "row": version,
+                    "persona": render_persona(system_prompt=version.system_prompt, traits=values_of(version)),
+                    **(_changes(earlier, version) if earlier else {}),
+                }
+                for version, earlier in zip(versions[:PAGE], [*versions[1:], None], strict=False)
+            ],
+            newest=rows.values_list("number", flat=True).first() or 0,
+            now=now,
+            may_restore=self.has_change_permission(request, agent),
+            older=versions[PAGE - 1].number if len(versions) > PAGE else 0,
+            is_first_page=not before,
+            unsaved=bool(versions) and not before and versions[0].digest != now,
+        )
+
+    @console_page("<int:pk>/versions/<int:number>/restore/")
+    def restore_view(self, request: HttpRequest, pk: int, number: int) -> HttpResponse:
+        """GET shows what would change; POST makes a new version that says what the old one said.
+
+        A change made since the page was opened is not undone: the page is shown again with it.
+        """
+        agent = get_object_or_404(Agent, pk=pk)
+        if not self.has_change_permission(request, agent):
+            raise PermissionDenied
+        version, problem = get_object_or_404(PersonaVersion, agent=agent, number=number), ""
+        if request.method == "POST":
+            try:
+                made = restore_version(version=version, seen=request.POST.get("opened", ""), user=user_of(request))
+            except PersonaMovedOn:
+                problem = "The persona was changed since you opened this page. Nothing was done; what would change now is shown below."
+            else:
+                if made is None:
+                    text = f"Nothing changed: the persona is as in version {number}."
+                    self.message_user(request, text, messages.INFO)
+                else:
+                    self.log_change(request, agent, f"restored version {number}")
+                    text = f"Version {made.number} says what version {number} said; it holds from the next turn on."
+                    self.message_user(request, text, messages.SUCCESS)
+                return HttpResponseRedirect(self.url("versions", agent))
+        traits = [{name: getattr(t, name) for name in TRAIT_VALUES} for t in agent.traits.all()]
+        now = PersonaVersion(system_prompt=agent.system_prompt, traits=traits)
+        context = {"version": version, "opened": current_digest(agent), "problem": problem, **_changes(now, version)}
+        return self.agent_page(request, agent, "restore", f"Restore version {number} of {{}}", **context)
+
+
+TRAIT_VALUES = ("name", "description", "sentiment", "strength")
+
+
+def _changes(before: PersonaVersion, after: PersonaVersion) -> dict[str, Any]:
+    """Trait by trait, and the system prompt word by word."""
+    changed = differences(before, after)
+    is_other = before.system_prompt != after.system_prompt
+    return {
+        "traits": [text for text in changed if text != "system prompt"],
+        "prompt_changed": is_other,
+        "diff": word_diff(before.system_prompt, after.system_prompt) if is_other else None,
+        "nothing": not changed,
+    }
+
+
+def channels_of(agent: Agent) -> list[Channel]:
+    """The channels it may speak in: those people speak in first, the newest first."""
+    joined = Channel.objects.filter(memberships__agent=agent).order_by("synthetic", "-pk")
+    return list(joined[:MOST_CHANNELS])
+
+
+def chosen_channel(request: HttpRequest, channels: Sequence[Channel]) -> Channel | None:
+    """The one the URL names, else the first."""
+    wanted = request.POST.get("channel") or request.GET.get("channel", "")
+    return next((channel for channel in channels if channel.slug == wanted), channels[0] if channels else None)
+
+
+CALLS = 2  # one says something, the next ends the turn: an assumption, for an agent may use other tools, too
+REPLY_TOKENS = 120  # of each answer: an assumption, too
+CHARACTERS_PER_TOKEN = 4
+
+
+class TurnForm(forms.Form):
+    """Where the agent acts, and what an operator asks of this turn."""
+
+    channel = forms.ChoiceField(widget=Select, help_text="what it says there is really said; its corrections apply")
+    prompt = forms.CharField(
+        required=False,
+        max_length=PROMPT_CHARACTERS,
+        widget=GrowingTextarea,
+        label="What you ask of this turn",
+        help_text="shown to the agent, not said in the channel; empty: it decides what to do",
+    )
+
+    def __init__(self, *args: Any, channels: Sequence[Channel], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["channel"].choices = [(one.slug, display.marked(one)) for one in channels]  # type: ignore[attr-defined]
+
+
+def turn_needs(agent: Agent, channel: Channel) -> dict[str, Any]:
+    """Model, calls, tokens and dollars of one turn, from the prompt as it would be now; asks no model.
+
+    Tokens are characters / 4; that it takes two calls of 120 tokens is assumed.
+
+    Raises:
+        StageFailed: A required stage failed.
+    """
+    model = agent.model_id or model_of("actor")
+    shown = preview_prompt(agent=agent, channel=channel)
+    tools = sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in tool_definitions())
+    first = (len(shown.system_text) + len(shown.user_text) + tools) // CHARACTERS_PER_TOKEN
+    costs = [ledger.estimate_cost(model, first + n * REPLY_TOKENS, REPLY_TOKENS) for n in range(CALLS)]
+    priced = [cost for cost in costs if cost is not None]
+    if provider_of(model) != "anthropic":
+        cost = display.badge("free", "good", "this actor needs no network")
+    elif len(priced) == CALLS:
+        cost = display.money(sum(priced, Decimal(0)))
+    else:
+        cost = display.money(None, unpriced=CALLS)
+    return {
+        "model": model,
+        "calls": CALLS,
+        "input_tokens": CALLS * first + (CALLS - 1) * REPLY_TOKENS,
+        "output_tokens": CALLS * REPLY_TOKENS,
+        "cost": cost,
+    }

@@ -20,6 +20,7 @@ from agents.console import display
 from agents.console.columns import SHOWN
 from agents.console.filters import midnight
 from agents.models import Channel, Message
+from agents.templatetags.display import register as templates
 
 PAGE_SIZE = 50
 DEEPEST = 4  # levels of indentation; deeper replies stay there
@@ -60,6 +61,8 @@ def message_link(message: Message) -> SafeString:
 
 
 SHOWN.update({Channel: channel_link, Message: message_link})
+templates.filter("place", transcript_url)
+templates.filter("channel_link", channel_link)
 
 
 def transcript_page(
@@ -116,34 +119,22 @@ def _lines(rows: list[Message]) -> list[dict[str, Any]]:
 def _line(row: Message, *, depth: int, previous: Message | None, replies: Mapping[str, Any] | None) -> dict[str, Any]:
     """One message as the template shows it.
 
-    `depth` counts its parents on this page; `reply_to` is set when its parent is not right above it; `replies` leads to the first
-    of its own. One that is `continued` has the speaker of the line above and followed it at once.
+    `depth` counts its parents on this page; `reply_to` is its parent where that is not right above it; `replies` counts its own and has
+    the position of the first. One that is `continued` has the speaker of the line above and followed it at once.
     """
-    parent, quoted = row.parent, None
-    if parent is not None and (previous is None or parent.pk != previous.pk):
-        words = f"{parent.author_name}: {display.shortened(parent.text, 60)}"
-        quoted = display.link(transcript_url(parent), words, "the message it answers")
+    parent = row.parent if previous is None or row.parent_id != previous.pk else None
     days = [timezone.localtime(one.sent_at).date() if one and one.sent_at else None for one in (previous, row)]
     day = days[1] if days[1] != days[0] else None
-    answers: SafeString | str = ""
-    if replies:
-        page = reverse("admin:agents_channel_transcript", args=[row.channel_id])
-        label = "1 reply" if replies["n"] == 1 else f"{replies['n']:,} replies"
-        answers = display.link(f"{page}?at={replies['first']}#m{replies['first']}", label, "the first of them")
     return {
         "message": row,
         "kind": "agent" if row.agent_id else "user" if row.user_id else "outsider",
         "avatar": display.avatar(row.author_name, row.agent.avatar_color if row.agent else ""),
-        "author": display.page_of(row.agent, row.author_name) if row.agent else display.isolated(row.author_name),
-        "text": display.visible(row.text),
         "depth": depth,
         "day": day,
-        "reply_to": quoted,
-        "tags": display.tags(row.tags) if row.tags else "",
-        "payload": display.json_block(row.payload) if row.payload else "",
+        "reply_to": parent,
         "reactions": list(Counter(display.visible(reaction.emoji) for reaction in row.reactions.all()).items()),
-        "replies": answers,
-        "continued": day is None and quoted is None and previous is not None and _continues(previous, row),
+        "replies": replies,
+        "continued": day is None and parent is None and previous is not None and _continues(previous, row),
     }
 
 

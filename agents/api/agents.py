@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
+from pydantic import AfterValidator, Field, StringConstraints
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -21,13 +22,12 @@ from rest_framework.serializers import (
     IntegerField,
     JSONField,
     ListField,
-    ModelSerializer,
     Serializer,
     SerializerMethodField,
 )
 
 from agents.api import filters
-from agents.api.bodies import Body, TraitBody, many, refusal, says, trait_values
+from agents.api.bodies import ABSENT, Body, Traits
 from agents.api.filters import Filters, the_agent
 from agents.api.headers import Changed, etag_of, located
 from agents.api.pagination import Log
@@ -36,10 +36,10 @@ from agents.api.requests import ReadsMessages
 from agents.api.rows import Row
 from agents.api.schema import answers
 from agents.api.views import Editable, Rows, or_404
-from agents.finding import no_agent
 from agents.llm.endpoints import model_of, problem_of, provider_of
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
-from agents.persona import TraitValue, save_persona
+from agents.models.conversations import no_agent
+from agents.persona import save_persona
 from agents.personas_io.shape import not_reserved
 from agents.turn.pipeline import StageFailed
 from agents.turn.prompt import preview_prompt
@@ -89,57 +89,46 @@ class WholeAgent(AgentRow):
         fields = (*AgentRow.Meta.fields, "system_prompt", "sample_lines", "traits", "memory")
 
 
-class AgentBody(Body, ModelSerializer[Agent]):
+def _callable_model(model: str) -> str:
+    if model and provider_of(model) == "replay":  # a file of this machine
+        raise ValueError(f"model_id {model[:80]!r}: allowed: a model's name; empty = ACTOR_MODEL")
+    if model and (problem := problem_of("actor", model)):
+        raise ValueError(f"model_id {model[:80]!r}: {problem}")
+    return model
+
+
+SampleLine = Annotated[str, StringConstraints(strip_whitespace=False, min_length=1, max_length=10_000)]
+
+
+class AgentChange(Body):
     """What may be changed of an agent. Changed system prompt or traits make a new version of the persona."""
 
-    needed: ClassVar[tuple[str, ...]] = ("display_name", "system_prompt")
-
-    sample_lines = ListField(
-        child=CharField(max_length=10_000, trim_whitespace=False),
-        max_length=500,
-        help_text="lines in its voice; what the scripted actor says offline",
+    display_name: str = Field("", min_length=1, max_length=120)
+    title: str = Field("", max_length=200, description="role or job, shown under the name")
+    description: str = Field("", max_length=2_000)
+    avatar_color: str = Field("", pattern=r"^#[0-9a-fA-F]{6}$", description="# and six hex digits")
+    is_active: bool = True
+    model_id: Annotated[str, AfterValidator(_callable_model)] = Field("", max_length=200)
+    max_turns: int = Field(50, ge=1, le=10_000)
+    system_prompt: str = Field("", min_length=1, max_length=200_000)
+    sample_lines: list[SampleLine] = Field(
+        [], max_length=500, description="lines in its voice; what the scripted actor says offline"
     )
-    traits = many(TraitBody, most=200, help_text="all of its traits: one that is left out is removed")
-    note = CharField(allow_blank=True, max_length=150, help_text="what changed and why; stored with the version")
+    traits: Traits = Field(ABSENT, description="all of its traits: one that is left out is removed")
+    note: str = Field("", max_length=150, description="what changed and why; stored with the version")
 
-    class Meta:
-        model = Agent
-        fields: tuple[str, ...] = (
-            *("display_name", "title", "description", "avatar_color", "is_active", "model_id", "max_turns"),
-            *("system_prompt", "sample_lines", "traits", "note"),
-        )
-        extra_kwargs: ClassVar = {
-            "description": {"max_length": 2_000},
-            "avatar_color": {"error_messages": says("# and six hex digits, e.g. #1d4ed8")},
-            "max_turns": {"max_value": 10_000},
-            "system_prompt": {"max_length": 200_000},
-            "slug": {"validators": [], "max_length": 64},  # `create_agent` asks whether it is free
-        }
 
-    def validate_model_id(self, model: str) -> str:
-        if model and provider_of(model) == "replay":  # a file of this machine
-            raise refusal(f"model_id {model[:80]!r}: allowed: a model's name; empty = ACTOR_MODEL")
-        if model and (problem := problem_of("actor", model)):
-            raise refusal(f"model_id {model[:80]!r}: {problem}")
-        return model
+class AgentBody(AgentChange):
+    """An agent and its persona as they are to be."""
 
-    def validate_traits(self, traits: list[dict[str, Any]]) -> list[TraitValue]:
-        return trait_values(traits)
+    display_name: str = Field(min_length=1, max_length=120)
+    system_prompt: str = Field(min_length=1, max_length=200_000)
 
 
 class NewAgent(AgentBody):
     """An agent and its persona."""
 
-    needed: ClassVar[tuple[str, ...]] = ("slug", "display_name", "system_prompt")
-
-    class Meta(AgentBody.Meta):
-        fields = ("slug", *AgentBody.Meta.fields)
-
-    def validate_slug(self, slug: str) -> str:
-        try:
-            return not_reserved(slug)
-        except ValueError as error:
-            raise refusal(str(error)) from None
+    slug: Annotated[str, AfterValidator(not_reserved)] = Field(max_length=64, pattern="^[-a-zA-Z0-9_]+$")
 
 
 def create_agent(given: dict[str, Any], user: AbstractBaseUser) -> str:
@@ -148,10 +137,9 @@ def create_agent(given: dict[str, Any], user: AbstractBaseUser) -> str:
     Raises:
         ValidationError: The slug is used already.
     """
-    fields = dict(given)
-    traits, note = fields.pop("traits", None), fields.pop("note", "") or "created over the API"
-    same = Agent.objects.filter(slug=fields["slug"])
-    agent = Agent(**fields, description_origin=_PERSON if fields.get("description") else "")
+    traits, note = given.pop("traits", None), given.pop("note", "") or "created over the API"
+    same = Agent.objects.filter(slug=given["slug"])
+    agent = Agent(**given, description_origin=_PERSON if given.get("description") else "")
     try:
         if not same.exists():
             save_persona(agent=agent, traits=traits, note=note, source=user.get_username(), user=user)
@@ -240,7 +228,7 @@ class Agents(Editable):
     queryset = agents_with_version()
     row_class = AgentRow
     serializer_class = WholeAgent
-    bodies: ClassVar = {"create": NewAgent, "update": AgentBody, "partial_update": AgentBody}
+    bodies: ClassVar = {"create": NewAgent, "update": AgentBody, "partial_update": AgentChange}
     filterset_class = AgentFilters
 
     def missing(self, key: Any) -> str:
@@ -262,7 +250,7 @@ class Agents(Editable):
 
     def create(self, request: Request) -> Response:
         """Create an agent. It needs `slug`, `display_name` and `system_prompt`; 201 with the agent."""
-        self.kwargs["slug"] = create_agent(self.read_body(), request.user)  # type: ignore[arg-type]  # no user is anonymous here
+        self.kwargs["slug"] = create_agent(self.read_body().sent, request.user)  # type: ignore[arg-type]  # no user is anonymous here
         return located(self.get_serializer(self.get_object()).data)
 
     def change(self, row: Agent, fields: dict[str, Any], expected: tuple[str, ...] | None) -> None:

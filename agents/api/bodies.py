@@ -1,112 +1,98 @@
-"""Bodies of requests read strictly: an unknown field or a wrong value is a 400 that names field, value and what is allowed."""
+"""Bodies of requests: strict pydantic models. What does not fit is a 400 that names the field, its value and what is allowed."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Annotated, Any, TypeVar
 
-from rest_framework import serializers
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ValidationError as Invalid
+from pydantic_core import PydanticCustomError, core_schema
 from rest_framework.exceptions import ValidationError
 
 from agents.api.filters import the_agent, the_channel
+from agents.models import Agent, Channel
 from agents.models.conversations import TAG_KEY
 from agents.persona import TraitValue
 from agents.text.fences import MAX_CHARACTERS
 
 MOST_TAGS = 20
 MOST_OBJECT = 100_000  # characters of JSON
-LARGEST_ID = 2**63 - 1
+ABSENT: Any = None  # the default of a field that may be left out, but is not null where it is given
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_NUMBER = (int, float)
-_TYPES: tuple[tuple[type[Any], type[Any] | tuple[type[Any], ...]], ...] = (  # DRF also takes what merely looks like it
-    (serializers.BooleanField, bool),
-    (serializers.IntegerField, int),
-    (serializers.FloatField, _NUMBER),
-    (serializers.CharField, str),
-    (serializers.ChoiceField, str),
-    (serializers.ListField, list),
-    (serializers.ListSerializer, list),
-    (serializers.DictField, dict),
-    (serializers.Serializer, dict),
-)
+_SHOULD = re.compile(r"^(Input|String|List|Dictionary|Value) should (be |have )?| after validation.*")
+B = TypeVar("B", bound="Body")
 
 
-class Body(serializers.Serializer[Any]):
-    """A body with these fields and no others, of which `needed` must be there.
+class Body(BaseModel):
+    """A JSON object with these fields and no others; texts are read without the blanks around them."""
 
-    One that is no JSON object, or holds what no database can, is refused, too.
-    """
+    model_config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=True, arbitrary_types_allowed=True)
 
-    needed: ClassVar[tuple[str, ...]] = ()
-
-    def get_fields(self) -> Any:
-        fields = super().get_fields()
-        for name, field in fields.items():
-            field.required = name in self.needed
-        return fields
-
-    def run_validation(self, data: Any = serializers.empty) -> Any:
-        if data is not serializers.empty and not isinstance(data, Mapping) and self.parent is None:
-            raise ValidationError({"non_field_errors": [f"send a JSON object; its fields: {self.names}"]})
-        return super().run_validation(data)
-
-    def to_internal_value(self, data: Any) -> Any:
-        if not isinstance(data, Mapping):  # inside another body
-            raise ValidationError([f"{shown(data)}: allowed: an object; its fields: {self.names}"])
-        errors: dict[str, Any] = {
-            name: [f"there is no field {name!r}; allowed: {self.names}"]
-            for name in data
-            if name not in self.fields or self.fields[name].read_only
-        }
-        if self.parent is not None:  # a PATCH leaves fields of the whole out, not of what is inside it
-            missing = (name for name in self.needed if name not in data)
-            errors |= {name: [f"{name} is missing; allowed: {allowed(self.fields[name])}"] for name in missing}
-        fields = [(name, self.fields[name], value) for name, value in data.items() if name not in errors]
-        for name, field, value in fields:
-            if fault := self.unstorable_in(name, value):
-                errors[name] = [f"{name} {fault}"]
-            elif not (is_of_type(field, value) or (value is None and field.allow_null)):
-                errors[name] = [f"{name} {shown(value)}: allowed: {allowed(field)}"]
-        try:
-            result = super().to_internal_value({name: value for name, _, value in fields if name not in errors})
-        except ValidationError as error:
-            for name, detail in error.detail.items():  # type: ignore[union-attr]  # of a serializer, by field
-                errors.setdefault(name, _sentences(name, self.fields.get(name), data.get(name), detail))
-        if errors:
-            raise ValidationError(errors)
-        return result
-
-    def unstorable_in(self, name: str, value: Any) -> str:
-        """Why no database can hold this field; empty when one can."""
-        return unstorable(value)
+    @model_validator(mode="before")
+    @classmethod
+    def _only_its_fields(cls, data: Any) -> Any:
+        for name in data if isinstance(data, dict) else ():
+            if name not in cls.model_fields:
+                raise fault(name, f"there is no field {name!r}; allowed: {', '.join(cls.model_fields) or 'none'}")
+        return data
 
     @property
-    def names(self) -> str:
-        return ", ".join(name for name, field in self.fields.items() if not field.read_only) or "none"
+    def sent(self) -> dict[str, Any]:
+        """The fields that were sent, without those left out."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
 
 
-def refusal(text: str) -> ValidationError:
-    """An error of a field whose sentence says everything itself."""
-    return ValidationError([text], code="sentence")
+class Nothing(Body):
+    """An empty body: there is nothing to choose."""
 
 
-def _sentences(name: str, field: Any, value: Any, detail: Any) -> Any:
-    """What is wrong with a field; of what is inside it by its place, so that the path names it."""
-    if isinstance(detail, dict) and isinstance(field, serializers.ListField):  # by number
-        number = next(iter(detail))
-        return [f"{name} {shown(value[number])}: allowed: {allowed(field)}"]
-    if isinstance(field, serializers.ListSerializer) and "non_field_errors" in detail:  # of the list itself
-        return [f"{name} {shown(value)}: allowed: {allowed(field)}"]
-    if isinstance(detail, dict) or (detail and isinstance(detail[0], dict)):
-        return detail
-    code = getattr(detail[0], "code", "")
-    if code == "sentence":
-        return detail
-    if code == "required":
-        return [f"{name} is missing; allowed: {allowed(field)}"]
-    return [f"{name} {shown(value)}: allowed: {allowed(field)}"]
+def read(kind: type[B], data: Any, raw: Sequence[str] = ()) -> B:
+    """The body that was sent.
+
+    Args:
+        raw: Fields that may hold what no database can.
+
+    Raises:
+        ValidationError: By the path of a field, such as ``messages[0].text``, what is wrong and what is allowed.
+    """
+    if not isinstance(data, dict):
+        raise ValidationError([f"send a JSON object; its fields: {', '.join(kind.model_fields) or 'none'}"])
+    errors = dict(_unstorable({name: value for name, value in data.items() if name not in raw}))
+    if not errors:
+        try:
+            return kind.model_validate(dict(data))
+        except Invalid as error:
+            for each in error.errors(include_url=False):
+                errors.setdefault(*_sentence(dict(each)))
+    raise ValidationError({place: [sentence] for place, sentence in errors.items()})
+
+
+def fault(name: str, sentence: str) -> PydanticCustomError:
+    """What a validator of a body raises about its field `name`; the sentence says everything itself."""
+    return PydanticCustomError("sentence", "{sentence}", {"sentence": sentence, "name": name})
+
+
+def _sentence(error: dict[str, Any]) -> tuple[str, str]:
+    """Where a fault of pydantic is, and what it says."""
+    context = error.get("ctx", {})
+    place = dotted([*error["loc"], *([context["name"]] if context.get("name") else [])])
+    match error["type"]:
+        case "sentence":
+            return place or "non_field_errors", str(context["sentence"])
+        case "value_error":
+            return place or "non_field_errors", str(context["error"])
+        case "missing":
+            return place, f"{place} is missing"
+    return place, f"{place} {shown(error['input'])}: allowed: {_SHOULD.sub('', error['msg'])}"
+
+
+def dotted(location: Sequence[Any]) -> str:
+    """``messages[2].text``"""
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in location if part != "[key]")
+    return "".join(parts).replace(".[", "[").removeprefix(".").encode("utf-8", "backslashreplace").decode()
 
 
 def shown(value: Any) -> str:
@@ -115,176 +101,100 @@ def shown(value: Any) -> str:
     return (text if len(text) <= 80 else text[:79] + "…").encode("utf-8", "backslashreplace").decode()
 
 
-def allowed(field: Any) -> str:
-    """What a field takes, in words."""
-    if said := field.error_messages.get("allowed"):
-        return str(said)
-    child: Any = getattr(field, "child", None)
-    most: Any = getattr(field, "max_length", None)
-    match field:
-        case serializers.BooleanField():
-            return "true, false"
-        case serializers.ChoiceField():
-            return ", ".join(str(value) for value in field.choices if value) + ("" in field.choices) * ", or empty"
-        case serializers.IntegerField():
-            return f"a whole number from {field.min_value:,} to {field.max_value:,}"
-        case serializers.FloatField():
-            return f"a number from {field.min_value:g} to {field.max_value:g}"
-        case serializers.SlugField():
-            return f"1 to {most} letters a-z and A-Z, digits, - and _"
-        case serializers.CharField() if field.allow_blank:
-            return f"a text of at most {most:,} characters"
-        case serializers.CharField():
-            return f"a text of 1 to {most:,} characters"
-        case serializers.ListField() if isinstance(child, serializers.ChoiceField):
-            return f"a list of {allowed(child)}"
-        case serializers.ListField():
-            return f"a list of at most {most:,} texts of 1 to {child.max_length:,} characters"
-        case serializers.ListSerializer():
-            return f"a list of at most {most:,} objects with {child.names}"
-        case Body():
-            return f"an object with {field.names}"
-    raise TypeError(f"say what {field.field_name} allows: error_messages={{'allowed': …}}")
-
-
-def is_of_type(field: Any, value: Any) -> bool:
-    """Whether a JSON value has the type of the field, down to those in a list."""
-    if own := getattr(field, "json_types", ()):
-        return isinstance(value, own)
-    for kind, types in _TYPES:
-        if isinstance(field, kind):
-            if not isinstance(value, types) or (isinstance(value, bool) and types is not bool):
-                return False
-            return not isinstance(field, serializers.ListField) or all(is_of_type(field.child, one) for one in value)
-    return True
-
-
-def unstorable(value: Any) -> str:
-    """Why no database can hold a text in the value; empty when one can."""
+def _unstorable(value: Any, location: tuple[Any, ...] = ()) -> Iterator[tuple[str, str]]:
+    """The places of texts that no database can hold, and why."""
     if isinstance(value, str):
         if "\x00" in value:
-            return "holds a NUL character"
-        return "holds half of a surrogate pair" if _SURROGATE.search(value) else ""
-    parts = [*value, *value.values()] if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    return next(filter(None, map(unstorable, parts)), "")
+            yield dotted(location), f"{dotted(location)} holds a NUL character"
+        elif _SURROGATE.search(value):
+            yield dotted(location), f"{dotted(location)} holds half of a surrogate pair"
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from _unstorable(key, (*location, key))
+        yield from _unstorable(part, (*location, key))
 
 
-def says(text: str) -> dict[str, Any]:
-    """The `error_messages` of a field that takes what the text says."""
-    return {"allowed": text}
+class OneOf:
+    """Annotation of a text that is one of some."""
+
+    def __init__(self, *values: str) -> None:
+        self.values = values
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.literal_schema(list(self.values))
 
 
-class AgentField(serializers.CharField):
-    """The slug of an agent, read as the agent."""
+class Reads:
+    """Annotation of a text that `read` turns into something else; it raises ValueError or LookupError, with a sentence or without."""
 
-    default_error_messages = says("the slug of an agent")
-    find = staticmethod(the_agent)
+    def __init__(self, read: Callable[[str], Any], allowed: str, *, strip: bool = True, **schema: Any) -> None:
+        self.read, self.allowed, self.strip = read, allowed, strip
+        self.schema = {"type": "string", "minLength": 1, **schema}
 
-    def __init__(self, *, max_length: int = 200, **kwargs: Any) -> None:
-        super().__init__(**{"help_text": "slug", "max_length": max_length, **kwargs})
-        self.validators = []  # they would look at the agent
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._validate)
 
-    def to_internal_value(self, data: Any) -> Any:
-        try:
-            return self.find(super().to_internal_value(data))
-        except LookupError as error:
-            raise refusal(str(error.args[0])) from None
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return self.schema
 
-
-class ChannelField(AgentField):
-    """The slug of a channel, read as the channel."""
-
-    default_error_messages = says("the slug of a channel")
-    find = staticmethod(the_channel)  # type: ignore[assignment]  # as its base, of the other model
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(**{"max_length": 120, **kwargs})
+    def _validate(self, value: Any) -> Any:
+        if isinstance(value, str) and value.strip():
+            try:
+                return self.read(value.strip() if self.strip else value)
+            except (LookupError, ValueError, OverflowError) as error:
+                if not isinstance(error, OverflowError) and error.args:
+                    raise ValueError(str(error.args[0])) from None
+        raise PydanticCustomError("type", "{allowed}", {"allowed": self.allowed})
 
 
-class Said(serializers.CharField):
-    """The text of a message: as it was written, blanks included."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        message = says(f"a text of 1 to {MAX_CHARACTERS:,} characters, not only white space")
-        super().__init__(max_length=MAX_CHARACTERS, error_messages=message, **kwargs)
-
-    def to_internal_value(self, data: Any) -> str:  # is not empty: the blanks were looked away for that
-        super().to_internal_value(data)
-        return str(data)
+def _said(text: str) -> str:
+    if not text.strip():
+        raise PydanticCustomError("blank", "a text, not only white space")
+    return text
 
 
-class Id(serializers.IntegerField):
-    """A primary key."""
-
-    def __init__(self, **kwargs: Any) -> None:
-        super().__init__(min_value=1, max_value=LARGEST_ID, **kwargs)
-
-
-class Pairs(serializers.DictField):
-    """An object of texts."""
-
-    def __init__(self, *, most: int = MOST_TAGS, **kwargs: Any) -> None:
-        message = says(f'an object of at most {most:,} texts, e.g. {{"build": "41"}}')
-        super().__init__(child=serializers.CharField(), error_messages=message, **kwargs)
-        self.most = most
-
-    def to_internal_value(self, data: Any) -> dict[str, str]:
-        if len(data) > self.most or not all(isinstance(text, str) for text in data.values()):
-            raise ValidationError("")
-        return dict(data)
+def _known_keys(tags: dict[str, str]) -> dict[str, str]:
+    for key in tags:
+        if not TAG_KEY.fullmatch(key):
+            raise fault(key, f"tag {key[:80]!r}: allowed: keys of a letter, then up to 63 letters, digits, _ . or -")
+    return tags
 
 
-class Tags(Pairs):
-    """Tags of messages or channels."""
-
-    def to_internal_value(self, data: Any) -> dict[str, str]:
-        for key in (tags := super().to_internal_value(data)):
-            if not TAG_KEY.fullmatch(key):
-                allowed = "keys of a letter, then up to 63 letters, digits, _ . or -"
-                raise refusal(f"{self.field_name} {key[:80]!r}: allowed: {allowed}")
-        return tags
+def _object(value: dict[str, Any]) -> dict[str, Any]:
+    try:  # databases cannot store the infinities; JSON may spell numbers that are too large, such as 1e999
+        if len(json.dumps(value, ensure_ascii=False, allow_nan=False)) <= MOST_OBJECT:
+            return value
+    except ValueError:
+        pass
+    raise PydanticCustomError("object", f"a JSON object of at most {MOST_OBJECT:,} characters")
 
 
-class Anything(serializers.DictField):
-    """A JSON object with any fields."""
-
-    most = MOST_OBJECT
-    default_error_messages = says(f"a JSON object of at most {MOST_OBJECT:,} characters")
-
-    def to_internal_value(self, data: Any) -> Any:
-        try:  # databases cannot store the infinities; JSON may spell numbers that are too large, such as 1e999
-            if len(json.dumps(data, ensure_ascii=False, allow_nan=False)) <= self.most:
-                return data
-        except ValueError:
-            pass
-        raise ValidationError("")
-
-
-def many(body: type[Body], *, most: int, **kwargs: Any) -> Any:
-    """A list of at most so many bodies."""
-    return body(many=True, max_length=most, **kwargs)  # type: ignore[call-arg]  # of the list, which the stubs do not know
+AgentSlug = Annotated[Agent, Reads(the_agent, "the slug of an agent", maxLength=200)]
+ChannelSlug = Annotated[Channel, Reads(the_channel, "the slug of a channel", maxLength=120)]
+Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
+Said = Annotated[
+    str, StringConstraints(strip_whitespace=False, min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_said)
+]
+Tags = Annotated[dict[str, str], Field(max_length=MOST_TAGS), AfterValidator(_known_keys)]
+Anything = Annotated[dict[str, Any], AfterValidator(_object)]
 
 
 class TraitBody(Body):
     """A trait: `sentiment` -1 (hates having it) to 1 (loves it), `strength` 0 (stop doing this) to 1 (always)."""
 
-    needed: ClassVar[tuple[str, ...]] = ("name",)
-
-    name = serializers.CharField(max_length=120)
-    description = serializers.CharField(allow_blank=True, max_length=10_000)
-    strength = serializers.FloatField(min_value=0, max_value=1)
-    sentiment = serializers.FloatField(min_value=-1, max_value=1)
+    name: str = Field(min_length=1, max_length=120)
+    description: str = Field("", max_length=10_000)
+    strength: float = Field(0.5, ge=0, le=1)
+    sentiment: float = Field(0.0, ge=-1, le=1)
 
 
-def trait_values(traits: list[dict[str, Any]]) -> list[TraitValue]:
-    """The traits of a persona.
+def _trait_values(traits: list[TraitBody]) -> list[TraitValue]:
+    seen: set[str] = set()
+    for number, trait in enumerate(traits):
+        if (name := trait.name.casefold()) in seen:
+            sentence = f"name {trait.name!r}: allowed: a name no other trait has, whatever the case"
+            raise fault(f"[{number}].name", sentence)
+        seen.add(name)
+    return [TraitValue(**trait.model_dump()) for trait in traits]
 
-    Raises:
-        ValidationError: Two have the same name.
-    """
-    names = [trait["name"].casefold() for trait in traits]
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            text = f"name {traits[number]['name']!r}: allowed: a name no other trait has, whatever the case"
-            raise ValidationError([*({} for _ in range(number)), {"name": [text]}])
-    return [TraitValue(**trait) for trait in traits]
+
+Traits = Annotated[list[TraitBody], Field(max_length=200), AfterValidator(_trait_values)]

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from django.contrib.auth import get_user_model
 from django.db import IntegrityError, transaction
 from django.db.models import Prefetch, QuerySet
+from pydantic import Field
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import CharField, DictField, ListField, ModelSerializer, SerializerMethodField
+from rest_framework.serializers import CharField, DictField, SerializerMethodField
 
 from agents.api import filters
-from agents.api.bodies import Body, Tags
+from agents.api.bodies import Body, OneOf, Tags
 from agents.api.filters import Filters, no_channel
 from agents.api.headers import Changed, etag_of, located
 from agents.api.rows import Row
 from agents.api.views import Editable
-from agents.finding import no_agent
 from agents.models import Agent, Channel, ChannelMember
+from agents.models.conversations import no_agent
 
 
 class ChannelRow(Row):
@@ -47,33 +48,27 @@ class ChannelRow(Row):
         return channel.next_position - 1
 
 
-def _names(length: int, help_text: str) -> ListField:
-    child = CharField(max_length=length)
-    return ListField(child=child, required=False, max_length=500, help_text=help_text)
-
-
-class ChannelBody(Body, ModelSerializer[Channel]):
+class ChannelChange(Body):
     """What may be changed of a channel; `agents` and `users` name all members of their kind."""
 
-    needed: ClassVar[tuple[str, ...]] = ("name",)
+    name: str = Field("", min_length=1, max_length=200)
+    kind: Annotated[str, OneOf(*Channel.Kind.values)] = "public"
+    topic: str = Field("", max_length=10_000)
+    tags: Tags = Field({})
+    agents: list[str] = Field([], max_length=500, description="slugs of all agents in it")
+    users: list[str] = Field([], max_length=500, description="names of all users in it")
 
-    tags = Tags()
-    agents = _names(64, "slugs of all agents in it")
-    users = _names(150, "names of all users in it")
 
-    class Meta:
-        model = Channel
-        fields: tuple[str, ...] = ("name", "kind", "topic", "tags", "agents", "users")
-        extra_kwargs: ClassVar = {"slug": {"validators": [], "max_length": 120}, "topic": {"max_length": 10_000}}
+class ChannelBody(ChannelChange):
+    """A channel as it is to be."""
+
+    name: str = Field(min_length=1, max_length=200)
 
 
 class NewChannel(ChannelBody):
     """A channel; public unless `kind` says otherwise. In a dm every message is for all of its agents."""
 
-    needed: ClassVar[tuple[str, ...]] = ("slug", "name")
-
-    class Meta(ChannelBody.Meta):
-        fields = ("slug", *ChannelBody.Meta.fields)
+    slug: str = Field(max_length=120, pattern="^[-a-zA-Z0-9_]+$")
 
 
 class ChannelFilters(Filters):
@@ -99,7 +94,7 @@ class Channels(Editable):
 
     queryset = channels_with_members()
     serializer_class = ChannelRow
-    bodies: ClassVar = {"create": NewChannel, "update": ChannelBody, "partial_update": ChannelBody}
+    bodies: ClassVar = {"create": NewChannel, "update": ChannelBody, "partial_update": ChannelChange}
     filterset_class = ChannelFilters
 
     def missing(self, key: Any) -> str:
@@ -107,7 +102,7 @@ class Channels(Editable):
 
     def create(self, request: Request) -> Response:
         """Make a channel. It needs `slug` and `name`; 201 with the channel."""
-        fields = self.read_body()
+        fields = self.read_body().sent
         members, slug = _members(fields), str(fields["slug"])
         same, self.kwargs["slug"] = Channel.objects.filter(slug=slug), slug
         try:

@@ -20,9 +20,8 @@ from django_filters.rest_framework import DjangoFilterBackend
 from drf_spectacular.drainage import set_override
 from rest_framework.exceptions import ValidationError
 
-from agents.finding import no_agent
 from agents.models import Agent, Channel
-from agents.models.conversations import TAG_KEY
+from agents.models.conversations import TAG_KEY, no_agent
 
 MOMENT = "a date or time such as 2026-11-22 or 2026-11-22T14:30:00Z (UTC where it says no zone)"
 YES_NO = {"true": True, "false": False}

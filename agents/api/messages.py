@@ -7,8 +7,9 @@ from types import MappingProxyType
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
+from pydantic import Field
 from rest_framework.decorators import action
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,10 +18,9 @@ from rest_framework.serializers import BooleanField, CharField, DictField, JSONF
 
 from agents.api import filters, headers
 from agents.api.agents import StageFields, named_message
-from agents.api.bodies import AgentField, Anything, Body, ChannelField, Id, Said, Tags, says
+from agents.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, Id, Said, Tags
 from agents.api.filters import Filters, the_channel
 from agents.api.headers import located
-from agents.api.ingest import IngestedFields, NewMessages, ingest
 from agents.api.overrides import Deadline, Overrides, overrides_of
 from agents.api.pagination import Log
 from agents.api.problems import Conflict, Unavailable
@@ -29,6 +29,8 @@ from agents.api.rows import Row
 from agents.api.schema import answers
 from agents.api.views import Rows, View, or_404
 from agents.models import Message
+from agents.transcripts.ingest import Ingested, IngestRefused, NewMessages, ingest_messages
+from agents.transcripts.store import NotEntitled, rights_of
 from agents.turn.pipeline import SendResult
 from agents.turn.receive import receive_message
 from agents.turn.send_message import RequiredStageFailed, SendRefused, send_message
@@ -89,32 +91,28 @@ class WholeMessage(Received):
 class NewMessage(Body):
     """What a person said: the caller, or the outsider that is named."""
 
-    needed: ClassVar[tuple[str, ...]] = ("channel", "text")
-
-    channel = ChannelField()
-    text = Said()
-    outsider = CharField(
-        allow_blank=True, max_length=200, help_text="name of a speaker who is no user here; else it is you who speaks"
+    channel: ChannelSlug
+    text: Said
+    outsider: str = Field(
+        "", max_length=200, description="name of a speaker who is no user here; else it is you who speaks"
     )
-    parent = Id(help_text="id of the message whose thread it is said in")  # type: ignore[assignment]  # a declared field is taken off the class
-    tags = Tags()
+    parent: Id = Field(ABSENT, description="id of the message whose thread it is said in")
+    tags: Tags = Field({})
 
 
 class NewDraft(Body):
     """What an agent is about to say."""
 
-    needed: ClassVar[tuple[str, ...]] = ("agent", "channel", "text")
-
-    agent = AgentField(help_text="slug of who speaks; active, and a member of the channel")
-    channel = ChannelField()
-    text = Said(help_text="the draft")
-    payload = Anything(help_text="typed data beside the text")
-    session = CharField(max_length=64, error_messages=says("the session that a rejected draft came with"))
-    trigger = Id(help_text="id of the message it answers")
-    parent = Id(help_text="id of the message whose thread it is said in")  # type: ignore[assignment]  # a declared field is taken off the class
-    tags = Tags()
-    deadline = Deadline()
-    overrides = Overrides()
+    agent: AgentSlug = Field(description="slug of who speaks; active, and a member of the channel")
+    channel: ChannelSlug
+    text: Said = Field(description="the draft")
+    payload: Anything = Field(ABSENT, description="typed data beside the text")
+    session: str = Field("", min_length=1, max_length=64, description="the session that a rejected draft came with")
+    trigger: Id = Field(ABSENT, description="id of the message it answers")
+    parent: Id = Field(ABSENT, description="id of the message whose thread it is said in")
+    tags: Tags = Field({})
+    deadline: Deadline = ABSENT
+    overrides: Overrides = Overrides()
 
 
 class SentFields(Serializer[Any]):
@@ -132,6 +130,12 @@ class SentFields(Serializer[Any]):
         child=JSONField(), help_text="by stage; that of `gate` has score, threshold and reasoning per dimension"
     )
     trace = StageFields(many=True)
+
+
+class IngestAnswer(Ingested):
+    """What became of them; `received` = `imported` + `duplicates`."""
+
+    channels: dict[str, str] = Field(description="slug to URL")
 
 
 class OfMessages(Filters):
@@ -191,16 +195,15 @@ class Messages(Rows):
         `turns`.
         """
         given = self.read_body()
-        channel, outsider = given["channel"], given.get("outsider", "")
         try:
             message = receive_message(
-                channel=channel,
-                user=None if outsider else request.user,  # type: ignore[arg-type]  # no user is anonymous here
-                outsider=outsider,
-                text=given["text"],
-                parent=named_message(given.get("parent"), "parent", channel),
+                channel=given.channel,
+                user=None if given.outsider else request.user,  # type: ignore[arg-type]  # no user is anonymous here
+                outsider=given.outsider,
+                text=given.text,
+                parent=named_message(given.parent, "parent", given.channel),
                 idempotency_key=headers.of(request, Message),
-                tags=given.get("tags"),
+                tags=given.tags,
             )
         except SendRefused as error:
             raise Conflict(str(error)) from None
@@ -216,20 +219,20 @@ class Messages(Rows):
         one for each draft. 409 when the agent may not speak there; 503 when a stage failed without which nothing may be said.
         """
         given = self.read_body()
-        agent, channel, session = given["agent"], given["channel"], given.get("session", "")
-        chosen = overrides_of(request, given, agent=agent, channel=channel, session=session)
+        agent, channel = given.agent, given.channel
+        chosen = overrides_of(request, given, agent=agent, channel=channel, session=given.session)
         try:
             result = send_message(
                 agent=agent,
                 channel=channel,
-                text=given["text"],
-                payload=given.get("payload"),
-                session=session,
+                text=given.text,
+                payload=given.payload,
+                session=given.session,
                 idempotency_key=headers.of(request, Message),
-                trigger=named_message(given.get("trigger"), "trigger", channel),
-                parent=named_message(given.get("parent"), "parent", channel),
+                trigger=named_message(given.trigger, "trigger", channel),
+                parent=named_message(given.parent, "parent", channel),
                 overrides=chosen,
-                tags=given.get("tags"),
+                tags=given.tags,
             )
         except RequiredStageFailed as error:
             raise Unavailable(str(error)) from None
@@ -251,7 +254,7 @@ class Messages(Rows):
         }
         return Response(shown) if message is None else located(shown, url=message["url"])
 
-    @answers(IngestedFields)
+    @answers(IngestAnswer)
     @action(detail=False, methods=["post"], throttle_scope=INGESTS, most_bytes=10 * 1024 * 1024)
     def ingest(self, request: Request) -> Response:
         """Store messages that were spoken elsewhere, at most 1,000: all of them, or none.
@@ -263,7 +266,16 @@ class Messages(Rows):
         A channel that does not exist is made, an agent that is no member joins, and other users' words are accepted: from users who may add
         channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
         """
-        return Response(ingest(self.read_body(), request))
+        given: NewMessages = self.read_body()
+        try:
+            done = ingest_messages(given, rights=rights_of(request.user))
+        except NotEntitled as error:
+            raise PermissionDenied(str(error)) from None
+        except IngestRefused as error:
+            raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
+        slugs = dict.fromkeys(message.channel for message in given.messages)
+        channels = {slug: reverse("channel-detail", [slug], request=request) for slug in slugs}
+        return Response({**done.model_dump(), "channels": channels})
 
 
 class PositionPages(Log):

@@ -21,7 +21,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 from agents.api.requests import BodyTooLarge
-from agents.work.outages import is_unavailable
+from agents.work.running import is_unavailable
 
 logger = logging.getLogger(__name__)
 CONTENT_TYPE = "application/problem+json"
@@ -159,20 +159,10 @@ def _of_api(request: HttpRequest, status: HTTPStatus, detail: str) -> HttpRespon
     return JsonResponse(problem, status=status, content_type=CONTENT_TYPE)
 
 
-def _by_field(data: Any, within: str = "") -> dict[str, list[str]]:
-    """What is wrong per field; one inside another is named by its path, e.g. ``trait.strength`` or ``messages[0].text``."""
-    if not isinstance(data, dict | list):
-        data = [data]
-    if isinstance(data, list) and not any(isinstance(part, dict | list) for part in data):
-        before, dot, leaf = within.rpartition(".")
-        texts = [f"{before}{dot}{text}" if dot and str(text).startswith(leaf) else str(text) for text in data]
-        return {within or "non_field_errors": texts}
-    errors: dict[str, list[str]] = {}
-    for name, inner in data.items() if isinstance(data, dict) else enumerate(data):
-        own = within
-        if not within or name != "non_field_errors":  # JSON may spell characters in a name that no text can hold
-            spelt = str(name)[:LONGEST_NAME].encode("utf-8", "backslashreplace").decode()
-            own = f"{within}[{name}]" if isinstance(name, int) else f"{within}.{spelt}" if within else spelt
-        for path, texts in _by_field(inner, own).items():
-            errors.setdefault(path, []).extend(texts)
-    return errors
+def _by_field(data: Any) -> dict[str, list[str]]:
+    """What is wrong per field, parameter or header. JSON may spell characters in a name that no text can hold."""
+    errors = data if isinstance(data, dict) else {"non_field_errors": data}
+    return {
+        str(name)[:LONGEST_NAME].encode("utf-8", "backslashreplace").decode(): [str(text) for text in texts]
+        for name, texts in errors.items()
+    }

@@ -59,6 +59,18 @@ class Row(serializers.ModelSerializer[Any]):
         return field, kwargs
 
 
+class AsRow:
+    """Annotation of a field of a pydantic answer that holds a shown row: of which serializer."""
+
+    def __init__(self, row: type[Row]) -> None:
+        self.row = row
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> dict[str, Any]:
+        return {
+            "x-row": getattr(self.row.Meta, "ref_name", self.row.__name__)
+        }  # becomes a reference in `schema.tidied`
+
+
 def _lookup(model: type[Model]) -> dict[str, str]:
     return {"lookup_field": "slug"} if any(column.name == "slug" for column in model._meta.fields) else {}
 

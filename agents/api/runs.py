@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema_field
+from pydantic import Field
 from rest_framework.decorators import action
 from rest_framework.mixins import CreateModelMixin, ListModelMixin
 from rest_framework.request import Request
@@ -26,7 +27,7 @@ from rest_framework.serializers import (
 
 from agents.api import filters, headers
 from agents.api.agents import StageFields, named_message
-from agents.api.bodies import Body, ChannelField, Id
+from agents.api.bodies import ABSENT, Body, ChannelSlug, Id
 from agents.api.filters import InTime, the_agent
 from agents.api.headers import etag_of, located
 from agents.api.messages import MessageRow, shown_messages
@@ -36,7 +37,7 @@ from agents.api.problems import Conflict
 from agents.api.requests import PAID, ActionPermissions, ReadsMessages
 from agents.api.rows import QueryLink, Row
 from agents.api.schema import answers
-from agents.api.views import Nothing, Rows, View, or_404
+from agents.api.views import Rows, View, or_404
 from agents.llm.ledger import Totals
 from agents.models import LLMCall, Run, RunMessage, RunStep
 from agents.turn.orchestrator import TurnRefused, cancel, start_turn
@@ -152,17 +153,13 @@ class Trace(Serializer[Run]):
 class NewTurn(Body):
     """Where an agent is to act, and what is asked of it."""
 
-    needed: ClassVar[tuple[str, ...]] = ("channel",)
-
-    channel = ChannelField(help_text="slug; the agent must be a member")
-    prompt = CharField(
-        allow_blank=True,
-        max_length=PROMPT_CHARACTERS,
-        help_text="what you ask of this turn; shown to it, not said in the channel",
+    channel: ChannelSlug = Field(description="slug; the agent must be a member")
+    prompt: str = Field(
+        "", max_length=PROMPT_CHARACTERS, description="what you ask of this turn; shown to it, not said in the channel"
     )
-    trigger = Id(help_text="id of the message it is to answer")
-    deadline = Deadline()
-    overrides = Overrides()
+    trigger: Id = Field(ABSENT, description="id of the message it is to answer")
+    deadline: Deadline = ABSENT
+    overrides: Overrides = Overrides()
 
 
 class TurnFilters(InTime):
@@ -202,7 +199,6 @@ class Runs(Rows):
     pagination_class = RunPages
     filterset_class = RunFilters
     etags = ("retrieve",)
-    bodies: ClassVar = {"cancel": Nothing}
 
     def get_permissions(self) -> Any:
         return [ReadsMessages()] if self.action == "retrieve" else super().get_permissions()
@@ -251,14 +247,13 @@ class Turns(View, ListModelMixin, CreateModelMixin):
     def create(self, request: Request, slug: str) -> Response:
         """Ask for a turn of an agent. 202 with the run and its URL: a worker takes it. 409 when the agent is inactive or no member."""
         agent, given = or_404(the_agent, slug), self.read_body()
-        channel = given["channel"]
         try:
             run = start_turn(
                 agent=agent,
-                channel=channel,
-                prompt=given.get("prompt", ""),
-                trigger=named_message(given.get("trigger"), "trigger", channel),
-                overrides=overrides_of(request, given, agent=agent, channel=channel),
+                channel=given.channel,
+                prompt=given.prompt,
+                trigger=named_message(given.trigger, "trigger", given.channel),
+                overrides=overrides_of(request, given, agent=agent, channel=given.channel),
                 idempotency_key=headers.of(request, Run) or None,
             )
         except TurnRefused as error:

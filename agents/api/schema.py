@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from drf_spectacular.contrib.pydantic import PydanticExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent, get_doc
 from drf_spectacular.utils import OpenApiResponse, extend_schema
@@ -70,6 +71,20 @@ def answers(responses: Mapping[Any, Any] | Any, *problems: int, **more: Any) -> 
     return extend_schema(responses={**shown, **refusals}, **more)
 
 
+class Models(PydanticExtension):
+    """Pydantic models: a body as it is read, an answer as it is dumped."""
+
+    priority = 1
+
+    def map_serializer(self, auto_schema: Any, direction: str) -> Any:
+        mode: Any = "validation" if direction == "request" else "serialization"
+        schema = self.target.model_json_schema(mode=mode, ref_template="#/components/schemas/{model}")
+        for name, inner in schema.pop("$defs", {}).items():
+            component = ResolvedComponent(name=name, type=ResolvedComponent.SCHEMA, object=name, schema=inner)  # type: ignore[no-untyped-call]
+            auto_schema.registry.register_on_missing(component)
+        return schema
+
+
 class Schema(AutoSchema):
     """Adds what follows from a view's kind: problems, the headers of idempotency and of ETags."""
 
@@ -93,7 +108,7 @@ class Schema(AutoSchema):
 
     def get_request_serializer(self) -> Any:
         """The body that the view has for the action."""
-        return self.view.bodies.get(self.view.action)
+        return self.view.bodies.get(self.view.action, {})
 
     def get_filter_backends(self) -> list[Any]:
         return [Backend] if self.method == "GET" else []
@@ -165,19 +180,27 @@ def _answers(responses: Iterable[dict[str, Any]], name: str, description: str, s
 
 
 def tidied(result: Any, **kwargs: Any) -> Any:
-    """After the schema is made: without bounds that only say how large a database's integers are, which differ between databases;
-    ``anyOf`` for ``oneOf``, for what one of several shapes describes may fit another as well.
+    """After the schema is made: without bounds that only say how large a database's integers are, which differ between databases,
+    and what pydantic adds of itself; ``anyOf`` for ``oneOf``, for what one of several shapes describes may fit another as well.
     """
+    return {**_tidied(result), "info": result["info"]}
+
+
+def _tidied(result: Any) -> Any:
     if isinstance(result, list):
-        return [tidied(part) for part in result]
+        return [_tidied(part) for part in result]
     if not isinstance(result, dict):
         return result
-    tidy = {}
-    for key, value in result.items():
-        is_bound = key in ("minimum", "maximum") and value in _BOUNDS
-        if not is_bound and key != "x-spec-enum-id" and (key, value) != ("format", "int64"):
-            tidy["anyOf" if key == "oneOf" else key] = tidied(value)
-    return tidy
+    if "x-row" in result:
+        return {"$ref": f"#/components/schemas/{result['x-row']}"}
+    return {
+        "anyOf" if key == "oneOf" else key: _tidied(value)
+        for key, value in result.items()
+        if not (key in ("minimum", "maximum") and value in _BOUNDS)
+        and not (key == "title" and isinstance(value, str))
+        and key != "x-spec-enum-id"
+        and (key, value) not in (("format", "int64"), ("default", None))
+    }
 
 
 _BOUNDS = {bound for bits in (15, 31, 63) for bound in (2**bits - 1, -(2**bits))}

@@ -4,37 +4,28 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
+from pydantic import Field
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import (
-    BooleanField,
-    CharField,
-    ChoiceField,
-    DictField,
-    IntegerField,
-    ListField,
-    Serializer,
-    SlugField,
-)
 
 from agents.api import filters
-from agents.api.bodies import Body, Pairs, Tags, says
+from agents.api.bodies import MOST_TAGS, Body, OneOf, Reads, Tags
 from agents.api.filters import Filters, the_channel
 from agents.api.requests import TRANSCRIPTS
 from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Message
-from agents.transcripts.exporter import FORMATS, export_transcript
-from agents.transcripts.importer import AUTO, ImportReport, import_transcript
-from agents.transcripts.readers import READERS
+from agents.transcripts.exporter import EXPORTS, export_transcript
+from agents.transcripts.importer import AUTO, ImportReport, ReadOptions, import_transcript
+from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import OptionError, TranscriptError
-from agents.transcripts.store import NotEntitled, Rights, rights_of
+from agents.transcripts.store import NotEntitled, rights_of
 
 MOST_BYTES = 10 * 1024 * 1024
 TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv", "openai": "application/json"}
@@ -43,50 +34,21 @@ TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv", "openai": "applicat
 class NewTranscript(Body):
     """A file of messages. Importing it again adds nothing."""
 
-    needed: ClassVar[tuple[str, ...]] = ("content",)
-
-    content = CharField(
-        max_length=MOST_BYTES,
-        trim_whitespace=False,
-        help_text="the text of the file",
-        error_messages=says("the text of the file"),
+    content: Annotated[str, Reads(str, "the text of the file", strip=False)] = Field(description="the text of the file")
+    format: Annotated[str, OneOf(AUTO, *FORMATS)] = Field(AUTO, description="default auto")
+    channel: str = Field(
+        "",
+        max_length=120,
+        pattern="^[-a-zA-Z0-9_]+$",
+        description="several conversations become NAME, NAME-2 …; default as the file says",
     )
-    format = ChoiceField([AUTO, *READERS], help_text="default auto")
-    channel = SlugField(
-        max_length=120, help_text="several conversations become NAME, NAME-2 …; default as the file says"
+    speakers: dict[str, str] = Field(
+        {}, max_length=1_000, description="speaker or role to agent slug; an empty slug keeps an outsider"
     )
-    speakers = Pairs(most=1_000, help_text="speaker or role to agent slug; an empty slug keeps an outsider")
-    tags = Tags(help_text="put on every message, over those of the file")
-    columns = Pairs(help_text="for CSV: our field to the file's column")
-    time_zone = CharField(max_length=64, help_text="for times without an offset; default UTC")
-    dry_run = BooleanField(help_text="check and count, store nothing")
-
-    def unstorable_in(self, name: str, value: Any) -> str:
-        return "" if name == "content" else super().unstorable_in(name, value)  # replaced on import, and counted
-
-
-class SpeakerRow(Serializer[Any]):
-    agent = CharField(allow_null=True, help_text="slug; null = an outsider or a user")
-    messages = IntegerField()
-
-
-class Imported(Serializer[Any]):
-    """`read` = `imported` + `duplicates` + `skipped` + `system_prompts`."""
-
-    format = CharField()
-    channels = ListField(child=CharField(), help_text="slugs")
-    read = IntegerField()
-    imported = IntegerField()
-    duplicates = IntegerField()
-    other_author = IntegerField(help_text="duplicates that are stored under another author")
-    skipped = IntegerField()
-    skipped_by_reason = DictField(child=IntegerField())
-    system_prompts = IntegerField()
-    speakers = DictField(child=SpeakerRow())
-    replaced_characters = IntegerField()
-    cut_texts = IntegerField()
-    replies_without_parent = IntegerField()
-    dry_run = BooleanField()
+    tags: Tags = Field({}, description="put on every message, over those of the file")
+    columns: dict[str, str] = Field({}, max_length=MOST_TAGS, description="for CSV: our field to the file's column")
+    time_zone: str = Field("", min_length=1, max_length=64, description="for times without an offset; default UTC")
+    dry_run: bool = Field(False, description="check and count, store nothing")
 
 
 class TranscriptFilters(Filters):
@@ -96,7 +58,7 @@ class TranscriptFilters(Filters):
         schema={"pattern": "^[-a-zA-Z0-9_]+$"},
         about="the slug of a channel",
     )
-    vars()["as"] = filters.choice(FORMATS, about="default jsonl, which can be imported again exactly")
+    vars()["as"] = filters.choice(EXPORTS, about="default jsonl, which can be imported again exactly")
     agent = filters.agent()
     tag = filters.tag()
 
@@ -109,6 +71,7 @@ class Transcripts(View):
     bodies: ClassVar = {"create": NewTranscript}
     throttle_scope = TRANSCRIPTS
     most_bytes = MOST_BYTES
+    raw = ("content",)  # replaced on import, and counted
     pagination_class = None
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
@@ -140,38 +103,35 @@ class Transcripts(View):
         response["Content-Disposition"] = f'attachment; filename="{channel.slug}.{ending}"'
         return response
 
-    @answers({200: Imported})
+    @answers({200: ImportReport})
     def create(self, request: Request) -> Response:
         """Upload a file of conversations. The whole file is checked before anything is stored: one bad line, and nothing is.
 
         A channel that does not exist is made, an agent that is no member joins, and other users' words are accepted: from users who may add
         channels, add members, change channels. From others that is a 403 that names who, where, and the permission.
         """
-        return Response(_imported(self.read_body(), rights_of(request.user)).as_json())
-
-
-def _imported(given: dict[str, Any], rights: Rights) -> ImportReport:
-    content = given.pop("content").encode("utf-8", "surrogatepass")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "transcript"
-        path.write_bytes(content.decode("utf-8", "replace").encode() if b"\xed" in content else content)
-        try:
-            return import_transcript(
-                path=path,
-                format=given.get("format", AUTO),
-                channel=given.get("channel", ""),
-                speaker_map=given.get("speakers"),
-                tags=given.get("tags"),
-                columns=given.get("columns"),
-                time_zone=given.get("time_zone", ""),
-                dry_run=given.get("dry_run", False),
-                rights=rights,
-            )
-        except NotEntitled as error:
-            raise PermissionDenied(str(error)) from None
-        except TranscriptError as error:
-            where = f"line {error.line}: " if error.line else ""
-            raise ValidationError({"content": [f"{where}{error.reason}"]}) from None
-        except OptionError as error:
-            text = str(error).replace(str(path), "the file").replace("--", "")
-            raise ValidationError({"non_field_errors": [text]}) from None
+        given: NewTranscript = self.read_body()
+        content = given.content.encode("utf-8", "surrogatepass")
+        options = ReadOptions(
+            format=given.format,
+            channel=given.channel,
+            speaker_map=given.speakers,
+            tags=given.tags,
+            columns=given.columns,
+            time_zone=given.time_zone,
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "transcript"
+            path.write_bytes(content.decode("utf-8", "replace").encode() if b"\xed" in content else content)
+            try:
+                report = import_transcript(
+                    path, options, name="transcript", dry_run=given.dry_run, rights=rights_of(request.user)
+                )
+            except NotEntitled as error:
+                raise PermissionDenied(str(error)) from None
+            except TranscriptError as error:
+                where = f"line {error.line}: " if error.line else ""
+                raise ValidationError({"content": [f"{where}{error.reason}"]}) from None
+            except OptionError as error:
+                raise ValidationError({"non_field_errors": [str(error).replace("--", "")]}) from None
+        return Response(report.model_dump())

@@ -11,21 +11,12 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 from rest_framework.viewsets import GenericViewSet
 
-from agents.api.bodies import Body
+from agents.api.bodies import Nothing, read
 from agents.api.filters import Filters
 from agents.api.headers import Conditional, IdempotentPosts
-
-
-class Nothing(Body):
-    """An empty body: there is nothing to choose."""
-
-    def to_internal_value(self, data: Any) -> Any:
-        if data:
-            raise ValidationError({"non_field_errors": ["send no body, or an empty one: there is nothing to choose"]})
-        return {}
-
 
 T = TypeVar("T")
 
@@ -45,12 +36,13 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
     list takes the parameters of `filterset_class`; another action says its own in its decorator.
     """
 
-    bodies: ClassVar[Mapping[str, Any]] = {}
+    bodies: ClassVar[Mapping[str, Any]] = {}  # a `Body` each; or, read by the action itself, its schema
     row_class: ClassVar[type[Any] | None] = None
     filterset_class: type[Filters] = Filters
     queryset: Any
     lookup_value_converter = "int"
     most_bytes: int | None = None  # of a body
+    raw: tuple[str, ...] = ()  # its fields that may hold what no database can
     throttle_scope = ""
     what = ""  # one row, in a 404; else the model's name
     example: ClassVar[Mapping[str, Any] | None] = None  # of a body, in the browsable form
@@ -81,21 +73,15 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         return values
 
     def get_serializer_class(self) -> Any:
-        return (self.row_class if self.action == "list" else None) or self.serializer_class or Nothing
+        return (self.row_class if self.action == "list" else None) or self.serializer_class or Serializer
 
-    def get_body(self, **kwargs: Any) -> Body:
-        """The serializer of this action's body."""
-        body: Body = self.bodies[self.action](context=self.get_serializer_context(), **kwargs)
+    def read_body(self) -> Any:
+        """The body of this action, of the class that `bodies` has for it; that of a PATCH changes something."""
+        kind = self.bodies.get(self.action or "", Nothing)
+        body = read(kind, self.request.data, raw=self.raw)
+        if self.request.method == "PATCH" and not body.model_fields_set:
+            raise ValidationError([f"nothing to change; allowed: {', '.join(kind.model_fields)}"])
         return body
-
-    def read_body(self) -> dict[str, Any]:
-        """The fields that were sent; those of a PATCH change something."""
-        body = self.get_body(data=self.request.data, partial=self.request.method == "PATCH")
-        body.is_valid(raise_exception=True)
-        if self.request.method == "PATCH" and not body.validated_data:
-            raise ValidationError([f"nothing to change; allowed: {body.names}"])
-        fields: dict[str, Any] = body.validated_data
-        return fields
 
     def get_object(self) -> Any:
         key = self.kwargs.get(self.lookup_field, "")
@@ -135,7 +121,7 @@ class Editable(Rows):
 
     def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Replace what people may change of it. Fields that must be given are those of a new one; others that are left out stay."""
-        self.change(self.get_object(), self.read_body(), self.expected(request))
+        self.change(self.get_object(), self.read_body().sent, self.expected(request))
         return self.retrieve(request, *args, **kwargs)
 
     def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:

@@ -184,32 +184,6 @@ def bars(
     return _chart("bar", label, data, legend=legend, table=twin)
 
 
-def sparkline(
-    values: Sequence[float | None],
-    *,
-    label: str,
-    high: float = 9,
-    shown: Callable[[float], str] = "{:.1f}".format,
-) -> SafeString:
-    """A line the size of a word, from 0 to `high`; None is a gap. `label` says what it shows; every value is read aloud."""
-    words = ", ".join("not measured" if value is None else shown(value) for value in values) or "not measured"
-    last = [0] * (len(values) - 1) + [3]
-    dataset = {"colour": "--pl-chart-0", "data": [{"x": n, "y": value} for n, value in enumerate(values)]}
-    data = {
-        "labels": list(range(len(values))),
-        "datasets": [{**dataset, "pointRadius": last}],
-        "axis": [0, 1],
-        "y": [0, high],
-        "markers": [],
-    }
-    title = display.marked(f"{label}: {words}")
-    return format_html(
-        '<span class="pl-spark" title="{}"><canvas class="chart" role="img" aria-label="{}" data-type="line" data-value="{}"'
-        ' data-options="{{}}"></canvas></span>',
-        *(title, title, json.dumps(data)),
-    )
-
-
 def _chart(kind: str, label: str, data: dict[str, Any], **context: Any) -> SafeString:
     named = {"type": kind, "label": display.marked(label), "data": display.marked(json.dumps(data, ensure_ascii=False))}
     return render_to_string("admin/chart.html", {**named, **context})

@@ -12,11 +12,12 @@ from django.db.models import BooleanField, CharField, DateField, DateTimeField, 
 
 from agents.console import display
 from agents.console.filters import (
-    AgentFilter,
+    ChoicesFilter,
     DateRangeFilter,
     ErrorFilter,
-    RecentValuesFilter,
-    RecentWorkFilter,
+    RelatedFilter,
+    chosen,
+    recent_values,
     tag_filter,
 )
 from agents.models import Agent
@@ -54,20 +55,35 @@ def column(page: Any, name: str, *, is_list: bool) -> Any:
     return shown
 
 
-def list_filter(model: type[Model], name: str) -> Any:
-    """What Django's ``list_filter`` takes for a name in the registration."""
+def list_filter(page: Any, name: str) -> Any:
+    """What Django's ``list_filter`` takes for a name in the registration.
+
+    Args:
+        page: The admin class of the table; its `own_filters` are taken by their names.
+        name: A field or a path to one; ``tags,channel__tags`` filters by a tag in either column, and ``run=evaluation_run?`` by a
+            column that only links set, with the parameter before ``=`` (default: the column).
+    """
+    model = page.model
+    if name in page.own_filters:
+        return page.own_filters[name]
     if name == "error":
         return ErrorFilter
     if name.endswith(TAGS):
         return tag_filter(*name.split(","))
-    if name == "work_id":
-        return (name, RecentWorkFilter)
+    if name.endswith("?"):
+        parameter, _, column = name[:-1].partition("=")
+        return chosen(column or parameter, parameter)
     field = _field(model, name)
     if isinstance(field, DateTimeField):
         return (name, DateRangeFilter)
-    if field.related_model is Agent:
-        return (name, AgentFilter)
-    return (name, RecentValuesFilter) if isinstance(field, CharField) and not field.choices else name
+    if field.related_model is not None:
+        return (name, RelatedFilter)
+    if field.choices:
+        return (name, ChoicesFilter)
+    if not isinstance(field, CharField):
+        return name
+    most = {"newest_rows": 1_000, "most": 10} if name == "work_id" else {}
+    return recent_values(name, str(field.verbose_name), **most)
 
 
 def related(model: type[Model], names: list[str]) -> list[str]:

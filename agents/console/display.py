@@ -47,6 +47,8 @@ STATUS_TONES: dict[str, Tone] = {
     "rate_limited": "warning",
     "unavailable": "bad",
     "rejected": "bad",
+    # stages of a turn
+    "ran": "good",
 }
 # Controls, and what reorders text: marks, embeddings, overrides, isolates. Tab and line breaks are text.
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
@@ -76,10 +78,19 @@ def badge(label: object, tone: Tone = "plain", title: str = "") -> SafeString:
     return format_html('<span class="pl-badge pl-{}" title="{}">{}</span>', tone, marked(title), visible(label))
 
 
-def status_badge(row: Model, field: str = "status") -> SafeString:
+def status_badge(row: Any) -> SafeString:
     """The badge of a row's status, with the label of its choices."""
-    value = getattr(row, field)
-    return badge(getattr(row, f"get_{field}_display")(), STATUS_TONES.get(value, "plain"))
+    return badge(row.get_status_display(), STATUS_TONES.get(row.status, "plain"))
+
+
+def status(value: str) -> SafeString:
+    """The badge of a status that no row's field has."""
+    return badge(value, STATUS_TONES.get(value, "plain"))
+
+
+def words(name: object) -> SafeString:
+    """A name of the code as words."""
+    return visible(str(name).replace("_", " "))
 
 
 def folded(text: str, start: int = 90) -> SafeString:
@@ -136,13 +147,6 @@ def moment(value: datetime | None) -> SafeString:
 
 def day(value: date) -> SafeString:
     return format_html('<time class="pl-time" datetime="{}">{}</time>', value.isoformat(), date_format(value, "j M Y"))
-
-
-def time_of(field: str, label: str = "") -> Callable[[Any, Any], SafeString]:
-    """A method of an admin class: the column or read-only field that shows the time in `field`."""
-
-    label = label or field.replace("_", " ").removesuffix(" at")
-    return column(label, lambda row: moment(getattr(row, field)), ordering=field)
 
 
 def column(label: str, value: Callable[[Any], object], *, ordering: str | None = None) -> Callable[[Any, Any], Any]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import QuerySet
+from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 
-from agents.console import display
 from agents.console.site import InlineFormSet
 
 
@@ -54,31 +54,36 @@ class DistinctMembers(DistinctRows):
 
 NAMED = 20  # rows that are named; the others are counted
 
-Action = TypeVar("Action", bound=Callable[..., HttpResponse | None])
 
-
-def confirmed(verb: str, what: str | Callable[[HttpRequest, QuerySet[Any]], str]) -> Callable[[Action], Action]:
+def confirmed(
+    verb: str, what: str, *, form: type[Form] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., HttpResponse | None]]:
     """An admin action that first says what it will do, and does it after a confirmation.
 
     Args:
         verb: What the button says.
-        what: What it will do to the rows, a sentence or two; a function where that depends on them.
+        what: What it will do to the rows, a sentence or two.
+        form: What is to be chosen first; the action gets the valid form as its last argument.
     """
 
-    def decorate(action: Action) -> Action:
+    def decorate(action: Callable[..., None]) -> Callable[..., HttpResponse | None]:
         @wraps(action)
         def asking(model_admin: Any, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
-            if "confirmed" in request.POST:
-                return action(model_admin, request, queryset)
+            is_sent = "confirmed" in request.POST
+            filled = None if form is None else form(request.POST if is_sent else None)
+            if is_sent and (filled is None or filled.is_valid()):
+                action(model_admin, request, queryset, *([filled] if filled else []))
+                return None
             number, rows, opts = queryset.count(), list(queryset[:NAMED]), model_admin.opts
             response: HttpResponse = model_admin.page(
                 request,
                 "admin/confirm_action.html",
                 f"{verb}: {number:,} {opts.verbose_name if number == 1 else opts.verbose_name_plural}",
                 verb=verb,
-                what=what if isinstance(what, str) else what(request, queryset),
+                what=what,
+                form=filled,
                 action=request.POST["action"],
-                named=[display.isolated(row) for row in rows],
+                named=rows,
                 more=number - len(rows),
                 chosen=request.POST.getlist(ACTION_CHECKBOX_NAME),
                 checkbox=ACTION_CHECKBOX_NAME,
@@ -87,7 +92,7 @@ def confirmed(verb: str, what: str | Callable[[HttpRequest, QuerySet[Any]], str]
             )
             return response
 
-        return asking  # type: ignore[return-value]
+        return asking
 
     return decorate
 

@@ -20,10 +20,10 @@ from django.http import (
     StreamingHttpResponse,
 )
 from django.http.response import HttpResponseBase
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils import timezone
 
-from agents.console.site import ReadOnlyAdmin
+from agents.console.site import ReadOnlyAdmin, console_page
 from agents.registry import PORTION, Export, tables
 from agents.text.tables import csv_lines, json_lines
 
@@ -45,16 +45,6 @@ class LogAdmin(ReadOnlyAdmin[M]):
     def export(self) -> Export | None:
         return self.table.export
 
-    def get_urls(self) -> list[URLPattern]:
-        if self.export is None:
-            return super().get_urls()
-        view = self.admin_site.admin_view(self.export_view)
-        return [path("export/<str:form>/", view, name=self._url_name), *super().get_urls()]
-
-    @property
-    def _url_name(self) -> str:
-        return f"{self.opts.app_label}_{self.opts.model_name}_export"
-
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
         if _unreadable(request):
             return HttpResponseRedirect(request.path)
@@ -64,7 +54,10 @@ class LogAdmin(ReadOnlyAdmin[M]):
             context["in_effect"] = filters_in_effect(context["cl"])
             query = context["cl"].get_query_string(remove=["p", "o", "all", "e"])
             context["exports"] = [
-                {"label": label, "url": reverse(f"admin:{self._url_name}", args=[form]) + query}
+                {
+                    "label": label,
+                    "url": reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_export", args=[form]) + query,
+                }
                 for form, label in (("csv", "CSV"), ("jsonl", "JSON lines"))
                 if self.export is not None
             ]
@@ -77,6 +70,7 @@ class LogAdmin(ReadOnlyAdmin[M]):
             return frozenset()
         return self.export.texts
 
+    @console_page("export/<str:form>/")
     def export_view(self, request: HttpRequest, form: str) -> HttpResponseBase:
         """The rows that the filters of the URL leave, newest first, at most `MOST_ROWS`, as a file."""
         if request.method not in ("GET", "HEAD"):
@@ -118,19 +112,34 @@ def filters_in_effect(changelist: ChangeList) -> list[dict[str, str]]:
         known |= set(spec.expected_parameters())
         names = [name for name in spec.expected_parameters() if name and params.get(name)]
         if names:
-            chosen: list[Any] = [choice for choice in spec.choices(changelist) if choice.get("selected")]
-            value = chosen[-1].get("display") if chosen else ""
-            if chosen and "days" in chosen[-1]:
-                value = " ".join(f"{label} {day}" for _, label, day in chosen[-1]["days"] if day)
-            value = value or ", ".join(str(params[name]) for name in names)
             url = changelist.get_query_string(remove=names)
-            in_effect.append({"title": str(spec.title), "value": str(value), "url": url})
+            in_effect.append(
+                {"title": str(spec.title).partition(",")[0], "value": _value(spec, changelist), "url": url}
+            )
     for name, value in params.items():
         if "__" in name and name not in known:  # set by a link, as a lookup of Django
             title = name.replace("__", " ").replace("_", " ").removesuffix(" exact")
             url = changelist.get_query_string(remove=[name])
             in_effect.append({"title": title, "value": str(value), "url": url})
     return in_effect
+
+
+def _value(spec: Any, changelist: ChangeList) -> str:
+    """What a filter is set to, as its choice or form shows it."""
+    shown = []
+    for choice in spec.choices(changelist):
+        if choice.get("selected"):
+            shown.append(str(choice.get("display")))
+        for name, field in choice["form"].fields.items() if "form" in choice else ():
+            value = choice["form"].data.get(name)
+            if not value:
+                continue
+            if hasattr(field, "queryset"):
+                value = field.queryset.filter(pk=value).first() or value
+            named = dict(getattr(field, "choices", ()) if not hasattr(field, "queryset") else ())
+            end = name.rpartition("_")[2]
+            shown.append(f"{end} {value}" if end in ("from", "to") else str(named.get(value, value)))
+    return " ".join(shown)
 
 
 def _unreadable(request: HttpRequest) -> bool:

@@ -46,8 +46,7 @@ class Span:
         kind: Its colour, and its name in the legend.
         start: Seconds since the beginning. `seconds`: how long it took.
         is_part: Whether it happened inside the one above that is no part.
-        failed: Whether it went wrong; the table says so.
-        status: Its badge.
+        problem: The badge of what went wrong. `status`: another badge.
     """
 
     label: SafeString
@@ -55,7 +54,7 @@ class Span:
     start: float
     seconds: float
     is_part: bool = False
-    failed: bool = False
+    problem: SafeString | str = ""
     status: SafeString | str = ""
 
 
@@ -71,7 +70,12 @@ def waterfall(spans: Sequence[Span], *, title: str, total: float, remark: str = 
     scale = max(total, *(span.start + span.seconds for span in spans), 0.001)
     rows = [
         (
-            format_html('<span class="{}">{} {}</span>', "pl-part" if span.is_part else "", span.label, span.status),
+            format_html(
+                '<span class="{}">{} {}</span>',
+                "pl-part" if span.is_part else "",
+                span.label,
+                span.problem or span.status,
+            ),
             _bar(span, scale),
             seconds_of(max(span.start, 0.0)),
             seconds_of(span.seconds),
@@ -92,7 +96,7 @@ def _bar(span: Span, scale: float) -> SafeString:
     width = min(max(span.seconds / scale * 100, 0.5), 100 - before)
     items = [
         {"value": f"{before:.1f}", "progress_class": "pl-took-before"},
-        {"value": f"{width:.1f}", "progress_class": f"pl-took-{'failed' if span.failed else span.kind}"},
+        {"value": f"{width:.1f}", "progress_class": f"pl-took-{'failed' if span.problem else span.kind}"},
     ]
     return render_to_string("unfold/components/progress.html", {"items": items})
 

@@ -7,7 +7,7 @@ setting `CONSOLE_MENU` (read by `agents.console.home`), because only the setting
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -18,11 +18,12 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.db.models import JSONField, Model, Prefetch, QuerySet, TextField
 from django.forms import Widget
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
 from django.utils.functional import cached_property
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 from django.utils.text import capfirst
 from unfold.forms import AdminPasswordChangeForm as AdminPasswordChangeForm
@@ -140,9 +141,9 @@ class Extension:
 _extensions: dict[type[Model], list[Extension]] = defaultdict(list)
 
 
-def extend(model: type[Model], extension: Extension) -> None:
-    """Add `extension` to the pages of `model`; call it once, where the upper app registers its own admin classes."""
-    _extensions[model].append(extension)
+def extend(model: type[Model], permission: str, **parts: Any) -> None:
+    """Add `parts` (see `Extension`) to the pages of `model`; call it where the upper app registers its own admin classes."""
+    _extensions[model].append(Extension(permission=permission, **parts))
 
 
 def extensions(model: type[Model], request: HttpRequest) -> list[Extension]:
@@ -151,14 +152,15 @@ def extensions(model: type[Model], request: HttpRequest) -> list[Extension]:
 
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
+Act = Callable[[Any, HttpRequest, Any], str]
 
 
-def console_page(route: str, *, permission: str = "", post: bool = False, name: str = "") -> Callable[[View], View]:
+def console_page(route: str, *permissions: str, post: bool = False, name: str = "") -> Callable[[View], View]:
     """Make a method of an admin class a page below the model's list.
 
     Args:
         route: As for `django.urls.path`.
-        permission: ``app.codename`` that a user needs; without one the method decides.
+        permissions: What a user needs, as ``app.codename``; without one the method decides.
         post: Whether it takes POST alone.
         name: Of its URL; default: ``app_model_`` and the method's name without ``_view``.
     """
@@ -168,7 +170,7 @@ def console_page(route: str, *, permission: str = "", post: bool = False, name: 
         def checked(self: Any, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             if post and request.method != "POST":
                 return HttpResponseNotAllowed(["POST"])
-            if permission and not request.user.has_perm(permission):
+            if not request.user.has_perms(permissions):
                 raise PermissionDenied
             return view(self, request, *args, **kwargs)
 
@@ -176,6 +178,46 @@ def console_page(route: str, *, permission: str = "", post: bool = False, name: 
         return checked  # type: ignore[return-value]
 
     return decorate
+
+
+def console_action(name: str, *permissions: str) -> Callable[[Act], Act]:
+    """Make a method of an admin class what a button on an object's page does (POST); the page then says what it returned.
+
+    A `ValueError` of the method says why nothing was done. What was done stands in the object's history.
+
+    Args:
+        name: Of the action, in its address and in the history.
+        permissions: What a user needs besides viewing the object.
+    """
+
+    def decorate(act: Act) -> Act:
+        @console_page(f"<int:pk>/{name}/", *permissions, post=True)
+        @wraps(act)
+        def carry_out(self: Any, request: HttpRequest, pk: int) -> HttpResponse:
+            row = self.get_object(request, str(pk))
+            if not self.has_view_permission(request, row):
+                raise PermissionDenied
+            if row is None:
+                raise Http404(f"There is no {self.opts.verbose_name} {pk}.")
+            try:
+                done = act(self, request, row)
+            except ValueError as problem:
+                self.message_user(request, f"Nothing was changed: {str(problem).rstrip('.')}.", messages.ERROR)
+            else:
+                self.log_change(request, row, f"{name} pressed")
+                self.message_user(request, done, messages.SUCCESS)
+            return HttpResponseRedirect(self.url("change", row))
+
+        return carry_out  # type: ignore[return-value]
+
+    return decorate
+
+
+def came_from(request: HttpRequest, query: Mapping[str, str], otherwise: str) -> str:
+    """The page of this site that the parameter ``next`` names; else the other one."""
+    page = query.get("next", "")
+    is_safe = url_has_allowed_host_and_scheme(page, {request.get_host()}, require_https=request.is_secure())
+    return page if is_safe else otherwise
 
 
 M = TypeVar("M", bound=Model)
@@ -224,6 +266,8 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     paginator: ClassVar[type[Paginator[Any]]] = BoundedPaginator
     show_full_result_count = False  # a second count, of the whole table
     list_filter_sheet = True
+    list_filter_submit = True
+    own_filters: ClassVar[Mapping[str, Any]] = {}  # filters that the registration names and no field gives
     warn_unsaved_form = True
     change_form_before_template = "admin/panels.html"
     formfield_overrides: ClassVar = LONG_TEXTS
@@ -237,7 +281,7 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
             given["list_display"] = [column(self, name, is_list=True) for name in names]
             given["list_select_related"] = self.list_select_related or related(model, names)
         if table.filters:
-            given["list_filter"] = [list_filter(model, name) for name in table.filters.split()]
+            given["list_filter"] = [list_filter(self, name) for name in table.filters.split()]
         if table.search:
             names = table.search.split()
             fields: list[Any] = [model._meta.get_field(name.rstrip("*")) for name in names]
@@ -258,6 +302,12 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
                 name = route[1] or f"{self.opts.app_label}_{self.opts.model_name}_{method.removesuffix('_view')}"
                 own.append(path(route[0], self.admin_site.admin_view(getattr(self, method)), name=name))
         return [*own, *super().get_urls()]
+
+    def url(self, view: str, row: Any = None) -> str:
+        """Where a page of the table is, or one of a row's."""
+        return reverse(
+            f"admin:{self.opts.app_label}_{self.opts.model_name}_{view}", args=[] if row is None else [row.pk]
+        )
 
     @property
     def when_empty(self) -> str:
@@ -362,6 +412,7 @@ class ReadOnlyAdmin(_ReadOnly, ModelAdmin[M]):
     """A log: users who may view it can read it; it cannot be added to, changed or deleted."""
 
     actions = None
+    ordering: ClassVar[Any] = ("-pk",)
     paginator = LogPaginator
     show_facets = admin.ShowFacets.NEVER
     warn_unsaved_form = False

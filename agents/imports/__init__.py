@@ -1,4 +1,4 @@
-"""Uploads in the console: `reading` says what files hold, `jobs` imports and undoes them in a worker, `uploads` keeps the files."""
+"""Transcripts that people upload in the console: `jobs` previews, imports and undoes them, `uploads` stores the files till then."""
 
 from agents.imports.jobs import work_one
 

@@ -1,6 +1,5 @@
 """Calling a model: `complete`, `complete_many`, `complete_together`, and the values that go in and come out."""
 
-from agents.llm.breaker import complete_guarded
 from agents.llm.requests import (
     Block,
     InvalidAnswer,
@@ -17,7 +16,7 @@ from agents.llm.requests import (
     estimate_tokens,
     request_digest,
 )
-from agents.llm.runtime import complete, complete_many, complete_together, warm_up
+from agents.llm.runtime import complete, complete_guarded, complete_many, complete_together, warm_up
 
 __all__ = [
     "Block",

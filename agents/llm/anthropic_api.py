@@ -12,10 +12,25 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from agents.llm import endpoints
-from agents.llm.answers import Exchange, call_part, one_line, read_answer, result_part, storable, tool_blocks, tool_part
 from agents.llm.endpoints import Ability, Route
 from agents.llm.loop import SPEND_LIMIT, Background, Limiter, Trace, trace_of_call
-from agents.llm.requests import Block, LLMRequest, Reply, Status, Turn, Usage, request_digest
+from agents.llm.requests import (
+    Block,
+    Exchange,
+    LLMRequest,
+    Reply,
+    Status,
+    Turn,
+    Usage,
+    call_part,
+    one_line,
+    read_answer,
+    request_digest,
+    result_part,
+    storable,
+    tool_blocks,
+    tool_part,
+)
 
 if TYPE_CHECKING:
     import anthropic
@@ -197,23 +212,25 @@ MOST_TOKENS = 2**31 - 1  # the largest integer of a ledger column; a server that
 SCHEMA_WORDS = ("output_config", "output_format", "json_schema", "schema", "structured")
 
 
-@dataclass(slots=True)
-class Stage:
-    """How far a request got: when it was first sent, in seconds since the epoch. Written in the loop's thread, read in the caller's."""
-
-    sent_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Call:
-    """A request on its way: who answers it and until when (`give_up_at`, seconds on the loop's clock)."""
+    """A request on its way. The calling thread makes it, the loop's writes it.
+
+    Attributes:
+        deadline: Seconds for everything; `waiting_counts`: whether they run while the request waits for a slot.
+        handed_at: When it was handed over, and `give_up_at`: until when it may take, in seconds on the loop's clock.
+        sent_at: When it was first sent, in seconds since the epoch; None while it waits for a slot.
+    """
 
     request: LLMRequest
     route: Route
     background: Background
     deadline: float
-    give_up_at: float
-    digest: str
+    waiting_counts: bool
+    handed_at: float
+    give_up_at: float = 0.0
+    sent_at: float | None = None
+    digest: str = ""
     waited_ms: int = 0
 
     def blank(self, status: Status, error: str, **fields: Any) -> Reply:
@@ -229,58 +246,25 @@ class Call:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    """What one attempt to get an answer brought: a message of the SDK, or a failure."""
-
-    message: Any = None
-    status: Status | None = None
-    error: str = ""
-    http_status: int = 0
-
-
-async def answer(
-    request: LLMRequest,
-    route: Route,
-    background: Background,
-    *,
-    deadline: float,
-    handed_at: float,
-    waiting_counts: bool,
-    stage: Stage,
-) -> list[Exchange]:
-    """Ask and, where the request wants it, ask again; the last exchange is the result, those before it went wrong.
-
-    Args:
-        deadline: Seconds for everything.
-        handed_at: When the calling thread handed the request over, on the loop's clock.
-        waiting_counts: Whether the deadline runs while the request waits for a slot.
-    """
-    limiter = background.limiter(route.base_url)
+async def answer(call: Call) -> list[Exchange]:
+    """Ask and, where the request wants it, ask again; the last exchange is the result, those before it went wrong."""
+    request, route = call.request, call.route
+    limiter = call.background.limiter(route.base_url)
     limiter.configure(maximum=route.max_concurrency, gate_slots=route.gate_slots)
     clock = asyncio.get_running_loop().time
-    call = Call(
-        request=request,
-        route=route,
-        background=background,
-        deadline=deadline,
-        give_up_at=handed_at + deadline,
-        digest=request_digest(request),  # now: no slot is held meanwhile
-    )
+    call.give_up_at = call.handed_at + call.deadline
+    call.digest = request_digest(request)  # now: no slot is held meanwhile
     started_at = time.time()
     try:
-        async with asyncio.timeout_at(call.give_up_at if waiting_counts else None):
+        async with asyncio.timeout_at(call.give_up_at if call.waiting_counts else None):
             slot = await limiter.acquire(gate=request.gate)
     except TimeoutError:
-        call = replace(call, waited_ms=_milliseconds(clock() - handed_at))
+        call.waited_ms = _milliseconds(clock() - call.handed_at)
         return [Exchange(_no_slot(call, limiter), started_at)]
-    stage.sent_at = time.time()
     try:
-        call = replace(
-            call,
-            waited_ms=_milliseconds(clock() - handed_at),
-            give_up_at=call.give_up_at if waiting_counts else clock() + deadline,
-        )
+        call.sent_at, call.waited_ms = time.time(), _milliseconds(clock() - call.handed_at)
+        if not call.waiting_counts:
+            call.give_up_at = clock() + call.deadline
         return await _converse(call)
     finally:
         limiter.release(slot)
@@ -300,7 +284,8 @@ async def _converse(call: Call) -> list[Exchange]:
     first = await _exchange(call, ability, example=can_show and ability.example_first)
     exchanges = [first]
     if first.reply.status is Status.MALFORMED and request.reask and can_show:
-        exchanges.append(await _exchange(replace(call, waited_ms=0), ability, example=True))
+        call.waited_ms = 0
+        exchanges.append(await _exchange(call, ability, example=True))
     if request.schema is not None and not call.route.is_default_endpoint:
         endpoints.learn(call.route, ability, [exchange.reply.status for exchange in exchanges])
     return exchanges
@@ -312,16 +297,17 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
     trace = Trace(limiter=call.background.limiter(call.route.base_url), give_up_at=call.give_up_at)
     trace_of_call.set(trace)
     body = body_of(call.request, model=call.route.model, structured=ability.structured, example=example)
-    received = await _send(call, body, trace)
-    if received.http_status == 400 and "output_config" in body and _blames_schema(call.route, received.error):
+    message, failure = await _send(call, body, trace)
+    if failure and trace.http_status == 400 and "output_config" in body and _blames_schema(call.route, failure[1]):
         without = {name: value for name, value in body.items() if name != "output_config"}
-        second = await _send(call, without, trace)
-        if second.http_status == 200:  # it was the schema indeed
-            endpoints.remember_no_schema(call.route, ability, received.error)
-        if second.http_status != 400:
-            body, received = without, second
-    blocks = tool_blocks(_content(received) or ()) if call.request.tools else ()
-    reply = _reply(call, received, blocks)
+        again = await _send(call, without, trace)
+        if trace.http_status == 200:  # it was the schema indeed
+            endpoints.remember_no_schema(call.route, ability, failure[1])
+        if trace.http_status != 400:
+            body, (message, failure) = without, again
+    content = getattr(message, "content", None)
+    blocks = tool_blocks(content) if call.request.tools and isinstance(content, list) else ()
+    reply = _failed(call, *failure) if failure else _reply(call, message, blocks)
     seen: dict[str, Any] = {
         "latency_ms": _milliseconds(clock() - begun),
         "attempts": trace.attempts,
@@ -331,42 +317,40 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
     return Exchange(replace(reply, **seen), started_at, body, blocks)
 
 
-async def _send(call: Call, body: Mapping[str, Any], trace: Trace) -> Received:
+async def _send(call: Call, body: Mapping[str, Any], trace: Trace) -> tuple[Any, tuple[Status, str] | None]:
+    """A message of the SDK and None, or None and how it failed."""
     client = call.background.clients.get(base_url=call.route.base_url, key=call.route.key, retries=call.request.retries)
     remaining = max(call.give_up_at - asyncio.get_running_loop().time(), 0.001)
     try:
         async with asyncio.timeout_at(call.give_up_at):
-            message = await post_message(client, body, timeout=remaining)
+            return await post_message(client, body, timeout=remaining), None
     except TimeoutError:
-        status = status_of(trace.http_status) if trace.http_status >= 400 else Status.TIMEOUT
         error = f"no answer within the deadline of {call.deadline:g} s"
-        if trace.http_status >= 400:
-            error += f"; the last one was HTTP {trace.http_status}, and the time left did not allow another try"
-        return Received(status=status, error=error, http_status=trace.http_status)
+        if trace.http_status < 400:
+            return None, (Status.TIMEOUT, error)
+        error += f"; the last one was HTTP {trace.http_status}, and the time left did not allow another try"
+        return None, (status_of(trace.http_status), error)
     except Exception as problem:  # noqa: BLE001 (a failure is a value; unforeseen ones are logged with it)
-        status, error = describe(problem, call.route, trace)
-        return Received(status=status, error=error, http_status=trace.http_status)
-    return Received(message=message, http_status=trace.http_status)
+        return None, describe(problem, call.route, trace)
 
 
 def _blames_schema(route: Route, error: str) -> bool:
     return not route.is_default_endpoint or any(word in error.lower() for word in SCHEMA_WORDS)
 
 
-def _content(received: Received) -> list[Any] | None:
-    content = getattr(received.message, "content", None)
-    return content if isinstance(content, list) else None
+def _failed(call: Call, status: Status, error: str) -> Reply:
+    """A failed call; where a server other than Anthropic's complains of tools, with what to do: many a local model can use none."""
+    if call.request.tools and not call.route.is_default_endpoint and "tool" in error.lower():
+        error += " (the request offers tools: a model that cannot use them cannot be an actor)"
+    return call.blank(status, error)
 
 
-def _reply(call: Call, received: Received, blocks: Sequence[Mapping[str, Any]]) -> Reply:
-    if received.status is not None:
-        return call.blank(received.status, received.error + _tools_hint(call, received.error))
-    message, content = received.message, _content(received)
-    if content is None:
+def _reply(call: Call, message: Any, blocks: Sequence[Mapping[str, Any]]) -> Reply:
+    content = getattr(message, "content", None)
+    if not isinstance(content, list):
         # Some servers answer 200 to what they refuse, and a wrong base URL can lead to any web page.
         complaint = getattr(message, "error", None) or "not a message of the Messages API; is the base URL right?"
-        error = f"{call.route.endpoint} answered 200 with: {complaint}"
-        return call.blank(Status.REJECTED, error + _tools_hint(call, error))
+        return _failed(call, Status.REJECTED, f"{call.route.endpoint} answered 200 with: {complaint}")
     text = text_of(content)
     stop_reason = str(getattr(message, "stop_reason", None) or "")
     answer = read_answer(call.request, text=text, stop_reason=stop_reason, tool_blocks=blocks)
@@ -379,13 +363,6 @@ def _reply(call: Call, received: Received, blocks: Sequence[Mapping[str, Any]]) 
         served_model=str(getattr(message, "model", None) or ""),
         usage=usage_of(message),
     )
-
-
-def _tools_hint(call: Call, error: str) -> str:
-    """What to add where a server other than Anthropic's complains of tools: many a local model can use none."""
-    if call.request.tools and not call.route.is_default_endpoint and "tool" in error.lower():
-        return " (the request offers tools: a model that cannot use them cannot be an actor)"
-    return ""
 
 
 def text_of(content: Sequence[Any]) -> str:

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from agents.llm.answers import one_line
 from agents.llm.anthropic_api import describe, text_of, usage_of
 from agents.llm.endpoints import Route
 from agents.llm.loop import Trace, background
-from agents.llm.requests import Status, Usage
+from agents.llm.requests import Status, Usage, one_line
 
 HAND_IN_SECONDS = 120.0  # megabytes go up
 LOOK_SECONDS = 30.0

@@ -21,15 +21,14 @@ from django.db.models import F, Max, Model
 from django.utils import timezone
 
 from agents.llm import batch_api, endpoints, ledger
-from agents.llm.answers import Exchange, read_answer
 from agents.llm.anthropic_api import body_of
 from agents.llm.batch_api import BatchProblem, Entry, Seen
 from agents.llm.endpoints import Route, route_of
-from agents.llm.requests import Label, LLMRequest, Reply, Role
+from agents.llm.requests import Exchange, Label, LLMRequest, Reply, Role, read_answer
 from agents.llm.requests import Status as ReplyStatus
 from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, Run
-from agents.work.outages import outlasting
 from agents.work.queues import wake_workers
+from agents.work.running import outlasting
 
 MOST_REQUESTS = 2_000  # of the 100,000 that a batch may have: what is lost with one is little
 MOST_BYTES = 20_000_000  # of the 256 MB

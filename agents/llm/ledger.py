@@ -22,10 +22,9 @@ from django.db.models import Count, Q, QuerySet, Sum
 from django.utils import timezone
 
 from agents.llm import prices
-from agents.llm.answers import Exchange, one_line, storable
-from agents.llm.requests import LLMRequest, Reply, Status, Usage
+from agents.llm.requests import Exchange, LLMRequest, Reply, Status, Usage, one_line, storable
 from agents.models import LLMCall, LLMPayload
-from agents.work.outages import OUTAGE, is_outage, outlasting
+from agents.work.running import OUTAGE, is_outage, outlasting
 
 ROWS_PER_STATEMENT = 30  # SQLite takes 999 values
 
@@ -86,45 +85,51 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
 
     Where the insert fails, because an agent was deleted meanwhile or a value does not fit, each row is written alone,
     so that one cannot cost the others. A row that cannot be written even so is logged and its key is None: the caller
-    must not lose the answer with it. A worker waits for a database that is away (`agents.work.outages`). What an outage
+    must not lose the answer with it. A worker waits for a database that is away (`agents.work.running`). What an outage
     outlasts stays in memory, its key is None, and the next call that is written, or the end of the process, writes it.
     """
     if not calls:
         return []
-    now, tries = timezone.now(), itertools.count()
+    now = timezone.now()
     rows = [_Row(*call, now + timedelta(microseconds=number)) for number, call in enumerate(calls)]
     try:
-        keys = outlasting(lambda: _record_together(rows, again=next(tries) > 0))
+        keys = _patiently(rows)
     except Exception as problem:  # noqa: BLE001 (what is wrong is said when the row is written alone)
         if isinstance(problem, OUTAGE) and not connection.in_atomic_block:
             _hold(rows)
             return [None] * len(rows)
         logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
-        return [_record_or_log(row) for row in rows]
+        return [_alone(row) for row in rows]
     write_late()
     return keys
 
 
-def _record_or_log(row: _Row) -> int | None:
+def _patiently(rows: Sequence[_Row]) -> list[int | None]:
+    """Write rows, waiting for a database that is away; those that it took just before it went are not written twice."""
     tries = itertools.count()
+    return outlasting(lambda: _write(rows, again=next(tries) > 0))
+
+
+def _alone(row: _Row) -> int | None:
     try:
-        return outlasting(lambda: _record_alone(row, again=next(tries) > 0))
+        try:
+            return _patiently([row])[0]
+        except IntegrityError:
+            if connection.in_atomic_block:
+                raise
+            return _patiently([_of_nobody(row)])[0]
     except Exception:
         purpose, status = row.request.label.purpose, row.exchange.reply.status
         logger.exception("the ledger row of a %s call (%s) could not be written", purpose, status)
         return None
 
 
-def _record_alone(row: _Row, *, again: bool = False) -> int:
-    if again and (known := _known([row])):
-        return known[row.identity]
-    key = _insert(_columns(row))
-    if _stores_payload(row.request, row.exchange):
-        _insert_payload(_payload(key, row.exchange))
-    return key
+def _of_nobody(row: _Row) -> _Row:
+    """The row without its agent and run, which were deleted during the call: its cost must not be lost."""
+    return replace(row, request=replace(row.request, label=replace(row.request.label, agent_id=None, run_id=None)))
 
 
-def _record_together(rows: Sequence[_Row], *, again: bool = False) -> list[int | None]:
+def _write(rows: Sequence[_Row], *, again: bool = False) -> list[int | None]:
     known = _known(rows) if again else {}
     if len(known) == len(rows):  # the answer to the insert was what the outage took
         return [known[row.identity] for row in rows]
@@ -134,10 +139,8 @@ def _record_together(rows: Sequence[_Row], *, again: bool = False) -> list[int |
         for key, row in zip(keys, rows, strict=True)
         if _stores_payload(row.request, row.exchange)
     ]
-    if not payloads:
-        return [*keys]
     try:
-        with transaction.atomic():
+        with transaction.atomic() if payloads else nullcontext():
             LLMPayload.objects.bulk_create(payloads)
     except Exception as problem:  # noqa: BLE001 (as above)
         logger.info("%d payloads could not be stored at once, now one by one: %r", len(payloads), problem)
@@ -216,14 +219,17 @@ def _write_some(rows: Sequence[_Row]) -> None:
     missing = [row for row in rows if row.identity not in known]
     try:
         with transaction.atomic():
-            _record_together(missing)
+            _write(missing)
         return
     except Exception as problem:
         if is_outage(problem):
             raise
     for row in missing:
         try:
-            _record_alone(row)
+            try:
+                _write([row])
+            except IntegrityError:
+                _write([_of_nobody(row)])
         except Exception as problem:
             if is_outage(problem):
                 raise
@@ -321,16 +327,6 @@ def _cost(reply: Reply, at: datetime) -> Decimal | None:
         return Decimal(0)
     day = at.astimezone(UTC).date()
     return prices.cost(reply.model, reply.usage, day=day, served_model=reply.served_model, batch=reply.batch)
-
-
-def _insert(columns: dict[str, Any]) -> int:
-    """Insert the row; without its agent and run if they were deleted during the call, for its cost must not be lost."""
-    try:
-        return insert_calls([columns])[0]
-    except IntegrityError:
-        if connection.in_atomic_block:
-            raise
-        return insert_calls([{**columns, "agent_id": None, "run_id": None}])[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,29 +1,30 @@
-"""Call a model: three synchronous functions, with a failure as a value."""
+"""Call a model: three synchronous functions, with a failure as a value, and a circuit breaker per endpoint for the gate."""
 
 from __future__ import annotations
 
 import concurrent.futures
+import logging
+import os
 import queue
 import sys
 import threading
 import time
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
-from weakref import WeakKeyDictionary
+from typing import Literal
 
 from agents.llm import anthropic_api, ledger
-from agents.llm.answers import Exchange
-from agents.llm.endpoints import Route, route, route_of
-from agents.llm.loop import Background, background
-from agents.llm.offline import answer_at_hand
-from agents.llm.requests import LLMRequest, Reply, Role, Status, request_digest
-from agents.work.stopping import LOOK, check_stop
+from agents.llm.anthropic_api import Call
+from agents.llm.endpoints import Route, answer_at_hand, route, route_of
+from agents.llm.loop import background
+from agents.llm.requests import Exchange, LLMRequest, Reply, Role, Status, request_digest
+from agents.work.running import LOOK, check_stop
+
+logger = logging.getLogger(__name__)
 
 Future = concurrent.futures.Future[list[Exchange]]
-_sent: WeakKeyDictionary[Future, anthropic_api.Stage] = WeakKeyDictionary()
 
 GRACE = 1.0  # seconds past the deadline before the calling thread stops believing that the loop will answer
 GRACE_TOGETHER = 0.1  # the same where others wait for all of them: enough for the loop to cancel what hangs
@@ -82,7 +83,7 @@ def complete_many(
 
 
 def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[tuple[int, Reply], None, None]:
-    pending: dict[Future, tuple[int, LLMRequest, Route]] = {}
+    pending: dict[Future, tuple[int, Call]] = {}
     finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
     more, window, index = True, 1, -1
 
@@ -108,14 +109,9 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                     yield index, _settle_all([(request, [_at_hand(request, way)])])[0]
                     continue
                 window = LOOKAHEAD * (way.max_concurrency + way.gate_slots)
-                ground = _ready(request, way)  # before the deadline begins
-                times: dict[str, Any] = {
-                    "deadline": deadline,
-                    "waiting_counts": request.gate,
-                    "handed_at": time.monotonic(),
-                }
-                future = _hand_over(request, way, ground, **times)
-                pending[future] = index, request, way
+                call = _call(request, way, deadline=deadline, waiting_counts=request.gate)
+                future = _hand_over(call)
+                pending[future] = index, call
                 _handed_over.add(1)
                 future.add_done_callback(settled_one)
             if pending:
@@ -123,12 +119,11 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                 while not finished.empty():  # what came while the caller was busy shares an insert
                     arrived.append(finished.get())
                 known = [(future, *pending.pop(future)) for future in arrived]
-                settled = _settle_all([(request, _collect(future, way)) for future, _, request, way in known])
-                for (_, answered, _, _), reply in zip(known, settled, strict=True):
+                settled = _settle_all([(call.request, _collect(future, call.route)) for future, _, call in known])
+                for (_, answered, _), reply in zip(known, settled, strict=True):
                     yield answered, reply
     finally:
-        left = [(request, _given_up(future, request, way)) for future, (_, request, way) in pending.items()]
-        _settle_all(left)
+        _settle_all([(call.request, _given_up(future, call)) for future, (_, call) in pending.items()])
 
 
 def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> list[Reply]:
@@ -155,22 +150,26 @@ def _ask_together(requests: Iterable[LLMRequest], deadline: float, *, grace: flo
     _check(deadline)
     asked = [(request, route(request)) for request in requests]
     check_stop()
-    distant = {index: _ready(*one) for index, one in enumerate(asked) if one[1].is_distant}
+    calls = {
+        index: _call(request, way, deadline=deadline, waiting_counts=True)
+        for index, (request, way) in enumerate(asked)
+        if way.is_distant
+    }
     futures: dict[int, Future] = {}
     answered: dict[int, list[Exchange]] = {}
     handed_at = time.monotonic()
     try:
-        for index, ground in distant.items():
-            times: dict[str, Any] = {"deadline": deadline, "handed_at": handed_at, "waiting_counts": True}
-            futures[index] = _hand_over(*asked[index], ground, **times)
-        answered |= {index: [_at_hand(*one)] for index, one in enumerate(asked) if index not in distant}
+        for index, call in calls.items():
+            call.handed_at = handed_at
+            futures[index] = _hand_over(call)
+        answered |= {index: [_at_hand(*one)] for index, one in enumerate(asked) if index not in calls}
         _wait(futures.values(), handed_at + deadline + grace - time.monotonic())
         for index, future in futures.items():
             late = not future.done() and future.cancel()
             way = asked[index][1]
             answered[index] = [_lost(way, TimeoutError())] if late else _collect(future, way)
     except BaseException:
-        left = {index: _given_up(future, *asked[index]) for index, future in futures.items()}
+        left = {index: _given_up(future, calls[index]) for index, future in futures.items()}
         _settle_all([(asked[index][0], exchanges) for index, exchanges in (answered | left).items()])
         raise
     return _settle_all([(request, answered[index]) for index, (request, _) in enumerate(asked)])
@@ -226,22 +225,25 @@ def _settle_all(answered: Sequence[tuple[LLMRequest, list[Exchange]]]) -> list[R
     return settled
 
 
-def _ready(request: LLMRequest, way: Route) -> Background:
-    """The loop with the client of this endpoint in it: what a process does once and no deadline counts."""
+def _call(request: LLMRequest, way: Route, *, deadline: float, waiting_counts: bool) -> Call:
+    """A call that can be handed over: the loop has the client of its endpoint, which is made once and which no deadline counts."""
     ground = background()
     ground.clients.get(base_url=way.base_url, key=way.key, retries=request.retries)
-    return ground
+    return Call(
+        request=request,
+        route=way,
+        background=ground,
+        deadline=deadline,
+        waiting_counts=waiting_counts,
+        handed_at=time.monotonic(),
+    )
 
 
-def _hand_over(request: LLMRequest, way: Route, ground: Background, **times: Any) -> Future:
-    """Give a request to the loop; for `times` see `anthropic_api.answer`."""
-    stage = anthropic_api.Stage()
-    future = ground.submit(anthropic_api.answer(request, way, ground, stage=stage, **times))
-    _sent[future] = stage
-    return future
+def _hand_over(call: Call) -> Future:
+    return call.background.submit(anthropic_api.answer(call))
 
 
-def _given_up(future: Future, request: LLMRequest, way: Route) -> list[Exchange]:
+def _given_up(future: Future, call: Call) -> list[Exchange]:
     """Cancel a call whose caller stops or crashed.
 
     Returns:
@@ -249,13 +251,14 @@ def _given_up(future: Future, request: LLMRequest, way: Route) -> list[Exchange]
     """
     if not future.cancel() and not future.cancelled() and future.exception() is None:
         return future.result()
-    stage = _sent.get(future)
-    if stage is None or stage.sent_at is None:
+    if call.sent_at is None:
         return []
-    seconds = time.time() - stage.sent_at
+    seconds = time.time() - call.sent_at
     error = f"given up {seconds:.1f} s after it was sent: its caller stopped, and the call was cancelled"
-    reply = replace(_without_answer(way, Status.UNAVAILABLE, error), attempts=1, latency_ms=round(seconds * 1000))
-    return [Exchange(replace(reply, request_digest=request_digest(request)), stage.sent_at)]
+    reply = replace(
+        _without_answer(call.route, Status.UNAVAILABLE, error), attempts=1, latency_ms=round(seconds * 1000)
+    )
+    return [Exchange(replace(reply, request_digest=request_digest(call.request)), call.sent_at)]
 
 
 def _collect(future: Future, way: Route) -> list[Exchange]:
@@ -316,3 +319,133 @@ def _trace(request: LLMRequest, exchange: Exchange) -> None:
             span.set_data(name, value)
     span.set_status("ok" if reply.ok else "internal_error")
     span.finish(end_timestamp=start + timedelta(milliseconds=reply.latency_ms))
+
+
+TIMEOUTS = 3  # in a row, from different agents or messages
+PROBE_PAUSE = 5.0  # seconds from opening, and from the end of a probe, to the next probe
+LEAST_SILENCE = 1.0  # seconds; a judge that is silent for less is only slow
+LEAST_SHARE = 0.9  # of the deadline that must be silence of the judge: waiting for a slot of our own is no fault of it
+
+Outcome = Literal["answered", "silent", "other", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Leave to ask: since when, and whether this is the probe of an endpoint that hangs."""
+
+    began: float
+    probe: bool
+
+
+@dataclass(slots=True)
+class Breaker:
+    """The state of one endpoint; safe to use from several threads."""
+
+    endpoint: str
+    clock: Callable[[], float]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    silent: set[Hashable] = field(default_factory=set)  # what the time-outs in a row were about
+    probe_at: float | None = None  # when the next probe may begin; None while the breaker is closed
+    probing: bool = False
+    answered_at: float = float("-inf")
+
+    def enter(self, about: Hashable | None) -> Pass | None:
+        """Ask for leave to call. None: the endpoint hangs, do not ask it. Without `about` a call is never a probe."""
+        with self.lock:
+            now = self.clock()
+            if self.probe_at is None:
+                return Pass(now, probe=False)
+            if about is None or self.probing or now < self.probe_at:
+                return None
+            self.probing = True
+            return Pass(now, probe=True)
+
+    def leave(self, leave: Pass, about: Hashable | None, outcome: Outcome) -> None:
+        """Note how the calls ended that `leave` was given for."""
+        with self.lock:
+            now = self.clock()
+            if leave.probe:
+                self.probing = False
+                self.probe_at = None if self.probe_at is None else now + PROBE_PAUSE
+            if outcome == "answered":
+                self._close(now)
+            elif outcome == "other":  # a trickle, or no connection: no time-out of a silent judge
+                self.silent.clear()
+            elif (
+                outcome == "silent" and about is not None and self.probe_at is None and leave.began >= self.answered_at
+            ):
+                self.silent.add(about)
+                if len(self.silent) >= TIMEOUTS:
+                    self.silent.clear()
+                    self.probe_at = now + PROBE_PAUSE
+                    words = "the judge at %s sent nothing to %d drafts in a row: drafts pass unchecked, one every %g s tries it"
+                    logger.warning(words, self.endpoint, TIMEOUTS, PROBE_PAUSE)
+
+    def _close(self, now: float) -> None:
+        if self.probe_at is not None:
+            logger.warning("the judge at %s answers again: drafts are checked", self.endpoint)
+        self.silent.clear()
+        self.probe_at, self.answered_at = None, now
+
+    @property
+    def reason(self) -> str:
+        return f"the judge at {self.endpoint} was not asked: {TIMEOUTS} drafts in a row had no answer from it in time"
+
+
+_breakers: dict[str, Breaker] = {}
+_clock: Callable[[], float] = time.monotonic
+
+
+def forget(clock: Callable[[], float] = time.monotonic) -> None:
+    """Close the breakers of all endpoints. `clock` gives seconds that never go back."""
+    global _clock, _breakers
+    _clock, _breakers = clock, {}
+
+
+os.register_at_fork(after_in_child=forget)  # another thread of the parent may hold a lock
+
+
+def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: Hashable | None) -> list[Reply]:
+    """Ask as `complete_together` does, but do not ask an endpoint that hangs.
+
+    Args:
+        deadline: Seconds for all of it.
+        about: Tells this draft from others, so that one draft repeated does not stop the checks of all. None where less
+            time is left than is configured: such a time-out proves nothing, and such a draft does not probe.
+
+    Returns:
+        A reply for each request, in their order; `timeout` with 0 attempts and no ledger row where the endpoint hangs.
+    """
+    way = route(requests[0]) if requests else None
+    if way is None or not way.is_distant:
+        return complete_together(requests, deadline=deadline)
+    breaker = _breakers.get(way.base_url) or _breakers.setdefault(way.base_url, Breaker(way.endpoint, _clock))
+    leave = breaker.enter(about)
+    if leave is None:
+        reply = Reply(
+            status=Status.TIMEOUT,
+            error=breaker.reason,
+            provider=way.provider,
+            endpoint=way.endpoint,
+            model=way.model,
+            attempts=0,
+        )
+        return [reply] * len(requests)
+    outcome: Outcome = "unknown"
+    try:
+        replies = complete_together(requests, deadline=deadline)
+        outcome = _outcome(replies, deadline)
+    finally:
+        breaker.leave(leave, about, outcome)
+    return replies
+
+
+def _outcome(replies: Sequence[Reply], deadline: float) -> Outcome:
+    """What the replies to one draft say of the judge. An error that it answers is an answer: it does not hang."""
+    sent = [reply for reply in replies if reply.heard is not None]
+    if any(reply.heard and reply.status is not Status.TIMEOUT for reply in sent):
+        return "answered"
+    if any(reply.heard or reply.status is not Status.TIMEOUT for reply in sent):
+        return "other"
+    long = max(LEAST_SILENCE, LEAST_SHARE * deadline) * 1000
+    return "silent" if any(reply.latency_ms >= long for reply in sent) else "unknown"

@@ -1,11 +1,20 @@
 """The tables of agents and conversations, one file per group."""
 
-from agents.models.conversations import Channel, ChannelMember, Message, Reaction
+from agents.models.conversations import (
+    Agent,
+    Channel,
+    ChannelMember,
+    MemoryBlock,
+    MemoryPassage,
+    Message,
+    PersonaVersion,
+    Reaction,
+    Trait,
+)
 from agents.models.descriptions import DescriptionUpdate
-from agents.models.imports import Import, ImportChunk, ImportFile
+from agents.models.imports import Import, ImportChunk
 from agents.models.ledger import LedgerHour, LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, Rollup
 from agents.models.ops import Chore, IdempotentRequest, WorkerHeartbeat
-from agents.models.personas import Agent, MemoryBlock, MemoryPassage, PersonaVersion, Trait
 from agents.models.runs import Run, RunMessage, RunStep
 from agents.work.lease import LastServed, Leasable, owner_is_dead, owner_name
 
@@ -18,7 +27,6 @@ __all__ = [
     "IdempotentRequest",
     "Import",
     "ImportChunk",
-    "ImportFile",
     "LLMBatch",
     "LLMBatchRequest",
     "LLMCall",

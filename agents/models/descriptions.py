@@ -7,8 +7,8 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import F, Q
 
+from agents.models.conversations import Agent, PersonaVersion
 from agents.models.ledger import LLMCall
-from agents.models.personas import Agent, PersonaVersion
 from agents.work.lease import Leasable
 
 

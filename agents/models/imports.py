@@ -1,4 +1,4 @@
-"""Files that people upload in the console: how they are to be imported, and the files themselves until that is done."""
+"""Transcripts that people upload in the console: how they are to be imported, and the files themselves until that is done."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ from agents.work.lease import Leasable
 
 
 class Import(Leasable):
-    """An uploaded transcript, or uploaded personas: a person chooses how they are read, a worker imports them, and can undo it."""
-
-    class Kind(models.TextChoices):
-        TRANSCRIPT = "transcript", "transcript"
-        PERSONAS = "personas", "personas"
+    """An uploaded transcript: a person chooses how it is read, a worker imports it, and can undo it."""
 
     WAITING, UNDONE = "waiting", "undone"
     STATES: ClassVar = [(WAITING, "waits for your choices"), *Leasable.Status.choices, (UNDONE, "undone")]
@@ -28,20 +24,21 @@ class Import(Leasable):
     status = models.CharField(
         max_length=16, choices=STATES, default=WAITING, help_text="what it waits for, or how it ended"
     )
-    kind = models.CharField(max_length=12, choices=Kind.choices, help_text="what is in the files")
+    name = models.CharField(max_length=255, help_text="of the file, as it was called where it came from")
+    size = models.PositiveBigIntegerField(default=0, help_text="of the file, in bytes")
     undoing = models.BooleanField(default=False, help_text="a worker is to undo it, or did")
     choices = models.JSONField(
         default=dict,
         blank=True,
-        help_text="what was chosen: format, channel, speakers, tags, columns, time zone, reset",
+        help_text="what was chosen: format, channel, speakers, tags, columns, time zone",
     )
-    contents = models.JSONField(default=dict, blank=True, help_text="what is in the files, as far as they were read")
+    contents = models.JSONField(default=dict, blank=True, help_text="what is in the file, as far as it was read")
     result = models.JSONField(default=dict, blank=True, help_text="what was imported")
     doing = models.CharField(max_length=60, blank=True, default="", help_text="what the worker does with it")
     done = models.PositiveBigIntegerField(default=0, help_text="how much of that is done")
     total = models.PositiveBigIntegerField(default=0, help_text="how much of that there is; 0 = not known")
     stored = models.PositiveBigIntegerField(
-        default=0, help_text="messages or agents stored, each counted in the transaction that stored it"
+        default=0, help_text="messages stored, each counted in the transaction that stored it"
     )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL,
@@ -67,34 +64,19 @@ class Import(Leasable):
         return f"import {self.pk}"
 
 
-class ImportFile(models.Model):
-    """An uploaded file. Its content is deleted when the import is done or discarded, or after IMPORT_KEEP_DAYS."""
-
-    of = models.ForeignKey(Import, on_delete=models.CASCADE, related_name="files")
-    name = models.CharField(max_length=255, help_text="as it was called where it came from")
-    size = models.PositiveBigIntegerField(help_text="bytes")
-
-    class Meta:
-        db_table = "import_files"
-        ordering: ClassVar = ["pk"]
-
-    def __str__(self) -> str:
-        return self.name
-
-
 class ImportChunk(models.Model):
-    """A piece of a file: rows, so that any worker on any machine can have it."""
+    """A piece of the file, until it is imported or discarded, or for IMPORT_KEEP_DAYS: rows, so that any worker on any machine has it."""
 
-    file = models.ForeignKey(ImportFile, on_delete=models.CASCADE, related_name="chunks", db_index=False)
+    of = models.ForeignKey(Import, on_delete=models.CASCADE, related_name="chunks", db_index=False)
     number = models.PositiveIntegerField(help_text="from 0")
     content = models.BinaryField()
 
     class Meta:
         db_table = "import_chunks"
-        ordering: ClassVar = ["file", "number"]
+        ordering: ClassVar = ["of", "number"]
         constraints: ClassVar = [
-            models.UniqueConstraint(fields=["file", "number"], name="import_chunk_number_unique"),
+            models.UniqueConstraint(fields=["of", "number"], name="import_chunk_number_unique"),
         ]
 
     def __str__(self) -> str:
-        return f"piece {self.number} of {self.file}"
+        return f"piece {self.number} of {self.of}"

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from agents.models.personas import Agent
+from agents.models.conversations import Agent
 from agents.models.runs import Run
 from agents.work.lease import Leasable
 

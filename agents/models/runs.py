@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, QuerySet
+from django.utils import timezone
 
-from agents.models.conversations import Channel, Message
-from agents.models.personas import Agent
-from agents.work.lease import Leasable
+from agents.models.conversations import Agent, Channel, Message
+from agents.work.lease import Leasable, owner_is_dead
 
 
 class Run(Leasable):
@@ -70,6 +70,21 @@ class Run(Leasable):
 
     def __str__(self) -> str:
         return f"run {self.pk} of {self.agent.slug}"
+
+    @classmethod
+    def in_turn(cls, free: QuerySet[Any] | None = None, *, lost_first: bool = True) -> list[Self]:
+        """The turns that may begin or go on now, those that were lost first: they hold their agent until they end.
+
+        Turns of an agent that is busy with another one wait, and do not hold up other agents'.
+        """
+        now, dead, busy = timezone.now(), [], []
+        for run in cls.objects.filter(status=cls.Status.RUNNING).only("agent_id", "lease_owner", "lease_expires_at"):
+            if owner_is_dead(run.lease_owner):
+                dead.append(run.pk)
+            elif run.lease_expires_at is not None and run.lease_expires_at >= now:
+                busy.append(run.agent_id)
+        rows = cls.objects.filter(cls.leasable() | Q(pk__in=dead)) if free is None else free
+        return super().in_turn(rows.exclude(agent_id__in=busy), lost_first=lost_first)
 
     def given_up(self, why: str) -> None:
         type(self).objects.filter(pk=self.pk).update(stop_reason=self.StopReason.ERROR)

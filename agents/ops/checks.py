@@ -1,19 +1,21 @@
-"""System checks of the settings: each says what to do. Some only speak on `manage.py check --deploy`."""
+"""System checks of the settings: each says what to do. Some only speak on `manage.py check --deploy`.
+
+Every command of Plumbline runs the checks tagged "plumbline", of all apps. Their modules are imported at every start, so each check
+imports what it looks at.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Info, Warning, register
 from django.utils.module_loading import import_string
 
-from agents.llm.endpoints import base_url_of, model_of, problem_of, provider_of, replay_file, without_credentials
-from agents.llm.ledger import STORE_CHOICES
-from agents.llm.prices import has_seed_price
-from agents.llm.requests import ROLES, Role
+if TYPE_CHECKING:
+    from agents.llm.requests import Role
 
 NUMBERS = {  # the least allowed, and what it is
     "LLM_MAX_CONCURRENCY": (1, "the number of calls that may be in flight"),
@@ -29,9 +31,11 @@ OFFLINE_MODELS = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1
 PHASES = ("received", "prepare", "review", "committed", "finish")  # of a turn, see agents/turn/pipeline.py
 
 
-@register(deploy=True)  # a fact to know before going live; said on every command it would only be noise
+@register("plumbline", deploy=True)  # a fact to know before going live; said on every command it would only be noise
 def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Whether an LLM judges at all."""
+    from agents.llm.endpoints import model_of, provider_of
+
     if provider_of(model_of("judge")) == "offline":
         yield Info(
             f"No LLM judges: JUDGE_MODEL is {model_of('judge')!r}. Scores come from rules and word lists and are "
@@ -41,9 +45,12 @@ def check_judge(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Itera
         )
 
 
-@register()
+@register("plumbline")
 def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Each role's model can be called, and what it costs is known."""
+    from agents.llm.endpoints import model_of, problem_of, provider_of, replay_file
+    from agents.llm.requests import ROLES
+
     for role in ROLES:
         model, setting = model_of(role), f"{role.upper()}_MODEL"
         if problem := problem_of(role, model):
@@ -60,6 +67,10 @@ def check_models(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iter
 
 def _check_prices() -> Iterator[CheckMessage]:
     """One warning for each model that the shipped prices lack, whichever roles it has. No query: a check runs before any command."""
+    from agents.llm.endpoints import base_url_of, model_of, problem_of, without_credentials
+    from agents.llm.prices import has_seed_price
+    from agents.llm.requests import ROLES
+
     roles: dict[str, list[Role]] = {}
     for role in ROLES:
         if not problem_of(role, model_of(role)) and not has_seed_price(model_of(role)):
@@ -76,9 +87,11 @@ def _check_prices() -> Iterator[CheckMessage]:
         yield Warning(f"{names}: the price of {model!r}{where} is not known.", hint=hint, id="agents.W002")
 
 
-@register()
+@register("plumbline")
 def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """The numbers and choices for model calls and turns are in range."""
+    from agents.llm.ledger import STORE_CHOICES
+
     if settings.LLM_STORE_PAYLOADS not in STORE_CHOICES:
         hint = f"Set it to one of: {', '.join(STORE_CHOICES)}."
         yield Error(f"LLM_STORE_PAYLOADS is {settings.LLM_STORE_PAYLOADS!r}.", hint=hint, id="agents.E003")
@@ -88,7 +101,7 @@ def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -
             yield Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004")
 
 
-@register()
+@register("plumbline")
 def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Every stage of `TURN_PIPELINE` can be made and does something."""
     for path in settings.TURN_PIPELINE:
@@ -107,7 +120,7 @@ def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> It
 NEW_KEY = "python3 -c 'import secrets; print(secrets.token_urlsafe(64))'"
 
 
-@register(deploy=True)
+@register("plumbline", deploy=True)
 def check_unset(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
     """Warn of settings that a deployment needs and that are left to a default for a personal machine."""
     if "SECRET_KEY" in settings.NOT_SET:
@@ -123,18 +136,9 @@ def check_unset(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Itera
         yield Warning(text, hint="Set it to postgres://USER:PASSWORD@HOST:PORT/NAME", id="agents.W005")
 
 
-@register(deploy=True)
+@register("plumbline", deploy=True)
 def check_choices(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
-    """Choices that are sound, but worth knowing of before going live."""
-    if not settings.CELERY_BROKER_URL:
-        text = "CELERY_BROKER_URL is not set: queued work waits for `manage.py work`, of which several may run, also elsewhere."
-        yield Info(text, hint="Keep one running at least, or start Celery workers.", id="agents.I002")
-    if settings.DATABASES["default"]["ENGINE"].endswith(".sqlite3"):
-        hint = "For several machines or many people set DATABASE_URL to postgres://USER:PASSWORD@HOST:PORT/NAME"
-        yield Info("The database is SQLite: one file, one writer at a time.", hint=hint, id="agents.I003")
-    if not settings.METRICS_TOKEN:
-        text = "METRICS_TOKEN is not set: there is no /metrics for Prometheus."
-        yield Info(text, hint="Set it to a long random string to have it.", id="agents.I004")
+    """Say what a proxy needs."""
     if settings.SECURE_SSL_REDIRECT and not settings.SECURE_PROXY_SSL_HEADER:
         text = "TRUST_PROXY_HEADERS is not set: behind a proxy that ends TLS every request is sent to https again and again."
         hint = "Set TRUST_PROXY_HEADERS=true where a proxy sets X-Forwarded-Proto itself."

@@ -6,9 +6,8 @@ change late. A sum over any window adds whole hours from the tables of sums and 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -24,7 +23,6 @@ from agents.models import LedgerHour, LLMCall, Rollup
 
 HOUR = timedelta(hours=1)
 SUMMED_AGAIN = 2 * HOUR
-TOLERANCE = 1e-6  # relative, of what a database adds in floating point: scores, and dollars on SQLite
 _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 TOKENS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
@@ -75,22 +73,6 @@ class HourlySums:
         """Per sum column, its sum over rows of the table."""
         fields: dict[str, Any] = {name: self.table._meta.get_field(name) for name in self.sums}
         return {name: Coalesce(Sum(name), 0, output_field=field) for name, field in fields.items()}
-
-    def differences(self, hour: datetime) -> Iterator[str]:
-        """Where the sums of an hour are not those of its raw rows."""
-        rows = self.table._default_manager.filter(hour=hour)
-        # Summed once more: the sums of deleted agents are all those of no agent.
-        summed = _by_key(self, _grouped(rows, {key: F(key) for key in self.keys}, self.added()))
-        right = _by_key(self, _grouped(self.of_hour(hour), self.keys, self.sums))
-        for key in sorted(summed.keys() | right.keys(), key=str):
-            one, other = summed.get(key, {}), right.get(key, {})
-            wrong = [
-                f"{name} {one.get(f's_{name}')} instead of {other.get(f's_{name}')}"
-                for name in self.sums
-                if not _same(one.get(f"s_{name}"), other.get(f"s_{name}"))
-            ]
-            if wrong:
-                yield f"{self.table._meta.db_table}, {hour:%Y-%m-%d %H:%M} UTC, {key}: {', '.join(wrong)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,38 +243,6 @@ def read(
     return list(_grouped(summed, keys, sums.added()).union(*parts, all=True))
 
 
-@dataclass(slots=True)
-class Checked:
-    """How many hours were compared, how many of them could not be because raw rows are pruned, and what was wrong."""
-
-    hours: int = 0
-    pruned: int = 0
-    differences: list[str] = field(default_factory=list)
-
-
-def verify(rolled: Rolled, *, since: datetime | None = None) -> Checked:
-    """Compare the sums of every closed hour with its raw rows; of those that begin at `since` or later."""
-    checked, closed = Checked(), rolled.closed_before()
-    hours = {hour for sums in rolled.tables for hour in _hours(sums, since)}
-    if closed is not None:
-        hour = rolled.next_hour(since and floor(since), closed)
-        while hour is not None:
-            hours.add(hour)
-            hour = rolled.next_hour(hour + HOUR, closed)
-    for hour in sorted(hours):
-        checked.hours += 1
-        if not rolled.is_whole(hour):
-            checked.pruned += 1
-            continue
-        checked.differences += [line for sums in rolled.tables for line in sums.differences(hour)]
-    return checked
-
-
-def _hours(sums: HourlySums, since: datetime | None) -> Iterable[datetime]:
-    rows = sums.table._default_manager.all() if since is None else sums.table._default_manager.filter(hour__gte=since)
-    return rows.order_by().values_list("hour", flat=True).distinct()
-
-
 def _grouped(rows: QuerySet[Any], keys: Expressions, sums: Expressions) -> QuerySet[Any, Any]:
     """Sums over `rows` per combination of keys, as columns ``k_NAME`` and ``s_NAME``: a column may not be named as one of the model."""
     groups: QuerySet[Any, Any] = rows.order_by().values(
@@ -300,13 +250,3 @@ def _grouped(rows: QuerySet[Any], keys: Expressions, sums: Expressions) -> Query
     )
     summed: QuerySet[Any, Any] = groups.annotate(**{f"s_{name}": total for name, total in sums.items()})
     return summed
-
-
-def _by_key(sums: HourlySums, rows: Iterable[Any]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    return {tuple(row[f"k_{key}"] for key in sums.keys): row for row in rows}
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, float | Decimal) and isinstance(other, float | Decimal):
-        return math.isclose(float(one), float(other), rel_tol=TOLERANCE, abs_tol=TOLERANCE / 100)
-    return bool(one == other)

@@ -36,31 +36,17 @@ def spoken(error: BaseException) -> str:
 
 
 _about: ContextVar[dict[str, str | int]] = ContextVar("about", default={})  # noqa: B039 (never changed in place)
-_collected: ContextVar[dict[str, str | int] | None] = ContextVar("collected", default=None)
 
 
 @contextmanager
 def logging_about(**ids: str | int | None) -> Iterator[None]:
     """Lines logged inside carry these ids, e.g. ``run=12, agent="michael"``; None is left out."""
     known = {name: value for name, value in ids.items() if value is not None}
-    if (collected := _collected.get()) is not None:
-        collected.update(known)
     token = _about.set({**_about.get(), **known})
     try:
         yield
     finally:
         _about.reset(token)
-
-
-@contextmanager
-def collecting_ids() -> Iterator[dict[str, str | int]]:
-    """What is done inside, by the ids that its lines carry; filled while it is done."""
-    ids: dict[str, str | int] = {}
-    token = _collected.set(ids)
-    try:
-        yield ids
-    finally:
-        _collected.reset(token)
 
 
 def about() -> dict[str, str | int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from agents.transcripts.source import Source
 
 MAX_FILE = 32 * 1024 * 1024
 MAX_YAML = 2 * 1024 * 1024  # bytes; YAML takes hundreds of times the memory and time of JSON
-MOST_NODES = 1_000_000  # values of a YAML file, those behind aliases each time they are named
+MOST_NODES = 1_000_000  # values of a YAML file
 MOST_LEVELS = 200
 _Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 YAML = (".yaml", ".yml")
@@ -144,16 +143,7 @@ def _fields(persona: Any, stem: str) -> dict[str, Any]:
 def _yaml(path: Path, text: str) -> Any:
     try:
         _check_size(text)
-        loader = _Loader(text)
-        try:
-            node = loader.get_single_node()
-            if node is None:
-                return None
-            if _expanded(node, {}) > MOST_NODES:
-                raise NotAPersonaError(f"its aliases stand for more than {MOST_NODES:,} values; write them out")
-            return loader.construct_document(node)
-        finally:
-            loader.dispose()
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 (a SafeLoader)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise PersonaError(str(path), line, f"not valid YAML: {error.problem}") from None
@@ -169,29 +159,18 @@ def _check_size(text: str) -> None:
     """Count what a text holds before anything is made of it.
 
     Raises:
-        NotAPersonaError: It holds too much, or is nested too deep.
+        NotAPersonaError: It holds too much, is nested too deep, or has an alias.
     """
     values = level = 0
     for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):  # a few can stand for millions of values
+            raise NotAPersonaError(f"YAML alias *{event.anchor}; write the value out")
         values += isinstance(event, yaml.NodeEvent)
         level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if values > MOST_NODES:
             raise NotAPersonaError(f"holds more than {MOST_NODES:,} values")
         if level > MOST_LEVELS:
             raise NotAPersonaError("YAML nested too deep")
-
-
-def _expanded(node: yaml.Node, known: dict[int, float]) -> float:
-    """How many values a node stands for once its aliases are written out; infinitely many where one holds itself."""
-    if id(node) not in known:
-        known[id(node)] = math.inf
-        children: list[yaml.Node] = []
-        if isinstance(node, yaml.MappingNode):
-            children = [part for pair in node.value for part in pair]
-        elif isinstance(node, yaml.SequenceNode):
-            children = node.value
-        known[id(node)] = 1 + sum(_expanded(child, known) for child in children)
-    return known[id(node)]
 
 
 def _no_line(_place: tuple[int | str, ...]) -> int:

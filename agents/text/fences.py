@@ -1,4 +1,4 @@
-"""Text and names from agents, users and personas are data in every prompt: fenced by a marker that cannot be guessed, or quoted."""
+"""Prompts: their templates, and the text of agents, users and personas in them, which is data: fenced by a random marker, or quoted."""
 
 from __future__ import annotations
 
@@ -6,11 +6,28 @@ import re
 import secrets
 import unicodedata
 from functools import lru_cache
+from typing import Any
+
+from django.conf import settings
+from django.template import Context, Engine, Template
 
 MAX_CHARACTERS = 100_000  # of a message
 MAX_EVENT_CHARACTERS = 4_000
 
 _FENCE_LIKE = re.compile(r"<{2,}|>{2,}")
+
+
+def render_prompt(name: str, /, **values: Any) -> str:
+    """The template ``prompts/NAME.md`` with `values`. Nothing is escaped, for a model reads text, not HTML."""
+    path = settings.BASE_DIR / "templates" / "prompts" / f"{name}.md"
+    edited = path.stat().st_mtime_ns if settings.DEBUG else 0  # prompts are edited where they are developed
+    return _template(name, edited).render(Context(values, autoescape=False)).strip()
+
+
+@lru_cache(maxsize=64)
+def _template(name: str, mtime_ns: int) -> Template:
+    """From an engine of its own: Django's imports the template tags of every app."""
+    return Engine(dirs=[str(settings.BASE_DIR / "templates")], autoescape=False).get_template(f"prompts/{name}.md")
 
 
 def new_nonce() -> str:

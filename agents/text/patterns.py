@@ -58,7 +58,9 @@ def check_phrase(phrase: str) -> None:
     if not _is_regex(phrase):
         return
     try:
-        size = _size(_parser.parse(phrase[1:-1], IGNORECASE))
+        parsed = _parser.parse(phrase[1:-1], IGNORECASE)
+        at_most = len(phrase) * 2 ** phrase.count("+")  # as `_size` counts, if nothing is repeated by a number
+        size = at_most if at_most <= LARGEST and "{" not in phrase else _size(parsed)
     except (ReError, OverflowError, RecursionError) as error:
         raise ValueError(f"{phrase} is not a valid regular expression: {error}") from None
     if brace := _FUZZY.search(phrase):

@@ -25,15 +25,15 @@ def export_transcript(
 
     Args:
         channel: The channel.
-        format: One of `FORMATS`.
+        format: One of `EXPORTS`.
         agent: For ``openai``: slug of the agent whose messages are ``assistant``; may be empty when only one agent speaks.
         where: Tags (key and value) a message must have. A reply keeps its parent only when that is exported too.
 
     Raises:
         OptionError: Unknown format; an agent that does not speak in the channel, or none named where several do.
     """
-    if format not in FORMATS:
-        raise OptionError(f"unknown format {format!r}; allowed: {', '.join(FORMATS)}")
+    if format not in EXPORTS:
+        raise OptionError(f"unknown format {format!r}; allowed: {', '.join(EXPORTS)}")
     if format == "openai":
         speaking = channel.messages.filter(agent__isnull=False).order_by("agent__slug")
         slugs = list(speaking.values_list("agent__slug", flat=True).distinct())
@@ -43,7 +43,7 @@ def export_transcript(
         if not agent and len(slugs) != 1:
             raise OptionError(f"whose messages are 'assistant'? Say --agent; agents in {channel.slug!r}: {there}")
         agent = agent or slugs[0]
-    return FORMATS[format](channel, _messages(channel, where or {}), agent)
+    return EXPORTS[format](channel, _messages(channel, where or {}), agent)
 
 
 def _messages(channel: Channel, where: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -139,7 +139,7 @@ def _openai(_channel: Channel, messages: Iterable[dict[str, Any]], assistant: st
     yield "\n]}\n" if before == "," else before + "]}\n"
 
 
-FORMATS: dict[str, Callable[[Channel, Iterable[dict[str, Any]], str], Iterator[str]]] = {
+EXPORTS: dict[str, Callable[[Channel, Iterable[dict[str, Any]], str], Iterator[str]]] = {
     "jsonl": _jsonl,
     "csv": _csv,
     "openai": _openai,

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any, Self
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.utils.module_loading import import_string
+from pydantic import BaseModel, Field, StringConstraints, model_validator
 
+from agents.api.bodies import Anything, Body, Reads, Tags, fault
+from agents.api.filters import read_moment
 from agents.models import Agent, Channel, Message
 from agents.transcripts.prepare import Author, Prepared, Target
+from agents.transcripts.records import TEXT_LIMIT
 from agents.transcripts.store import Rights, check_rights, link_orphans, write_batch
 
 MOST_MESSAGES = 1_000  # per call: one transaction, in which SQLite lets no other process write
@@ -28,63 +31,84 @@ class IngestRefused(ValueError):
         super().__init__("; ".join(errors.values()))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
-    """One message as its source has it. Exactly one of `agent` (slug), `user` (name) and `outsider` is set.
-
-    Attributes:
-        channel: Slug; made, as a public channel, where there is none.
-        external_id: Its id in its channel: the same id again is the same message.
-        parent: `external_id` of the message whose thread it is in.
-    """
-
-    channel: str
-    external_id: str
-    text: str
-    agent: str = ""
-    user: str = ""
-    outsider: str = ""
-    sent_at: datetime | None = None
-    parent: str = ""
-    tags: dict[str, str]
-    payload: dict[str, Any]
+Exact = Annotated[str, StringConstraints(strip_whitespace=False, pattern=r"\S", max_length=200)]
+Slug = Annotated[str, StringConstraints(pattern="^[-a-zA-Z0-9_]+$", max_length=120)]
+Moment = Annotated[datetime, Reads(read_moment, "a time such as 2026-11-22T14:30:00Z, or null", format="date-time")]
+_AUTHORS = ("agent", "user", "outsider")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ingested:
-    """What became of a batch. ``received = imported + duplicates``.
+class Spoken(Body):
+    """A message as it was said. Exactly one of `agent`, `user` and `outsider` says who."""
 
-    Attributes:
-        other_author: Duplicates that are stored under another author, as they came first.
-        observed: Of the imported, how many wait to be judged.
-        replies_without_parent: Imported ones whose parent is not there (yet: sent again after it, they are linked).
-    """
+    external_id: Exact = Field(description="its id in its channel; the same again is the same message")
+    text: Annotated[str, StringConstraints(strip_whitespace=False, max_length=TEXT_LIMIT)]
+    channel: Slug = Field("", description="slug; default that of the request")
+    agent: str = Field("", min_length=1, max_length=120, description="slug")
+    user: str = Field("", min_length=1, max_length=150, description="name of a user")
+    outsider: str = Field(
+        "", min_length=1, max_length=200, description="name of a speaker who is neither agent nor user"
+    )
+    sent_at: Moment | None = Field(None, description="UTC where it says no zone")
+    parent: Exact = Field("", description="external_id of the message whose thread it is in")
+    tags: Tags = Field({})
+    payload: Anything = Field({}, description="typed data beside the text")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, data: Any) -> Any:
+        return {name: value for name, value in data.items() if value is not None} if isinstance(data, dict) else data
+
+    @model_validator(mode="after")
+    def _one_author(self) -> Self:
+        authors = [name for name in _AUTHORS if getattr(self, name)]
+        if len(authors) != 1:
+            text = f"give exactly one of {', '.join(_AUTHORS)}; {' and '.join(authors) or 'none'} given"
+            raise fault("agent", text)
+        return self
+
+
+class NewMessages(Body):
+    """Messages of one or several channels, in the order in which they were said."""
+
+    channel: Slug = Field("", description="slug, for messages that name none; made where there is none, by who may")
+    tags: Tags = Field({}, description="put on every message, over its own")
+    messages: list[Spoken] = Field(min_length=1, max_length=MOST_MESSAGES)
+
+    @model_validator(mode="after")
+    def _placed(self) -> Self:
+        for number, message in enumerate(self.messages):
+            message.channel = message.channel or self.channel
+            message.tags = {**message.tags, **self.tags}
+            if not message.channel:
+                text = "channel is missing; allowed: a slug, here or for the whole request"
+                raise fault(f"messages[{number}].channel", text)
+        return self
+
+
+class Ingested(BaseModel):
+    """What became of a batch. ``received = imported + duplicates``."""
 
     received: int
     imported: int
-    duplicates: int
-    other_author: int
-    observed: int
-    replies_without_parent: int
+    duplicates: int = Field(description="stored before, and left as they are")
+    other_author: int = Field(description="duplicates that are stored under another author")
+    observed: int = Field(description="of the imported, how many wait to be judged")
+    replies_without_parent: int = Field(description="sent again after it, they are linked")
 
 
-def ingest_messages(spoken: Sequence[Spoken], *, rights: Rights | None = None) -> Ingested:
+def ingest_messages(given: NewMessages, *, rights: Rights | None = None) -> Ingested:
     """Store messages that were said elsewhere, in the order given; those stored already stay as they are.
 
     One transaction: all of them or none. No stage and no agent sees them; only the `INGEST_OBSERVERS` are called.
 
     Args:
-        spoken: At most `MOST_MESSAGES`.
         rights: What the sender may do; everything by default.
 
     Raises:
         NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
-        IngestRefused: Too many, or one names an agent or user that does not exist or a synthetic channel.
+        IngestRefused: One names an agent or user that does not exist or a synthetic channel.
     """
-    if len(spoken) > MOST_MESSAGES:
-        text = f"messages: {len(spoken):,} of them; allowed: at most {MOST_MESSAGES:,} in one request"
-        raise IngestRefused({"messages": text})
-    prepared = _prepared(spoken)
+    prepared = _prepared(given.messages)
     check_rights(((message.target.slug, message.author) for message in prepared), rights or Rights())
     observers: list[Observer] = [import_string(path) for path in settings.INGEST_OBSERVERS]
     observed = 0
@@ -95,7 +119,7 @@ def ingest_messages(spoken: Sequence[Spoken], *, rights: Rights | None = None) -
 
     result = write_batch(prepared, on_new=observe)
     return Ingested(
-        received=len(spoken),
+        received=len(given.messages),
         imported=result.imported,
         duplicates=result.duplicates,
         other_author=result.other_author,

@@ -1,4 +1,4 @@
-"""Read JSON piece by piece, with the line of each value; `Row` reads one object field by field and names what is wrong."""
+"""Read JSON value by value, with the line of each; `Row` reads one object field by field and names what is wrong."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from agents.models.conversations import TAG_KEY
 from agents.transcripts.records import TranscriptError, parse_time
 from agents.transcripts.source import Source
 
-MAX_VALUE = 64 * 1024 * 1024
-"""Longest single JSON value (one conversation, or a document that is one object), in characters."""
+MAX_DOCUMENT = 256 * 1024 * 1024
+"""Longest JSON that is not JSON Lines, in characters: its text is held in memory."""
 
 MAX_DEPTH = 64
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -85,14 +85,13 @@ def json_values(source: Source) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) from JSON Lines, from the elements of one array, or from one document."""
     if _is_json_lines(source):
         yield from json_lines(source)
-    elif source.head(1024).lstrip().startswith("["):
-        yield from _array(source)
+        return
+    text = source.head(MAX_DOCUMENT + 1)
+    if len(text) > MAX_DOCUMENT:
+        raise TranscriptError(source.name, 0, f"JSON of more than {MAX_DOCUMENT:,} characters; use JSON Lines")
+    if text.lstrip().startswith("["):
+        yield from _elements(text, source.name)
     else:
-        text = source.head(MAX_VALUE + 1)
-        if len(text) > MAX_VALUE:
-            raise TranscriptError(
-                source.name, 0, f"one JSON object of more than {MAX_VALUE:,} characters; use JSON Lines"
-            )
         yield 1, parse(text, path=source.name, line=1)
 
 
@@ -111,84 +110,42 @@ def _is_json_lines(source: Source) -> bool:
     return not isinstance(value, list) or next(rows, (0, ""))[1].lstrip().startswith("[")
 
 
-class _Window:
-    """The part of the text that is looked at now."""
+def _elements(text: str, path: str) -> Iterator[tuple[int, Any]]:
+    """The elements of an array, one after the other: they take many times the memory of the text."""
+    at, line = 0, 1
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.chunks = source.chunks()
-        self.text = ""
-        self.at = 0
-        self.line = 1
+    def skip(to: int) -> None:
+        nonlocal at, line
+        line += text.count("\n", at, to)
+        at = to
 
-    def more(self) -> bool:
-        """Read on; at least doubles the window, so that a long value is parsed a few times only. False at the end."""
-        wanted = max(len(self.text) - self.at, 1)
-        parts = [self.text[self.at :]]
-        self.at = 0
-        got = 0
-        for chunk in self.chunks:
-            parts.append(chunk)
-            got += len(chunk)
-            if got >= wanted:
-                break
-        self.text = "".join(parts)
-        if len(self.text) > 2 * MAX_VALUE:
-            raise TranscriptError(self.source.name, self.line, f"one JSON value of more than {MAX_VALUE:,} characters")
-        return got > 0
-
-    def skip(self, to: int) -> None:
-        self.line += self.text.count("\n", self.at, to)
-        self.at = to
-
-    def peek(self) -> str:
+    def peek() -> str:
         """The next character that is no white space; empty at the end."""
-        while True:
-            match = _SPACE.match(self.text, self.at)
-            self.skip(match.end() if match else self.at)
-            if self.at < len(self.text):
-                return self.text[self.at]
-            if not self.more():
-                return ""
+        skip(_SPACE.match(text, at).end())  # type: ignore[union-attr]
+        return text[at : at + 1]
 
-    def value(self) -> Any:
-        while True:
-            with _located(self.source.name, self.line):
-                try:
-                    value, end = _decoder.raw_decode(self.text, self.at)
-                except json.JSONDecodeError as error:
-                    unfinished = error.msg.startswith("Unterminated") or error.pos >= len(self.text) - 16
-                    if unfinished and self.more():
-                        continue
-                    line = self.line + self.text.count("\n", self.at, error.pos)
-                    raise TranscriptError(self.source.name, line, f"not valid JSON: {error.msg}") from None
-            if end == len(self.text) and self.more():
-                continue  # a number may go on in the next chunk
-            self.skip(end)
-            return value
-
-
-def _array(source: Source) -> Iterator[tuple[int, Any]]:
-    window = _Window(source)
-    window.peek()
-    window.skip(window.at + 1)
-    if window.peek() == "]":
-        window.skip(window.at + 1)
-    else:
-        while True:
-            if window.peek() == "":
-                raise TranscriptError(source.name, window.line, "the JSON array ends too early")
-            line = window.line
-            yield line, window.value()
-            separator = window.peek()
-            if separator not in {",", "]"}:
-                what = f"{separator!r}" if separator else "the end of the file"
-                raise TranscriptError(source.name, window.line, f"expected ',' or ']' in the JSON array, found {what}")
-            window.skip(window.at + 1)
-            if separator == "]":
-                break
-    if window.peek():
-        raise TranscriptError(source.name, window.line, "text after the end of the JSON array")
+    peek()
+    skip(at + 1)
+    separator = "]" if peek() == "]" else ","
+    skip(at + (separator == "]"))
+    while separator == ",":
+        if not peek():
+            raise TranscriptError(path, line, "the JSON array ends too early")
+        with _located(path, line):
+            try:
+                value, end = _decoder.raw_decode(text, at)
+            except json.JSONDecodeError as error:
+                reason = f"not valid JSON: {error.msg}"
+                raise TranscriptError(path, line + text.count("\n", at, error.pos), reason) from None
+        yield line, value
+        skip(end)
+        separator = peek()
+        if separator not in {",", "]"}:
+            what = f"{separator!r}" if separator else "the end of the file"
+            raise TranscriptError(path, line, f"expected ',' or ']' in the JSON array, found {what}")
+        skip(at + 1)
+    if peek():
+        raise TranscriptError(path, line, "text after the end of the JSON array")
 
 
 def _is_deeper(value: Any, limit: int) -> bool:

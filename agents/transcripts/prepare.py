@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.contrib.auth import get_user_model
 from django.core.validators import slug_re
-from django.db.models import Exists, OuterRef
 from django.utils.text import slugify
 
-from agents.models import Agent, Channel, Message
+from agents.models import Agent, Channel
 from agents.transcripts.records import (
     ChannelInfo,
     Cleaner,
@@ -29,12 +27,6 @@ from agents.transcripts.records import (
 )
 
 NAME_LIMIT = 200
-_NEAR = 0.8  # likeness of two names, 0 to 1, from which they may be the same
-_ANSWERS = 3  # messages before a speaker is one who always answers
-_MOST_GUESSED, _MOST_COMPARED = 20, 1_000  # speakers and agents that are compared by name
-_WORD = re.compile(r"\w+")
-_BOT = re.compile(r"\b(assistant|ai|agent|model|gpt|llm|chatgpt|claude|gemini|llama)\b|bot\b", re.IGNORECASE)
-_PEOPLE = {"user", "human", "customer", "client", "guest", "visitor", "person", "people", "me", "you", "i"}
 Unknown = Callable[[str, str], None]
 """Called with a speaker's name and why it is not known who that is here."""
 
@@ -131,13 +123,6 @@ class Speakers:
         return sorted(self._unused.values())
 
 
-class Likely(NamedTuple):
-    """Why a speaker is likely an agent, and which one; an empty slug where that is not known."""
-
-    slug: str
-    why: str
-
-
 @dataclass(slots=True)
 class Tally:
     """What is in the file. ``read = messages + system_prompts + skipped``.
@@ -152,62 +137,12 @@ class Tally:
     skipped: Counter[str] = field(default_factory=Counter)
     speakers: dict[str, tuple[str | None, int]] = field(default_factory=dict)
     authors: dict[tuple[str, Author], None] = field(default_factory=dict)
-    _last: dict[str, str] = field(default_factory=dict)
-    _not_answering: set[str] = field(default_factory=set)
 
     def count(self, speaker: str, author: Author, channel: str) -> None:
         """Count the next message of a channel."""
         self.messages += 1
         self.speakers[speaker] = (author.slug or None, self.speakers.get(speaker, (None, 0))[1] + 1)
         self.authors[channel, Author() if author.outsider else author] = None
-        if author.user_id is not None or self._last.get(channel, speaker) == speaker:
-            self._not_answering.add(speaker)
-        self._last[channel] = speaker
-
-    @property
-    def has_agent(self) -> bool:
-        """Whether an agent says anything in it."""
-        return any(slug for slug, _ in self.speakers.values())
-
-    def likely_agents(self) -> dict[str, Likely]:
-        """Guess which speakers are agents; nothing where one is known to be.
-
-        In this order: who is named nearly like an agent, who is named like a bot, who always answers (is the only one whose
-        messages each directly follow one of another speaker).
-        """
-        if self.has_agent:
-            return {}
-        names = sorted(self.speakers, key=lambda name: -self.speakers[name][1])[:_MOST_GUESSED]
-        agents = list(Agent.objects.order_by("slug").values_list("slug", "display_name")[:_MOST_COMPARED])
-        near = {name: slug for name in names if (slug := _named_nearly(name, agents))}
-        if near:
-            return {name: Likely(slug, f"named nearly like {slug}") for name, slug in near.items()}
-        reasons = {name: "it is named like a bot" for name in names if _BOT.search(name)}
-        answering = [
-            name for name, (_, count) in self.speakers.items() if count >= _ANSWERS and name not in self._not_answering
-        ]
-        if not reasons and len(answering) == 1 and answering[0] in names:
-            reasons = {answering[0]: "it always answers"}
-        silent = Agent.objects.filter(~Exists(Message.objects.filter(agent=OuterRef("pk"))))
-        known = [slug for slug, _ in agents] if len(agents) == 1 else list(silent.values_list("slug", flat=True)[:2])
-        slug = known[0] if len(reasons) == len(known) == 1 else ""
-        return {name: Likely(slug, why) for name, why in reasons.items()}
-
-
-def _named_nearly(name: str, agents: Iterable[tuple[str, str]]) -> str:
-    """The slug of the one agent that is named nearly so; empty where none or several are."""
-    words = set(_WORD.findall(name.casefold()))
-    if not words or words <= _PEOPLE:
-        return ""
-    same, spelled = set(), {}
-    for slug, display_name in agents:
-        for known in (slug, display_name):
-            spelled[known.casefold()] = slug
-            theirs = set(_WORD.findall(known.casefold().replace("-", " ").replace("_", " ")))
-            if theirs and (theirs <= words or words <= theirs):
-                same.add(slug)
-    same = same or {spelled[known] for known in difflib.get_close_matches(name.casefold(), spelled, cutoff=_NEAR)}
-    return same.pop() if len(same) == 1 else ""
 
 
 SLUG_LIMIT = 120

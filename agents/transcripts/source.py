@@ -1,4 +1,4 @@
-"""The file a reader reads: decoded text by lines or chunks, from the start each time, never all of it at once."""
+"""The file a reader reads: decoded text by lines, from the start each time, or as a whole."""
 
 from __future__ import annotations
 
@@ -15,22 +15,21 @@ MAX_LINE = 16 * 1024 * 1024
 MAX_MESSAGE = MAX_LINE
 """Longest message put together from lines, in characters: a log that is none must not fill the memory."""
 
-CHUNK = 256 * 1024
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Source:
     """A transcript file in UTF-8 (with or without BOM) or UTF-16 with BOM."""
 
-    def __init__(self, path: Path) -> None:
-        """Open nothing yet, only look at the first bytes.
+    def __init__(self, path: Path, *, name: str = "") -> None:
+        """Open nothing yet, only look at the first bytes; `name` is what the file is called in errors, by default its path.
 
         Raises:
             TranscriptError: No regular, readable file is there.
         """
         self.path = path
-        self.name = str(path)
-        self.stem = path.stem
+        self.name = name or str(path)
+        self.stem = Path(self.name).stem
         self.bytes_read = 0
         try:
             if not path.is_file():
@@ -101,37 +100,21 @@ class Source:
                 self.bytes_read = raw.tell()
                 yield number, text
 
-    def chunks(self) -> Iterator[str]:
-        """Yield the decoded text in pieces, newlines as they are."""
-        decoder = codecs.getincrementaldecoder("utf-16" if self.is_utf16 else "utf-8")()
-        self.bytes_read = self._bom
-        with self.path.open("rb") as file:
-            file.seek(self._bom)
-            while raw := file.read(CHUNK):
-                self.bytes_read += len(raw)
-                yield self._decode(decoder, raw, final=False)
-        yield self._decode(decoder, b"", final=True)
-
-    def _decode(self, decoder: codecs.IncrementalDecoder, raw: bytes, *, final: bool) -> str:
-        try:
-            return decoder.decode(raw, final)
-        except UnicodeDecodeError as error:
-            if self.is_utf16:
-                raise TranscriptError(self.name, 0, f"not valid UTF-16 ({error})") from None
-            for _ in self._utf8_lines():  # finds the line and raises
-                pass
-            raise TranscriptError(self.name, 0, f"not valid UTF-8 ({error})") from None
-
     def check_message(self, line: int, size: int) -> None:
         """Raise when the message that begins on this line has more than `MAX_MESSAGE` characters."""
         if size > MAX_MESSAGE:
             raise TranscriptError(self.name, line, f"a message of more than {MAX_MESSAGE:,} characters")
 
     def head(self, characters: int = 64 * 1024) -> str:
-        """The first characters of the file, for telling formats apart."""
-        parts: list[str] = []
-        for chunk in self.chunks():
-            parts.append(chunk)
-            if sum(map(len, parts)) >= characters:
-                break
-        return "".join(parts)[:characters]
+        """The first characters of the file, newlines as they are."""
+        encoding = "utf-16" if self.is_utf16 else "utf-8-sig"
+        try:
+            with self.path.open(encoding=encoding, newline="") as file:
+                text = file.read(characters)
+        except UnicodeError as error:
+            for _ in self.raw_lines():  # finds the line and raises
+                pass
+            raise TranscriptError(self.name, 0, f"not valid {encoding.upper()} ({error})") from None
+        if len(text) < characters:
+            self.bytes_read = self.size
+        return text

@@ -6,7 +6,6 @@ process goes on with the turn.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -17,23 +16,21 @@ from typing import Any
 import sentry_sdk
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
 from django.utils import timezone
 
 from agents import llm
-from agents.llm.answers import storable
-from agents.models import ChannelMember, Message, Run, RunMessage, RunStep, owner_is_dead
+from agents.llm.requests import storable
+from agents.models import ChannelMember, Message, Run, RunMessage, RunStep
 from agents.ops.telemetry import logging_about
 from agents.turn.pipeline import Draft, StageFailed, Turn, model_of, pipeline, scene_of
 from agents.turn.prompt import Prompt, build_prompt, new_turn
 from agents.turn.send_message import RequiredStageFailed, TurnRefused, start_turn
 from agents.turn.tools import Performed, calls_models, perform, send_draft, tool_definitions
 from agents.work.lease import LeaseLost
-from agents.work.outages import is_outage
+from agents.work.queues import carry_out, do_next, reported
+from agents.work.running import is_outage
 
 __all__ = ["TurnRefused", "cancel", "run_turn", "start_turn", "work_one"]
-
-logger = logging.getLogger(__name__)
 
 Role, Status, StopReason = RunMessage.Role, Run.Status, Run.StopReason
 MARGIN = 60  # seconds of a lease beyond the deadline of one model call
@@ -296,7 +293,7 @@ def _blocks_json(blocks: tuple[llm.Block, ...]) -> dict[str, Any]:
 def run_turn(run: Run, *, owner: str) -> Run:
     """Lease a queued or lost turn, unless `owner` has it already, and take it to its end.
 
-    An interrupted turn (Ctrl-C, SIGTERM) is given back; a crash marks it errored. Neither blocks the agent.
+    An interrupted turn (Ctrl-C, SIGTERM) goes back to the queue; a crash marks it errored. Neither blocks the agent.
 
     Args:
         run: The turn. One that another process holds, or whose agent is taking another turn, is left alone.
@@ -304,48 +301,16 @@ def run_turn(run: Run, *, owner: str) -> Run:
 
     Returns:
         The run as it is now.
-
-    Raises:
-        Exception: What crashed the turn, after the run was marked errored.
     """
-    if not run.is_leased_by(owner) and not run.acquire(owner=owner, lease=lease()):
-        run.refresh_from_db()
-        return run
-    try:
-        about = logging_about(run=run.pk, agent=run.agent_id)
-        with about, sentry_sdk.start_span(op="agents.turn", name="take a turn") as span:
-            span.set_data("run", run.pk)
-            span.set_data("agent", run.agent_id)
-            _take(run, owner)
-            span.set_data("stop_reason", run.stop_reason)
-    except LeaseLost as lost:
-        logger.warning("%s", lost)
-        run.refresh_from_db()
-    except Exception as error:
-        if is_outage(error):  # no fault of the turn: it resumes where it stopped
-            run.finish(owner=owner, status=Status.PENDING)
-            raise
-        sentry_sdk.capture_exception(error)
-        run.finish(owner=owner, status=Status.ERRORED, error=_crash(error), stop_reason=StopReason.ERROR)
-        raise
-    except BaseException:  # stopped: given back at once instead of waiting for the lease to run out
-        run.finish(owner=owner, status=Status.PENDING)
-        raise
+    if run.is_leased_by(owner) or run.acquire(owner=owner, lease=lease()):
+        carry_out(run, lambda run: _take(run, owner), owner=owner)
+    run.refresh_from_db()
     return run
 
 
 def work_one(*, owner: str) -> bool:
-    """Lease and take the queued or lost turn whose turn it is; whether there was one. What `manage.py work` calls.
-
-    Turns of an agent that is busy with another one wait, and do not hold up other agents'.
-    """
-    for run in _leasable():
-        if run.acquire(owner=owner, lease=lease()):
-            run.note_served()
-            with sentry_sdk.start_transaction(op="agents.work", name="turn"):  # a span alone would be sent nowhere
-                run_turn(run, owner=owner)
-            return True
-    return False
+    """Lease and take the queued or lost turn whose turn it is; whether there was one. What `manage.py work` calls."""
+    return do_next(Run, lambda run: _take(run, owner), owner=owner, lease=lease())
 
 
 def cancel(run: Run) -> Run:
@@ -363,58 +328,48 @@ def cancel(run: Run) -> Run:
     return run
 
 
-def _leasable() -> list[Run]:
-    """The turns that may begin or go on now, those that were lost first: they hold their agent until they end."""
-    now, dead, busy = timezone.now(), [], []
-    for run in Run.objects.filter(status=Status.RUNNING).only("agent_id", "lease_owner", "lease_expires_at"):
-        if owner_is_dead(run.lease_owner):
-            dead.append(run.pk)
-        elif run.lease_expires_at is not None and run.lease_expires_at >= now:
-            busy.append(run.agent_id)
-    free = Run.objects.filter(Run.leasable() | Q(pk__in=dead)).exclude(agent_id__in=busy)
-    return Run.in_turn(free, lost_first=True)
+def _take(run: Run, owner: str) -> dict[str, Any]:
+    """Take a leased turn to its end; returns the columns of its end."""
+    about = logging_about(run=run.pk, agent=run.agent_id)
+    with about, sentry_sdk.start_span(op="agents.turn", name="take a turn") as span:
+        span.set_data("run", run.pk)
+        span.set_data("agent", run.agent_id)
+        ended = _ended(run, owner)
+        span.set_data("stop_reason", ended["stop_reason"])
+        return ended
 
 
-def _crash(error: Exception) -> str:
-    return str(storable(f"{type(error).__name__}: {error}"[:1000]))
-
-
-def _take(run: Run, owner: str) -> None:
+def _ended(run: Run, owner: str) -> dict[str, Any]:
     run.refresh_from_db()
     if hindrance := _hindrance(run):
-        run.finish(owner=owner, status=Status.FAILED, error=hindrance, stop_reason=StopReason.ERROR)
-        return
+        return {"status": Status.FAILED, "error": hindrance, "stop_reason": StopReason.ERROR}
     assert run.channel is not None  # noqa: S101 (for the type checker)
     turn = new_turn(agent=run.agent, channel=run.channel, run=run, trigger=run.trigger, overrides=run.overrides)
     leased = LeasedTurn(run, owner, turn, list(run.trace))
-    leased.load()
     try:
+        leased.load()
         ending = _go_on(leased)
+        if ending is CANCELLED:
+            turn.abandoned = True  # nothing more is to be said
+        leased.renew()
+        try:
+            pipeline(turn.overrides).finish(turn)
+        except StageFailed as error:
+            ending = Ending(Status.FAILED, StopReason.ERROR, str(error))
     except LeaseLost:
         raise
     except Exception as error:
-        if is_outage(error):
+        if is_outage(error):  # no fault of the turn: it resumes where it stopped
             raise
-        with suppress(StageFailed):
+        ending = Ending(Status.ERRORED, StopReason.ERROR, reported(error, run))
+        with suppress(ImportError, StageFailed):
             pipeline(turn.overrides).finish(turn)
-        run.finish(
-            owner=owner, status=Status.ERRORED, error=_crash(error), stop_reason=StopReason.ERROR, trace=leased.trace
-        )
-        raise
-    if ending is CANCELLED:
-        turn.abandoned = True  # nothing more is to be said
-    leased.renew()
-    try:
-        pipeline(turn.overrides).finish(turn)
-    except StageFailed as error:
-        ending = Ending(Status.FAILED, StopReason.ERROR, str(error))
-    run.finish(
-        owner=owner,
-        status=ending.status,
-        error=str(storable(ending.error)),
-        stop_reason=ending.stop_reason,
-        trace=leased.trace,
-    )
+    return {
+        "status": ending.status,
+        "error": str(storable(ending.error)),
+        "stop_reason": ending.stop_reason,
+        "trace": leased.trace,
+    }
 
 
 def _hindrance(run: Run) -> str:

@@ -4,32 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.db.models import Q, QuerySet
-from django.template import Context, Engine, Template
 from django.utils import timezone
 
 from agents import llm
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
 from agents.persona import render_persona
-from agents.text.fences import fence, neutral, new_nonce, one_line
+from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.turn.pipeline import Draft, Section, TraceEntry, Turn, pipeline
 
 
 def render(name: str, /, **values: Any) -> str:
-    """The template ``prompts/turn/NAME.md`` with `values`; nothing is escaped, for a model reads text, not HTML."""
-    path = Path(settings.BASE_DIR / "templates" / "prompts" / "turn" / f"{name}.md")
-    return _template(name, path.stat().st_mtime_ns).render(Context(values, autoescape=False)).strip()
-
-
-@lru_cache(maxsize=32)
-def _template(name: str, mtime_ns: int) -> Template:
-    engine = Engine(dirs=[str(settings.BASE_DIR / "templates")], autoescape=False)
-    return engine.get_template(f"prompts/turn/{name}.md")
+    return render_prompt(f"turn/{name}", **values)
 
 
 MAX_CHANNELS = 30

@@ -15,7 +15,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Exists, OuterRef, Subquery
 from django.utils import timezone
 
-from agents.llm.answers import storable
+from agents.llm.requests import storable
 from agents.models import Agent, Channel, ChannelMember, Message, PersonaVersion, Run
 from agents.models.conversations import validate_tags
 from agents.text.fences import fault_of

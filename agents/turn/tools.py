@@ -1,4 +1,4 @@
-"""The tools an agent acts with: how the model sees them, and the check of what it asks for."""
+"""The tools an agent acts with. A tool is a class: its fields and docstring are what the model sees, `perform` is what it does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from django.db.models import Q
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -63,120 +63,6 @@ def _label(text: str) -> str:
     return label
 
 
-class _Input(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class SendMessage(_Input):
-    """Say something in one of your channels. The text is posted as it stands."""
-
-    channel: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=120)] = Field(
-        description="short name of the channel, from the list of your channels"
-    )
-    text: Annotated[str, StringConstraints(max_length=MAX_CHARACTERS), AfterValidator(_said)] = Field(
-        description="what you say"
-    )
-
-
-class ReactToMessage(_Input):
-    """Put one emoji on a message of the conversation you are shown."""
-
-    message: Annotated[int, Field(ge=1, le=2**62, strict=False)] = Field(
-        description="the number in front of the message"
-    )
-    emoji: Annotated[str, StringConstraints(max_length=32), AfterValidator(_emoji)] = Field(description="one emoji")
-
-
-class DoNothing(_Input):
-    """Say nothing more and end your turn."""
-
-    reason: Annotated[str, StringConstraints(max_length=REASON_CHARACTERS), AfterValidator(_said)] = Field(
-        description="why, in a few words; nobody sees it"
-    )
-
-
-class UpdateMemory(_Input):
-    """Replace the text of one of your memory notes, or begin a new one."""
-
-    label: Annotated[str, StringConstraints(max_length=100), AfterValidator(_label)] = Field(
-        description="name of the note, for example relationships or current_focus; never personality"
-    )
-    value: Annotated[str, StringConstraints(max_length=BLOCK_CHARACTERS)] = Field(description="its whole new text")
-
-
-class SearchMemory(_Input):
-    """Look up thoughts that you kept with store_memory."""
-
-    query: Annotated[str, StringConstraints(max_length=QUERY_CHARACTERS), AfterValidator(_said)] = Field(
-        description="words to look for"
-    )
-
-
-class StoreMemory(_Input):
-    """Keep a thought to look up later."""
-
-    text: Annotated[str, StringConstraints(max_length=PASSAGE_CHARACTERS), AfterValidator(_said)] = Field(
-        description="the thought"
-    )
-
-
-INPUTS: Mapping[str, type[_Input]] = {
-    "send_message": SendMessage,
-    "react_to_message": ReactToMessage,
-    "do_nothing": DoNothing,
-    "update_memory": UpdateMemory,
-    "search_memory": SearchMemory,
-    "store_memory": StoreMemory,
-}
-ToolInput = SendMessage | ReactToMessage | DoNothing | UpdateMemory | SearchMemory | StoreMemory
-
-
-def tool_definitions() -> tuple[llm.Tool, ...]:
-    """The tools as a request offers them; the same for every agent, so that a prompt cache can hold them."""
-    tools = []
-    for name, model in INPUTS.items():
-        schema = model.model_json_schema()
-        for part in (schema, *schema["properties"].values()):
-            part.pop("title", None)
-        description = schema.pop("description", "")
-        tools.append(llm.Tool(name=name, description=description, input_schema=schema))
-    return tuple(tools)
-
-
-def read_input(call: llm.ToolCall) -> ToolInput:
-    """The validated input of a tool call.
-
-    Raises:
-        ToolFault: There is no such tool, or a field is missing, unknown or not allowed.
-    """
-    model = INPUTS.get(call.name)
-    if model is None:
-        raise ToolFault(f"There is no tool {shown(call.name)}; allowed: {', '.join(INPUTS)}.")
-    try:
-        given = model.model_validate(dict(call.input))
-    except ValidationError as error:
-        raise ToolFault(" ".join(_complaint(model, dict(detail)) for detail in error.errors())) from None
-    assert isinstance(given, ToolInput)  # noqa: S101 (for the type checker)
-    return given
-
-
-def shown(value: Any, limit: int = 80) -> str:
-    """A value as an error names it, shortened."""
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def _complaint(model: type[_Input], detail: dict[str, Any]) -> str:
-    name = ".".join(str(part) for part in detail["loc"]) or "input"
-    fields = ", ".join(model.model_fields)
-    if detail["type"] == "missing":
-        return f"The field {name} is missing; allowed: {fields}."
-    if detail["type"] == "extra_forbidden":
-        return f"There is no field {shown(name)}; allowed: {fields}."
-    message = str(detail["msg"]).removeprefix("Value error, ")
-    return f"The field {name} is {shown(detail['input'])}: {message}."
-
-
 @dataclass(frozen=True, slots=True)
 class Performed:
     """What became of a tool call.
@@ -196,44 +82,183 @@ class Performed:
     ends: bool = False
 
 
-def calls_models(call: llm.ToolCall) -> bool:
-    """Whether carrying it out may ask a model, so that no transaction may be open."""
-    return call.name == "send_message"
+class Tool(BaseModel):
+    """What the model asks of a tool, validated.
+
+    Attributes:
+        calls_models: Whether carrying it out may ask a model, so that no transaction may be open.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    calls_models: ClassVar[bool] = False
+
+    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
+        """Do it, for a turn whose run is set; `nonce` is for the fences around what others wrote.
+
+        Raises:
+            ToolFault, SendRefused: It cannot be done; the sentence goes to the model.
+            RequiredStageFailed: A stage without which nothing may be said failed: the turn cannot go on.
+        """
+        raise NotImplementedError
+
+
+class SendMessage(Tool):
+    """Say something in one of your channels. The text is posted as it stands."""
+
+    calls_models: ClassVar[bool] = True
+
+    channel: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=120)] = Field(
+        description="short name of the channel, from the list of your channels"
+    )
+    text: Annotated[str, StringConstraints(max_length=MAX_CHARACTERS), AfterValidator(_said)] = Field(
+        description="what you say"
+    )
+
+    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
+        mine = {c.slug: c for c in within_reach(turn.agent, turn.channel)}
+        wanted = self.channel.removeprefix("#")
+        channel = mine.get(wanted) or mine.get(wanted.casefold())
+        if channel is None:
+            allowed = ", ".join(list(mine)[:30]) or "none, you have joined no channel"
+            raise ToolFault(f"The field channel is {shown(self.channel)}; allowed: {allowed}.")
+        key = f"run:{turn.run.pk if turn.run else ''}:{call.id}"  # a repeated call commits nothing twice
+        if len(key) > KEY_CHARACTERS:  # an overlong id of a server is shortened to its digest
+            key = key[:60] + ":" + hashlib.sha256(key.encode()).hexdigest()
+        result = send_message(
+            agent=turn.agent, channel=channel, text=self.text, run=turn.run, turn=turn, idempotency_key=key
+        )
+        return _answer_of(result, channel, self.text)
+
+
+class ReactToMessage(Tool):
+    """Put one emoji on a message of the conversation you are shown."""
+
+    message: Annotated[int, Field(ge=1, le=2**62, strict=False)] = Field(
+        description="the number in front of the message"
+    )
+    emoji: Annotated[str, StringConstraints(max_length=32), AfterValidator(_emoji)] = Field(description="one emoji")
+
+    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
+        mine = Q(agent=turn.agent, agent__is_active=True)
+        if not ChannelMember.objects.filter(mine, channel=turn.channel).exists():
+            raise ToolFault(f"You are not an active member of {turn.channel.slug}.")
+        message = Message.objects.filter(channel=turn.channel, position=self.message).first()
+        if message is None:
+            allowed = "the number in front of a message of the conversation you are shown"
+            raise ToolFault(f"The field message is {self.message}; allowed: {allowed}.")
+        _, new = Reaction.objects.get_or_create(message=message, agent=turn.agent, emoji=self.emoji)
+        text = f"You reacted to message {self.message} with {self.emoji}."
+        text = text if new else f"You had put {self.emoji} on message {self.message} before."
+        return Performed(text, detail={"message": message.pk, "emoji": self.emoji})
+
+
+class DoNothing(Tool):
+    """Say nothing more and end your turn."""
+
+    reason: Annotated[str, StringConstraints(max_length=REASON_CHARACTERS), AfterValidator(_said)] = Field(
+        description="why, in a few words; nobody sees it"
+    )
+
+    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
+        turn.abandoned = True
+        return Performed("Your turn is over.", detail={"reason": self.reason}, ends=True)
+
+
+class UpdateMemory(Tool):
+    """Replace the text of one of your memory notes, or begin a new one."""
+
+    label: Annotated[str, StringConstraints(max_length=100), AfterValidator(_label)] = Field(
+        description="name of the note, for example relationships or current_focus; never personality"
+    )
+    value: Annotated[str, StringConstraints(max_length=BLOCK_CHARACTERS)] = Field(description="its whole new text")
+
+    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
+        labels = MemoryBlock.objects.filter(agent=turn.agent).values_list("label", flat=True)
+        known = {plain_label(label): label for label in labels}
+        if self.label not in known and len(known) >= MEMORY_BLOCKS:
+            raise ToolFault(
+                f"The field label is {self.label!r}: you have {len(known)} notes; allowed: {', '.join(sorted(known))}."
+            )
+        label = known.get(self.label, self.label)
+        if not turn.channel.synthetic:
+            MemoryBlock.objects.update_or_create(agent=turn.agent, label=label, defaults={"value": self.value})
+        return Performed(f"Your note {self.label} is changed.", detail={"label": label, **_memory_detail(turn)})
+
+
+class SearchMemory(Tool):
+    """Look up thoughts that you kept with store_memory."""
+
+    query: Annotated[str, StringConstraints(max_length=QUERY_CHARACTERS), AfterValidator(_said)] = Field(
+        description="words to look for"
+    )
+
+    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
+        """Find the passages that hold most of the words looked for, the newer first among equals."""
+        words = set(tokenize(self.query))
+        recent = MemoryPassage.objects.filter(agent=turn.agent).order_by("-created_at", "-pk")[:SEARCHED_PASSAGES]
+        hits = [(len(words & set(tokenize(passage.text))), passage) for passage in recent]
+        best = sorted((hit for hit in hits if hit[0]), key=lambda hit: -hit[0])[:FOUND_PASSAGES]
+        if not best:
+            return Performed("Nothing you kept holds these words.", detail={"found": 0})
+        lines = [f"{n}. " + neutral(hit.text)[0].replace("\n", "\n    | ") for n, (_, hit) in enumerate(best, 1)]
+        return Performed(fence("MEMORY", "\n".join(lines), nonce), detail={"found": len(best)})
+
+
+class StoreMemory(Tool):
+    """Keep a thought to look up later."""
+
+    text: Annotated[str, StringConstraints(max_length=PASSAGE_CHARACTERS), AfterValidator(_said)] = Field(
+        description="the thought"
+    )
+
+    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
+        if not turn.channel.synthetic:
+            MemoryPassage.objects.create(agent=turn.agent, text=self.text)
+        return Performed("Kept.", detail=_memory_detail(turn))
+
+
+TOOLS: Mapping[str, type[Tool]] = {
+    "send_message": SendMessage,
+    "react_to_message": ReactToMessage,
+    "do_nothing": DoNothing,
+    "update_memory": UpdateMemory,
+    "search_memory": SearchMemory,
+    "store_memory": StoreMemory,
+}
+
+
+def tool_definitions() -> tuple[llm.Tool, ...]:
+    """The tools as a request offers them; the same for every agent, so that a prompt cache can hold them."""
+    tools = []
+    for name, model in TOOLS.items():
+        schema = model.model_json_schema()
+        for part in (schema, *schema["properties"].values()):
+            part.pop("title", None)
+        description = schema.pop("description", "")
+        tools.append(llm.Tool(name=name, description=description, input_schema=schema))
+    return tuple(tools)
 
 
 def perform(call: llm.ToolCall, *, turn: Turn, nonce: str) -> Performed:
-    """Carry out a tool call.
-
-    Args:
-        call: What the model asked for.
-        turn: Whose; its run is set.
-        nonce: For the fences around what others wrote.
-
-    Raises:
-        RequiredStageFailed: A stage without which nothing may be said failed: the turn cannot go on.
-    """
+    """Check and carry out what the model asked for, see `Tool.perform`. What cannot be done is an error for the model."""
     try:
-        given = read_input(call)
-        match given:
-            case SendMessage():
-                return _send(turn, given, call)
-            case ReactToMessage():
-                return _react(turn, given)
-            case DoNothing():
-                turn.abandoned = True
-                return Performed("Your turn is over.", detail={"reason": given.reason}, ends=True)
-            case UpdateMemory():
-                return _update_memory(turn, given)
-            case SearchMemory():
-                return _search_memory(turn, given, nonce)
-            case StoreMemory():
-                if not turn.channel.synthetic:
-                    MemoryPassage.objects.create(agent=turn.agent, text=given.text)
-                return Performed("Kept.", detail=_memory_detail(turn))
+        model = TOOLS.get(call.name)
+        if model is None:
+            raise ToolFault(f"There is no tool {shown(call.name)}; allowed: {', '.join(TOOLS)}.")
+        try:
+            asked = model.model_validate(dict(call.input))
+        except ValidationError as error:
+            raise ToolFault(" ".join(_complaint(model, dict(detail)) for detail in error.errors())) from None
+        return asked.perform(turn, call, nonce)
     except RequiredStageFailed:
         raise
     except (ToolFault, SendRefused) as fault:
         return Performed(str(fault), is_error=True, detail={"refused": True})
+
+
+def calls_models(call: llm.ToolCall) -> bool:
+    """Whether carrying it out may ask a model, so that no transaction may be open."""
+    return call.name in TOOLS and TOOLS[call.name].calls_models
 
 
 def send_draft(draft: Draft, *, turn: Turn) -> Performed:
@@ -252,22 +277,6 @@ def send_draft(draft: Draft, *, turn: Turn) -> Performed:
     return _answer_of(result, turn.channel, draft.text, ends=True)
 
 
-def _send(turn: Turn, given: SendMessage, call: llm.ToolCall) -> Performed:
-    mine = {c.slug: c for c in within_reach(turn.agent, turn.channel)}
-    wanted = given.channel.removeprefix("#")
-    channel = mine.get(wanted) or mine.get(wanted.casefold())
-    if channel is None:
-        allowed = ", ".join(list(mine)[:30]) or "none, you have joined no channel"
-        raise ToolFault(f"The field channel is {shown(given.channel)}; allowed: {allowed}.")
-    key = f"run:{turn.run.pk if turn.run else ''}:{call.id}"  # a repeated call commits nothing twice
-    if len(key) > KEY_CHARACTERS:  # an overlong id of a server is shortened to its digest
-        key = key[:60] + ":" + hashlib.sha256(key.encode()).hexdigest()
-    result = send_message(
-        agent=turn.agent, channel=channel, text=given.text, run=turn.run, turn=turn, idempotency_key=key
-    )
-    return _answer_of(result, channel, given.text)
-
-
 def _answer_of(result: SendResult, channel: Channel, draft: str, *, ends: bool = False) -> Performed:
     detail: dict[str, Any] = {
         "channel": channel.slug,
@@ -284,45 +293,23 @@ def _answer_of(result: SendResult, channel: Channel, draft: str, *, ends: bool =
     return Performed(text, message=result.message, detail=detail, ends=ends)
 
 
-def _react(turn: Turn, given: ReactToMessage) -> Performed:
-    mine = Q(agent=turn.agent, agent__is_active=True)
-    if not ChannelMember.objects.filter(mine, channel=turn.channel).exists():
-        raise ToolFault(f"You are not an active member of {turn.channel.slug}.")
-    message = Message.objects.filter(channel=turn.channel, position=given.message).first()
-    if message is None:
-        allowed = "the number in front of a message of the conversation you are shown"
-        raise ToolFault(f"The field message is {given.message}; allowed: {allowed}.")
-    _, new = Reaction.objects.get_or_create(message=message, agent=turn.agent, emoji=given.emoji)
-    detail = {"message": message.pk, "emoji": given.emoji}
-    text = f"You reacted to message {given.message} with {given.emoji}."
-    return Performed(text if new else f"You had put {given.emoji} on message {given.message} before.", detail=detail)
+def shown(value: Any, limit: int = 80) -> str:
+    """A value as an error names it, shortened."""
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _update_memory(turn: Turn, given: UpdateMemory) -> Performed:
-    labels = MemoryBlock.objects.filter(agent=turn.agent).values_list("label", flat=True)
-    known = {plain_label(label): label for label in labels}
-    if given.label not in known and len(known) >= MEMORY_BLOCKS:
-        raise ToolFault(
-            f"The field label is {given.label!r}: you have {len(known)} notes; allowed: {', '.join(sorted(known))}."
-        )
-    label = known.get(given.label, given.label)
-    if not turn.channel.synthetic:
-        MemoryBlock.objects.update_or_create(agent=turn.agent, label=label, defaults={"value": given.value})
-    return Performed(f"Your note {given.label} is changed.", detail={"label": label, **_memory_detail(turn)})
+def _complaint(model: type[Tool], detail: dict[str, Any]) -> str:
+    name = ".".join(str(part) for part in detail["loc"]) or "input"
+    fields = ", ".join(model.model_fields)
+    if detail["type"] == "missing":
+        return f"The field {name} is missing; allowed: {fields}."
+    if detail["type"] == "extra_forbidden":
+        return f"There is no field {shown(name)}; allowed: {fields}."
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    return f"The field {name} is {shown(detail['input'])}: {message}."
 
 
 def _memory_detail(turn: Turn) -> dict[str, Any]:
     """A simulation is not remembered; the agent, who acts as if it were real, does not learn so."""
     return {"stored": False, "why": "a simulation: nothing is remembered"} if turn.channel.synthetic else {}
-
-
-def _search_memory(turn: Turn, given: SearchMemory, nonce: str) -> Performed:
-    """The passages that hold most of the words looked for, the newer first among equals."""
-    words = set(tokenize(given.query))
-    recent = MemoryPassage.objects.filter(agent=turn.agent).order_by("-created_at", "-pk")[:SEARCHED_PASSAGES]
-    hits = [(len(words & set(tokenize(passage.text))), passage) for passage in recent]
-    best = sorted((hit for hit in hits if hit[0]), key=lambda hit: -hit[0])[:FOUND_PASSAGES]
-    if not best:
-        return Performed("Nothing you kept holds these words.", detail={"found": 0})
-    lines = [f"{n}. " + neutral(passage.text)[0].replace("\n", "\n    | ") for n, (_, passage) in enumerate(best, 1)]
-    return Performed(fence("MEMORY", "\n".join(lines), nonce), detail={"found": len(best)})

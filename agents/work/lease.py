@@ -15,8 +15,7 @@ from django.db.models import Case, F, Q, QuerySet, Value, When
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from agents.work.outages import outlasting
-from agents.work.stopping import check_stop
+from agents.work.running import check_stop, outlasting
 
 if TYPE_CHECKING:
     from django.db.models.manager import Manager

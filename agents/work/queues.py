@@ -14,9 +14,10 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from agents.llm.requests import storable
 from agents.models import Chore
 from agents.work.lease import Leasable, LeaseLost, owner_is_dead
-from agents.work.outages import is_outage
+from agents.work.running import is_outage
 
 WorkQueue = Callable[..., bool]
 Row = TypeVar("Row", bound=Leasable)
@@ -97,13 +98,29 @@ def do_next(
     attempts: int = 1,
     handed_back: Mapping[str, Any] | None = None,
 ) -> bool:
-    """Lease the row of a table whose turn it is, do it and store its end; return whether there was one.
+    """Lease the row of a table whose turn it is and do it, see `carry_out`; return whether there was one."""
+    row = model.acquire_next(owner=owner, lease=lease)
+    if row is None:
+        return False
+    with sentry_sdk.start_transaction(op=f"{model._meta.app_label}.work", name=str(model._meta.verbose_name)):
+        carry_out(row, do, owner=owner, attempts=attempts, handed_back=handed_back)
+    return True
+
+
+def carry_out(
+    row: Row,
+    do: Callable[[Row], Mapping[str, Any] | None],
+    *,
+    owner: str,
+    attempts: int = 1,
+    handed_back: Mapping[str, Any] | None = None,
+) -> None:
+    """Do the work of a leased row and store its end.
 
     Args:
-        model: The table.
-        do: Does the work; returns the columns of its end, `status` among them, or None when it ended the row itself.
+        row: The work, which `owner` leased.
+        do: Does it; returns the columns of its end, `status` among them, or None when it ended the row itself.
         owner: Of the lease.
-        lease: How long it holds unless it is extended.
         attempts: Leases after which a crash is final (errored); before that the row waits for another try.
         handed_back: Further columns of a row that goes back to the queue because the work is to stop or the database is away.
 
@@ -111,29 +128,28 @@ def do_next(
         DatabaseError: The database is away.
         BaseException: The work is to stop.
     """
-    row = model.acquire_next(owner=owner, lease=lease)
-    if row is None:
-        return False
-    with sentry_sdk.start_transaction(op=f"{model._meta.app_label}.work", name=str(model._meta.verbose_name)):
-        try:
-            if (ended := do(row)) is not None:
-                row.finish(owner=owner, **ended)
-        except LeaseLost as lost:
-            log.warning("%s: %s", row, lost)
-        except Exception as crash:
-            if is_outage(crash):
-                row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
-                raise
-            log.exception("%s crashed", row)
-            sentry_sdk.capture_exception(crash)
-            status = row.Status.PENDING if row.attempt < attempts else row.Status.ERRORED
-            # An OSError's text names paths of this machine.
-            reason = (crash.strerror or "") if isinstance(crash, OSError) else str(crash)
-            row.finish(owner=owner, status=status, error=f"{type(crash).__name__}: {reason}"[:1000])
-        except BaseException:
+    try:
+        if (ended := do(row)) is not None:
+            row.finish(owner=owner, **ended)
+    except LeaseLost as lost:
+        log.warning("%s: %s", row, lost)
+    except Exception as crash:
+        if is_outage(crash):
             row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
             raise
-    return True
+        status = row.Status.PENDING if row.attempt < attempts else row.Status.ERRORED
+        row.finish(owner=owner, status=status, error=reported(crash, row))
+    except BaseException:
+        row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
+        raise
+
+
+def reported(crash: Exception, row: Leasable) -> str:
+    """Log a crash of the work of a row and send it to Sentry; what the row says of it, without paths of this machine."""
+    log.error("%s crashed", row, exc_info=crash)
+    sentry_sdk.capture_exception(crash)
+    reason = (crash.strerror or "") if isinstance(crash, OSError) else str(crash)
+    return str(storable(f"{type(crash).__name__}: {reason}"[:1000]))
 
 
 def work_models() -> list[type[Leasable]]:

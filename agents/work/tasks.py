@@ -18,8 +18,8 @@ from django.db import DatabaseError, close_old_connections
 from agents.llm import warm_up
 from agents.llm.requests import ROLES
 from agents.models import WorkerHeartbeat
-from agents.work.outages import OUTAGE
 from agents.work.queues import GROUPS, WORK_TASK, Group, nudge, release_lost_leases, work_queues
+from agents.work.running import OUTAGE
 from agents.work.worker import FIRST_PAUSE, LONGEST_PAUSE, Worker
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
@@ -23,11 +23,9 @@ from django.utils import timezone
 from agents.llm.ledger import write_late
 from agents.llm.loop import slots_in_use
 from agents.models import WorkerHeartbeat
-from agents.ops.telemetry import collecting_ids
 from agents.work.lease import owner_name
-from agents.work.outages import is_outage, patient
 from agents.work.queues import Group, WorkQueue, release_lost_leases, run_due_chores, work_models
-from agents.work.stopping import LOOK, Stop, Stopped, stopping_with
+from agents.work.running import LOOK, Stop, Stopped, is_outage, patient, stopping_with
 
 LOOK_FOR_CHORES = 10.0  # seconds between two looks
 INTERACTIVE_IN_A_ROW = 10  # then bulk work has its turn, so that it never starves
@@ -48,7 +46,6 @@ class Piece:
         error: Why it crashed, or that the database is away; the row says so, too, or waits for another try.
         outage: Whether the database is away.
         handed_back: Whether it was stopped, or its slice was over, before it was done: it is back in the queue.
-        about: The ids that its lines of the log carry, e.g. ``{"evaluation_run": 12, "agent": 7}``.
     """
 
     queue: str = ""
@@ -56,7 +53,6 @@ class Piece:
     error: str = ""
     outage: bool = False
     handed_back: bool = False
-    about: Mapping[str, str | int] = field(default_factory=dict)
 
 
 class Worker:
@@ -90,7 +86,7 @@ class Worker:
         if not connection.in_atomic_block:  # a transaction is open in tests only
             close_old_connections()
         began, name = time.monotonic(), ""
-        with collecting_ids() as ids, patient(settings.WORKER_PATIENCE):
+        with patient(settings.WORKER_PATIENCE):
             try:
                 write_late()
                 if group != "interactive":
@@ -100,18 +96,18 @@ class Worker:
                         if not self.queues[name](owner=self._owner()):
                             continue
                     self._note(name)
-                    return Piece(name, time.monotonic() - began, about=ids)
+                    return Piece(name, time.monotonic() - began)
                 self.beat(at_once=bool(self._shown) and not self._doing)
                 return Piece()
             except Stopped:
                 self._note(name)
-                return Piece(name, time.monotonic() - began, handed_back=True, about=ids)
+                return Piece(name, time.monotonic() - began, handed_back=True)
             except Exception as error:
                 if is_outage(error):
                     return Piece(error=f"database: {str(error).strip().partition(chr(10))[0]}", outage=True)
                 log.exception("a piece of work of %s crashed", name)
                 self._note(name)
-                return Piece(name, time.monotonic() - began, f"{type(error).__name__}: {error}", about=ids)
+                return Piece(name, time.monotonic() - began, f"{type(error).__name__}: {error}")
 
     def go_on(
         self, group: Group | None, *, once: bool, poll: float, report: Callable[[Piece, float], None] | None = None

@@ -1,7 +1,7 @@
 """The console's pages for corrections, and what correcting adds to the pages of agents and messages."""
 
 from agents.console.logs import register_pages
-from agents.console.site import Extension, extend
+from agents.console.site import extend
 from agents.models import Agent, Message, Run
 from correction.admin import agents, behavior, config, home, interventions, logs
 from correction.admin.agents import (
@@ -24,45 +24,26 @@ register_pages("correction")
 add_steps(gate_steps)
 extend(
     Agent,
-    Extension(
-        permission="correction.view_agentevaluationconfig",
-        panels=(config_panel,),
-        anchors=(("config", "Corrections"),),
-    ),
+    "correction.view_agentevaluationconfig",
+    panels=(config_panel,),
+    anchors=(("config", "Corrections"),),
 )
 extend(
     Agent,
-    Extension(
-        permission="correction.view_correctionlog",
-        panels=(corrections_panel,),
-        anchors=(("corrections", "Last corrections"),),
-    ),
+    "correction.view_correctionlog",
+    panels=(corrections_panel,),
+    anchors=(("corrections", "Last corrections"),),
 )
-extend(
-    Agent,
-    Extension(permission="correction.view_interventionlog", panels=(nudges_panel,), anchors=(("nudges", "Nudges"),)),
-)
-extend(Agent, Extension(permission="agents.view_llmcall", panels=(costs_panel,), anchors=(("costs", "Costs"),)))
-extend(
-    Agent,
-    Extension(permission="correction.change_agentevaluationconfig", actions=(switch_mechanism, copy_corrections)),
-)
+extend(Agent, "correction.view_interventionlog", panels=(nudges_panel,), anchors=(("nudges", "Nudges"),))
+extend(Agent, "agents.view_llmcall", panels=(costs_panel,), anchors=(("costs", "Costs"),))
+extend(Agent, "correction.change_agentevaluationconfig", actions=(switch_mechanism, copy_corrections))
+extend(Agent, "correction.view_behaviorrequest", panels=(agent_behavior_panel,), anchors=(("requests", "Requests"),))
 extend(
     Message,
-    Extension(
-        permission="correction.view_correctionlog",
-        panels=(gate_panel,),
-        notes=(gate_notes,),
-        filters=(gate_filter("message"),),
-    ),
+    "correction.view_correctionlog",
+    panels=(gate_panel,),
+    notes=(gate_notes,),
+    filters=(gate_filter("message"),),
 )
-extend(Run, Extension(permission="correction.view_correctionlog", panels=(run_panel,), filters=(gate_filter("run"),)))
-extend(
-    Agent,
-    Extension(
-        permission="correction.view_behaviorrequest",
-        panels=(agent_behavior_panel,),
-        anchors=(("requests", "Requests"),),
-    ),
-)
-extend(Message, Extension(permission="correction.view_behaviorrequest", notes=(behavior_notes,)))
+extend(Message, "correction.view_behaviorrequest", notes=(behavior_notes,))
+extend(Run, "correction.view_correctionlog", panels=(run_panel,), filters=(gate_filter("run"),))

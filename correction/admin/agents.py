@@ -8,29 +8,25 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.db.models import Q, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
 from django.template.loader import render_to_string
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
-from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
+from agents.console.forms import confirmed
 from agents.console.panels import table
 from agents.console.site import Select
-from agents.llm.ledger import Totals
 from agents.models import Agent, LLMCall
 from correction.admin.config import history_url
 from correction.admin.display import (
-    against_threshold,
     attempt_badge,
     endings,
     mode_badge,
     origin,
-    source_badge,
 )
 from correction.admin.matrix import BY_ID, config_url, observe_url
 from correction.config.configure import (
@@ -41,9 +37,18 @@ from correction.config.configure import (
     gate_from_now_on,
     notes_on,
 )
-from correction.config.fields import GATE_DIMENSIONS, INHERIT, MECHANISMS, SETTINGS, ConfigError, Mechanism
-from correction.config.settings import ResolvedConfig, resolve_all, resolve_config
-from correction.costs import CORRECTION, get_cost_summary
+from correction.config.settings import (
+    GATE_DIMENSIONS,
+    INHERIT,
+    MECHANISMS,
+    SETTINGS,
+    ConfigError,
+    Mechanism,
+    ResolvedConfig,
+    resolve_all,
+    resolve_config,
+)
+from correction.costs import CORRECTION, CostSums, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
 from evaluation.admin.drift_overview import Step
 from evaluation.change.overview import Card
@@ -98,52 +103,23 @@ def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
     held_back = CorrectionLog.objects.filter(pk__in=list(newest.values_list("pk", flat=True)), outcome__in=CORRECTED)
     held_back = held_back.select_related("message__channel").prefetch_related("dimension_results").order_by("-pk")
     logs = list(held_back[:SHOWN])
-    ended, may_read = endings(logs), request.user.has_perm(READING)
-    lines: list[tuple[SafeString, object]] = []
-    for log in logs:
-        line = format_html(
-            '{} {} {} <span class="pl-results">{}</span> <span class="pl-subtle">{}</span> {}',
-            display.page_of(log, f"attempt {log.attempt}"), attempt_badge(log, ended[log.session]), source_badge(log),
-            format_html_join("", "{}", ((against_threshold(result),) for result in log.dimension_results.all())),
-            display.moment(log.created_at),
-            display.link(transcript_url(log.message), "what was said") if log.message is not None else "",
-        )  # fmt: skip
-        draft = display.visible(display.shortened(" ".join(log.judged_text.split()), 160)) if may_read else ""
-        lines.append((line, draft and format_html('<p class="pl-subtle" dir="auto">{}</p>', draft)))
+    ended = endings(logs)
     context = {
-        "id": "corrections",
-        "title": "Last corrections",
-        "lines": lines,
-        "empty": f"No draft was sent back among the last {MOST_LOOKED_AT} that were judged.",
-        "more": display.link(display.list_url(CorrectionLog, agent__id__exact=agent.pk), "All drafts that were judged"),
+        "logs": [(log, attempt_badge(log, ended[log.session])) for log in logs],
+        "may_read": request.user.has_perm(READING),
+        "most": MOST_LOOKED_AT,
+        "all_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
     }
-    return SafeString(render_to_string("admin/correction/agent_list.html", context, request))
+    return SafeString(render_to_string("admin/correction/agent_corrections.html", context, request))
 
 
 def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """The last nudges that it was shown."""
     newest = InterventionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
     fired = InterventionLog.objects.filter(pk__in=list(newest[:MOST_LOOKED_AT]), fired=True).select_related("channel")
-    context = {
-        "id": "nudges",
-        "title": "Last nudges",
-        "lines": [
-            (
-                format_html(
-                    '{} <span class="pl-subtle">{} {}</span>',
-                    display.page_of(log, log.name.replace("_", " ")),
-                    display.visible(log.channel) if log.channel is not None else "",
-                    display.moment(log.created_at),
-                ),
-                display.folded(log.nudge, 120),
-            )
-            for log in fired.order_by("-pk")[:SHOWN]
-        ],
-        "empty": "No nudge was given lately. Anti-convergence, variety and interventions of your own give them; the corrections above "
-        "say which are on.",
-        "more": display.link(display.list_url(InterventionLog, agent__id__exact=agent.pk), "All that were evaluated"),
-    }
-    return SafeString(render_to_string("admin/correction/agent_list.html", context, request))
+    all_url = display.list_url(InterventionLog, agent__id__exact=agent.pk)
+    context = {"logs": fired.order_by("-pk")[:SHOWN], "all_url": all_url}
+    return SafeString(render_to_string("admin/correction/agent_nudges.html", context, request))
 
 
 def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -151,7 +127,7 @@ def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
     summary = get_cost_summary(agent=agent, window=COST_WINDOW, by=("mechanism",))
     rows = []
     for row in summary.by["mechanism"]:
-        used, name = row.totals, display.visible((row.key or row.purpose or "other").replace("_", " "))
+        used, name = row, display.visible((row.key or row.purpose or "other").replace("_", " "))
         if row.purpose in CORRECTION:
             name = format_html(
                 "{} {}", name, display.badge("correction", "plain", "looks at messages before they are said")
@@ -169,7 +145,7 @@ def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return SafeString(render_to_string("admin/correction/agent_costs.html", context, request))
 
 
-def _money(used: Totals) -> SafeString:
+def _money(used: CostSums) -> SafeString:
     """Where no call has a price there is no sum, not even one of 0."""
     return display.money(
         used.cost_usd if used.unpriced < used.calls or not used.calls else None, unpriced=used.unpriced
@@ -218,11 +194,9 @@ class CopyForm(forms.Form):
 
 
 @admin.action(description="Switch a correction mechanism on or off")
-def switch_mechanism(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> HttpResponse | None:
+@confirmed("Switch a correction mechanism", "It is set for these agents alone.", form=SwitchForm)
+def switch_mechanism(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent], form: SwitchForm) -> None:
     """Set, or reset to inherit, the switch of one mechanism for the chosen agents."""
-    form = SwitchForm(request.POST if "apply" in request.POST else None)
-    if not form.is_valid():
-        return _ask(model_admin, request, queryset, form, "switch_mechanism", "Switch a correction mechanism", "Switch")
     mechanism, state = BY_ID[form.cleaned_data["mechanism"]], form.cleaned_data["state"]
     before = _in_effect(queryset)
     done = []
@@ -236,15 +210,12 @@ def switch_mechanism(model_admin: Any, request: HttpRequest, queryset: QuerySet[
     what = f"{mechanism.label} {'inherited' if state == INHERIT else state}"
     _tell(model_admin, request, f"{what}: set for", done, messages.SUCCESS)
     _tell_gate(model_admin, request, done, before)
-    return None
 
 
 @admin.action(description="Copy corrections from another agent")
-def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> HttpResponse | None:
+@confirmed("Copy corrections", "What these agents had set themselves is replaced.", form=CopyForm)
+def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent], form: CopyForm) -> None:
     """Give the chosen agents the settings of one agent."""
-    form = CopyForm(request.POST if "apply" in request.POST else None)
-    if not form.is_valid():
-        return _ask(model_admin, request, queryset, form, "copy_corrections", "Copy corrections", "Copy")
     source = form.cleaned_data["source"]
     targets = [agent for agent in queryset if agent.pk != source.pk]
     before = _in_effect(queryset)
@@ -255,30 +226,6 @@ def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[
         model_admin.message_user(request, f"{source} sets nothing itself: they inherit everything now.", messages.INFO)
     if len(targets) < len(queryset):
         model_admin.message_user(request, f"{source} was skipped: it is the one copied from.", messages.INFO)
-    return None
-
-
-def _ask(
-    model_admin: Any,
-    request: HttpRequest,
-    queryset: QuerySet[Agent],
-    form: forms.Form,
-    action: str,
-    title: str,
-    verb: str,
-) -> HttpResponse:
-    """The page between choosing the agents and doing it."""
-    response: HttpResponse = model_admin.page(
-        request,
-        "admin/correction/agents_action.html",
-        title,
-        form=form,
-        verb=verb,
-        action=action,
-        chosen=[(agent.pk, display.agent_chip(agent)) for agent in queryset],
-        checkbox=ACTION_CHECKBOX_NAME,
-    )
-    return response
 
 
 def _tell(model_admin: Any, request: HttpRequest, what: str, agents: list[Agent], level: int) -> None:

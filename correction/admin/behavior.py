@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
-from django.contrib.auth.models import AbstractBaseUser
-from django.core.exceptions import PermissionDenied
 from django.db.models import Count, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
-from django.shortcuts import get_object_or_404
+from django.http import HttpRequest
 from django.template.loader import render_to_string
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
@@ -21,9 +18,9 @@ from agents.admin.access import user_of
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.display import Tone, word_diff
-from agents.console.filters import AgentFilter, DateRangeFilter, RecentValuesFilter
+from agents.console.filters import number_in
 from agents.console.forms import confirmed
-from agents.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput
+from agents.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput, console_action
 from agents.models import Agent, LLMCall, Message
 from agents.persona import TraitValue, render_persona, values_of
 from correction.behavior.applying import (
@@ -36,12 +33,9 @@ from correction.behavior.applying import (
     revert_request,
 )
 from correction.behavior.effects import plan_request, queue_effect, result_of
-from correction.behavior.rules import as_value, stored_trait
-from correction.behavior.words import name_key
+from correction.behavior.rules import as_value, name_key, stored_trait
 from correction.models import BehaviorEffect, BehaviorRequest
-from correction.models.behavior import UNFINISHED
-from evaluation.admin.display import judge_badge, meter
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
+from correction.models.behavior import MESSAGES, MOST_MESSAGES, UNFINISHED
 from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status
@@ -59,13 +53,12 @@ TONES: dict[str, Tone] = {
     Status.CANCELLED: "plain",
     Status.PAUSED_BUDGET: "warning",
 }
-_TIERS = {"gate": "Does it ask for a change?", "extract": "Which change?", "map": "As which trait?"}
+TIERS = {"gate": "Does it ask for a change?", "extract": "Which change?", "map": "As which trait?"}
 DECIDING = ("correction.change_behaviorrequest", "agents.change_agent")  # it changes a persona
 MEASURING = ("correction.view_behaviorrequest", "evaluation.add_evaluationrun")
 READING = "agents.view_message"  # the words, and what was made of them: the tiers quote
 MOST_EFFECTS = 5  # shown
 MOST_REFUSALS = 10  # of an action, said one by one
-Post = Mapping[str, str]
 
 
 def status_badge(row: BehaviorRequest) -> SafeString:
@@ -89,28 +82,6 @@ def change(row: BehaviorRequest) -> SafeString:
 def _strength(trait: object) -> str:
     value = trait.get("strength") if isinstance(trait, dict) else None
     return f"{value:g}" if isinstance(value, int | float) else ""
-
-
-def tiers(row: BehaviorRequest) -> list[dict[str, Any]]:
-    """What each tier was asked and said; those that were not asked are missing."""
-    return [
-        {
-            "question": question,
-            "answers": [
-                (display.visible(name.replace("_", " ")), display.visible(_said(value)))
-                for name, value in result.items()
-            ],
-            "call": display.page_of(called, "its call") if (called := getattr(row, f"{tier}_call")) else "",
-        }
-        for tier, question in _TIERS.items()
-        if isinstance(result := getattr(row, f"{tier}_result"), dict)
-    ]
-
-
-def _said(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return "–" if value in (None, "") else str(value)
 
 
 def persona_diff(row: BehaviorRequest) -> SafeString | None:
@@ -152,59 +123,6 @@ class TraitForm(forms.Form):
     )  # fmt: skip
 
     prefix = "trait"
-
-
-def may_decide(request: HttpRequest) -> bool:
-    """Whether the user may decide about requests: the rights to change them, and to change agents."""
-    return request.user.has_perms(DECIDING)
-
-
-def _apply_edited(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
-    form = TraitForm(post)
-    if not form.is_valid():
-        raise BehaviorError("; ".join(f"{name}: {' '.join(map(str, said))}" for name, said in form.errors.items()))
-    given = form.cleaned_data
-    apply_request(request=row, user=user, trait=TraitValue(**{**given, "sentiment": given["sentiment"] or 0.0}))
-    return "is applied as you wrote it"
-
-
-def _apply(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
-    apply_request(request=row, user=user)
-    return "is applied"
-
-
-def _reject(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
-    reject_request(request=row, user=user, why=post.get("why", "").strip()[:1000])
-    return "is rejected"
-
-
-def _revert(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
-    revert_request(request=row, user=user, anyway=post.get("anyway") == "1")
-    return "is reverted: the trait is what it was before"
-
-
-def _retry(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
-    retry_request(request=row)
-    return "is queued again: a worker (manage.py work) takes it"
-
-
-def _measure(row: BehaviorRequest, user: AbstractBaseUser, post: Post) -> str:
-    text = post.get("messages", "").strip() or str(MESSAGES)
-    if not (text.isascii() and text.isdecimal() and len(text) <= 3 and 1 <= int(text) <= MOST_MESSAGES):
-        raise ValueError(f"messages {text[:20]!r}: allowed: a whole number from 1 to {MOST_MESSAGES}")
-    effect = queue_effect(request=row, messages=int(text), user=user)
-    return f"will be evaluated. Evaluation {effect.pk} is queued: a worker (manage.py work) judges it"
-
-
-# What a button of a request's page does; returns what is said when it is done.
-ACTS: dict[str, Callable[[BehaviorRequest, AbstractBaseUser, Post], str]] = {
-    "apply": _apply,
-    "apply_edited": _apply_edited,
-    "reject": _reject,
-    "revert": _revert,
-    "retry": _retry,
-    "measure": _measure,
-}
 
 
 @admin.action(description="Apply as proposed", permissions=["decide"])
@@ -258,32 +176,24 @@ def _decide(
 
 def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
     """What the template shows."""
-    may_read = request.user.has_perm(READING)
-    message = row.message
-    may = may_decide(request) and row.agent is not None
+    may = request.user.has_perms(DECIDING) and row.agent is not None
     applicable, initial = may and row.status in APPLICABLE, row.trait_after or {"strength": 0.5}
 
     def url(act: str, allowed: bool) -> str:
         return reverse(f"admin:correction_behaviorrequest_{act}", args=[row.pk]) if allowed else ""
 
+    tiers = [
+        (question, getattr(row, f"{tier}_result"), getattr(row, f"{tier}_call")) for tier, question in TIERS.items()
+    ]
     return {
-        "agent": display.agent_chip(row.agent),
+        "row": row,
+        "may_read": request.user.has_perm(READING),
         "state": status_badge(row),
         "change": change(row),
-        "judge": judge_badge(row.judge) if row.judge else display.EMPTY,
-        "confidence": display.visible(row.confidence) if row.confidence else display.EMPTY,
-        "requester": display.isolated(message.author_name) if message else display.EMPTY,
-        "text": display.block(message.text) if message and may_read else "",
-        "where": display.link(transcript_url(message), "Read it in its conversation") if message else "",
-        "decided": _decided(row),
-        "why": display.visible(row.why) if may_read else "",
-        "error": display.visible(row.error) if may_read else "",
-        "warnings": [display.visible(text) for text in row.warnings if isinstance(text, str)] if may_read else [],
-        "tiers": tiers(row) if may_read else [],
-        "may_read": may_read,
+        "where": transcript_url(row.message) if row.message else "",
+        "tiers": [tier for tier in tiers if tier[1] is not None],
         "diff": persona_diff(row),
         "calls": display.link(display.list_url(LLMCall, work_id=row.work_id), "the calls it made"),
-        "versions": _versions(row),
         "form": TraitForm(initial=initial) if applicable else None,
         "apply_url": url("apply", applicable and bool(row.trait_after)),
         "edited_url": url("apply_edited", applicable),
@@ -292,17 +202,6 @@ def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
         "retry_url": url("retry", may and row.status in RETRIABLE),
         "waits": row.status in (Status.QUEUED, Status.RUNNING),
     }
-
-
-def _decided(row: BehaviorRequest) -> SafeString | str:
-    if row.reviewed_by and row.reviewed_at:
-        return format_html("{}, {}", display.isolated(row.reviewed_by), display.moment(row.reviewed_at))
-    return "automatically" if row.automatic else ""
-
-
-def _versions(row: BehaviorRequest) -> str:
-    before, after = row.persona_version_before, row.persona_version
-    return f"persona v{before.number} → v{after.number}" if before and after else ""
 
 
 def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -324,10 +223,7 @@ def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
             for kind in kinds
             if counts.get(kind)
         ],
-        "newest": [
-            (display.moment(row.applied_at), change(row), display.page_of(row, "look at it"))
-            for row in newest.order_by("-applied_at")[:3]
-        ],
+        "newest": [(row, change(row)) for row in newest.order_by("-applied_at")[:3]],
         "url": display.list_url(BehaviorRequest, agent__id__exact=agent.pk),
     }
     return SafeString(render_to_string("admin/correction/behavior/agent.html", context, request))
@@ -348,102 +244,44 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
     if row.status not in (Status.APPLIED, Status.REVERTED):
         return None
     effects = list(BehaviorEffect.objects.filter(request=row).select_related("requested_by")[:MOST_EFFECTS])
-    change = plan_request(request=row) if row.agent is not None else None
+    plan = plan_request(request=row) if row.agent is not None else None
     under_way = any(effect.status in UNFINISHED for effect in effects)
-    may = request.user.has_perms(MEASURING) and not under_way and change is not None and change.is_measurable
-    context: dict[str, Any] = {
+    may = request.user.has_perms(MEASURING) and not under_way and plan is not None and not plan.why_not
+    context = {
         "measure_url": reverse("admin:correction_behaviorrequest_measure", args=[row.pk]) if may else "",
         "messages": MESSAGES,
         "most": MOST_MESSAGES,
         "effects": [_effect(effect) for effect in effects],
-        "command": f"manage.py measure_behavior {row.pk}",
+        "request": row,
     }
-    if change is not None:
-        plan = change.shown()
-        context["plan"] = {
-            "since": f"{plan.after} of {plan.wanted} messages since",
-            "before": plan.before,
-            "waits": plan.waits,
-            "claim": display.visible(plan.claim.replace("{{agent_name}}", change.plan.agent.display_name)),
-            "estimate": str(plan.estimate),
-            "paid": bool(plan.estimate.calls),
-            "judge": judge_badge(plan.judge),
-            "heuristic": is_heuristic(plan.judge),
-            "reworded": plan.expected == "otherwise",
-        }
+    if plan is not None:
+        claim = plan.claim.replace("{{agent_name}}", plan.plan.agent.display_name)
+        context |= {"plan": plan, "claim": claim, "heuristic": is_heuristic(plan.judge)}
     return SafeString(render_to_string("admin/correction/behavior/effect.html", context, request))
 
 
 def _effect(effect: BehaviorEffect) -> dict[str, Any]:
-    shown: dict[str, Any] = {
-        "state": display.status_badge(effect),
-        "when": display.moment(effect.created_at),
-        "by": display.isolated(effect.requested_by) if effect.requested_by else "",
-        "judge": judge_badge(effect.judge),
-        "error": display.visible(effect.error),
-        "again": effect.attempt > 1,
+    tones: dict[bool | None, Tone] = {True: "good", False: "warning", None: "plain"}
+    result = result_of(effect)
+    return {
+        "row": effect,
         "waits": effect.status in UNFINISHED,
+        "result": result,
+        "verdict": display.badge(result.verdict, tones[result.as_requested]) if result else "",
+        "unscored": result.before_unscored + result.after_unscored if result else 0,
         "calls": display.link(display.list_url(LLMCall, work_id=effect.work_id), "the calls it made"),
     }
-    if (result := result_of(effect)) is not None:
-        tones: dict[bool | None, Tone] = {True: "good", False: "warning", None: "plain"}
-        unscored = result.before_unscored + result.after_unscored
-        shown["result"] = {
-            "samples": [
-                {"name": "before", "mean": meter(result.mean_before), "scored": result.before_scored},
-                {"name": "after", "mean": meter(result.mean_after), "scored": result.after_scored},
-            ],
-            "difference": display.visible(result.difference_words),
-            "verdict": display.badge(result.verdict, tones[result.as_requested]),
-            "words": display.visible(result.verdict_words),
-            "unscored": unscored,
-            "why": display.visible(result.first_reason) if unscored else "",
-            "cost": result.cost_words,
-        }
-    return shown
 
 
 @admin.register(BehaviorRequest)
 class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
-    list_display = ("when", "who", "state", "changed", "sure", "said", "judge_mark", "reason")
-    list_display_links = ("when",)
-    list_filter = (
-        "status",
-        "operation",
-        "confidence",
-        "automatic",
-        ("judge", RecentValuesFilter),
-        ("agent", AgentFilter),
-        ("created_at", DateRangeFilter),
-    )
     list_select_related = ("agent", "message", "reviewed_by")
-    search_fields = ("trait_name",)
-    search_help_text = "name of a trait"
     ordering = ("-created_at", "-pk")
     actions = (apply_chosen, reject_chosen, retry_chosen)  # type: ignore[assignment]  # a log of which people decide
-    fieldsets: ClassVar = (
-        (
-            "As it is stored",
-            {
-                "fields": (
-                    *("created", "started", "finished", "applied", "reviewed", "reverted"),
-                    *("attempt", "lease_owner", "automatic"),
-                ),
-                "classes": ("collapse",),
-            },
-        ),
-    )
-
-    created = display.time_of("created_at")
-    started = display.time_of("started_at")
-    finished = display.time_of("finished_at")
-    applied = display.time_of("applied_at")
-    reviewed = display.time_of("reviewed_at")
-    reverted = display.time_of("reverted_at")
 
     def has_decide_permission(self, request: HttpRequest) -> bool:
         """For the actions on several (``permissions=["decide"]``)."""
-        return may_decide(request)
+        return request.user.has_perms(DECIDING)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[BehaviorRequest]:
         long = ("gate_result", "extract_result", "map_result")
@@ -456,31 +294,44 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
         effect = effect_panel(request, obj)
         return [SafeString(shown), *([effect] if effect else []), *super().get_panels(request, obj)]
 
-    def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view(self.act_view)
-        own = [
-            path(f"<int:pk>/{name}/", view, kwargs={"act": name}, name=f"correction_behaviorrequest_{name}")
-            for name in ACTS
-        ]
-        return [*own, *super().get_urls()]
+    @console_action("apply", *DECIDING)
+    def apply_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
+        apply_request(request=row, user=user_of(request))
+        return f"Behaviour request {row.pk} is applied."
 
-    def act_view(self, request: HttpRequest, pk: int, act: str) -> HttpResponse:
-        """Do what a button of the request's page says; the page says what came of it."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        if not self.has_view_permission(request) or not request.user.has_perms(
-            MEASURING if act == "measure" else DECIDING
-        ):
-            raise PermissionDenied
-        row = get_object_or_404(BehaviorRequest.objects.select_related("agent"), pk=pk)
-        try:
-            done = ACTS[act](row, user_of(request), request.POST)
-        except ValueError as error:  # a BehaviorError is one
-            self.message_user(request, f"Nothing was changed: {error}", messages.ERROR)
-        else:
-            self.log_change(request, row, f"{act} pressed")
-            self.message_user(request, f"Behaviour request {pk} {done}.", messages.SUCCESS)
-        return HttpResponseRedirect(reverse("admin:correction_behaviorrequest_change", args=[pk]))
+    @console_action("apply_edited", *DECIDING)
+    def apply_edited_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
+        form = TraitForm(request.POST)
+        if not form.is_valid():
+            raise BehaviorError("; ".join(f"{name}: {' '.join(map(str, said))}" for name, said in form.errors.items()))
+        given = form.cleaned_data
+        trait = TraitValue(**{**given, "sentiment": given["sentiment"] or 0.0})
+        apply_request(request=row, user=user_of(request), trait=trait)
+        return f"Behaviour request {row.pk} is applied as you wrote it."
+
+    @console_action("reject", *DECIDING)
+    def reject_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
+        reject_request(request=row, user=user_of(request), why=request.POST.get("why", "").strip()[:1000])
+        return f"Behaviour request {row.pk} is rejected."
+
+    @console_action("revert", *DECIDING)
+    def revert_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
+        revert_request(request=row, user=user_of(request), anyway=request.POST.get("anyway") == "1")
+        return f"Behaviour request {row.pk} is reverted: the trait is what it was before."
+
+    @console_action("retry", *DECIDING)
+    def retry_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
+        retry_request(request=row)
+        return f"Behaviour request {row.pk} is queued again: a worker (manage.py work) takes it."
+
+    @console_action("measure", *MEASURING)
+    def measure_view(self, request: HttpRequest, row: BehaviorRequest) -> str:
+        text = request.POST.get("messages", "").strip() or str(MESSAGES)
+        number = number_in({"messages": text}, "messages")
+        if number is None or not 1 <= number <= MOST_MESSAGES:
+            raise ValueError(f"messages {text[:20]!r}: allowed: a whole number from 1 to {MOST_MESSAGES}")
+        effect = queue_effect(request=row, messages=number, user=user_of(request))
+        return f"Behaviour request {row.pk} will be evaluated. Evaluation {effect.pk} is queued: a worker (manage.py work) judges it."
 
     def get_list_display(self, request: HttpRequest) -> Any:
         """Without the words, and what quotes them, for who may not read messages."""
@@ -493,13 +344,8 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     def when(self, row: BehaviorRequest) -> SafeString:
         return display.lines(display.moment(row.created_at), f"#{row.pk}")
 
-    who = display.column("agent", lambda row: display.agent_chip(row.agent), ordering="agent")
     state = display.column("status", status_badge, ordering="status")
     changed = display.column("change", change, ordering="trait_name")
-
-    @admin.display(description="confidence", ordering="confidence")
-    def sure(self, row: BehaviorRequest) -> SafeString:
-        return display.visible(row.confidence) if row.confidence else display.EMPTY
 
     @admin.display(description="message")
     def said(self, row: BehaviorRequest) -> SafeString:
@@ -510,10 +356,6 @@ class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     @admin.display(description="message")
     def place(self, row: BehaviorRequest) -> SafeString:
         return display.link(transcript_url(row.message), "a message") if row.message else display.EMPTY
-
-    @admin.display(description="judge", ordering="judge")
-    def judge_mark(self, row: BehaviorRequest) -> SafeString:
-        return judge_badge(row.judge) if row.judge else display.EMPTY
 
     @admin.display(description="why")
     def reason(self, row: BehaviorRequest) -> SafeString:

@@ -13,14 +13,15 @@ from django.db.models import Q
 from django.forms import ChoiceField
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.middleware.csrf import get_token
-from django.urls import URLPattern, path, reverse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
 from django.utils.html import format_html
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
 from agents.console import display
-from agents.console.site import ModelAdmin
+from agents.console.filters import number_in
+from agents.console.site import ModelAdmin, came_from, console_page
 from agents.models import Agent
 from correction.admin.config_form import SEEN, ConfigForm
 from correction.admin.display import origin
@@ -51,8 +52,16 @@ from correction.config.configure import (
     revert,
     undo,
 )
-from correction.config.fields import MECHANISMS, SETTINGS, ConfigError, Mechanism, Setting
-from correction.config.settings import ResolvedConfig, merge, read_changes
+from correction.config.settings import (
+    MECHANISMS,
+    SETTINGS,
+    ConfigError,
+    Mechanism,
+    ResolvedConfig,
+    Setting,
+    merge,
+    read_changes,
+)
 from correction.gate.thresholds import Scores, scores_of
 from correction.models import AgentEvaluationConfig, GateMode
 
@@ -72,18 +81,6 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
     def has_delete_permission(self, request: HttpRequest, obj: AgentEvaluationConfig | None = None) -> bool:
         return super().has_delete_permission(request, obj) and (obj is None or not obj.is_defaults)
 
-    def get_urls(self) -> list[URLPattern]:
-        pages = (
-            ("target/<str:target>/", self.edit_view, "target"),
-            ("target/<str:target>/thresholds/", self.thresholds_view, "thresholds"),
-            ("target/<str:target>/history/", self.history_of_view, "target_history"),
-        )
-        own = [
-            path(route, self.admin_site.admin_view(view), name=f"correction_agentevaluationconfig_{name}")
-            for route, view, name in pages
-        ]
-        return [*own, *super().get_urls()]
-
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The matrix; its buttons set one switch, or take back what is set in one cell."""
         self._allow(request)
@@ -97,13 +94,16 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """The address that Django knows for a row leads to the page of its agent."""
-        return HttpResponseRedirect(config_url(self._row(request, object_id).agent))
+        self._allow(request)
+        return HttpResponseRedirect(config_url(get_object_or_404(AgentEvaluationConfig, pk=object_id).agent))
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        return HttpResponseRedirect(history_url(self._row(request, object_id).agent))
+        self._allow(request)
+        return HttpResponseRedirect(history_url(get_object_or_404(AgentEvaluationConfig, pk=object_id).agent))
 
+    @console_page("target/<str:target>/", name="correction_agentevaluationconfig_target")
     def edit_view(self, request: HttpRequest, target: str) -> HttpResponse:
         """A configuration as a form; with ``?mechanism=`` only that part of it."""
         self._allow(request)
@@ -131,7 +131,6 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             "form",
             f"{agent or 'Defaults'}: {chosen.label if chosen else 'corrections'}",
             agent=agent,
-            name=display.isolated(agent.display_name) if agent else "",
             form=form,
             notes=notes_on(config),
             groups=_groups(agent, form, shown, config),
@@ -142,6 +141,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             thresholds_url=thresholds_url(agent),
         )
 
+    @console_page("target/<str:target>/thresholds/")
     def thresholds_view(self, request: HttpRequest, target: str) -> HttpResponse:
         """What other thresholds would have done to the drafts judged so far, as histograms; nothing is stored."""
         self._allow(request)
@@ -149,41 +149,34 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         title = f"{agent or 'Defaults'}: thresholds"
         return self._page(request, "thresholds", title, **thresholds_context(agent, request.GET))
 
-    def history_of_view(self, request: HttpRequest, target: str) -> HttpResponse:
+    @console_page("target/<str:target>/history/")
+    def target_history_view(self, request: HttpRequest, target: str) -> HttpResponse:
         """Who changed what and when, newest first; each state but the present one can be gone back to."""
         self._allow(request, change=request.method == "POST")
         agent = _agent(target)
         if request.method == "POST":
-            undoing = "undo" in request.POST
-            self._go_back(request, agent, request.POST.get("undo" if undoing else "history_id", ""), undoing=undoing)
-            came_from = request.POST.get("next", "")
-            hosts, secure = {request.get_host()}, request.is_secure()
-            safe = url_has_allowed_host_and_scheme(came_from, hosts, require_https=secure)
-            return HttpResponseRedirect(came_from if safe else history_url(agent))
+            self._go_back(request, agent)
+            return HttpResponseRedirect(came_from(request, request.POST, history_url(agent)))
         entries = [
-            {
-                "change": change,
-                "at": display.moment(change.at),
-                "user": display.isolated(change.user) if change.user else "",
-                "reason": display.visible(change.reason),
-                "changes": [
+            (
+                change,
+                [
                     (SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair))
                     for name, pair in change.changes.items()
                 ],
-            }
+            )
             for change in config_history(agent, limit=ENTRIES)
         ]
-        name = display.isolated(agent.display_name) if agent is not None else ""
-        title = f"{agent or 'Defaults'}: history"
-        return self._page(
-            request, "history", title, config_url=config_url(agent), name=name, entries=entries, limit=ENTRIES
-        )
+        context = {"config_url": config_url(agent), "agent": agent, "entries": entries, "limit": ENTRIES}
+        return self._page(request, "history", f"{agent or 'Defaults'}: history", **context)
 
-    def _go_back(self, request: HttpRequest, agent: Agent | None, entry: str, *, undoing: bool) -> None:
-        number = int(entry) if entry.isdecimal() and len(entry) < 19 else 0
+    def _go_back(self, request: HttpRequest, agent: Agent | None) -> None:
+        """Undo one entry of the history (``undo=``), or go back to the state after one (``history_id=``)."""
+        undoing = "undo" in request.POST
+        entry = number_in(request.POST, "undo" if undoing else "history_id") or 0
         before = in_effect(agent)
         try:
-            after = (undo if undoing else revert)(agent=agent, history_id=number, user=user_of(request))
+            after = (undo if undoing else revert)(agent=agent, history_id=entry, user=user_of(request))
         except ConfigError as error:
             self.message_user(request, str(error), messages.ERROR)
         else:
@@ -243,13 +236,6 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         if not (self.has_change_permission(request) if change else self.has_view_permission(request)):
             raise PermissionDenied
 
-    def _row(self, request: HttpRequest, object_id: str) -> AgentEvaluationConfig:
-        self._allow(request)
-        row = self.get_object(request, object_id)
-        if row is None:
-            raise Http404(f"There is no configuration {object_id}.")
-        return row
-
 
 def history_url(agent: Agent | None) -> str:
     return reverse("admin:correction_agentevaluationconfig_target_history", args=[target_of(agent)])
@@ -259,10 +245,7 @@ def _agent(target: str) -> Agent | None:
     """The agent that a URL names; None for the defaults."""
     if target == DEFAULTS:
         return None
-    agent = Agent.objects.filter(pk=target).first() if target.isdecimal() and len(target) < 19 else None
-    if agent is None:
-        raise Http404(f"There is no agent {target}.")
-    return agent
+    return get_object_or_404(Agent, pk=number_in({"target": target}, "target"))
 
 
 def _mechanism(request: HttpRequest) -> Mechanism | None:

@@ -12,8 +12,7 @@ from django import forms
 from agents.console.site import GrowingTextarea, NumberInput, TextInput
 from correction.admin.display import origin
 from correction.config.configure import LONGEST_REASON
-from correction.config.fields import LONGEST_NAME, MOST_NAMES, SETTINGS, ConfigError, Setting
-from correction.config.settings import merge
+from correction.config.settings import LONGEST_NAME, MOST_NAMES, SETTINGS, ConfigError, Setting, merge
 from correction.models import AgentEvaluationConfig
 
 SEEN = "seen-"

@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.console.display import Tone
+from agents.templatetags.display import register as templates
 from correction.config.settings import ResolvedConfig
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, Outcome
 
@@ -148,3 +149,7 @@ def mode_badge(config: ResolvedConfig) -> SafeString:
 def share(part: int, total: int) -> str:
     """``12 of 80 (15 %)``."""
     return f"{part:,} of {total:,}" + (f" ({100 * part / total:.0f} %)" if total else "")
+
+
+for show in (against_threshold, fired_badge, source_badge, speaker):  # for templates that load "display"
+    templates.filter(show.__name__, show)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 from django.db.models import Count, Q, Subquery
 from django.http import HttpRequest
@@ -11,7 +12,6 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.charts import sparkline
 from agents.console.home import HomePart, a_few, add_home, card, number_link, percent, since, step, waiting
 from agents.models import LLMCall
 from correction.admin.display import share
@@ -167,18 +167,16 @@ def _unpriced(today: BudgetDay, calls: Mapping[str, object]) -> SafeString | str
 
 
 def _days_of_spending(midnight: datetime) -> SafeString | str:
-    """The last days as a line; a day without calls cost nothing."""
+    """What the last days cost together, and the most expensive of them."""
     first = midnight - timedelta(days=DAYS - 1)
-    by_day = spent_by_day(since=first)
-    days = [(first + timedelta(days=number)).date() for number in range(DAYS)]
-    amounts = [float(by_day.get(day, 0)) for day in days]
-    if not any(amounts):
+    amounts = [amount for amount in spent_by_day(since=first).values() if amount]
+    if not amounts:
         return ""
-    drawn = sparkline(
-        amounts, label=f"US dollars a day, {days[0]} to {days[-1]}", high=max(amounts), shown="${:,.2f}".format
-    )
     url = display.list_url(LLMCall, created_at__gte=first)
-    return format_html("{} {}", drawn, display.link(url, f"{DAYS} days, at most ${max(amounts):,.2f}"))
+    return display.link(
+        url,
+        f"{display.dollars(sum(amounts, Decimal(0)))} in {DAYS} days, at most {display.dollars(max(amounts))} a day",
+    )
 
 
 def never_observed(request: HttpRequest) -> SafeString | None:

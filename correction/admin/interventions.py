@@ -12,13 +12,11 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
 from agents.console.logs import LogAdmin
 from agents.console.panels import table
 from agents.console.site import ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
-from correction.admin.sessions import channel_link
 from correction.interventions import FUNCTIONS, NudgeType, problems_of
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, unstorable
 from correction.interventions.nudges import VARIABLES
@@ -131,10 +129,6 @@ def preconditions_table(logged: Any) -> SafeString:
 @admin.register(Intervention)
 class InterventionAdmin(ModelAdmin[Intervention]):
     form = InterventionForm
-    list_display = ("name", "enabled", "preconditions", "nudged", "reach", "fired_times")
-    list_display_links = ("name",)
-    list_filter = ("is_enabled", "dm_allowed")
-    search_fields = ("slug", "description", "textual_claim", "proposition_claim")
     autocomplete_fields = ("agents",)
 
     def get_fieldsets(self, request: HttpRequest, obj: Intervention | None = None) -> Any:
@@ -203,31 +197,12 @@ class InterventionAdmin(ModelAdmin[Intervention]):
         )
 
 
-class InterventionFilter(ChosenFilter):
-    title = "intervention"
-    parameter_name = "intervention"
-    field = "intervention_id"
-
-
 @admin.register(InterventionLog)
 class InterventionLogAdmin(LogAdmin[InterventionLog]):
-    list_filter = (
-        InterventionFilter,
-        "fired",
-        ("name", RecentValuesFilter),
-        ("judge", RecentValuesFilter),
-        ("agent", AgentFilter),
-        tag_filter("channel__tags"),
-        ("created_at", DateRangeFilter),
-    )
-    list_select_related = ("agent", "channel")
     ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
 
     fired_mark = display.column("fired", lambda log: fired_badge(log.fired), ordering="fired")
-    place = display.column("channel", channel_link, ordering="channel")
     conditions = display.column("preconditions", lambda log: preconditions_table(log.preconditions))
-    judge_mark = display.column("judge", lambda log: judge_badge(log.judge))
-    duration = display.column("duration", lambda log: f"{log.duration_ms:,} ms")
 
     @admin.display(description="written down in")
     def intervention_link(self, log: InterventionLog) -> SafeString:

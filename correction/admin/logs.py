@@ -7,23 +7,18 @@ from typing import Any, ClassVar
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
-from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.safestring import SafeString
 
+from agents.admin.transcript import channel_link
 from agents.console import display
 from agents.console.columns import SHOWN
-from agents.console.filters import (
-    AgentFilter,
-    ChosenFilter,
-    DateRangeFilter,
-    RecentValuesFilter,
-    tag_filter,
-)
+from agents.console.filters import OptionFilter
 from agents.console.logs import LogAdmin
+from agents.console.site import came_from, console_page
 from correction.admin.display import (
     attempt_badge,
     endings,
@@ -33,9 +28,8 @@ from correction.admin.display import (
     source_badge,
     speaker,
 )
-from correction.admin.sessions import MARKING, channel_link, session_context
-from correction.config.fields import GATE_DIMENSIONS
-from correction.gate.sessions import as_uuid
+from correction.admin.sessions import MARKING, session_context
+from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
@@ -46,42 +40,6 @@ UNCHECKED = (
     *(Outcome.TIMEOUT_PASSED, Outcome.OVERLOAD_PASSED, Outcome.ERROR_PASSED, Outcome.UNSCORED_PASSED),
     Outcome.BUDGET_PASSED,
 )
-
-
-class MessageFilter(ChosenFilter):
-    title = "message"
-    parameter_name = "message"
-    field = "message_id"
-
-
-class SessionFilter(ChosenFilter):
-    """Set by links only: the attempts at one message."""
-
-    title = "session"
-    parameter_name = "session"
-    field = "session"
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
-            return queryset
-        key = as_uuid(value)
-        return queryset.none() if key is None else queryset.filter(session=key)
-
-
-class OptionFilter(admin.SimpleListFilter):
-    """A choice among `options`: value to its label and the condition that rows meet."""
-
-    options: ClassVar[dict[str, tuple[str, Q | Exists]]]
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [(value, label) for value, (label, _) in self.options.items()]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        value = self.value()
-        if not value:
-            return queryset
-        return queryset.filter(self.options[value][1]) if value in self.options else queryset.none()
 
 
 def _has(**conditions: Any) -> Exists:
@@ -144,27 +102,9 @@ def gate_filter(link: str) -> type[OptionFilter]:
 
 @admin.register(CorrectionLog)
 class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
-    list_display = ("when", "who", "outcome_mark", "verdicts", "draft", "place")
-    list_display_links = ("when",)
-    list_filter = (
-        SessionFilter,
-        MessageFilter,
-        "outcome",
-        FailedDimensionFilter,
-        NotJudgedFilter,
-        MarkFilter,
-        "committed",
-        "source",
-        ("judge", RecentValuesFilter),
-        ("agent", AgentFilter),
-        tag_filter("tags", "message__tags", "channel__tags"),
-        ("created_at", DateRangeFilter),
-    )
+    own_filters: ClassVar = {"failed": FailedDimensionFilter, "not_judged": NotJudgedFilter, "mark": MarkFilter}
     list_select_related = ("agent", "channel")
-    search_fields = ("judged_text",)
-    search_help_text = "text of a draft"
     ordering = ("-created_at", "-pk")  # an index has it, also below a range of days
-    fieldsets: ClassVar = (("As it is stored", {"fields": ("session", "draft_key"), "classes": ("collapse",)}),)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[CorrectionLog]:
         return super().get_queryset(request).prefetch_related("dimension_results")
@@ -184,29 +124,17 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
         shown = render_to_string("admin/correction/log/session.html", context, request)
         return [SafeString(shown), *super().get_panels(request, obj)]
 
-    def get_urls(self) -> list[URLPattern]:
-        view = self.admin_site.admin_view(self.mark_view)
-        return [path("mark/<int:result_id>/", view, name="correction_mark"), *super().get_urls()]
-
+    @console_page("mark/<int:result_id>/", MARKING, post=True, name="correction_mark")
     def mark_view(self, request: HttpRequest, result_id: int) -> HttpResponse:
-        """*Right*, *false alarm*, or neither again, said of one failed dimension (POST)."""
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        if not self.has_view_permission(request) or not request.user.has_perm(MARKING):
+        """*Right*, *false alarm*, or neither again, said of one failed dimension."""
+        if not self.has_view_permission(request):
             raise PermissionDenied
-        result = GateDimensionResult.objects.select_related("log").filter(pk=result_id).first()
-        if result is None:
-            raise Http404(f"There is no verdict {result_id}.")
-        mark = request.POST.get("mark", "")
-
+        result = get_object_or_404(GateDimensionResult.objects.select_related("log"), pk=result_id)
         try:
-            mark_result(result=result, mark=mark, user=request.user)
+            mark_result(result=result, mark=request.POST.get("mark", ""), user=request.user)
         except ValueError as error:
             self.message_user(request, str(error), messages.ERROR)
-        page = reverse("admin:correction_correctionlog_change", args=[result.log_id])
-        came_from = request.GET.get("next", "")
-        if url_has_allowed_host_and_scheme(came_from, {request.get_host()}, require_https=request.is_secure()):
-            page = came_from
+        page = came_from(request, request.GET, self.url("change", result.log))
         return HttpResponseRedirect(f"{page}#result-{result.pk}")
 
     @admin.display(description="time", ordering="created_at")
@@ -218,7 +146,7 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
     @admin.display(description="channel", ordering="channel")
     def place(self, log: CorrectionLog) -> SafeString:
         source = source_badge(log)
-        return source if log.channel is None else display.lines(channel_link(log), source)
+        return source if log.channel is None else display.lines(channel_link(log.channel), source)
 
     @admin.display(description="outcome", ordering="outcome")
     def outcome_mark(self, log: Any) -> SafeString:

@@ -15,8 +15,7 @@ from agents.console.site import BoundedPaginator
 from agents.models import Agent
 from correction.admin.display import mode_badge, origin
 from correction.config.configure import notes_on
-from correction.config.fields import MECHANISMS, SETTINGS, Mechanism
-from correction.config.settings import ResolvedConfig, merge
+from correction.config.settings import MECHANISMS, SETTINGS, Mechanism, ResolvedConfig, merge
 from correction.models import AgentEvaluationConfig
 
 BY_ID: dict[str, Mechanism] = {mechanism.id: mechanism for mechanism in MECHANISMS}

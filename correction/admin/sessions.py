@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -12,29 +11,23 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.display import word_diff
 from agents.console.panels import Span, waterfall
 from agents.models import LLMCall, Message, Run
 from correction.admin.display import (
     Ending,
-    against_threshold,
     attempt_badge,
     ending_of,
     endings,
     failed_first,
-    fired_badge,
     outcome_badge,
     results,
-    source_badge,
-    speaker,
 )
 from correction.models import CorrectionLog, GateDimensionResult, InterventionLog, Outcome
-from evaluation.admin.display import judge_badge, meter
 
 _LATE = (GateDimensionResult.Status.TIMEOUT, GateDimensionResult.Status.ERROR, GateDimensionResult.Status.OVERLOAD)
 
@@ -47,19 +40,18 @@ def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
     begun = min(log.created_at - timedelta(milliseconds=log.duration_ms) for log in attempts)
     ending, spans = ending_of(attempts), []
     for log in attempts:
-        start = (log.created_at - begun).total_seconds() - log.duration_ms / 1000
+        start, badge = (log.created_at - begun).total_seconds() - log.duration_ms / 1000, attempt_badge(log, ending)
         spans.append(
             Span(
                 label=format_html('<a class="pl-link" href="#attempt-{}">Attempt {}</a>', log.attempt, log.attempt),
                 kind="attempt",
                 start=start,
                 seconds=log.duration_ms / 1000,
-                failed=log.outcome in (Outcome.CORRECTED, Outcome.FORCED_THROUGH),
-                status=attempt_badge(log, ending),
+                problem=badge if log.outcome in (Outcome.CORRECTED, Outcome.FORCED_THROUGH) else "",
+                status=badge,
             )
         )
         for result in log.dimension_results.all():
-            is_late = result.status in _LATE
             spans.append(
                 Span(
                     label=display.visible(result.dimension.replace("_", " ")),
@@ -67,8 +59,7 @@ def session_waterfall(attempts: Sequence[CorrectionLog]) -> SafeString:
                     start=start,
                     seconds=result.duration_ms / 1000,
                     is_part=True,
-                    failed=is_late,
-                    status=display.badge(result.get_status_display(), "warning") if is_late else "",
+                    problem=display.badge(result.get_status_display(), "warning") if result.status in _LATE else "",
                 )
             )
     total = (max(log.created_at for log in attempts) - begun).total_seconds()
@@ -86,20 +77,15 @@ def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
     """What the template shows of the session that `log` is an attempt of."""
     attempts = list(
         CorrectionLog.objects.filter(session=log.session)
-        .select_related("agent", "channel", "run__agent", "message", "persona_version")
+        .select_related("agent", "channel", "run__agent", "message__channel", "persona_version")
         .prefetch_related("dimension_results__marked_by")
         .order_by("attempt")
     )
-    first = attempts[0]
     said = next((attempt.judged_text for attempt in attempts if attempt.committed), None)
     ending = ending_of(attempts)
     return {
-        "first": first,
+        "first": attempts[0],
         "opened": log.attempt,
-        "agent": speaker(first),
-        "channel": channel_link(first),
-        "message": _message(first),
-        "source": source_badge(first),
         "outcome": outcome_badge(ending.outcome),
         "calls": display.link(display.list_url(LLMCall, work_id=log.work_id), "the calls it made"),
         "duration": sum(attempt.duration_ms for attempt in attempts),
@@ -107,19 +93,6 @@ def session_context(log: CorrectionLog, *, may_mark: bool) -> dict[str, Any]:
         "attempts": [_attempt(one, said, ending, lambda draft, said: (word_diff(draft, said), "")) for one in attempts],
         "may_mark": may_mark,
     }
-
-
-def channel_link(log: CorrectionLog | InterventionLog) -> SafeString:
-    if log.channel is None:
-        return display.EMPTY
-    return display.link(reverse("admin:agents_channel_transcript", args=[log.channel.pk]), log.channel)
-
-
-def _message(log: CorrectionLog) -> SafeString:
-    if log.message is None:
-        is_external = log.source == CorrectionLog.Source.EXTERNAL
-        return SafeString("said elsewhere, if at all" if is_external else "nothing was said")
-    return display.link(transcript_url(log.message), display.shortened(log.message.text, 60) or "the message")
 
 
 def _attempt(log: CorrectionLog, said: str | None, ending: Ending, compare: Compare) -> dict[str, Any]:
@@ -132,17 +105,7 @@ def _attempt(log: CorrectionLog, said: str | None, ending: Ending, compare: Comp
         "is_other": is_other,
         "diff": diff,
         "uncompared": uncompared,
-        "judge": judge_badge(log.judge) if log.judge else "",
-        "results": [
-            {
-                "row": result,
-                "verdict": against_threshold(result),
-                "meter": meter(result.score) if result.status == GateDimensionResult.Status.SCORED else "",
-                "judge": judge_badge(result.judge) if result.judge else "",
-                "parts": [(part, judge_badge(part["judge"])) for part in result.parts],
-            }
-            for result in failed_first(log.dimension_results.all())
-        ],
+        "results": failed_first(log.dimension_results.all()),
     }
 
 
@@ -154,13 +117,13 @@ MOST_DIFFS = 20  # of a page: each takes time that grows with the square of the 
 
 def _bounded() -> Compare:
     """A comparison of drafts with what was said, for one page: at most `MOST_DIFFS` times."""
-    left = itertools.repeat(None, MOST_DIFFS)
+    left = iter(range(MOST_DIFFS))
 
     def compare(draft: str, said: str) -> tuple[SafeString | None, str]:
         """The difference, or why there is none to see here."""
         if len(draft) + len(said) > MOST_COMPARED:
             return None, "Too long to compare here"
-        if next(left, left) is left:
+        if next(left, None) is None:
             return None, "Not compared here, as there is much on this page"
         diff = word_diff(draft, said)
         return diff, "" if diff is not None else "Too long to compare here"
@@ -202,50 +165,12 @@ def gate_panel(request: HttpRequest, message: Message) -> SafeString:
 
 def run_panel(request: HttpRequest, run: Run) -> SafeString:
     """For the page of a turn: the drafts that the gate looked at in it, in their order, and the interventions before it."""
-    return format_html("{}{}", _gate_of_run(run), _interventions_of_run(request, run))
-
-
-def _interventions_of_run(request: HttpRequest, run: Run) -> SafeString:
-    if not request.user.has_perm("correction.view_interventionlog"):
-        return SafeString("")
-    logs = InterventionLog.objects.filter(run=run).defer("preconditions").order_by("pk")[:MOST_INTERVENTIONS]
-    lines = format_html_join(
-        "",
-        "<li>{} {} {}</li>",
-        (
-            (
-                display.page_of(log, log.name.replace("_", " ")),
-                fired_badge(log.fired),
-                display.folded(log.nudge or log.why, 120),
-            )
-            for log in logs
-        ),
-    )
-    return _list_panel("Interventions", lines)
-
-
-def _gate_of_run(run: Run) -> SafeString:
     logs = list(CorrectionLog.objects.filter(run=run).prefetch_related("dimension_results").order_by("pk"))
-    ended = endings(logs)
-    lines = format_html_join(
-        "",
-        "<li>{} {} {}</li>",
-        (
-            (
-                display.page_of(log, f"attempt {log.attempt}"),
-                attempt_badge(log, ended[log.session]),
-                results(log.dimension_results.all()),
-            )
-            for log in logs
-        ),
-    )
-    return _list_panel("Gate", lines)
-
-
-def _list_panel(title: str, lines: SafeString) -> SafeString:
-    if not lines:
-        return lines
-    return format_html('<section class="pl-panel"><h2>{}</h2><ul class="pl-lined">{}</ul></section>', title, lines)
+    ended, nudges = endings(logs), InterventionLog.objects.none()
+    if request.user.has_perm("correction.view_interventionlog"):
+        nudges = InterventionLog.objects.filter(run=run).defer("preconditions").order_by("pk")[:MOST_INTERVENTIONS]
+    drafts = [(log, attempt_badge(log, ended[log.session]), results(log.dimension_results.all())) for log in logs]
+    return render_to_string("admin/correction/log/run.html", {"drafts": drafts, "nudges": nudges})
 
 
 def _sessions(messages: list[Message]) -> Sessions:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
@@ -20,8 +19,7 @@ from agents.models import Agent
 from correction.admin.display import number, origin, share
 from correction.admin.matrix import BY_ID, config_url, target_of
 from correction.config.configure import in_effect
-from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError
-from correction.config.settings import ResolvedConfig
+from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError, ResolvedConfig
 from correction.gate.thresholds import LOGGED, Scores, failing, scores_of, wilson_interval
 from correction.models import CorrectionLog
 from evaluation.admin.display import HEURISTIC
@@ -29,7 +27,6 @@ from evaluation.models import is_heuristic
 
 STEP = 5  # tenths of a point that a bar is wide
 HIGHEST = 90
-MOST_AGENTS = 20  # of those with most drafts, in the list by agent
 NOT_MARKED = "no alarm below it was marked right or false alarm yet"
 KINDS = {"model": "by a model", "heuristic": "offline"}
 
@@ -53,31 +50,16 @@ def thresholds_context(agent: Agent | None, asked: QueryDict) -> dict[str, Any]:
         kind = kind_of_judge()
     config = in_effect(agent)
     total, judged = scores_of(agent=agent, heuristic=kind == "heuristic")
-    keys = {pk for scores in judged.values() for pk in scores.by_agent} if agent is None else ()
-    names = dict(Agent.objects.filter(pk__in=keys).values_list("pk", "display_name")) if keys else {}
     previews = []
     for dimension in GATE_DIMENSIONS:
         scores = judged.get(dimension, Scores())
         shown = preview(agent, dimension, asked.get(dimension, ""), config, scores)
-        ranked = [(pk, names[pk]) for pk, _ in _most(scores, names)]
         use = urlencode({"mechanism": dimension, f"gate_{dimension}_threshold": shown["threshold"]})
-        agents = [
-            (display.isolated(name), share(failing(scores.by_agent[pk], shown["value"]), scores.by_agent[pk].total()))
-            for pk, name in ranked
-        ]
-        previews.append(
-            shown
-            | {
-                "field_id": f"threshold-{dimension}-typed",
-                "use_url": f"{config_url(agent)}?{use}",
-                "chart": _chart(dimension, scores, shown["value"]),
-                "agents": agents,
-                "json": _counts(scores, [pk for pk, _ in ranked]),
-            }
-        )
+        shown["use_url"] = f"{config_url(agent)}?{use}"
+        shown["chart"] = _chart(dimension, scores, shown["value"])
+        previews.append(shown)
     return {
         "agent": agent,
-        "name": display.agent_chip(agent) if agent else "",
         "previews": previews,
         "kind": kind,
         "kinds": KINDS.items(),
@@ -123,24 +105,14 @@ def preview(agent: Agent | None, dimension: str, typed: str, config: ResolvedCon
         "logs_url": display.list_url(CorrectionLog, **where),
         "marks_url": display.list_url(CorrectionLog, **where, mark="any" if scores.marks else "none"),
         "page_url": thresholds_url(agent, dimension),
-        "json": _counts(scores, ()),
+        "json": _counts(scores),
     }
 
 
-def _counts(scores: Scores, agents: Any) -> SafeString:
+def _counts(scores: Scores) -> SafeString:
     """What the script counts in: nothing but whole numbers, so there is nothing to escape."""
-    numbers = {
-        "drafts": sorted(scores.drafts.items()),
-        "marks": [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())],
-        "agents": [sorted(scores.by_agent[pk].items()) for pk in agents],
-    }
-    return SafeString(json.dumps(numbers))
-
-
-def _most(scores: Scores, names: Mapping[int, str]) -> list[tuple[int, int]]:
-    """Agents with the most drafts first: key and number of drafts."""
-    totals = Counter({pk: counts.total() for pk, counts in scores.by_agent.items() if pk in names})
-    return totals.most_common(MOST_AGENTS)
+    marks = [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())]
+    return SafeString(json.dumps({"drafts": sorted(scores.drafts.items()), "marks": marks}))
 
 
 def _chart(dimension: str, scores: Scores, threshold: Decimal) -> SafeString | str:

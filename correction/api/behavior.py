@@ -15,9 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 from rest_framework.serializers import (
-    BooleanField,
     CharField,
-    FloatField,
     IntegerField,
     JSONField,
     ListField,
@@ -26,7 +24,7 @@ from rest_framework.serializers import (
 
 from agents.api import filters
 from agents.api.agents import TraitFields
-from agents.api.bodies import Body, TraitBody
+from agents.api.bodies import ABSENT, Body
 from agents.api.filters import Filters, InTime
 from agents.api.headers import located
 from agents.api.pagination import LogByTime
@@ -34,20 +32,18 @@ from agents.api.problems import Conflict
 from agents.api.requests import PAID, ActionPermissions, ModelPermissions
 from agents.api.rows import QueryLink, Row
 from agents.api.schema import answers
-from agents.api.views import Nothing, Rows
+from agents.api.views import Rows
 from agents.persona import TraitValue
 from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request, revert_request
 from correction.behavior.effects import (
     EffectPlan,
     EffectResult,
-    RequestedChange,
-    check_measurable,
     plan_request,
     queue_effect,
     result_of,
 )
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
+from correction.models.behavior import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
 
 _TIERS = ("gate_result", "extract_result", "map_result")
@@ -125,25 +121,27 @@ class WholeBehaviorRequest(BehaviorRequestRow):
         return row.message.text if row.message and self.may_read else None
 
 
-class NewTrait(TraitBody):
-    needed: ClassVar[tuple[str, ...]] = ("name", "strength")
-    description = CharField(max_length=4000, help_text="left out = as proposed")
-    sentiment = FloatField(min_value=-1, max_value=1, help_text="left out = as proposed")
-    strength = FloatField(min_value=0, max_value=1)
+class NewTrait(Body):
+    """A trait as it is to be; what is left out is as proposed."""
+
+    name: str = Field(min_length=1, max_length=120)
+    strength: float = Field(ge=0, le=1)
+    description: str = Field("", min_length=1, max_length=4000)
+    sentiment: float = Field(0.0, ge=-1, le=1)
 
 
 class ApplyBody(Body):
     """Nothing, or the trait as it is to be instead of as it was proposed."""
 
-    trait = NewTrait()
+    trait: NewTrait = ABSENT
 
 
 class RejectBody(Body):
-    why = CharField(max_length=1000, help_text="left out = none")
+    why: str = Field("", max_length=1000)
 
 
 class RevertBody(Body):
-    anyway = BooleanField(help_text="also where the same trait was changed since")
+    anyway: bool = Field(False, description="also where the same trait was changed since")
 
 
 class EffectRow(BaseModel):
@@ -206,9 +204,7 @@ def _calls_url(row: BehaviorRequest | BehaviorEffect, request: Request) -> str:
 class EffectBody(Body):
     """How many messages before and after; nothing = 10."""
 
-    messages = IntegerField(
-        min_value=1, max_value=MOST_MESSAGES, help_text=f"before and after each; left out = {MESSAGES}"
-    )
+    messages: int = Field(MESSAGES, ge=1, le=MOST_MESSAGES, description="before and after each")
 
 
 class RequestFilters(InTime):
@@ -281,7 +277,6 @@ class BehaviorRequests(Rows):
         "apply": ApplyBody,
         "reject": RejectBody,
         "revert": RevertBody,
-        "retry": Nothing,
         "judge_effect": EffectBody,
     }
 
@@ -298,12 +293,11 @@ class BehaviorRequests(Rows):
     def apply(self, request: Request, pk: int) -> Response:
         """Make the proposed change, or the one in `trait` instead. What was applied, rejected or reverted already: 409."""
 
-        def decide(row: BehaviorRequest, given: dict[str, Any]) -> object:
-            trait, proposal = given.get("trait"), row.trait_after if isinstance(row.trait_after, dict) else {}
+        def decide(row: BehaviorRequest, given: ApplyBody) -> object:
+            proposal = row.trait_after if isinstance(row.trait_after, dict) else {}
             proposed = {name: proposal[name] for name in ("description", "sentiment") if name in proposal}
-            return apply_request(
-                request=row, user=request.user, trait=TraitValue(**{**proposed, **trait}) if trait else None
-            )
+            trait = TraitValue(**{**proposed, **given.trait.sent}) if given.trait else None
+            return apply_request(request=row, user=request.user, trait=trait)
 
         return self._decided(decide)
 
@@ -311,9 +305,7 @@ class BehaviorRequests(Rows):
     @action(detail=True, methods=["post"], permission_classes=(MayDecide,))
     def reject(self, request: Request, pk: int) -> Response:
         """Say that nothing is to come of it; `why` is stored."""
-        return self._decided(
-            lambda row, given: reject_request(request=row, user=request.user, why=given.get("why", ""))
-        )
+        return self._decided(lambda row, given: reject_request(request=row, user=request.user, why=given.why))
 
     @answers(WholeBehaviorRequest, 409)
     @action(detail=True, methods=["post"], permission_classes=(MayDecide,))
@@ -322,9 +314,7 @@ class BehaviorRequests(Rows):
 
         Where the same trait was changed since, it is a 409; `{"anyway": true}` does it all the same.
         """
-        return self._decided(
-            lambda row, given: revert_request(request=row, user=request.user, anyway=given.get("anyway", False))
-        )
+        return self._decided(lambda row, given: revert_request(request=row, user=request.user, anyway=given.anyway))
 
     @answers(WholeBehaviorRequest, 409)
     @action(detail=True, methods=["post"], permission_classes=(MayDecide,), throttle_scope=PAID)
@@ -332,7 +322,7 @@ class BehaviorRequests(Rows):
         """Queue one again that failed or was cancelled: it goes on at the tier at which it stopped."""
         return self._decided(lambda row, given: retry_request(request=row))
 
-    def _decided(self, decide: Callable[[BehaviorRequest, dict[str, Any]], object]) -> Response:
+    def _decided(self, decide: Callable[[BehaviorRequest, Any], object]) -> Response:
         row = self.get_object()
         try:
             decide(row, self.read_body())
@@ -349,10 +339,14 @@ class BehaviorRequests(Rows):
         most; asks no model.
         """
         row = self.get_object()
-        change, why_not = _plan(row, self.given["messages"] or MESSAGES)
+        plan, why_not = None, ""
+        try:
+            known = plan_request(request=row, n=self.given["messages"] or MESSAGES)
+            plan, why_not = _with_name(known, row), known.why_not
+        except BehaviorError as error:
+            why_not = str(error)
         rows = BehaviorEffect.objects.filter(request=row).select_related("requested_by", "request__agent")
         effects = [_effect(effect, request) for effect in rows[:MOST_SHOWN]]
-        plan = _with_name(change.shown(), row) if change is not None else None
         return Response(EffectOfRequest(plan=plan, why_not=why_not, effects=effects).model_dump(mode="json"))
 
     @answers({202: EffectRow}, 409, examples=[_EXAMPLE])
@@ -365,21 +359,8 @@ class BehaviorRequests(Rows):
         """
         row, given = self.get_object(), self.read_body()
         try:
-            effect = queue_effect(request=row, messages=given.get("messages", MESSAGES), user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
+            effect = queue_effect(request=row, messages=given.messages, user=request.user)  # type: ignore[arg-type]  # no user is anonymous here
         except BehaviorError as error:
             raise Conflict(str(error)) from None
         shown = _effect(effect, request).model_dump(mode="json")
         return located(shown, status=202, url=reverse("behaviorrequest-effect", [pk], request=request))
-
-
-def _plan(row: BehaviorRequest, messages: int) -> tuple[RequestedChange | None, str]:
-    """What could be judged, and why it cannot be asked for now; empty when it can."""
-    try:
-        change = plan_request(request=row, n=messages)
-    except BehaviorError as error:
-        return None, str(error)
-    try:
-        check_measurable(change)
-    except BehaviorError as error:
-        return change, str(error)
-    return change, ""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
-from drf_spectacular.utils import extend_schema_field
+from pydantic import BaseModel, Field, WithJsonSchema
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
-from rest_framework.serializers import CharField, ChoiceField, DictField, IntegerField, ListField, Serializer, URLField
 
 from agents.api.filters import the_agent
 from agents.api.headers import Changed, etag_of
@@ -18,8 +17,16 @@ from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Agent
 from correction.config.configure import config_json, configure
-from correction.config.fields import INHERIT, SETTINGS, ConfigError, Kind
-from correction.config.settings import ResolvedConfig, resolve_all, resolve_config, resolve_defaults
+from correction.config.settings import (
+    INHERIT,
+    SETTINGS,
+    ConfigError,
+    Kind,
+    ResolvedConfig,
+    resolve_all,
+    resolve_config,
+    resolve_defaults,
+)
 from correction.models import AgentEvaluationConfig
 
 VALUES = {
@@ -40,57 +47,46 @@ CHANGES = {
         "additionalProperties": False,
     }
 }
-PROVENANCE = {"type": "string", "enum": ["override", "agent", "defaults", "built-in"]}
 
 
-@extend_schema_field(VALUES)
-class Values(DictField):
-    """Every field's value in effect."""
-
-
-@extend_schema_field({"type": "object", "additionalProperties": PROVENANCE})
-class WhereFrom(DictField):
-    """Where each field's value comes from."""
-
-
-class DefaultConfig(Serializer[Any]):
+class DefaultConfig(BaseModel):
     """What holds for an agent that says nothing of its own."""
 
-    config = Values()
-    provenance = WhereFrom()
-    notes = ListField(child=CharField(), help_text="settings that have no effect as they stand")
+    config: Annotated[dict[str, Any], WithJsonSchema(VALUES)] = Field(description="every field's value in effect")
+    provenance: dict[str, Literal["override", "agent", "defaults", "built-in"]]
+    notes: list[str] = Field(description="settings that have no effect as they stand")
 
 
 class AgentConfig(DefaultConfig):
     """The configuration in effect for one agent."""
 
-    agent = CharField()
-    display_name = CharField()
-    url = URLField()
+    agent: str
+    display_name: str
+    url: str
 
 
-class FieldWords(Serializer[Any]):
+class FieldWords(BaseModel):
     """What a field is, and what it may be set to."""
 
-    kind = ChoiceField(get_args(Kind))
-    allowed = CharField()
-    description = CharField(allow_blank=True)
+    kind: Kind
+    allowed: str
+    description: str
 
 
 class WholeAgentConfig(AgentConfig):
     """The configuration in effect for one agent, with what may be set."""
 
-    fields = DictField(child=FieldWords())  # type: ignore[assignment]  # a name of the answer
+    fields: dict[str, FieldWords]
 
 
-class ConfigPage(Serializer[Any]):
+class ConfigPage(BaseModel):
     """The configuration in effect for every agent, and the defaults."""
 
-    count = IntegerField()
-    next = URLField(allow_null=True)
-    previous = URLField(allow_null=True)
-    results = AgentConfig(many=True)
-    defaults = DefaultConfig()
+    count: int
+    next: str | None
+    previous: str | None
+    results: list[AgentConfig]
+    defaults: DefaultConfig
 
 
 class _Config(View):
@@ -132,8 +128,7 @@ class Config(_Config):
 class ConfigOfAgent(_Config):
     """The configuration in effect for one agent, and what each field may be set to."""
 
-    serializer_class = WholeAgentConfig
-
+    @answers(WholeAgentConfig)
     def retrieve(self, request: Request, agent: str) -> Response:
         """The configuration in effect for one agent, and what each field may be set to."""
         chosen = or_404(the_agent, agent)

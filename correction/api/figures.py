@@ -8,27 +8,18 @@ from pydantic import AwareDatetime, BaseModel
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import (
-    CharField,
-    DateField,
-    DateTimeField,
-    DictField,
-    FloatField,
-    Serializer,
-)
 
 from agents.api import filters
 from agents.api.filters import Filters
-from agents.api.runs import UsageFields
 from agents.api.schema import answers
 from agents.api.views import View
 from agents.models import LLMCall
-from correction.config.fields import GATE_DIMENSIONS
-from correction.costs import ALLOWED_WINDOWS, costs_as_json, get_cost_summary, groupings, window_of_time
+from correction.config.settings import GATE_DIMENSIONS
+from correction.costs import ALLOWED_WINDOWS, CostSummary, get_cost_summary, groupings, window_of_time
 from correction.gate.statistics import GateStatistics, get_gate_statistics
 from correction.gate.thresholds import Precision, precision
 from correction.models import CorrectionLog, GateDimensionResult
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 
 
 class Stretch(Filters):
@@ -63,32 +54,6 @@ def stretch(given: dict[str, Any], default: str = "7d") -> MessageWindow:
         raise ValidationError({"window": [str(error)]}) from None
 
 
-class Sums(UsageFields):
-    """Calls, tokens and US dollars; `cost_usd` leaves out the `unpriced` calls."""
-
-    cost_usd = FloatField()  # type: ignore[assignment]  # a number here
-
-
-class CostRowShown(Sums):
-    """Sums for one key of a grouping, which stands under the grouping's name; null = none was noted."""
-
-    purpose = CharField(required=False, help_text="where a grouping tells purposes apart")
-    mechanism = CharField(required=False, allow_null=True)
-    dimension = CharField(required=False, allow_null=True)
-    model = CharField(required=False, allow_null=True)
-    day = DateField(required=False, allow_null=True)
-    agent = CharField(required=False, allow_null=True)
-
-
-class CostAnswer(Serializer[Any]):
-    agent = CharField(allow_null=True, help_text="null = all")
-    since = DateTimeField(allow_null=True)
-    until = DateTimeField(allow_null=True)
-    total = Sums()
-    correction = Sums(help_text="what was spent on messages about to be said")
-    by = DictField(child=CostRowShown(many=True))
-
-
 class PrecisionAnswer(BaseModel):
     agent: str | None
     since: AwareDatetime | None
@@ -114,8 +79,8 @@ class Costs(Figures):
 
     queryset = LLMCall.objects.all()
     filterset_class = CostFilters
-    serializer_class = CostAnswer
 
+    @answers(CostSummary)
     def retrieve(self, request: Request) -> Response:
         given = self.given
         window = stretch(given)
@@ -123,7 +88,7 @@ class Costs(Figures):
             by = groupings(given["by"] or "mechanism,dimension")
         except ValueError as error:
             raise ValidationError({"by": [str(error)]}) from None
-        return Response(costs_as_json(get_cost_summary(agent=given["agent"], window=window, by=by)))
+        return Response(get_cost_summary(agent=given["agent"], window=window, by=by).data())
 
 
 class GateFigures(Figures):

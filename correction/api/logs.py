@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from django.db.models import Exists, OuterRef, Prefetch, QuerySet
+from pydantic import Field
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.serializers import CharField, ChoiceField, DictField, FloatField
+from rest_framework.serializers import CharField, DictField, FloatField
 
 from agents.api import filters
-from agents.api.bodies import Body
+from agents.api.bodies import Body, OneOf
 from agents.api.filters import InTime
 from agents.api.pagination import LogByTime
 from agents.api.requests import ActionPermissions
 from agents.api.rows import Row
 from agents.api.schema import answers
 from agents.api.views import Rows, View
-from correction.config.fields import GATE_DIMENSIONS
+from correction.config.settings import GATE_DIMENSIONS
 from correction.gate.thresholds import mark_result
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
 
@@ -73,8 +74,7 @@ class WholeLog(BriefLog):
 
 
 class MarkBody(Body):
-    needed: ClassVar[tuple[str, ...]] = ("mark",)
-    mark = ChoiceField(["right", "false_alarm", ""], help_text="empty takes a mark back")
+    mark: Annotated[str, OneOf("right", "false_alarm", "")] = Field(description="empty takes a mark back")
 
 
 class LogFilters(InTime):
@@ -126,7 +126,7 @@ class MarkResult(View):
         if result is None:
             raise NotFound(f"correction log {pk} has no result for the dimension {dimension[:32]!r}")
         try:
-            marked = mark_result(result=result, mark=self.read_body()["mark"], user=request.user)
+            marked = mark_result(result=result, mark=self.read_body().mark, user=request.user)
         except ValueError as error:
             raise ValidationError({"mark": [str(error)]}) from None
         return Response(Result(marked, context=self.get_serializer_context()).data)

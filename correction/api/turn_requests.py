@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agents.models import Agent, Channel
-from correction.config.fields import ConfigError
-from correction.config.settings import read_changes, resolve_config
-from correction.gate.sessions import check_session
+from correction.config.settings import ConfigError, read_changes, resolve_config
+from correction.gate.stage import check_session
 
 SHORTEST = 2.0  # seconds in which a judge can answer; with less every draft would pass unjudged
 

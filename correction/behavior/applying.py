@@ -31,12 +31,12 @@ from correction.behavior.rules import (
     decide,
     find_trait,
     made_by_requests,
+    name_key,
     protected,
     read_map,
     requester_of,
     stored_trait,
 )
-from correction.behavior.words import name_key
 from correction.config.settings import resolve_config
 from correction.models import BehaviorRequest
 
@@ -73,8 +73,6 @@ def apply_request(
     """Apply the change as a person decided: exactly as proposed, or as they wrote it. Other traits stay as they are.
 
     Args:
-        request: One that waits for a person, was dropped, or was rejected.
-        user: Who decides.
         trait: The trait as it is to be instead; its name may be a new one.
         waiting: Only if it waits for a person; not what was dropped or rejected.
 
@@ -121,8 +119,6 @@ def revert_request(*, request: BehaviorRequest, user: User, anyway: bool = False
     """Make the trait exactly what it was before the request was applied, or delete a new one. Other traits and the prompt stay.
 
     Args:
-        request: One that was applied.
-        user: Who reverts it.
         anyway: Also when the same trait was changed since, which is lost then.
 
     Raises:
@@ -162,7 +158,6 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
     counted right.
 
     Args:
-        request: Running, and leased by `owner`.
         owner: Of the lease. When it was lost, nothing is done.
         again: Whether the map tier can be asked once more.
         warnings: What was odd about the message or the answers of the tiers before, stored with the request.

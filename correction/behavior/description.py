@@ -6,13 +6,12 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.template.loader import render_to_string
 
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
 from agents.llm.endpoints import model_of, provider_of
 from agents.models import Agent, DescriptionUpdate, PersonaVersion
 from agents.persona import cut_persona, render_persona
-from agents.text.fences import fence, neutral, new_nonce, one_line
+from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.work.queues import do_next, wake_workers
 from correction.behavior.postponing import MOST_ATTEMPTS, NO_TRY, after_failure, one_call, over_budget
 
@@ -32,12 +31,7 @@ EXAMPLE = {"description": "A harbour guide who has seen every kind of weather. S
 
 
 def queue_description(*, agent: Agent, version: PersonaVersion | None = None) -> DescriptionUpdate | None:
-    """Have a worker write an agent's description again, once its persona's change is saved; None when a person wrote it.
-
-    Args:
-        agent: Whose.
-        version: The change that asks for it.
-    """
+    """Have a worker write an agent's description again, once its persona's change is saved; None when a person wrote it."""
     if _by_person(agent):
         return None
     if DescriptionUpdate.objects.filter(agent=agent, status=Status.PENDING).exists():
@@ -115,4 +109,4 @@ def _description(data: Any) -> str:
 
 
 def _template(name: str, /, **values: Any) -> str:
-    return render_to_string(f"prompts/description/{name}.md", values).strip()
+    return render_prompt(f"description/{name}", **values)

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Literal
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from pydantic import BaseModel, Field
-from rich import box
-from rich.table import Table
+from pydantic import BaseModel, Field, PrivateAttr
 
-from agents.commands import console_on, printable, snippet
+from agents.commands import console_on, print_table, printable, snippet
 from agents.llm import ledger
 from agents.llm.endpoints import model_of
 from agents.models import PersonaVersion, owner_name
@@ -31,16 +28,9 @@ from correction.behavior.applying import BehaviorError
 from correction.behavior.postponing import MOST_ATTEMPTS, over_budget
 from correction.behavior.rules import find_trait, stored_trait
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.change.before_after import (
-    MESSAGES,
-    BeforeAfter,
-    Judged,
-    Moments,
-    Plan,
-    judge_before_after,
-    plan_before_after,
-)
-from evaluation.propositions.traits import presence
+from correction.models.behavior import MESSAGES, MOST_MESSAGES
+from evaluation.change.before_after import BeforeAfter, Judged, Moments, Plan, judge_before_after, plan_before_after
+from evaluation.propositions.files import presence
 from evaluation.wording import counted, judge_label, money
 
 MOST_VERSIONS = 500  # looked through in each direction; messages said so many changes away are no neighbours
@@ -54,103 +44,30 @@ def lasting(request: BehaviorRequest) -> tuple[Moments, str]:
     The versions of the persona say so: those made by requests, people and imports.
     """
     assert request.applied_at is not None  # noqa: S101 (callers checked)
-    made = request.persona_version
-    ends = [(request.reverted_at, REVERTED)] if request.reverted_at is not None else []
-    if made is not None and (again := _changed_again(request, made.number)) is not None:
-        ends.append(again)
-    until, ended = min(ends, default=(None, ""))
-    moments = Moments(
-        at=request.applied_at,
-        since=_changed_before(request, made.number) if made is not None else None,
-        until=until,
-        version=made.number if made is not None else None,
-    )
-    return moments, ended
-
-
-def _changed_again(request: BehaviorRequest, number: int) -> tuple[datetime, str] | None:
-    """When a later version had another such trait, or none, and how that is called."""
-    after = stored_trait(request.trait_after)
-    later = PersonaVersion.objects.filter(agent=request.agent_id, number__gt=number).order_by("number")
-    for at, note, traits in later.values_list("created_at", "note", "traits")[:MOST_VERSIONS].iterator():
+    made, reverted = request.persona_version, request.reverted_at
+    if made is None:
+        return Moments(at=request.applied_at, until=reverted), REVERTED if reverted else ""
+    before, after = stored_trait(request.trait_before), stored_trait(request.trait_after)
+    versions = PersonaVersion.objects.filter(agent=request.agent_id)
+    later = versions.filter(number__gt=made.number).order_by("number").values_list("created_at", "traits", "note")
+    ends = [(reverted, REVERTED)] if reverted else []
+    for at, traits, note in later[:MOST_VERSIONS].iterator():
         if _trait_in(traits, after) != after:
-            return at, REVERTED if note == f"revert of behaviour request {request.pk}" else CHANGED
-    return None
-
-
-def _changed_before(request: BehaviorRequest, number: int) -> datetime | None:
-    """When the trait became what the request was proposed for."""
-    became, before = None, stored_trait(request.trait_before)
-    earlier = PersonaVersion.objects.filter(agent=request.agent_id, number__lt=number).order_by("-number")
-    for at, traits in earlier.values_list("created_at", "traits")[:MOST_VERSIONS].iterator():
-        if _trait_in(traits, before or stored_trait(request.trait_after)) != before:
+            ends.append((at, REVERTED if note == f"revert of behaviour request {request.pk}" else CHANGED))
+            break
+    until, ended = min(ends, default=(None, ""))
+    became = since = None  # when the trait became what the request was proposed for
+    earlier = versions.filter(number__lt=made.number).order_by("-number").values_list("created_at", "traits")
+    for at, traits in earlier[:MOST_VERSIONS].iterator():
+        if _trait_in(traits, before or after) != before:
+            since = became
             break
         became = at
-    else:
-        return None
-    return became
+    return Moments(at=request.applied_at, since=since, until=until, version=made.number), ended
 
 
 def _trait_in(traits: Iterable[dict[str, Any]], like: TraitValue | None) -> TraitValue | None:
     return find_trait(like.name, [TraitValue(**trait) for trait in traits]) if like is not None else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestedChange:
-    """What the request asked for, and what would be judged.
-
-    Attributes:
-        plan: The messages there are, what is missing, and what judging them would cost.
-        ended: What ended the time in which its trait was as it made it, e.g. ``it was reverted``; empty: it holds.
-    """
-
-    request: BehaviorRequest
-    plan: Plan
-    ended: str = ""
-
-    @property
-    def expected(self) -> Expected:
-        """Of what the trait is about, after the request. Without a trait before, one that is not stopped was asked for to show."""
-        before, after = stored_trait(self.request.trait_before), self.plan.trait
-        if before is None:
-            return "more" if after.strength else "less"
-        return (
-            "less" if after.strength < before.strength else "more" if after.strength > before.strength else "otherwise"
-        )
-
-    @property
-    def waits(self) -> str:
-        """What is missing, as the plan says it; no more messages will come once the trait is another."""
-        plan = self.plan
-        if self.ended and len(plan.after) < plan.wanted:
-            return f"{len(plan.after)} of {plan.wanted} messages until {self.ended}: there will be no more"
-        return plan.waits
-
-    @property
-    def is_measurable(self) -> bool:
-        return bool(self.plan.before and self.plan.after)
-
-    def shown(self) -> EffectPlan:
-        """What a page or the API offers before anything is judged."""
-        plan = self.plan
-        return EffectPlan(
-            request=self.request.pk,
-            expected=self.expected,
-            agent=plan.agent.slug,
-            trait=plan.trait.name,
-            claim=presence(plan.trait).claim,
-            judge=plan.judge,
-            wanted=plan.wanted,
-            before=len(plan.before),
-            after=len(plan.after),
-            waits=self.waits,
-            estimate=EffectEstimate(
-                calls=plan.calls,
-                input_tokens=plan.input_tokens,
-                output_tokens=plan.output_tokens,
-                cost_usd=None if plan.cost_usd is None else str(plan.cost_usd),
-            ),
-        )
 
 
 class EffectEstimate(BaseModel):
@@ -184,6 +101,48 @@ class EffectPlan(BaseModel):
     after: int = Field(description="the same after it, until it was reverted or the trait changed again")
     waits: str = Field(description="what is missing, e.g. not yet: 3 of 10 messages since")
     estimate: EffectEstimate
+    _plan: Plan = PrivateAttr()
+    _name: str = PrivateAttr("")
+
+    @classmethod
+    def of_plan(cls, request: BehaviorRequest, plan: Plan, ended: str) -> EffectPlan:
+        """`ended`: what ended the time in which its trait was as the request made it, e.g. ``it was reverted``; empty: it holds."""
+        before, after, waits = stored_trait(request.trait_before), plan.trait.strength, plan.waits
+        was = (
+            before.strength if before is not None else after - 1 if after else 1
+        )  # a new one is to show unless it is stopped
+        if ended and len(plan.after) < plan.wanted:  # no more messages will come
+            waits = f"{len(plan.after)} of {plan.wanted} messages until {ended}: there will be no more"
+        shown = cls(
+            request=request.pk,
+            expected="less" if after < was else "more" if after > was else "otherwise",
+            agent=plan.agent.slug,
+            trait=plan.trait.name,
+            claim=presence(plan.trait).claim,
+            judge=plan.judge,
+            wanted=plan.wanted,
+            before=len(plan.before),
+            after=len(plan.after),
+            waits=waits,
+            estimate=EffectEstimate(
+                calls=plan.calls,
+                input_tokens=plan.input_tokens,
+                output_tokens=plan.output_tokens,
+                cost_usd=None if plan.cost_usd is None else str(plan.cost_usd),
+            ),
+        )
+        shown._plan, shown._name = plan, str(request)
+        return shown
+
+    @property
+    def plan(self) -> Plan:
+        return self._plan
+
+    @property
+    def why_not(self) -> str:
+        """Why it cannot be judged yet, with what is allowed; empty when it can."""
+        allowed = "allowed: when there are messages before and after the change"
+        return "" if self.before and self.after else f"{self._name}: {self.waits}; {allowed}"
 
 
 class JudgedMessage(BaseModel):
@@ -221,9 +180,9 @@ class EffectResult(EffectPlan):
     actual_cost_usd: str | None = Field(description="US dollars of the priced calls; null = none has a price")
 
     @classmethod
-    def of(cls, change: RequestedChange, judged: BeforeAfter) -> EffectResult:
+    def of(cls, plan: EffectPlan, judged: BeforeAfter) -> EffectResult:
         samples: dict[Literal["before", "after"], Sequence[Judged]] = {"before": judged.before, "after": judged.after}
-        sure = judged.verdict != "not enough data" and change.expected != "otherwise"
+        sure = judged.verdict != "not enough data" and plan.expected != "otherwise"
         measured, interval, spent = judged.change, judged.change.interval, judged.spent
         counts = {
             f"{sample}_{status}": sum(row.verdict.status == status for row in rows)
@@ -232,9 +191,9 @@ class EffectResult(EffectPlan):
         }
         return cls.model_validate(
             {
-                **change.shown().model_dump(),
+                **plan.model_dump(),
                 **counts,
-                "as_requested": judged.verdict == change.expected if sure else None,
+                "as_requested": judged.verdict == plan.expected if sure else None,
                 "verdict": judged.verdict,
                 "reason": judged.reason,
                 "mean_before": None if measured.baseline is None else round(measured.baseline, 2),
@@ -305,8 +264,8 @@ def result_of(effect: BehaviorEffect) -> EffectResult | None:
     return EffectResult.model_validate(effect.result) if isinstance(effect.result, dict) else None
 
 
-def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = "") -> RequestedChange:
-    """What could be judged for a request, with its estimate; asks no model. `plan.waits` says ``not yet: 3 of 10 messages since``.
+def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = "") -> EffectPlan:
+    """What could be judged for a request, with its estimate; asks no model. `waits` says ``not yet: 3 of 10 messages since``.
 
     The messages after are those from the change until it was reverted or its trait was changed again in any way; those before go
     back to the change of that trait before. The judge does not read the request itself.
@@ -315,6 +274,8 @@ def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = ""
         BehaviorError: It was never applied, or its agent is gone.
         ValueError: `n` is out of range.
     """
+    if not 1 <= n <= MOST_MESSAGES:
+        raise ValueError(f"n {n}: allowed: 1 to {MOST_MESSAGES} messages before and after")
     if request.applied_at is None or not request.trait_after:
         raise BehaviorError(f"{request}: nothing was changed by it; allowed: a request that was applied")
     if request.agent is None:
@@ -323,7 +284,7 @@ def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = ""
     moments, ended = lasting(request)
     asked = () if request.message_id is None else (request.message_id,)
     plan = plan_before_after(agent=request.agent, trait=trait, moments=moments, n=n, model=model, unseen=asked)
-    return RequestedChange(request=request, plan=plan, ended=ended)
+    return EffectPlan.of_plan(request, plan, ended)
 
 
 def judge_request(
@@ -337,27 +298,23 @@ def judge_request(
     """Judge it now, with as many messages as there are. Every call is in the ledger, its work begins with the request's name.
 
     Args:
-        request: An applied or reverted one.
         n: Messages before and after each, 1 to 100.
-        model: Overrides the configured judge.
         work_id: Of the ledger rows; default one of its own.
-        done: Called with the number of messages just judged.
 
     Raises:
         BehaviorError, ValueError: As `plan_request`.
     """
-    change = plan_request(request=request, n=n, model=model)
+    shown = plan_request(request=request, n=n, model=model)
     work_id = (
         work_id or f"{request.work_id}/{secrets.token_hex(4)}"
     )  # apart from the tiers' calls and earlier evaluations
-    return EffectResult.of(change, judge_before_after(change.plan, work_id=work_id, done=done))
+    return EffectResult.of(shown, judge_before_after(shown.plan, work_id=work_id, done=done))
 
 
 Status = BehaviorEffect.Status
 MOST_REPEATS = 3  # how often all messages may be paid for; then an interrupted evaluation ends
 LONGEST_MODEL = 200  # characters
 UNDER_WAY = "an evaluation of it is under way already; allowed: to wait until that has ended"
-NOT_MEASURABLE = "allowed: when there are messages before and after the change"
 
 
 def queue_effect(
@@ -366,16 +323,13 @@ def queue_effect(
     """Have a worker judge a request's trait on the messages before it and the next ones after it. Asks no model.
 
     Args:
-        request: An applied or reverted one.
         messages: Most messages before and after each, 1 to 100; fewer are judged where there are no more.
-        user: Who asks for it.
 
     Raises:
         BehaviorError: It was never applied, its agent is gone, there is nothing to judge yet, or it is being judged already.
         ValueError: `messages` is out of range.
     """
-    check_measurable(plan_request(request=request, n=messages))
-    effect = _new(request=request, messages=messages, judge=model_of("judge"), requested_by=user)
+    effect = _new(request, messages, model_of("judge"), requested_by=user)
     transaction.on_commit(wake_workers)
     return effect
 
@@ -397,33 +351,21 @@ def measure_now(
     judge, owner, now = model or model_of("judge"), owner_name(), timezone.now()
     if len(judge) > LONGEST_MODEL:
         raise ValueError(f"model of {len(judge)} characters: allowed: the name of a model, at most {LONGEST_MODEL}")
-    check_measurable(plan_request(request=request, n=messages, model=judge))
     mine = {"lease_owner": owner, "lease_expires_at": now + _lease(), "attempt": 1, "started_at": now}
-    effect = _new(request=request, messages=messages, judge=judge, status=Status.RUNNING, **mine)
+    effect = _new(request, messages, judge, status=Status.RUNNING, **mine)
+    ended: dict[str, Any] = {"status": Status.CANCELLED, "error": "broke off"}
     try:
         ended = _measured(effect, owner, done)
+        if ended["status"] == Status.PAUSED_BUDGET:  # the caller does not wait until midnight
+            ended = {"status": Status.FAILED, "error": ended["error"]}
     except LeaseLost:
         raise BehaviorError(f"{effect}: another worker took it over; allowed: to look at what it finds") from None
-    except BaseException as stop:
-        why = f"broke off: {type(stop).__name__}: {stop}"[:1000]
-        effect.finish(
-            owner=owner, status=Status.ERRORED if isinstance(stop, Exception) else Status.CANCELLED, error=why
-        )
+    except Exception as crash:
+        ended = {"status": Status.ERRORED, "error": f"broke off: {type(crash).__name__}: {crash}"[:1000]}
         raise
-    if ended["status"] == Status.PAUSED_BUDGET:  # the caller does not wait until midnight
-        ended = {"status": Status.FAILED, "error": ended["error"]}
-    effect.finish(owner=owner, **ended)
+    finally:
+        effect.finish(owner=owner, **ended)
     return effect
-
-
-def check_measurable(change: RequestedChange) -> None:
-    """Refuse what nothing can be said about yet.
-
-    Raises:
-        BehaviorError: There are no messages after the change, or none before it; says how many of how many.
-    """
-    if not change.is_measurable:
-        raise BehaviorError(f"{change.request}: {change.waits}; {NOT_MEASURABLE}")
 
 
 def work_one(*, owner: str) -> bool:
@@ -433,12 +375,17 @@ def work_one(*, owner: str) -> bool:
     )
 
 
-def _new(**values: Any) -> BehaviorEffect:
+def _new(request: BehaviorRequest, messages: int, judge: str, **values: Any) -> BehaviorEffect:
+    plan = plan_request(request=request, n=messages, model=judge)
+    if plan.why_not:
+        raise BehaviorError(plan.why_not)
     try:
         with transaction.atomic():
-            effect: BehaviorEffect = BehaviorEffect.objects.create(**values)
+            effect: BehaviorEffect = BehaviorEffect.objects.create(
+                request=request, messages=messages, judge=judge, **values
+            )
     except IntegrityError:
-        raise BehaviorError(f"{values['request']}: {UNDER_WAY}") from None
+        raise BehaviorError(f"{request}: {UNDER_WAY}") from None
     return effect
 
 
@@ -478,9 +425,8 @@ def _lease() -> timedelta:
     return timedelta(seconds=2 * settings.LLM_EVALUATION_DEADLINE + 60)
 
 
-def show_plan(change: RequestedChange, out: Any) -> None:
+def show_plan(plan: EffectPlan, out: Any) -> None:
     """Write before anything is asked what there is to judge, and what it will take."""
-    plan = change.shown()
     out.write(f"{plan.agent}: {snippet(plan.trait)} ({_ASKED[plan.expected]})")
     messages = f"{counted(plan.before, 'message')} before, {plan.after} after"
     out.write(f"{messages}{f' ({plan.waits})' if plan.waits else ''}; judge: {judge_label(plan.judge)}")
@@ -492,13 +438,14 @@ def show_effect(effect: BehaviorEffect, out: Any) -> None:
     result = result_of(effect)
     if result is None:
         return
-    table = Table("", "Mean (0 to 9)", "Scored", "Unscored", box=box.SIMPLE)
-    for sample, mean, scored, without in (
-        ("before", result.mean_before, result.before_scored, result.before_unscored + result.before_trivial),
-        ("after", result.mean_after, result.after_scored, result.after_unscored + result.after_trivial),
-    ):
-        table.add_row(sample, "–" if mean is None else f"{mean:.2f}", str(scored), str(without))
-    console_on(out).print(table)
+    rows = [
+        (sample, None if mean is None else f"{mean:.2f}", scored, without)
+        for sample, mean, scored, without in (
+            ("before", result.mean_before, result.before_scored, result.before_unscored + result.before_trivial),
+            ("after", result.mean_after, result.after_scored, result.after_unscored + result.after_trivial),
+        )
+    ]
+    print_table(console_on(out), ("", ">Mean (0 to 9)", ">Scored", ">Unscored"), rows)
     out.write(f"Difference: {printable(result.difference_words)}")
     if (unscored := result.before_unscored + result.after_unscored) and result.first_reason:
         out.write(f"{counted(unscored, 'message')} could not be scored; the first: {snippet(result.first_reason)}")

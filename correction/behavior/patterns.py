@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from agents.llm.requests import LLMRequest
-from correction.behavior.rules import Amount, strength_of
-from correction.behavior.words import hostile_signs, own_words
+from correction.behavior.rules import Amount, hostile_signs, own_words, strength_of
 
 DATA = Path(__file__).resolve().parent.parent / "behavior_data"
 QUOTE, CODE = "\ue000", "\ue001"  # of the private use area: masked text holds no other character of it
@@ -42,9 +41,6 @@ class Reading:
     Attributes:
         sentence: The one that asks.
         form: What kind of sentence it is: ``question``, ``order``, ``complaint``, ``fragment`` or ``wish``.
-        name: Of the trait.
-        text: Its description.
-        amount: How much of it is wanted.
     """
 
     sentence: str

@@ -10,30 +10,32 @@ import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from decimal import Decimal
 from typing import Any, Literal, get_args
 
 import sentry_sdk
 from django.conf import settings
-from django.template.loader import render_to_string
+from pydantic import BaseModel, Field
 
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Reply, Turn, complete
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
 from agents.persona import TraitLike, TraitValue, render_persona
-from agents.text.fences import fence, neutral, new_nonce, one_line
+from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from correction.behavior.rules import (
     UNSURE,
     Change,
     Decision,
     MapAnswer,
+    Operation,
     Requester,
+    Words,
     as_value,
     decide,
     made_by_requests,
+    name_key,
+    own_words,
     read_map,
 )
-from correction.behavior.words import Words, name_key, own_words
 from correction.config.settings import ResolvedConfig
 
 Tier = Literal["gate", "extract", "map"]
@@ -168,7 +170,6 @@ class Subject:
     """Whom the message is addressed to. Values, no rows.
 
     Attributes:
-        name: Display name.
         persona: The system prompt, without traits.
         traits: As they are now; only the map tier is shown them and the persona.
     """
@@ -216,16 +217,7 @@ def warnings_about(words: Words, answers: Mapping[str, Any]) -> list[str]:
 def ask(
     tier: Tier, *, words: Words, subject: Subject, answers: Mapping[str, Any], work_id: str = "", model: str = ""
 ) -> Reply:
-    """Ask one question; the reply's `value` is the answer to store. No person waits: retries and time are those of evaluations.
-
-    Args:
-        tier: Which question.
-        words: The message.
-        subject: Whom it is addressed to.
-        answers: Those of the tiers before.
-        work_id: Of the ledger row.
-        model: Overrides the configured judge.
-    """
+    """Ask one question; the reply's `value` is the answer to store. No person waits: retries and time are those of evaluations."""
     request = tier_request(tier, words=words, subject=subject, answers=answers, work_id=work_id, model=model)
     with sentry_sdk.start_span(op="correction.behavior", name=tier) as span:
         reply = complete(request, deadline=settings.LLM_EVALUATION_DEADLINE)
@@ -303,55 +295,16 @@ def _json(values: Mapping[str, Any]) -> str:
 
 
 def _template(name: str, /, **values: Any) -> str:
-    return render_to_string(f"prompts/behavior/{name}.md", values).strip()
+    return render_prompt(f"behavior/{name}", **values)
 
 
-@dataclass(frozen=True, slots=True)
-class Detection:
-    """What the tiers say of a text.
+def detect(words: Words, subject: Subject, *, model: str = "", work_id: str = "") -> tuple[Answers, str, list[int]]:
+    """Ask the tiers about a message until one of them says that there is nothing more to ask.
 
-    Attributes:
-        answers: By tier, as far as it came.
-        judge: The model asked; ``rule`` where none had to be.
-        failure: Why a tier has no answer; empty when all that were asked have.
-        calls: Ledger rows.
+    Returns:
+        The answers by tier, why a tier has none (empty when all that were asked have), and the keys of the ledger's rows.
     """
-
-    words: Words
-    answers: Answers
-    judge: str
-    failure: str = ""
-    calls: tuple[int, ...] = ()
-
-    @property
-    def has_request(self) -> bool:
-        """Whether the gate says that there is a request; False where it could not be asked."""
-        return bool(self.answers.get("gate", {}).get("has_request"))
-
-    @property
-    def confidence(self) -> str:
-        """The gate's; empty where it has no answer."""
-        return str(self.answers.get("gate", {}).get("confidence", ""))
-
-    def cost_usd(self) -> Decimal | None:
-        """US dollars of its calls; None when one has no price."""
-        costs = list(LLMCall.objects.filter(pk__in=self.calls).values_list("cost_usd", flat=True))
-        return None if None in costs else sum((cost for cost in costs if cost is not None), Decimal(0))
-
-
-def detect(text: str, *, subject: Subject, model: str = "", work_id: str = "") -> Detection:
-    """Ask the tiers about a text until one of them says that there is nothing more to ask.
-
-    Args:
-        text: A message, of which only the person's own words are shown.
-        subject: Whom it is addressed to.
-        model: Overrides the configured judge.
-        work_id: Of the ledger rows.
-    """
-    words = own_words(text)
-    answers, failure = answers_without_model(words), ""
-    judge = JUDGED_WITHOUT_MODEL if answers else model or model_of("judge")
-    calls: list[int] = []
+    answers, failure, calls = answers_without_model(words), "", list[int]()
     while not failure and (tier := next_tier(answers)) is not None:
         reply = ask(tier, words=words, subject=subject, answers=answers, work_id=work_id, model=model)
         calls += [one.call_id for one in (*reply.earlier, reply) if one.call_id is not None]
@@ -359,45 +312,76 @@ def detect(text: str, *, subject: Subject, model: str = "", work_id: str = "") -
             answers[tier] = reply.value
         else:
             failure = f"{tier}: {reply.status}: {reply.error}"
-    return Detection(words, answers, judge, failure, tuple(calls))
+    return answers, failure, calls
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """A detection with what would come of it: the change, what would be decided, and the persona's diff."""
+class Trial(BaseModel):
+    """What would come of a message: the tiers' answers (null = not asked), what would be decided, and the persona's diff."""
 
-    detection: Detection
-    change: Change | None = None
+    agent: str
+    judge: str = Field(description="the model asked; rule where none had to be")
+    has_request: bool = False
+    confidence: str | None = None
+    gate: dict[str, Any] | None = None
+    extract: dict[str, Any] | None = None
+    map: dict[str, Any] | None = None
+    operation: Operation = "none"
+    trait_before: TraitValue | None = None
+    trait_after: TraitValue | None = None
     decision: Decision | None = None
-    diff: tuple[str, ...] = ()
-
-    @property
-    def warnings(self) -> list[str]:
-        """What was odd about message and answers."""
-        of_the_change = self.change.warnings if self.change is not None else ()
-        return [*warnings_about(self.detection.words, self.detection.answers), *of_the_change]
+    warnings: list[str]
+    persona_diff: list[str] = []
+    characters_quoted: int
+    characters_cut: int
+    failure: str
+    calls: int
+    cost_usd: float | None = Field(description="null = a call has no price")
 
 
 def try_text(
     text: str, *, agent: Agent, config: ResolvedConfig, requester: Requester, applied_today: int = 0, model: str = ""
 ) -> Trial:
     """What would come of a message to an agent. Calls are in the ledger; nothing else is stored or changed."""
-    subject = subject_of(agent)
+    subject, words = subject_of(agent), own_words(text)
     traits = [as_value(trait) for trait in subject.traits]
-    detection = detect(text, subject=subject, model=model)
-    if "map" not in detection.answers:
-        return Trial(detection)
-    change = read_map(detection.answers["map"], traits=traits)
+    answers, failure, calls = detect(words, subject, model=model)
+    gate = answers.get("gate", {})
+    costs = list(LLMCall.objects.filter(pk__in=calls).values_list("cost_usd", flat=True))
+    trial = Trial(
+        agent=agent.slug,
+        judge=model or model_of("judge") if calls else JUDGED_WITHOUT_MODEL,
+        has_request=bool(gate.get("has_request")),
+        confidence=gate.get("confidence"),
+        **answers,
+        warnings=warnings_about(words, answers),
+        characters_quoted=words.quoted,
+        characters_cut=words.cut,
+        failure=failure,
+        calls=len(calls),
+        cost_usd=None if None in costs else float(sum(cost for cost in costs if cost is not None)),
+    )
+    if trial.map is None:
+        return trial
+    change = read_map(trial.map, traits=traits)
     decision = decide(
         change=change,
-        confidence=detection.confidence,
+        confidence=trial.confidence or "",
         text=text,
         requester=requester,
         config=config,
         applied_today=applied_today,
         made=made_by_requests(agent.pk),
     )
-    return Trial(detection, change, decision, tuple(_diff(subject.persona, traits, change)))
+    return trial.model_copy(
+        update={
+            "operation": change.operation,
+            "trait_before": change.before,
+            "trait_after": change.after,
+            "decision": decision,
+            "warnings": [*trial.warnings, *change.warnings],
+            "persona_diff": _diff(subject.persona, traits, change),
+        }
+    )
 
 
 def _diff(persona: str, traits: Sequence[TraitValue], change: Change) -> list[str]:

@@ -12,11 +12,11 @@ from agents.llm.endpoints import model_of
 from agents.models import Agent, Message
 from agents.persona import persona_digest
 from agents.work.lease import LeaseLost
-from agents.work.outages import outlasting
 from agents.work.queues import do_next, wake_workers
+from agents.work.running import outlasting
 from correction.behavior.applying import settle_request
 from correction.behavior.postponing import MOST_ATTEMPTS, NO_TRY, after_failure, one_call, over_budget
-from correction.behavior.rules import may_ask, requester_of
+from correction.behavior.rules import may_ask, own_words, requester_of
 from correction.behavior.tiers import (
     JUDGED_WITHOUT_MODEL,
     TIERS,
@@ -27,7 +27,6 @@ from correction.behavior.tiers import (
     subject_of,
     warnings_about,
 )
-from correction.behavior.words import own_words
 from correction.config.settings import resolve_config
 from correction.models import BehaviorRequest
 

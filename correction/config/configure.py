@@ -15,8 +15,17 @@ from django.db.models import Q, QuerySet
 
 from agents.llm.ledger import estimate_cost
 from agents.models import Agent
-from correction.config.fields import SETTINGS, ConfigError, GateMode, LeastConfidence, Requesters
-from correction.config.settings import ResolvedConfig, read_changes, resolve_config, resolve_defaults
+from correction.config.settings import (
+    SETTINGS,
+    ConfigError,
+    GateMode,
+    LeastConfidence,
+    Requesters,
+    ResolvedConfig,
+    read_changes,
+    resolve_config,
+    resolve_defaults,
+)
 from correction.models import AgentEvaluationConfig
 
 LONGEST_REASON = 100
@@ -30,7 +39,6 @@ class ConfigChange:
 
     Attributes:
         history_id: What `revert` goes back to: the state *after* this change.
-        agent_id: Whose; None for the defaults.
         changes: Field to its value before and after; None = inherit.
     """
 

@@ -1,21 +1,508 @@
-"""What is in effect for an agent (AC-7.3.3): the first of override, agent, defaults row and built-in value that is set wins."""
+"""The settings of correction, each declared once: column, constraint, form, API, command, help and labels follow from `MECHANISMS`.
+
+`AgentEvaluationConfig` is the table: one row of defaults, one per agent; an empty field inherits (AC-7.3.1, AC-7.3.2). `resolve_config`
+says what is in effect (AC-7.3.3): the first of override, agent, defaults row and built-in value that is set wins.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import difflib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, Literal
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import sentry_sdk
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
 from django.db.models import Q
+from simple_history.models import HistoricalRecords
 
 from agents.models import Agent
-from agents.turn.pipeline import Turn
-from correction.config.fields import GATE_DIMENSIONS, SETTINGS, ConfigError, GateMode, short
-from correction.models import AgentEvaluationConfig
+
+if TYPE_CHECKING:
+    from agents.turn.pipeline import Turn
+
+MOST_NAMES, LONGEST_NAME = 100, 150  # a user name has at most 150 characters, a trait's 120
+NO_NAMES = "none"  # a list with nothing in it, which is not the same as inheriting one
+INHERIT = "inherit"
+_ON, _OFF = ("on", "true", "yes", "1"), ("off", "false", "no", "0")
+
+Kind = Literal["toggle", "choice", "whole number", "number", "list of names"]
+
+
+class GateMode(models.TextChoices):
+    OFF = "off", "off"
+    OBSERVE = "observe", "observe (judge after sending, hold nothing back)"
+    ENFORCE = "enforce", "enforce (judge before sending)"
+
+
+class LeastConfidence(models.TextChoices):
+    """From which confidence on a behaviour request is applied automatically."""
+
+    NEVER = "never", "never (a person decides)"
+    HIGH = "high", "high"
+    MEDIUM = "medium", "medium or high"
+    LOW = "low", "any"
+
+
+class Requesters(models.TextChoices):
+    """Whose behaviour requests count."""
+
+    ANYONE = "anyone", "anyone, outsiders too"
+    MEMBERS = "members", "users who are members of the channel"
+    NAMED = "named", "the users named below"
+
+
+class ConfigError(ValueError):
+    """Changes that are refused. `errors` says per field what is wrong and what is allowed."""
+
+    def __init__(self, errors: Mapping[str, str]) -> None:
+        self.errors = dict(errors)
+        super().__init__("; ".join(self.errors.values()))
+
+
+def short(text: str) -> str:
+    """What was typed, as an error quotes it."""
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def validate_names(value: object) -> None:
+    """A list of up to 100 names of 1 to 150 characters without line breaks, none twice."""
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValidationError("A list of names; got %(value)r.", params={"value": value})
+    if len(value) > MOST_NAMES or len(set(value)) != len(value):
+        raise ValidationError(f"At most {MOST_NAMES} names, none twice.")
+    for name in value:
+        if not 1 <= len(name) <= LONGEST_NAME or not name.isprintable() or name != name.strip():
+            raise ValidationError(f"Name %(name)r: 1 to {LONGEST_NAME} printable characters.", params={"name": name})
+
+
+def read_names(value: Any) -> list[str]:
+    """The names in a text or a list, trimmed, each once, in their order.
+
+    Raises:
+        ValueError: It is neither, or a quote is not closed.
+    """
+    if isinstance(value, str):
+        if value.strip().lower() == NO_NAMES:
+            return []
+        try:
+            value = [name for row in csv.reader(value.splitlines(), skipinitialspace=True, strict=True) for name in row]
+        except csv.Error as error:
+            raise ValueError(str(error)) from error
+        value = [name for name in value if name.strip()]  # a comma at the end of a line
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) for name in value):
+        raise ValueError("neither a text nor a list of texts")
+    return list(dict.fromkeys(" ".join(name.split()) for name in value))
+
+
+def show_names(names: Sequence[str]) -> str:
+    """The list as one line that `read_names` reads."""
+    quoted = []
+    for name in names:
+        odd = "," in name or '"' in name or name.lower() in (NO_NAMES, INHERIT)
+        quoted.append('"' + name.replace('"', '""') + '"' if odd else name)
+    return ", ".join(quoted) or NO_NAMES
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: a toggle, unless it has `choices`, `bounds` (a number; `places` 0 = a whole one) or a list as built-in value.
+
+    Attributes:
+        built_in: What holds where no row says anything; None = nothing, or it follows from others (`settings.merge`).
+        help: What it does.
+        name: The column, API field and command option.
+    """
+
+    built_in: Any
+    help: str
+    choices: type[models.TextChoices] | None = None
+    bounds: tuple[str, str] | None = None
+    digits: int = 3
+    places: int = 1
+    name: str = ""
+
+    @property
+    def kind(self) -> Kind:
+        if self.choices is not None:
+            return "choice"
+        if self.bounds is not None:
+            return "number" if self.places else "whole number"
+        return "list of names" if isinstance(self.built_in, list) else "toggle"
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        if self.name == "gate_mode":
+            return "gate mode"
+        short = self.name.removeprefix("gate_").removeprefix("behavior_")
+        return short.removesuffix("_usd").removesuffix("_seconds").replace("_", " ")
+
+    @property
+    def allowed(self) -> str:
+        """What it may be set to, in words."""
+        if self.choices is not None:
+            return " or ".join(self.choices.values)
+        if self.bounds is not None:
+            low, high = self.bounds
+            if not self.places:
+                return f"a whole number, {low} to {high}"
+            return f"{low} to {high} with at most {self.places} decimal place{'s' * (self.places > 1)}"
+        if self.kind == "toggle":
+            return "on or off"
+        return (
+            f"up to {MOST_NAMES} names of at most {LONGEST_NAME} characters, separated by commas or lines (one with a comma in double "
+            f"quotes), or {NO_NAMES}"
+        )
+
+    @cached_property
+    def column(self) -> models.Field[Any, Any]:
+        common: dict[str, Any] = {"null": True, "blank": True, "help_text": self.help}
+        if self.choices is not None:
+            return models.CharField(max_length=8, choices=self.choices.choices, **common)
+        if self.bounds is not None:
+            low, high = map(Decimal if self.places else int, self.bounds)
+            common["validators"] = [MinValueValidator(low), MaxValueValidator(high)]
+            if self.places:
+                return models.DecimalField(max_digits=self.digits, decimal_places=self.places, **common)
+            return models.PositiveIntegerField(**common)
+        if self.kind == "list of names":
+            return models.JSONField(validators=[validate_names], **common)
+        return models.BooleanField(**common)
+
+    @property
+    def constraint(self) -> models.CheckConstraint | None:
+        """What the database itself checks."""
+        inherits, message = Q(**{f"{self.name}__isnull": True}), None
+        if self.choices is not None:
+            allowed = Q(**{f"{self.name}__in": list(self.choices.values)})
+        elif self.bounds is not None:
+            low, high = self.bounds
+            allowed = Q(**{f"{self.name}__gte": Decimal(low), f"{self.name}__lte": Decimal(high)})
+            message = f"{self.name}: from {low} to {high}, or empty to inherit."
+        else:
+            return None
+        return models.CheckConstraint(
+            condition=inherits | allowed, name=f"config_{self.name}", violation_error_message=message
+        )
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The value as JSON schema; null = inherit."""
+        kinds = {"toggle": "boolean", "choice": "string", "whole number": "integer", "number": "number"}
+        shape: dict[str, Any] = {"type": [kinds.get(self.kind, "array"), "null"]}
+        if self.choices is not None:
+            shape["enum"] = [*self.choices.values, None]
+        if self.kind == "list of names":
+            shape["items"] = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME}
+            shape["maxItems"] = MOST_NAMES
+        return shape
+
+    def read(self, value: Any) -> Any:
+        """A value as the column stores it; None for one that means inherit (None, empty, ``inherit``).
+
+        Raises:
+            ConfigError: It is not allowed; names field, value and range.
+        """
+        if isinstance(value, str):
+            value = value.strip()
+        if value is None or (isinstance(value, str) and value.lower() in ("", INHERIT)):
+            return None
+        try:
+            typed = self._typed(value)
+            # A column takes an empty list for no value; here it is one: no name.
+            return typed if typed == [] else self.column.clean(typed, None)
+        except (ValueError, ArithmeticError, ValidationError):
+            refused = f"{self.name} {short(repr(value))}: allowed: {self.allowed}, or {INHERIT}"
+            raise ConfigError({self.name: refused}) from None
+
+    def show(self, value: Any) -> str:
+        """A value in effect for people: on, off, a number; a dash where nothing is set."""
+        if value is None:
+            return "–"
+        if self.kind == "toggle":
+            return "on" if value else "off"
+        if self.kind == "list of names":
+            return show_names(value)
+        return f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
+
+    def show_stored(self, value: Any) -> str:
+        """A stored value for people."""
+        return INHERIT if value is None else self.show(value)
+
+    def _typed(self, value: Any) -> Any:
+        """The value in the column's type, unrounded: 2.5 is no whole number, true no number."""
+        if self.kind == "list of names":
+            return read_names(value)
+        text = str(value).lower() if isinstance(value, str | int | float | Decimal) else ""
+        if self.kind == "toggle" and text in (*_ON, *_OFF):
+            return text in _ON
+        if self.choices is not None and text in self.choices.values:
+            return text
+        if self.bounds is None or isinstance(value, bool) or not text:
+            raise ValueError
+        number = Decimal(text)
+        if not number.is_finite() or (not self.places and number != number.to_integral_value()):
+            raise ValueError
+        if not self.places:
+            return int(number) if abs(number) < 10**9 else 10**9
+        return number.quantize(Decimal(1).scaleb(-self.places)) if number == round(number, self.places) else number
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """Settings that belong together: a column of the console's matrix.
+
+    Attributes:
+        id: Its name in URLs, and for people where it has no `name`. `purpose`: what it does, in a line.
+        settings: All of them. The first, the `switch`, turns it on; for the gate it is the mode.
+        number: The setting shown beside the switch; empty when there is none.
+        sign: How that number reads, e.g. ``≥`` before a lowest score.
+        is_dimension: Whether it is a dimension that the gate judges; its propositions are the action-level files of that name.
+    """
+
+    id: str
+    purpose: str
+    settings: Mapping[str, Setting]
+    number: str = ""
+    sign: str = ""
+    name: str = ""
+    is_dimension: bool = False
+
+    @property
+    def label(self) -> str:
+        return self.name or self.id.replace("_", "-")
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return tuple(self.settings)
+
+    @property
+    def switch(self) -> str:
+        return self.fields[0]
+
+
+def _dimension(dimension: str, words: str, **more: Setting) -> Mechanism:
+    return Mechanism(
+        dimension,
+        f"judges each draft for {dimension} before (or, observing, after) it is said",
+        {
+            f"gate_{dimension}_enabled": Setting(False, f"check drafts for {words}"),
+            f"gate_{dimension}_threshold": Setting(
+                Decimal("5.0"), "lowest score that passes, 0 to 9 (default 5)", bounds=("0", "9")
+            ),
+            **more,
+        },
+        number=f"gate_{dimension}_threshold",
+        sign="≥ ",
+        is_dimension=True,
+    )
+
+
+# Every mechanism is off (AC-7.3.2), but requests to behave differently are read.
+MECHANISMS: tuple[Mechanism, ...] = (
+    Mechanism(
+        "gate",
+        "whether drafts are checked, and how long that may take",
+        {
+            "gate_mode": Setting(
+                None,
+                "off, observe (judged after sending) or enforce (judged before); empty = inherit, and where nothing is set: enforce "
+                "as soon as a check is enabled",
+                choices=GateMode,
+            ),
+            "observe_sample_rate": Setting(
+                Decimal("1.000"),
+                "share of messages judged in observe mode, 0 to 1",
+                bounds=("0", "1"),
+                digits=4,
+                places=3,
+            ),
+            "max_correction_attempts": Setting(
+                2,
+                "retries after the first draft, 0 to 10 (default 2); then the best attempt is sent",
+                bounds=("0", "10"),
+                places=0,
+            ),
+            "gate_deadline_seconds": Setting(
+                Decimal("5.00"),
+                "seconds for judging one dimension; what is late passes (default 5)",
+                bounds=("0.1", "60"),
+                digits=5,
+                places=2,
+            ),
+            "gate_total_deadline_seconds": Setting(
+                Decimal("12.00"),
+                "seconds of judging for one message, retries included (default 12)",
+                bounds=("0.1", "300"),
+                digits=6,
+                places=2,
+            ),
+        },
+    ),
+    _dimension(
+        "adherence",
+        "persona adherence",
+        gate_adherence_hard=Setting(False, "judge adherence in hard mode: every flaw takes 20 % off (default off)"),
+    ),
+    _dimension("consistency", "self-consistency"),
+    _dimension("fluency", "fluency"),
+    Mechanism(
+        "rules",
+        "checks each draft against the agent's own rules, free of cost",
+        {
+            "gate_rules_enabled": Setting(
+                None,
+                "check the agent's own rules (and, offline, cues) on the draft, free of cost; empty = wherever adherence is checked",
+            )
+        },
+    ),
+    Mechanism(
+        "anti_convergence",
+        "nudges the agent when the channel agrees too much",
+        {
+            "anti_convergence_enabled": Setting(False, "nudge the agent when the channel agrees too much"),
+            "convergence_threshold": Setting(
+                Decimal("6.0"),
+                "score of the claim that the last messages merely agree with each other, 0 to 9, from which on the agent is nudged "
+                "(default 6); needs a model as judge",
+                bounds=("0", "9"),
+            ),
+        },
+        number="convergence_threshold",
+        sign="≥ ",
+    ),
+    Mechanism(
+        "variety",
+        "nudges the agent when it brings no new ideas",
+        {
+            "variety_intervention_enabled": Setting(False, "nudge the agent when it brings no new ideas"),
+            "variety_message_threshold": Setting(
+                7,
+                "messages of the agent in the channel before it is looked at (default 7)",
+                bounds=("1", "10000"),
+                places=0,
+            ),
+        },
+        number="variety_message_threshold",
+        sign="≥ ",
+    ),
+    Mechanism(
+        "repetition",
+        "shows the agent its own repeated phrases to avoid",
+        {
+            "repetition_suppression_enabled": Setting(False, "show the agent its own repeated phrases to avoid"),
+            "repetition_threshold": Setting(
+                Decimal("0.300"),
+                "share of recurring 3-grams in its last 5 messages, 0 to 1, above which they are shown (default 0.3)",
+                bounds=("0", "1"),
+                digits=4,
+                places=3,
+            ),
+        },
+        number="repetition_threshold",
+        sign="> ",
+    ),
+    Mechanism(
+        "budget",
+        "stops paid checks for the day when the budget is used up",
+        {
+            "budget_enabled": Setting(False, "stop paid checks for the day when the budget is used up"),
+            "daily_budget_usd": Setting(
+                None, "US dollars a day (UTC) for checking this agent", bounds=("0", "100000"), digits=11, places=4
+            ),
+        },
+        number="daily_budget_usd",
+        sign="$",
+    ),
+    Mechanism(
+        "behavior",
+        "changes the persona when a person asks for it",
+        {
+            "behavior_requests_enabled": Setting(
+                True, "look for requests to behave differently in what people say to the agent (default on)"
+            ),
+            "behavior_auto_apply": Setting(
+                "high",
+                "least confidence from which a request is applied automatically: high, medium, low, or never (default high); the others "
+                "wait for a person",
+                choices=LeastConfidence,
+            ),
+            "behavior_requesters": Setting(
+                "members",
+                "whose requests count: anyone, members (users who are members of the channel where it was said; outsiders are not) "
+                "or named (default members)",
+                choices=Requesters,
+            ),
+            "behavior_named_requesters": Setting(
+                [], "user names whose requests count where behavior_requesters is named; exact names"
+            ),
+            "behavior_protected_traits": Setting([], "traits that no message can change, in upper or lower case"),
+            "behavior_daily_limit": Setting(
+                10,
+                "requests applied automatically per day (UTC), 0 to 1000 (default 10); further ones wait for a person",
+                bounds=("0", "1000"),
+                places=0,
+            ),
+        },
+        name="behaviour requests",
+        number="behavior_daily_limit",
+        sign="≤ ",
+    ),
+)
+SETTINGS: dict[str, Setting] = {
+    name: replace(setting, name=name) for mechanism in MECHANISMS for name, setting in mechanism.settings.items()
+}
+GATE_DIMENSIONS: tuple[str, ...] = tuple(mechanism.id for mechanism in MECHANISMS if mechanism.is_dimension)
+
+
+class _Abstract:
+    abstract = True
+
+
+_Columns: Any = type(
+    "_Columns",
+    (models.Model,),
+    {"__module__": __name__, "Meta": _Abstract, **{name: setting.column for name, setting in SETTINGS.items()}},
+)
+
+
+class AgentEvaluationConfig(_Columns, models.Model):  # type: ignore[misc]  # columns by declaration
+    """Correction settings of one agent, or the defaults. **Every field may be empty = inherited**; `resolve_config` merges."""
+
+    agent = models.OneToOneField(
+        Agent, null=True, blank=True, on_delete=models.CASCADE, related_name="evaluation_config"
+    )
+    is_defaults = models.BooleanField(default=False, editable=False)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    history = HistoricalRecords(table_name="agent_evaluation_config_history")
+
+    class Meta:
+        db_table = "agent_evaluation_config"
+        ordering: ClassVar = ["-is_defaults", "agent__display_name"]
+        verbose_name = "correction configuration"
+        constraints: ClassVar = [
+            models.CheckConstraint(
+                condition=Q(is_defaults=True, agent__isnull=True) | Q(is_defaults=False, agent__isnull=False),
+                name="config_defaults_or_agent",
+                violation_error_message="A configuration is that of one agent, or the defaults.",
+            ),
+            models.UniqueConstraint(
+                fields=["is_defaults"], condition=Q(is_defaults=True), name="config_one_defaults_row"
+            ),
+            *filter(None, (setting.constraint for setting in SETTINGS.values())),
+        ]
+
+    def __str__(self) -> str:
+        return "defaults" if self.is_defaults else f"configuration of {self.agent}"
+
 
 Provenance = Literal["override", "agent", "defaults", "built-in"]
 
@@ -50,6 +537,10 @@ class ResolvedConfig:
     @property
     def gate_is_off(self) -> bool:
         return self.gate_mode == GateMode.OFF or not self.gate_dimensions
+
+    @property
+    def has_budget(self) -> bool:
+        return bool(self.values["budget_enabled"]) and self.values["daily_budget_usd"] is not None
 
     def threshold(self, dimension: str) -> Decimal:
         """Lowest score (0 to 9) that passes."""

@@ -1,14 +1,14 @@
 """Checking a draft on several dimensions at once (S-7.0): what the judge is asked and shown, and its verdicts as one check per dimension.
 
-`check_action_quality` knows no session and no row: a draft, a persona and a window are enough. `check_for_agent` checks as an agent's
-configuration wants it; `action_of_draft` and `action_of_message` read what is judged from the database in one to three queries.
+`check_action_quality` knows no session and no row: a draft, a persona and a window are enough. `action_of_draft` and
+`action_of_message` read what is judged from the database in one to three queries.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -19,21 +19,21 @@ from django.conf import settings
 from django.db.models import Count, Subquery
 
 from agents.llm import Label, Reply, Status, complete_guarded, complete_together, warm_up
-from agents.llm.answers import storable
+from agents.llm.requests import storable
 from agents.models import Agent, Channel, Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
 from agents.text.patterns import TIMED_OUT
 from agents.turn.pipeline import Draft, Turn
-from agents.work.outages import OUTAGE
+from agents.work.running import OUTAGE
 from correction.config.settings import ResolvedConfig
 from correction.costs import over_budget
 from correction.models import CorrectionLog, GateDimensionResult, Outcome
-from evaluation.judge.prompts import Context, Event, Window, cut_window
 from evaluation.judge.questions import MALFORMED, MAX_PER_CALL, MAX_SCORE, Question, Verdict, build_request, read_reply
 from evaluation.models import RULE_JUDGE, PatternTimeout, is_heuristic
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, applying, load_all, propositions_for
 from evaluation.propositions.offline import check_draft
 from evaluation.propositions.schema import Proposition, fill
+from evaluation.scorers.subjects import Context, Event, Window, cut_window
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
 logger = logging.getLogger(__name__)
@@ -111,8 +111,14 @@ class GateResult:
         fields: dict[str, Any] = {"outcome": outcome if self.passed else Outcome.CORRECTED, **columns}
         log = CorrectionLog(attempt=attempt, judge=self.judge[:200], duration_ms=self.duration_ms, **fields)
         log.results = self.dimensions
-        log.score_sum = sum(log.scores.values()) if log.scores else None
+        scores = scores_of(self.dimensions)
+        log.score_sum = sum(scores.values()) if scores else None
         return log
+
+
+def scores_of(results: Iterable[GateDimensionResult]) -> dict[str, float]:
+    """Scores by dimension, of those really scored."""
+    return {r.dimension: r.score for r in results if r.status == "scored" and r.score is not None}
 
 
 def judge_parts(question: Question, reply: Reply) -> list[Part]:
@@ -163,12 +169,6 @@ def combine(
 
     Where there are several propositions the judge's number is their weighted mean. A call that failed leaves the dimension unjudged and
     passed, however well the rules held: they are a part of it. A broken rule fails it all the same.
-
-    Args:
-        dimension: Its id.
-        threshold: Lowest score that passes.
-        judged: What the judge was asked.
-        own: The agent's own rules and cues.
     """
     parts = (*own, *judged)
     candidates = [(p.score or 0.0, p) for p in own if p.scored]
@@ -237,7 +237,6 @@ class Action:
     """A draft with everything it is judged by.
 
     Attributes:
-        text: The draft.
         agent_name: Who is about to say it, as the judge reads it.
         agent_slug: Whose propositions hold for it; those of every agent always do.
         seeded: Whether the agent is one of the examples, so that their propositions hold.
@@ -291,7 +290,6 @@ def load_propositions(
     Files that cannot be used are a `problem` and no exception: a draft must not wait until they are corrected.
 
     Args:
-        agent_slug: Whose.
         dimensions: Those a judge is to be asked about. One without an action-level file has no propositions.
         hard_adherence: Ask about adherence in hard mode, in which every flaw takes 20 % off (not the inverted ones).
         own: Files that lie in no folder; at action level they replace the shipped ones of their dimension.
@@ -318,68 +316,82 @@ def load_propositions(
 
 def check_action_quality(
     *,
-    action: Action,
-    dimensions: Sequence[str],
-    thresholds: Mapping[str, Decimal],
-    label: Label,
+    agent: Agent | None,
+    config: ResolvedConfig,
+    work_id: str,
     deadline: float,
-    judged: Collection[str] | None = None,
-    rules: bool = True,
-    within_budget: bool = True,
+    action: Callable[[DraftPropositions], Action],
+    run_id: int | None = None,
     gate: bool = True,
-    shortened: bool = False,
-    propositions: DraftPropositions | None = None,
+    dimensions: Sequence[str] = (),
+    thresholds: Mapping[str, Decimal] | None = None,
+    own: Sequence[LoadedFile] = (),
+    rules: bool | None = None,
 ) -> GateResult:
-    """Judge a draft on every dimension, all at once (AC-7.0.1). Never raises for what a judge, a server or a proposition file does.
+    """Judge on every dimension at once (AC-7.0.1) what an agent, or a speaker who is none, is about to say or said.
 
-    The agent's own rules, and with an offline judge its cues, are checked first and cost nothing; the worst of judge, rules and
-    cues is the score of adherence. What cannot be judged passes, and says why. No transaction may be open here.
+    Never raises for what a judge, a server or a proposition file does: what cannot be judged passes, and says why. The agent's own rules,
+    and with an offline judge its cues, are checked first and cost nothing; the worst of judge, rules and cues is the score of adherence.
+    No transaction may be open here.
 
     Args:
-        action: The draft, and what it is judged by.
-        dimensions: What to check, in the order of the answer.
-        thresholds: Lowest score that passes, 0 to 9, by dimension.
-        label: Columns of the ledger rows; `dimension` is filled in.
+        agent: Who speaks; None for a speaker whom another program described.
+        run_id, work_id: Columns of the ledger rows.
         deadline: Seconds for judging each dimension, all at the same time. 0 or less: no time is left, no judge is asked.
-        judged: The dimensions a judge is asked about; default all. The others are checked by rules alone.
-        rules: Whether the agent's rules and cues are checked (adherence).
-        within_budget: False when the agent's budget is used up: no judge is asked.
+        action: Makes the draft and its context, once it is known what the propositions want to see.
         gate: Whether the calls may use the slots reserved for drafts, without retries, and pass at once where the judge hangs;
             False for what can wait.
-        shortened: The deadline is less than what is configured: that a judge is late says nothing about it.
-        propositions: What `load_propositions` returned for the same agent and dimensions, where the caller has it.
+        dimensions: Those that a judge is asked about; empty: those that the configuration enables, some by rules alone.
+        thresholds: Lowest scores that pass, 0 to 9; of the others, the configuration's.
+        own: Files that lie in no folder, see `load_propositions`.
+        rules: Whether rules and cues are checked (adherence); None: as the configuration says.
     """
-    judge = str(settings.JUDGE_MODEL)
-    asked = [d for d in dimensions if judged is None or d in judged]
+    judge, limits = str(settings.JUDGE_MODEL), thresholds or {}
+    dimensions, named = tuple(dimensions) or config.gate_dimensions, bool(dimensions)
+    asked = [d for d in dimensions if named or config[f"gate_{d}_enabled"]]
+    propositions = load_propositions(
+        agent_slug=agent.slug if agent is not None else "",
+        dimensions=asked,
+        hard_adherence=bool(config["gate_adherence_hard"]),
+        own=own,
+        seeded=agent is not None and agent.seeded,
+    )
+    draft, agent_id = action(propositions), agent.pk if agent is not None else None
+    label = Label(purpose="gate", mechanism="gate", agent_id=agent_id, run_id=run_id, work_id=work_id)
+    is_spent = bool(asked) and config.has_budget and over_budget(agent, config)
     if asked:
         warm_up("judge")  # the first call of a process: importing is no judging
     begun, started_at = time.perf_counter(), datetime.now(UTC)
     with sentry_sdk.start_span(op="correction.gate", name="check a draft") as span:
-        propositions = propositions or load_propositions(
-            agent_slug=action.agent_slug, dimensions=asked, seeded=action.seeded
-        )
-        own: list[Part] = []
+        by_rules: list[Part] = []
         rules_ms = 0.0
         if propositions.problem:
             parts = {d: [_unjudged("error", propositions.problem)] for d in dimensions}
         else:
-            if rules and "adherence" in dimensions:
-                own = _own_parts(action, propositions, judge)
+            if (config["gate_rules_enabled"] if rules is None else rules) and "adherence" in dimensions:
+                by_rules = _own_parts(draft, propositions, judge)
             rules_ms = (time.perf_counter() - begun) * 1000
-            if not within_budget:
+            if is_spent:
                 parts = _unasked(propositions, "budget", "the agent's budget for today is used up")
             elif deadline <= 0:
                 reason = "the time for judging this message was used up by earlier attempts"
                 parts = _unasked(propositions, "timeout", reason)
             else:
-                parts = _ask(action, propositions, label, deadline, gate=gate, shortened=shortened)
+                # That a judge is late says nothing about it where the deadline is less than what is configured.
+                shortened = deadline < float(config["gate_deadline_seconds"])
+                parts = _ask(draft, propositions, label, deadline, gate=gate, shortened=shortened)
             none = "no proposition file of this dimension has level: action"
             parts |= {d: [_unjudged("unscored", none)] for d in asked if not parts.get(d)}
         checks = tuple(
-            combine(dimension=d, threshold=thresholds[d], judged=parts.get(d, ()), own=own if d == "adherence" else ())
+            combine(
+                dimension=d,
+                threshold=limits.get(d, config.threshold(d)),
+                judged=parts.get(d, ()),
+                own=by_rules if d == "adherence" else (),
+            )
             for d in dimensions
         )
-        looked_at = [("adherence", part) for part in own] + [(d, part) for d in parts for part in parts[d]]
+        looked_at = [("adherence", part) for part in by_rules] + [(d, part) for d in parts for part in parts[d]]
         try:
             PatternTimeout.count((d, part.id, part.reason) for d, part in looked_at)
         except OUTAGE as error:  # the verdicts are here: a count is not worth the check
@@ -404,59 +416,6 @@ def check_action_quality(
         return result
 
 
-def check_for_agent(
-    *,
-    agent: Agent | None,
-    config: ResolvedConfig,
-    work_id: str,
-    deadline: float,
-    action: Callable[[DraftPropositions], Action],
-    run_id: int | None = None,
-    gate: bool = True,
-    dimensions: Sequence[str] = (),
-    thresholds: Mapping[str, Decimal] | None = None,
-    own: Sequence[LoadedFile] = (),
-    rules: bool | None = None,
-) -> GateResult:
-    """Check what an agent, or a speaker who is none, is about to say or said, as a configuration wants it.
-
-    Args:
-        agent: Who speaks; None for a speaker whom another program described.
-        config: The configuration in effect.
-        run_id, work_id: Columns of the ledger rows.
-        deadline: Seconds for judging each dimension; 0 or less: there is no time left.
-        action: Makes the draft and its context, once it is known what the propositions want to see.
-        gate: Whether the calls may use the slots reserved for drafts; False for what can wait.
-        dimensions: Those that a judge is asked about; empty: those that the configuration enables, some by rules alone.
-        thresholds: Lowest scores that pass; of the others, the configuration's.
-        own: Files that lie in no folder, see `load_propositions`.
-        rules: Whether rules and cues are checked; None: as the configuration says.
-    """
-    checked = tuple(dimensions) or config.gate_dimensions
-    judged = [d for d in checked if dimensions or config[f"gate_{d}_enabled"]]
-    propositions = load_propositions(
-        agent_slug=agent.slug if agent is not None else "",
-        dimensions=judged,
-        hard_adherence=bool(config["gate_adherence_hard"]),
-        own=own,
-        seeded=agent is not None and agent.seeded,
-    )
-    agent_id = agent.pk if agent is not None else None
-    return check_action_quality(
-        action=action(propositions),
-        dimensions=checked,
-        thresholds={d: (thresholds or {}).get(d, config.threshold(d)) for d in checked},
-        label=Label(purpose="gate", mechanism="gate", agent_id=agent_id, run_id=run_id, work_id=work_id),
-        deadline=deadline,
-        judged=judged,
-        rules=bool(config["gate_rules_enabled"]) if rules is None else rules,
-        within_budget=not (judged and over_budget(agent, config)),
-        gate=gate,
-        shortened=deadline < float(config["gate_deadline_seconds"]),
-        propositions=propositions,
-    )
-
-
 def _own_parts(action: Action, propositions: DraftPropositions, judge: str) -> list[Part]:
     """What the agent's own propositions say of the draft without a model."""
     variables = action.context(0, 0).variables()
@@ -479,13 +438,7 @@ def _own_parts(action: Action, propositions: DraftPropositions, judge: str) -> l
 
 
 def _ask(
-    action: Action,
-    propositions: DraftPropositions,
-    label: Label,
-    deadline: float,
-    *,
-    gate: bool,
-    shortened: bool,
+    action: Action, propositions: DraftPropositions, label: Label, deadline: float, *, gate: bool, shortened: bool
 ) -> dict[str, list[Part]]:
     """The judge's parts by dimension; all questions are asked at once, one per dimension unless its propositions differ in context."""
     questions: list[tuple[str, Question]] = []

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import uuid
 from collections.abc import Sequence
 from datetime import timedelta
-from decimal import Decimal
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -15,35 +13,14 @@ from django.db import IntegrityError, transaction
 from agents.models import Agent, Leasable, Message
 from agents.work.queues import do_next, wake_workers
 from correction.config.settings import resolve_all, resolve_config
-from correction.gate import sessions
-from correction.gate.check import action_of_message, check_for_agent
+from correction.gate.check import action_of_message, check_action_quality
+from correction.gate.stage import is_sampled, write
 from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome
 
 logger = logging.getLogger(__name__)
 
 Status = Leasable.Status
 MOST_ATTEMPTS = 3  # leases of one observation before its crash is final
-
-
-def is_sampled(message_id: int, rate: Decimal | float) -> bool:
-    """Whether a message belongs to the share that is observed: always the same answer for the same message.
-
-    Args:
-        message_id: Its primary key.
-        rate: Share, 0 (none) to 1 (all).
-    """
-    drawn = int.from_bytes(hashlib.sha256(str(message_id).encode()).digest()[:6], "big") / 2**48
-    return drawn < rate
-
-
-def queue(*, message: Message, rate: Decimal | float) -> ObservedMessage | None:
-    """Have a message judged later, if it is sampled; wakes a worker once the message is saved."""
-    if not is_sampled(message.pk, rate):
-        return None
-    observed = ObservedMessage(message=message, session=uuid.uuid4(), whose=message.agent_id or 0)
-    observed.save(force_insert=True)
-    transaction.on_commit(wake_workers)
-    return observed
 
 
 def queue_ingested(messages: Sequence[Message]) -> int:
@@ -80,7 +57,7 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
     config = resolve_config(agent, message.run.overrides if message.run is not None else None)
     if config.gate_is_off:
         return {"status": Status.CANCELLED, "error": "the gate was switched off before the message was judged"}
-    result = check_for_agent(
+    result = check_action_quality(
         agent=agent,
         config=config,
         run_id=message.run_id,
@@ -103,7 +80,7 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
         payload=message.payload,
     )
     try:
-        sessions.write(log, committed=True, message=message)
+        write(log, committed=True, message=message)
     except IntegrityError:
         if not Message.objects.filter(pk=message.pk).exists():
             return {"status": Status.CANCELLED, "error": "the message was deleted while it was judged"}

@@ -6,26 +6,50 @@ A request may bring propositions for a persona that has no files here: the schem
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
+from uuid import UUID
 
 from django.db import IntegrityError
-from pydantic import ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    StringConstraints,
+    ValidationError,
+    WithJsonSchema,
+    computed_field,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
-from agents.llm.ledger import Totals, totals
+from agents.api.bodies import ABSENT, AgentSlug, Body, OneOf, Said, Tags, Traits, fault
+from agents.api.overrides import Deadline
+from agents.llm.ledger import totals
 from agents.models import Agent, LLMCall
-from correction.config.fields import GATE_DIMENSIONS
-from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
-from correction.gate import sessions
-from correction.gate.check import Action, GateResult, check_for_agent, persona_of
-from correction.gate.sessions import GateSession, best_attempt, load_attempts, open_session
-from correction.gate.stage import feedback
-from correction.models import CorrectionLog
-from evaluation.judge.prompts import Event
+from agents.persona import render_persona
+from agents.text.fences import MAX_CHARACTERS
+from correction.config.settings import (
+    GATE_DIMENSIONS,
+    SETTINGS,
+    ConfigError,
+    ResolvedConfig,
+    resolve_config,
+    resolve_defaults,
+)
+from correction.costs import CostSums
+from correction.gate.check import Action, GateResult, check_action_quality, persona_of
+from correction.gate.stage import GateSession, best_attempt, feedback, load_attempts, open_session, write
+from correction.models import CorrectionLog, GateDimensionResult, Outcome
+from evaluation.models import is_heuristic
 from evaluation.propositions.files import LoadedFile, dotted, in_words, location_of
 from evaluation.propositions.schema import PropositionFile, PropositionSpec, resolve
+from evaluation.scorers.subjects import Event
 
 OWNER = ""  # no agent's slug and no file's: what is read here holds for no other agent
 MOST_PROPOSITIONS = 20  # of all dimensions; each may need a call of its own
@@ -99,68 +123,163 @@ def _loaded(number: int, file: PropositionFile) -> LoadedFile:
 
 
 MOST_ATTEMPTS = 20  # at one message
+MOST_PERSONA = 60_000  # characters, as many as a judge is shown
 UNNAMED = "The agent"
 HERE = "this conversation"
+_THRESHOLD = SETTINGS["gate_adherence_threshold"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QualityCheck:
-    """What is to be checked.
+class PersonaBody(Body):
+    """Who speaks."""
 
-    Attributes:
-        draft: The text that would be said.
-        agent: Who would say it, if it is an agent of ours: then its persona, propositions, configuration and budget hold. Else None, and
-            `name` and `persona` (rendered) say who it is, and the defaults of the configuration hold.
-        events: What happened before, oldest first; of a stimulus, whom it reached is filled in.
-        dimensions: Empty: those that the configuration enables, or all where it enables none.
-        thresholds: Lowest scores that pass, 0 to 9; of the others, the configuration's.
-        propositions: A persona's own.
-        rules: Whether rules and cues are checked (adherence); None as the configuration says, else yes.
-        deadline: Seconds for judging; None: the configuration's, of which earlier attempts of the session used up some.
-        session: That of an earlier attempt at the same message; empty for a first one.
-        attempt: Which attempt this is, where no session says so.
-        tags: Kept with the log.
+    name: str = Field("", min_length=1, max_length=120)
+    system_prompt: str = Field(min_length=1, max_length=MOST_PERSONA)
+    traits: Traits = Field([])
+
+
+def _persona(data: Any) -> Any:
+    if not isinstance(data, str | dict):
+        allowed = "a text, or an object with system_prompt and, if you like, name and traits"
+        raise PydanticCustomError("persona", allowed)
+    return {"system_prompt": data} if isinstance(data, str) else data
+
+
+class EventBody(Body):
+    """Something that was said before."""
+
+    name: Annotated[str, StringConstraints(strip_whitespace=False, min_length=1, max_length=120)] = Field(
+        description="who said it"
+    )
+    text: Annotated[str, StringConstraints(strip_whitespace=False, min_length=1, max_length=MAX_CHARACTERS)]
+    kind: Annotated[str, OneOf("action", "stimulus")] = Field(
+        description="action: the one whose draft it is; stimulus: anybody else"
+    )
+
+
+def _threshold(value: Any) -> Decimal:
+    if type(value) in (int, float):
+        with suppress(ConfigError):
+            return Decimal(_THRESHOLD.read(value))
+    raise PydanticCustomError("threshold", "a number, {allowed}", {"allowed": _THRESHOLD.allowed})
+
+
+Threshold = Annotated[
+    Decimal,
+    PlainValidator(_threshold),
+    WithJsonSchema({"type": "number", "minimum": 0, "maximum": 9, "multipleOf": 0.1}),
+]
+
+
+class Thresholds(Body):
+    """Per dimension the lowest score that passes."""
+
+    adherence: Threshold = ABSENT
+    consistency: Threshold = ABSENT
+    fluency: Threshold = ABSENT
+
+
+def _propositions(data: Any) -> Any:
+    if not isinstance(data, list) or len(data) > MOST_PROPOSITIONS:
+        allowed = f"a list of at most {MOST_PROPOSITIONS} objects with dimension and propositions"
+        raise PydanticCustomError("propositions", allowed)
+    try:
+        return read_propositions(data)
+    except ValueError as error:
+        raise fault("", f"propositions: {error}") from None
+
+
+class QualityCheck(Body):
+    """A draft, who would say it, and what it is checked for.
+
+    An agent brings its persona, propositions, configuration and budget; for a persona the defaults of the configuration hold.
     """
 
-    draft: str
-    agent: Agent | None = None
-    name: str = ""
-    persona: str = ""
-    events: tuple[Event, ...] = ()
-    dimensions: tuple[str, ...] = ()
-    thresholds: Mapping[str, Decimal] = field(default_factory=dict)
-    propositions: tuple[LoadedFile, ...] = ()
-    rules: bool | None = None
-    deadline: float | None = None
-    session: str = ""
-    attempt: int = 1
-    tags: Mapping[str, str] = field(default_factory=dict)
+    draft: Said = Field(description="the text that would be said")
+    persona: Annotated[PersonaBody, BeforeValidator(_persona, json_schema_input_type=str | PersonaBody)] = Field(
+        ABSENT, description="of a speaker who is no agent here, or its specification as a text; this or agent"
+    )
+    agent: AgentSlug = Field(ABSENT, description="slug of an agent; this or persona")
+    trajectory: list[EventBody] = Field([], max_length=500, description="what happened before, oldest first")
+    dimensions: list[Annotated[str, OneOf(*GATE_DIMENSIONS)]] = Field(
+        [], min_length=1, description="default: what the configuration enables, else all of them"
+    )
+    thresholds: Thresholds = Field(Thresholds(), description="lowest scores that pass; default: the configuration's")
+    propositions: Annotated[Any, PlainValidator(_propositions, json_schema_input_type=list[PropositionFile])] = Field(
+        (),
+        description="a persona's own, as files have them, without regular expressions; at action level (the default here) "
+        "they take the place of the shipped ones of their dimension",
+    )
+    rules: bool = Field(ABSENT, description="whether rules are checked; default: as the configuration says, else true")
+    deadline_seconds: Deadline = ABSENT
+    session: str = Field("", min_length=1, max_length=64, description="the session that a rejected draft came with")
+    attempt: int = Field(1, ge=1, le=MOST_ATTEMPTS, description="which attempt it is, where you have no session")
+    tags: Tags = Field({}, description="stored with the log")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if (self.persona is None) == (self.agent is None):
+            said = "none is given" if self.agent is None else "both are given"
+            raise fault("persona", f"give a persona or the slug of an agent, exactly one of them; {said}")
+        if self.agent and self.propositions:
+            raise fault("propositions", "allowed with a persona only: an agent has its files")
+        if self.session and "attempt" in self.model_fields_set:
+            raise fault("attempt", "leave it out with a session, which counts the attempts")
+        stray = {file.dimension for file in self.propositions} - {*(self.dimensions or GATE_DIMENSIONS)}
+        if stray:
+            raise fault("propositions", f"propositions of {sorted(stray)[0]}: not among the dimensions asked for")
+        return self
 
     @property
     def speaker(self) -> str:
         """The name of who would say it."""
-        if self.agent is not None:
+        if self.agent:
             return self.agent.display_name
-        return self.name or next((e.name for e in self.events if e.kind == "action" and e.name), UNNAMED)
+        return self.persona.name or next((e.name for e in self.trajectory if e.kind == "action" and e.name), UNNAMED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """The result of a check.
+class DimensionVerdict(BaseModel):
+    """A draft on one dimension. The `score` is 0 to 9; null = not judged (`status` and `reason` say why), then it passes."""
 
-    Attributes:
-        log: The attempt as it was logged.
-        result: Per dimension.
-        left: Further attempts that the configuration grants.
-        best: The attempt of the session with the highest scores; None where the draft passed.
-        cost: Of this attempt's calls.
-    """
+    model_config = ConfigDict(from_attributes=True)
 
-    log: CorrectionLog
-    result: GateResult
-    left: int
-    best: int | None
-    cost: Totals
+    score: float | None
+    threshold: float = Field(description="lowest score that passes")
+    passed: bool
+    status: Annotated[str, OneOf(*GateDimensionResult.Status.values)]
+    reason: str
+    reasoning: str
+    recommendations: str
+    judge: str
+
+    @computed_field(  # type: ignore[prop-decorator]
+        description="scored by an offline judge: not to be compared with a model's scores"
+    )
+    @property
+    def heuristic(self) -> bool:
+        return is_heuristic(self.judge)
+
+
+class Checked(BaseModel):
+    """What became of a draft."""
+
+    verdict: Literal["passed", "rejected"]
+    outcome: Annotated[str, OneOf(*Outcome.values)] = Field(
+        description="such as passed; timeout_passed = passed for want of a verdict"
+    )
+    fully_judged: bool = Field(description="false: it passed although not everything could be judged")
+    session: UUID = Field(description="send the next attempt at the same message with it")
+    attempt: int
+    attempts_left: int = Field(description="further ones that the configuration grants")
+    best_attempt: int | None = Field(
+        description="the attempt of the session with the highest scores; null where it passed"
+    )
+    judge: str = Field(description="the model that was asked")
+    heuristic: bool
+    dimensions: dict[str, DimensionVerdict]
+    feedback: str = Field(description="for the writer of the next attempt; empty where it passed")
+    cost: CostSums = Field(description="of this attempt")
+    duration_ms: int = Field(description="milliseconds of judging")
+    log_id: int = Field(exclude=True)
 
 
 def check_quality(check: QualityCheck) -> Checked:
@@ -176,11 +295,20 @@ def check_quality(check: QualityCheck) -> Checked:
     left = max(0, config["max_correction_attempts"] - number + 1)
     log = _write(check, session, number, result, left)
     return Checked(
-        log=log,
-        result=result,
-        left=left,
-        best=None if result.passed else best_attempt([*session.attempts, log]).attempt,
-        cost=totals(LLMCall.objects.filter(pk__in=result.calls)),
+        verdict="passed" if result.passed else "rejected",
+        outcome=log.outcome,
+        fully_judged=result.unjudged_outcome is None,
+        session=log.session,
+        attempt=log.attempt,
+        attempts_left=left,
+        best_attempt=None if result.passed else best_attempt([*session.attempts, log]).attempt,
+        judge=result.judge,
+        heuristic=is_heuristic(result.judge),
+        dimensions={one.dimension: DimensionVerdict.model_validate(one) for one in result.dimensions},
+        feedback=log.feedback,
+        cost=CostSums(**asdict(totals(LLMCall.objects.filter(pk__in=result.calls)))),
+        duration_ms=result.duration_ms,
+        log_id=log.pk,
     )
 
 
@@ -200,7 +328,8 @@ def _session(check: QualityCheck) -> GateSession:
 
 
 def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) -> GateResult:
-    agent, name, rules = check.agent, check.speaker, check.rules
+    agent, name = check.agent, check.speaker
+    rules: bool | None = check.rules
     chosen = {*check.dimensions, *(file.dimension for file in check.propositions)}
     if not chosen and not config.gate_dimensions:
         chosen = set(GATE_DIMENSIONS)
@@ -212,18 +341,25 @@ def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) ->
         agent_name=name,
         agent_slug=agent.slug if agent is not None else OWNER,
         seeded=agent is not None and agent.seeded,
-        persona=persona_of(agent, None) if agent is not None else check.persona,
-        events=tuple(e if e.kind == "action" else replace(e, name=name) for e in check.events),
+        persona=persona_of(agent, None)
+        if agent is not None
+        else render_persona(system_prompt=check.persona.system_prompt, traits=check.persona.traits),
+        events=tuple(
+            Event("action", event.name, event.text)
+            if event.kind == "action"
+            else Event("stimulus", name, event.text, speaker=event.name)
+            for event in check.trajectory
+        ),
         channel_name=HERE,
     )
-    return check_for_agent(
+    return check_action_quality(
         agent=agent,
         config=config,
         work_id=f"gate_session:{session.id}",
-        deadline=check.deadline or min(float(config["gate_deadline_seconds"]), left),
+        deadline=check.deadline_seconds or min(float(config["gate_deadline_seconds"]), left),
         action=lambda propositions: action,
         dimensions=[d for d in GATE_DIMENSIONS if d in chosen],
-        thresholds=check.thresholds,
+        thresholds=check.thresholds.sent,
         own=check.propositions,
         rules=rules,
     )
@@ -247,10 +383,10 @@ def _write(check: QualityCheck, session: GateSession, number: int, result: GateR
         tags=dict(check.tags),
     )
     try:
-        return sessions.write(log)
+        return write(log)
     except IntegrityError:
         if agent is None or Agent.objects.filter(pk=agent.pk).exists():
             raise
         # The agent was deleted while its draft was judged; what was spent is logged all the same.
         log.agent, log.persona_version, log.speaker = None, None, speaker
-        return sessions.write(log)
+        return write(log)

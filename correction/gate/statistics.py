@@ -22,7 +22,7 @@ from agents.ops.sums import HourlySums, Rolled, read
 from correction.costs import window_of_time
 from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome, synthetic_logs
 from evaluation.models import is_heuristic
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 
 Status = GateDimensionResult.Status
 UNJUDGED = (Status.TIMEOUT, Status.OVERLOAD, Status.ERROR, Status.UNSCORED, Status.BUDGET)
@@ -229,7 +229,6 @@ def get_gate_statistics(
     """Statistics of one agent's gate, or of all.
 
     Args:
-        agent: Whose; None for all.
         window: ``all`` or a duration such as ``24h``, ``7d``, ``4w``.
         synthetic: Of simulations in synthetic channels instead of real messages; the two are never mixed.
 
@@ -345,9 +344,5 @@ def _means(judge: str, sums: Counter[str]) -> JudgeMeans:
         return sums[f"{which}score_sum"] / number if number else None
 
     return JudgeMeans(
-        judge=judge,
-        scored=sums["scored"],
-        mean=mean(""),
-        mean_first=mean("first_"),
-        mean_committed=mean("committed_"),
+        judge=judge, scored=sums["scored"], mean=mean(""), mean_first=mean("first_"), mean_committed=mean("committed_")
     )

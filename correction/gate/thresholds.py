@@ -14,13 +14,13 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import Count, F, Q, QuerySet
 from django.db.models.functions import Floor
 from django.utils import timezone
-from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
+from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
 
 from agents.models import Agent
 from correction.costs import window_of_time
 from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
 from evaluation.models import is_heuristic
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 
 Mark = GateDimensionResult.Mark
 Z_95 = 1.959963984540054  # two-sided 95 % of the normal distribution
@@ -32,9 +32,7 @@ def mark_result(
     """Note what a person says of one failed dimension; an empty mark takes it back.
 
     Args:
-        result: The failed dimension of a logged attempt.
         mark: ``right``, ``false_alarm`` or empty.
-        user: Who says it.
 
     Raises:
         ValueError: The mark is none of these, or the dimension did not fail.
@@ -60,9 +58,6 @@ class Precision(BaseModel):
     judge: str
     right: int
     false_alarms: int
-    precision: float = Field(description="right ÷ marked, 0 to 1")
-    low: float
-    high: float
 
     @field_serializer("threshold")
     def _number(self, threshold: Decimal) -> float:
@@ -72,6 +67,21 @@ class Precision(BaseModel):
     @property
     def marked(self) -> int:
         return self.right + self.false_alarms
+
+    @computed_field(description="right ÷ marked, 0 to 1")  # type: ignore[prop-decorator]
+    @property
+    def precision(self) -> float:
+        return self.right / self.marked
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def low(self) -> float:
+        return wilson_interval(self.right, self.marked)[0]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def high(self) -> float:
+        return wilson_interval(self.right, self.marked)[1]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -87,9 +97,7 @@ def precision(
     Verdicts of the gate, observed ones and external ones count alike: a false alarm is one wherever it rang.
 
     Args:
-        agent: Whose; None for all.
         window: ``all`` or a duration such as ``24h``, ``7d``, ``4w``, of when the draft was checked.
-        dimension: Only this one.
 
     Raises:
         ValueError: The window is not one; names what is allowed.
@@ -113,22 +121,7 @@ def precision(
             right=Count("pk", filter=Q(mark=Mark.RIGHT)), false_alarms=Count("pk", filter=Q(mark=Mark.FALSE_ALARM))
         )
     )
-    return [_precision(dict(row)) for row in rows]
-
-
-def _precision(row: dict[str, Any]) -> Precision:
-    right, total = row["right"], row["right"] + row["false_alarms"]
-    low, high = wilson_interval(right, total)
-    return Precision(
-        dimension=row["dimension"],
-        threshold=row["threshold"],
-        judge=row["log__judge"],
-        right=right,
-        false_alarms=row["false_alarms"],
-        precision=right / total,
-        low=low,
-        high=high,
-    )
+    return [Precision(judge=row.pop("log__judge"), **row) for row in map(dict, rows)]
 
 
 def wilson_interval(successes: int, total: int) -> tuple[float, float]:
@@ -159,13 +152,11 @@ class Scores:
     Attributes:
         logged: First drafts that the gate judged before they were said.
         observed: Those that were judged afterwards.
-        by_agent: Both, by the agent's key.
         marks: Failed checks that people marked, of any attempt: how many were right, and how many false alarms; of the latest 2,000.
     """
 
     logged: Counter[int] = field(default_factory=Counter)
     observed: Counter[int] = field(default_factory=Counter)
-    by_agent: dict[int, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     marks: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -204,14 +195,13 @@ def scores_of(*, agent: Agent | None, heuristic: bool, limit: int = LOGGED) -> t
     judged = (
         GateDimensionResult.objects.filter(log__in=latest, status=GateDimensionResult.Status.SCORED)
         .order_by()
-        .values("dimension", "log__source", "log__agent", tenths=tenths)
+        .values("dimension", "log__source", tenths=tenths)
         .annotate(drafts=Count("pk"))
     )
     for row in judged:
         scores, place = by_dimension[row["dimension"]], int(row["tenths"])
         observed = row["log__source"] == CorrectionLog.Source.OBSERVE
         (scores.observed if observed else scores.logged)[place] += row["drafts"]
-        scores.by_agent[row["log__agent"] or 0][place] += row["drafts"]
     newest = GateDimensionResult.objects.exclude(mark="").order_by("-pk")
     if agent is not None:
         newest = newest.filter(log__agent=agent)

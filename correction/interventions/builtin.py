@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef
 
-from agents.llm.answers import storable
+from agents.llm.requests import storable
 from agents.models import Agent
 from correction.config.settings import ResolvedConfig
 from correction.interventions.functions import Finding, InterventionContext, speaker
@@ -122,7 +122,9 @@ def from_row(row: InterventionRow) -> Intervention:
         return _build(row, _preconditions(row), _effect(row))
     except ValueError as error:
         logger.warning("intervention %s cannot be used: %s", row.slug, error)
-        return _build(row, (_unusable(str(error)),), text_effect(""))
+        why = str(error)
+        never = FunctionalPrecondition(test=lambda context: Finding(None, why), text="the row as it was written")
+        return _build(row, (never,), text_effect(""))
 
 
 def problems_of(row: InterventionRow) -> dict[str, str]:
@@ -199,7 +201,3 @@ def _effect(row: InterventionRow) -> Effect:
     if not row.nudge_type:
         raise ValueError(f"give a nudge, or the kind of one: {', '.join(NudgeType.values)}")
     return nudge_effect(NudgeType(row.nudge_type))
-
-
-def _unusable(reason: str) -> FunctionalPrecondition:
-    return FunctionalPrecondition(test=lambda context: Finding(None, reason), text="the row as it was written")

@@ -13,7 +13,7 @@ import sentry_sdk
 from django.db.models import Max, QuerySet
 
 from agents.llm import Label
-from agents.llm.answers import storable
+from agents.llm.requests import storable
 from agents.models import Channel
 from agents.text.fences import new_nonce
 from agents.text.patterns import one_message
@@ -31,7 +31,7 @@ from correction.interventions.intervention import (
     not_judged,
 )
 from correction.models import InterventionLog
-from evaluation.judge.check import ask_together
+from evaluation.judge.questions import ask_together
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +84,6 @@ def evaluate_interventions(
     another agent are passed over. No transaction may be open: judges are asked.
 
     Args:
-        turn: Whose prompt is prepared.
-        interventions: What to evaluate.
         config: The deadline (`gate_deadline_seconds`, for all judges together) and the budget.
     """
     mine = [one for one in interventions if one.agent_id in (None, turn.agent.pk)]
@@ -96,10 +94,7 @@ def evaluate_interventions(
         evaluations = []
         for one in mine:
             context = InterventionContext(
-                agent=around.agent,
-                channel=around.channel,
-                messages=around.messages[-one.window :],
-                surroundings=around,
+                agent=around.agent, channel=around.channel, messages=around.messages[-one.window :], surroundings=around
             )
             evaluations.append(Evaluation(intervention=one, context=context))
         _pass_over_cooling(turn, evaluations, around)

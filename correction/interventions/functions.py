@@ -11,18 +11,17 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, TypeVar
 
 from django.db.models import QuerySet
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.models import Agent, Channel, Message
 from agents.persona import render_persona
 from agents.text.fences import MAX_EVENT_CHARACTERS
 from agents.text.ngrams import compute_corpus_repetition
 from agents.text.patterns import find_all
-from agents.text.tokens import tokenize
 from agents.text.voices import pairwise_vocabulary_similarity
 from correction.models import InterventionLog
 from evaluation.propositions.files import dotted, in_words, location_of
-from evaluation.propositions.rules import Phrase
+from evaluation.propositions.schema import Phrase
 
 LONGEST_WINDOW = 100  # messages
 
@@ -88,8 +87,6 @@ class InterventionContext:
     """What one intervention looks at (AC-7.1.3).
 
     Attributes:
-        agent: Whose turn it is.
-        channel: Where.
         messages: The last messages of the channel in the intervention's window, oldest first.
         surroundings: What lies beyond the window.
     """
@@ -124,24 +121,6 @@ class Parameters(BaseModel):
 
 class AtLeast(Parameters):
     at_least: Count = Field(description="holds from this number on")
-
-
-class Between(Parameters):
-    at_least: float | None = Field(None, ge=0, description="holds from this number on")
-    at_most: float | None = Field(None, ge=0, description="holds up to this number")
-
-    @model_validator(mode="after")
-    def _bounded(self) -> Between:
-        if self.at_least is None and self.at_most is None:
-            raise ValueError("give at_least, at_most or both")
-        return self
-
-    def holds(self, number: float) -> bool:
-        return (self.at_least is None or number >= self.at_least) and (self.at_most is None or number <= self.at_most)
-
-    def __str__(self) -> str:
-        low, high = self.at_least, self.at_most
-        return " and ".join(f"{word} {n:g}" for word, n in (("at least", low), ("at most", high)) if n is not None)
 
 
 P = TypeVar("P", bound=Parameters)
@@ -251,39 +230,12 @@ def silence(context: InterventionContext, parameters: AtLeast) -> Finding:
     )
 
 
-@named(Between)
-def question_share(context: InterventionContext, parameters: Between) -> Finding:
-    """Share of the last messages that hold a question mark, 0 to 1."""
-    asking = [any(mark in message.text for mark in "?？؟") for message in context.messages]
-    return _measured("share of questions", sum(asking) / len(asking) if asking else None, parameters)
-
-
-@named(Between)
-def words_per_message(context: InterventionContext, parameters: Between) -> Finding:
-    """Mean number of words in the agent's own last messages."""
-    counts = [len(tokenize(judged_text(message))) for message in context.own_messages]
-    return _measured("words per message", sum(counts) / len(counts) if counts else None, parameters)
-
-
 @named(Similarity)
 def repetition(context: InterventionContext, parameters: Similarity) -> Finding:
     """Share of 3-grams that recur across the agent's own last messages, 0 to 1."""
     own = [judged_text(message) for message in context.own_messages]
     share = compute_corpus_repetition(own)
     return Finding(share >= parameters.at_least, f"repetition {share:.2f}, at least {parameters.at_least:.2f}", share)
-
-
-@named(Between)
-def speakers(context: InterventionContext, parameters: Between) -> Finding:
-    """How many different people and agents spoke in the last messages."""
-    return _measured("speakers", len({speaker(message) for message in context.messages}), parameters)
-
-
-@named(Between)
-def own_share(context: InterventionContext, parameters: Between) -> Finding:
-    """The agent's share of the last messages, 0 to 1: who talks all the time, or hardly at all."""
-    total = len(context.messages)
-    return _measured("the agent's share", len(context.own_messages) / total if total else None, parameters)
 
 
 @named(Mentions)
@@ -305,9 +257,3 @@ def speaker(message: Message) -> str:
 def judged_text(message: Message) -> str:
     """What is looked at of a message: as much of it as a judge is shown."""
     return message.text[:MAX_EVENT_CHARACTERS]
-
-
-def _measured(what: str, number: float | None, bounds: Between) -> Finding:
-    if number is None:
-        return Finding(False, f"{what}: there is no message to measure")
-    return Finding(bounds.holds(number), f"{what} {number:.4g}, {bounds}", number)

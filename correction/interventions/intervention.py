@@ -14,10 +14,9 @@ from typing import Any, ClassVar, Literal, Self
 from agents.llm import Label
 from agents.models import Agent
 from correction.interventions.functions import LONGEST_WINDOW, Finding, InterventionContext, function_named
-from evaluation.judge.check import Check, CheckResult
-from evaluation.judge.prompts import Context, Event, Window
-from evaluation.judge.questions import Question, Verdict
+from evaluation.judge.questions import Check, CheckResult, Question, Verdict
 from evaluation.propositions.schema import Cues, Proposition, fill
+from evaluation.scorers.subjects import Context, Event, Window
 
 Kind = Literal["textual", "functional", "propositional"]
 About = Literal["conversation", "agent"]

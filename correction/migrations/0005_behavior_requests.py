@@ -7,7 +7,7 @@ import django.db.models.deletion
 from django.conf import settings
 from django.db import migrations, models
 
-import correction.config.fields
+import correction.config.settings
 
 
 class Migration(migrations.Migration):
@@ -307,7 +307,7 @@ class Migration(migrations.Migration):
                 blank=True,
                 help_text="user names whose requests count where behavior_requesters is named; exact names",
                 null=True,
-                validators=[correction.config.fields.validate_names],
+                validators=[correction.config.settings.validate_names],
             ),
         ),
         migrations.AddField(
@@ -317,7 +317,7 @@ class Migration(migrations.Migration):
                 blank=True,
                 help_text="traits that no message can change, whatever the case of their names",
                 null=True,
-                validators=[correction.config.fields.validate_names],
+                validators=[correction.config.settings.validate_names],
             ),
         ),
         migrations.AddField(
@@ -380,7 +380,7 @@ class Migration(migrations.Migration):
                 blank=True,
                 help_text="user names whose requests count where behavior_requesters is named; exact names",
                 null=True,
-                validators=[correction.config.fields.validate_names],
+                validators=[correction.config.settings.validate_names],
             ),
         ),
         migrations.AddField(
@@ -390,7 +390,7 @@ class Migration(migrations.Migration):
                 blank=True,
                 help_text="traits that no message can change, whatever the case of their names",
                 null=True,
-                validators=[correction.config.fields.validate_names],
+                validators=[correction.config.settings.validate_names],
             ),
         ),
         migrations.AddField(

@@ -1,8 +1,7 @@
 """The tables of correction, one file per group."""
 
-from correction.config.fields import GateMode, LeastConfidence, Requesters
+from correction.config.settings import AgentEvaluationConfig, GateMode, LeastConfidence, Requesters
 from correction.models.behavior import BehaviorEffect, BehaviorRequest
-from correction.models.config import AgentEvaluationConfig
 from correction.models.gate import CorrectionLog, GateDimensionResult, ObservedMessage, Outcome, synthetic_logs
 from correction.models.gate_hours import AttemptHour, DimensionHour
 from correction.models.interventions import Intervention, InterventionLog

@@ -12,7 +12,8 @@ from django.db.models import F, Q
 from django.db.models.functions import Lower
 
 from agents.models import Agent, Leasable, LLMCall, Message, PersonaVersion, Trait
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
+
+MESSAGES, MOST_MESSAGES = 10, 100  # judged before a change and after it
 
 
 def _call() -> models.ForeignKey[LLMCall | None, LLMCall | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -39,7 +39,7 @@ def synthetic_logs(prefix: str = "") -> Q:
 class CorrectionLog(models.Model):
     """One attempt at a message as the gate saw it. A session groups the attempts; its state is these rows. Never edited.
 
-    `results` are its dimensions, where it was just judged or `correction.gate.sessions` loaded it.
+    `results` are its dimensions, where it was just judged or `correction.gate.stage` loaded it.
     """
 
     results: tuple[GateDimensionResult, ...] = ()
@@ -110,31 +110,6 @@ class CorrectionLog(models.Model):
         return f"attempt {self.attempt}"
 
     @property
-    def scores(self) -> dict[str, float]:
-        """Scores by dimension, of those really scored."""
-        scored = GateDimensionResult.Status.SCORED
-        return {r.dimension: r.score for r in self.results if r.status == scored and r.score is not None}
-
-    def report(self) -> dict[str, Any]:
-        """What callers of `send_message` and the command line are shown."""
-        return {
-            "session": str(self.session),
-            "attempt": self.attempt,
-            "outcome": str(self.outcome),
-            "judge": self.judge,
-            "dimensions": {
-                result.dimension: {
-                    "score": result.score,
-                    "threshold": float(result.threshold),
-                    "passed": result.passed,
-                    "status": str(result.status),
-                    "reasoning": result.reasoning or result.reason,
-                }
-                for result in self.results
-            },
-        }
-
-    @property
     def work_id(self) -> str:
         """The ledger's name for the session: every call made for it carries it."""
         return f"gate_session:{self.session}"
@@ -192,7 +167,7 @@ class GateDimensionResult(models.Model):
         db_table = "correction_dimension_results"
         ordering: ClassVar = ["log", "dimension"]
         indexes: ClassVar = [
-            models.Index(fields=["dimension", "mark"], condition=~Q(mark=""), name="gate_result_marked"),
+            models.Index(fields=["dimension", "mark"], condition=~Q(mark=""), name="gate_result_marked")
         ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["log", "dimension"], name="gate_result_once"),

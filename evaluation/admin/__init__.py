@@ -1,7 +1,7 @@
 """The console's pages for what was measured, and what measuring adds to the pages of agents and messages."""
 
 from agents.console.logs import register_pages
-from agents.console.site import Extension, extend
+from agents.console.site import extend
 from agents.models import Agent, Channel, Message
 from evaluation.admin import drift, home, labels, propositions, runs, schedules, scores
 from evaluation.admin.baselines import (
@@ -9,7 +9,6 @@ from evaluation.admin.baselines import (
     baseline_column,
     baseline_panel,
     capture_baseline,
-    capture_real_baseline,
 )
 from evaluation.admin.drift import drift_panel, position_panel
 from evaluation.admin.drift_overview import change_panel, run_buttons
@@ -21,37 +20,16 @@ __all__ = ["drift", "home", "labels", "propositions", "runs", "schedules", "scor
 register_pages("evaluation")
 extend(
     Agent,
-    Extension(
-        permission="evaluation.view_baseline",
-        columns=(baseline_column,),
-        prefetch=(NEWEST_BASELINES, "traits"),
-        panels=(change_panel, baseline_panel),
-        anchors=(("change", "Change"), ("baselines", "Baselines")),
-    ),
+    "evaluation.view_baseline",
+    columns=(baseline_column,),
+    prefetch=(NEWEST_BASELINES, "traits"),
+    panels=(change_panel, baseline_panel),
+    anchors=(("change", "Change"), ("baselines", "Baselines")),
 )
+extend(Agent, "evaluation.add_evaluationrun", actions=(capture_baseline,), buttons=(run_buttons,))
+extend(Agent, "evaluation.view_evaluationschedule", panels=(drift_panel,), anchors=(("drift", "Drift over time"),))
 extend(
-    Agent,
-    Extension(
-        permission="evaluation.add_evaluationrun",
-        actions=(capture_baseline, capture_real_baseline),
-        buttons=(run_buttons,),
-    ),
+    Agent, "evaluation.view_evaluationrun", panels=(position_panel,), anchors=(("by-position", "Drift by position"),)
 )
-extend(
-    Agent,
-    Extension(
-        permission="evaluation.view_evaluationschedule",
-        panels=(drift_panel,),
-        anchors=(("drift", "Drift over time"),),
-    ),
-)
-extend(
-    Agent,
-    Extension(
-        permission="evaluation.view_evaluationrun",
-        panels=(position_panel,),
-        anchors=(("by-position", "Drift by position"),),
-    ),
-)
-extend(Channel, Extension(permission="evaluation.view_lineuprun", panels=(lineup_panel,)))
-extend(Message, Extension(permission="evaluation.view_evaluationscore", notes=(judgement_notes,)))
+extend(Channel, "evaluation.view_lineuprun", panels=(lineup_panel,))
+extend(Message, "evaluation.view_evaluationscore", notes=(judgement_notes,))

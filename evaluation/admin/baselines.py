@@ -18,7 +18,6 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.filters import AgentFilter, RecentValuesFilter
 from agents.console.forms import confirmed
 from agents.console.panels import table
 from agents.console.site import NumberInput, ReadOnlyAdmin, console_page
@@ -38,17 +37,14 @@ from evaluation.admin.display import (
 )
 from evaluation.admin.drift_overview import overview_page
 from evaluation.change.evidence import Judged, is_stale, stale_reasons
+from evaluation.commands import answer_words
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.budget import why_over_budget
-from evaluation.runs.capture import estimated
-from evaluation.runs.control import queue_baseline, queue_run
-from evaluation.runs.estimate import estimate, estimate_channels
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.control import queue_run
+from evaluation.runs.estimate import estimate_all, estimate_simulation, estimated
+from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech, why_over_budget
 from evaluation.runs.summary import Share, shares_of
-from evaluation.runs.terminal import answer_words
-from evaluation.simulation.conversations import ENOUGH, actor_of, awaits_simulation, has_little_speech
-from evaluation.simulation.estimate import estimate_simulation
+from evaluation.simulation.conversations import actor_of, awaits_simulation
 from evaluation.simulation.situations import load_situations
 from evaluation.wording import counted
 
@@ -78,7 +74,6 @@ class AskForm(forms.Form):
 
 @admin.register(Baseline)
 class BaselineAdmin(ReadOnlyAdmin[Baseline]):
-    list_filter = ("dimension", ("judge", RecentValuesFilter), ("agent", AgentFilter), "captured_at")
     ordering = ("agent_id", "judge", "procedure", "dimension")  # an index has it
     value = display.column("score", lambda row: _score(row, row.shares), ordering="score")
     judge_mark = display.column("judge", judged_by, ordering="judge")
@@ -104,11 +99,11 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
     def overview_view(self, request: HttpRequest) -> HttpResponse:
         return overview_page(self, request)
 
-    @console_page("of/<int:agent_id>/evaluate/", permission=MEASURE, name="evaluation_agent_evaluate")
+    @console_page("of/<int:agent_id>/evaluate/", MEASURE, name="evaluation_agent_evaluate")
     def evaluate_view(self, request: HttpRequest, agent_id: int) -> HttpResponse:
         return self._ask(request, agent_id, "evaluate")
 
-    @console_page("of/<int:agent_id>/capture/", permission=MEASURE, name="evaluation_agent_capture")
+    @console_page("of/<int:agent_id>/capture/", MEASURE, name="evaluation_agent_capture")
     def capture_view(self, request: HttpRequest, agent_id: int) -> HttpResponse:
         return self._ask(request, agent_id, "capture")
 
@@ -164,7 +159,7 @@ def _estimated(agent: Agent, spec: RunSpec) -> dict[str, Any]:
         PropositionError: Proposition files cannot be used.
     """
     judge, simulated = spec.judge_model, has_little_speech(spec)
-    acting, every = None, [estimate(spec), *estimate_channels([spec])] if not simulated else []
+    acting, every = None, [] if simulated else estimate_all([spec])
     if simulated:
         acting, judging = estimate_simulation(spec, situations=load_situations())
         every = [judging]
@@ -179,7 +174,7 @@ def _estimated(agent: Agent, spec: RunSpec) -> dict[str, Any]:
         "judging": total,
         "acting": acting,
         "judgements": sum(one.judgements for one in every),
-        "free": sum(one.free for one in every),
+        "free": sum(one.without_a_call for one in every),
         "answers": answer_words(every),
         "cost": display.money(None if unpriced else sum(filter(None, costs)), unpriced=unpriced),  # type: ignore[arg-type]
         "enough": ENOUGH,
@@ -255,35 +250,20 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     return render_to_string("admin/evaluation/agent_baselines.html", context, request)
 
 
-ASKED = (
-    "A worker measures each of them as it is now, which becomes what later evaluations are compared with; the baseline there is goes "
-    "only when the new one has succeeded. It asks the configured judge: what that costs is estimated on each agent's page, and by "
-    "manage.py capture_baseline --dry-run."
-)
-
-
 @admin.action(description="Capture baseline")
 @confirmed(
-    "Capture baseline", f"{ASKED} For agents with fewer than {ENOUGH} messages, conversations are simulated first."
+    "Capture baseline",
+    "A worker measures each of them as it is now, which becomes what later evaluations are compared with; the baseline there is goes "
+    "only when the new one has succeeded. It asks the configured judge: what that costs is estimated on each agent's page, and by "
+    f"manage.py capture_baseline --dry-run. For agents with fewer than {ENOUGH} messages, conversations are simulated first.",
 )
 def capture_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
-    """Queue a baseline for each chosen agent; a worker runs them, and simulates conversations with agents that have little speech first."""
-    _queue_baselines(model_admin, request, queryset, simulate=True)
-
-
-@admin.action(description="Capture baseline of real speech only (no simulation)")
-@confirmed("Capture baseline of real speech", f"{ASKED} Nothing is simulated.")
-def capture_real_baseline(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent]) -> None:
-    """The same, of what was really said, however little."""
-    _queue_baselines(model_admin, request, queryset, simulate=False)
-
-
-def _queue_baselines(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent], *, simulate: bool) -> None:
-    """Say how many were queued, and for which agents it could not be done, and why."""
+    """Queue a baseline for each chosen agent; say how many were queued, and for which agents it could not be done, and why."""
     runs: list[EvaluationRun] = []
     for agent in queryset:
         try:
-            runs += queue_baseline(agents=[agent], simulate=simulate)
+            spec = RunSpec(agent=agent, dimensions=default_dimensions(), is_baseline=True)
+            runs.append(queue_run(spec, simulate=True)[0])
         except PropositionError as error:
             model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)
     if runs:

@@ -12,7 +12,9 @@ from agents.console import display
 from agents.console.columns import SHOWN
 from agents.console.display import Tone
 from agents.models import Channel
-from evaluation.calibration.agreement import Key, all_agreements, calibration_of, figure_text
+from agents.templatetags.display import register as templates
+from evaluation.calibration.agreement import all_agreements, calibration_of, figure_text
+from evaluation.calibration.labels import Key
 from evaluation.change.evidence import Judged
 from evaluation.models import (
     COUNTED,
@@ -229,3 +231,14 @@ def agreement_of_baseline(baseline: Baseline) -> SafeString | str:
         calibration = calibration_of(baseline.judge, baseline.procedure).get(baseline.dimension)
         return agreement_badge(calibration, baseline.dimension)
     return agreement_badge(baseline.agreement, baseline.dimension)
+
+
+for show in (
+    dimension_badge,
+    evaluation_link,
+    judge_badge,
+    judged_by,
+    meter,
+    verdict,
+):  # for templates that load "display"
+    templates.filter(show.__name__, show)

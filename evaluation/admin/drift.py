@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -17,7 +17,6 @@ from django.utils.safestring import SafeString
 from agents.admin.access import user_of
 from agents.console import display
 from agents.console.charts import Line, Marker, Point, line_chart
-from agents.console.filters import AgentFilter, RecentValuesFilter, RelatedFilter
 from agents.console.forms import tell_done
 from agents.console.panels import table
 from agents.console.site import ReadOnlyAdmin
@@ -152,23 +151,10 @@ def _by_position(dimension: PositionDimension) -> dict[str, Any]:
     }
 
 
-class ScheduleFilter(RelatedFilter):
-    hint = "the schedule's name"
-    parameter_name = "schedule_name"
-
-
 @admin.register(DriftAlert)
 class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
-    list_filter = (
-        ("acknowledged_at", admin.EmptyFieldListFilter),
-        ("dimension", RecentValuesFilter),
-        ("judge", RecentValuesFilter),
-        ("agent", AgentFilter),
-        ("schedule", ScheduleFilter),
-        "created_at",
-    )
+    own_filters: ClassVar = {"acknowledged": ("acknowledged_at", admin.EmptyFieldListFilter)}
     list_select_related = ("agent", "schedule", "acknowledged_by")
-    ordering = ("-pk",)
     actions = ("acknowledge",)  # type: ignore[assignment]
 
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:

@@ -16,27 +16,33 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import transcript_url
 from agents.console import display
-from agents.console.charts import sparkline
 from agents.console.display import Tone
 from agents.console.filters import number_in
 from agents.console.panels import table
 from agents.console.site import Button, ModelAdmin, Select, TextInput
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import TAG_KEY
-from evaluation.admin.display import MEASURE, dimension_badge, evaluation_link, judged_by, meter, way_name
+from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, way_name
 from evaluation.change.evidence import Judged, Tag, judged_ways
-from evaluation.change.overview import Card, Move, Overview, Quote, State, drift_overview
-from evaluation.change.overview_text import candidate_words, how_sure, sentence_of, short_name
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.change.overview import (
+    Card,
+    Move,
+    Overview,
+    State,
+    candidate_words,
+    drift_overview,
+    how_sure,
+    sentence_of,
+    short_name,
+)
+from evaluation.models import Baseline, EvaluationScore, is_heuristic
 from evaluation.runs.summary import percent
 from evaluation.wording import signed
 
 INVERTED = "an anti-pattern: 9 means not at all"
 PAGE = 12  # cards
 MOST_MOVES = 60  # propositions in the table of an agent's page; the largest falls
-QUOTED = 280  # characters of a message
 MOST_CHANNELS = 200  # to choose from; any other can stand in the URL
 MOST_AGENTS = 200  # ranked at once
 NEEDED = ("evaluation.view_baseline", "agents.view_agent")
@@ -120,54 +126,26 @@ def shown_cards(request: HttpRequest, cards: Sequence[Card]) -> list[dict[str, A
 
 
 def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
-    agent, main = card.agent, card.main
     quotes = ("Baseline", card.baseline_quote), ("Now", card.candidate_quote)
-    course = f"Overall score of the last {len(card.course)} evaluations, 0 to 9"
     return {
-        "agent": agent,
-        "chip": display.agent_chip(agent),
-        "inactive": not agent.is_active,
-        "state": card.state,
+        "card": card,
         "badge": display.badge(card.state, *STATES[card.state]),
-        "sentence": display.visible(sentence_of(card)),
-        "claim": display.visible(card.claim.rstrip(".")),
-        "inverted": main is not None and main.inverted,
-        "sure": how_sure(main) if main is not None else "",
-        "scores_url": scores_behind(main) if main is not None else "",
-        "edited": card.compared.persona_edited,
-        "quotes": [_quote(name, quote) for name, quote in quotes if quote is not None],
-        "dimensions": table(
-            ("Dimension", "Baseline", "Now", "Change"),
-            [
-                (
-                    dimension_badge(move.dimension),
-                    meter(move.baseline, share=move.baseline_share, why=move.reason),
-                    meter(move.candidate, share=move.share, why=move.reason),
-                    signed(move.delta),
-                )
-                for move in card.dimensions
-            ],
-            label="Scores by dimension",
-        ),
-        "baseline": display.visible(card.compared.baseline_name),
-        "now": display.visible(candidate_words(card)),
-        "now_runs": [evaluation_link(pk) for pk in sorted({run.pk for run in card.compared.candidate.values()})],
-        "course": sparkline(card.course, label=course) if len(card.course) > 1 else "",
-        "course_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
+        "sentence": sentence_of(card),
+        "sure": how_sure(card.main) if card.main is not None else "",
+        "scores_url": scores_behind(card.main),
+        "quotes": [(name, quote) for name, quote in quotes if quote is not None],
+        "dimensions": [
+            (
+                move.dimension,
+                meter(move.baseline, share=move.baseline_share, why=move.reason),
+                meter(move.candidate, share=move.share, why=move.reason),
+                signed(move.delta),
+            )
+            for move in card.dimensions
+        ],
+        "now": candidate_words(card),
+        "now_runs": sorted({run.pk for run in card.compared.candidate.values()}),
         "steps": steps[:3],
-    }
-
-
-def _quote(name: str, quote: Quote) -> dict[str, Any]:
-    message = quote.message
-    return {
-        "name": name,
-        "score": quote.score,
-        "text": display.visible(display.shortened(" ".join(message.text.split()), QUOTED)),
-        "when": display.moment(message.sent_at) if message.sent_at else "",
-        "tags": display.tags(message.tags) if message.tags else "",
-        "place": display.link(transcript_url(message), "in its conversation"),
-        "synthetic": message.synthetic,
     }
 
 
@@ -291,7 +269,7 @@ def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
         "too_many": MOST_AGENTS if len(agents) > MOST_AGENTS else 0,
         "page": Paginator(range(overview.total), PAGE).get_page(number),
         "compares_tags": bool(chosen["baseline"] and chosen["candidate"]),
-        "tags": [display.visible(form.data.get(name, "")) for name in ("baseline", "candidate")],
+        "tags": [form.data.get(name, "") for name in ("baseline", "candidate")],
         "no_agents": not agents,
     }
 
@@ -316,12 +294,12 @@ def change_panel(request: HttpRequest, agent: Agent) -> SafeString:
     judged = next((way for way in judged_ways() if (way.judge, way.procedure) in own), None) if own else None
     card = drift_overview([agent], judged, quotes=request.user.has_perm("agents.view_message")).cards[0]
     context = {
-        "card": shown_cards(request, [card])[0],
+        "shown": shown_cards(request, [card])[0],
         "judge": judged_by(judged) if judged else "",
         "moves": table(MOVE_HEADS, [_move(card, move) for move in card.moves[:MOST_MOVES]], label="Every proposition"),
         "more": max(0, len(card.moves) - MOST_MOVES),
-        "changed": [display.visible(name) for name in card.changed],
-        "lost": [display.visible(f"{lost} ({percent(lost.before)} → {percent(lost.now)})") for lost in card.lost],
+        "changed": card.changed,
+        "lost": [f"{lost} ({percent(lost.before)} → {percent(lost.now)})" for lost in card.lost],
         "may_ask": request.user.has_perm(MEASURE),
         "overview_url": reverse("admin:evaluation_drift_overview"),
         "slug": agent.slug,

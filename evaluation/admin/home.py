@@ -44,9 +44,8 @@ from evaluation.admin.display import (
 )
 from evaluation.admin.drift_overview import STATES, usual_overview
 from evaluation.calibration.agreement import calibration_of
-from evaluation.change.history import History, histories, measured_lately
-from evaluation.change.overview import Card, State
-from evaluation.change.overview_text import candidate_words, numbers_of, short_name
+from evaluation.change.over_time import History, histories, measured_lately
+from evaluation.change.overview import Card, State, candidate_words, numbers_of, short_name
 from evaluation.models import (
     COUNTED,
     Baseline,
@@ -58,8 +57,7 @@ from evaluation.models import (
     Method,
     Proposition,
 )
-from evaluation.propositions.files import PropositionError, load_all
-from evaluation.propositions.library import all_entries
+from evaluation.propositions.files import PropositionError, all_entries, load_all
 from evaluation.runs.summary import shares_of, total
 from evaluation.wording import counted
 
@@ -262,8 +260,8 @@ def drift_chart(request: HttpRequest) -> SafeString:
     days = offered_days.get(asked.get("days", ""), USUAL_DAYS)
     start, end = since(24 * days), timezone.now()
     lately = measured_lately(since=start)
-    way = next((way for way in lately.ways if str(way) == asked.get("judge")), lately.ways[0] if lately.ways else None)
-    offered = [] if way is None else histories(agents=lately.agents[way], judged=way, dimension=dimension, since=start)
+    way = next((way for way in lately if str(way) == asked.get("judge")), next(iter(lately), None))
+    offered = [] if way is None else histories(agents=lately[way], judged=way, dimension=dimension, since=start)
     chosen = [history for history in offered if history.agent.slug in asked.getlist("agent")]
     shown, label = (chosen or offered)[:MOST_LINES], Dimension(dimension).label
     period = f"in the last {counted(days, 'day')}"
@@ -278,7 +276,7 @@ def drift_chart(request: HttpRequest) -> SafeString:
     context = {
         "dimensions": [(value, name, value == dimension) for value, name in DIMENSIONS],
         "days": [(one, counted(one, "day"), one == days) for one in DAYS],
-        "ways": [(str(one), way_name(one), one == way) for one in lately.ways],
+        "ways": [(str(one), way_name(one), one == way) for one in lately],
         "agents": [
             (history.agent.slug, display.isolated(history.agent.display_name), history in chosen)
             for history in sorted(offered, key=lambda history: history.agent.display_name.casefold())

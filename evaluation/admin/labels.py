@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import Avg, Count, F, FloatField, Q
+from django.db.models import Avg, Count, F, FloatField, Q, QuerySet
 from django.db.models.functions import Abs, Cast
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
@@ -19,29 +20,31 @@ from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
 from agents.console import display
-from agents.console.filters import RecentValuesFilter, number_in
-from agents.console.panels import table
+from agents.console.filters import number_in
 from agents.console.site import ModelAdmin, NumberInput, Select, TextInput, console_page
-from agents.finding import UnknownAgent, find_agents
+from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import agreement_badge, dimension_badge, judged_by
-from evaluation.admin.labelling import CANNOT_TELL, desk_of, page_context
 from evaluation.calibration.agreement import (
     Calibration,
-    Key,
     confusion,
     refresh,
 )
 from evaluation.calibration.labels import (
+    BANDS,
+    MOST_DRAWN,
+    Key,
     Progress,
     all_done,
     begun,
+    draw_label_set,
+    drawn_ids,
     figures_opened,
     open_figures,
     progress,
     save_label,
     withdraw_label,
 )
-from evaluation.calibration.population import MOST_DRAWN, draw_label_set
+from evaluation.calibration.shown import shown
 from evaluation.models import (
     COUNTED,
     Dimension,
@@ -49,6 +52,7 @@ from evaluation.models import (
     EvaluationScore,
     JudgeCalibration,
     LabelSet,
+    ScoreLabel,
     procedure_name,
 )
 
@@ -93,8 +97,75 @@ def known_judges() -> list[tuple[str, str]]:
 
 MOST_DIFFERENCES = 10
 SHADES = 4
+CANNOT_TELL = "cannot_tell"
+RELATED = (
+    "evaluation_run__agent",
+    "evaluation_run__channel",
+    "message__channel",
+    "message__agent",
+    "compared_with__agent",
+)
 
 
+# -- labelling: one judgement at a time, without what the judge made of it until one's own label is stored
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """A label set as one annotator works on it: the judgements in their order, and the annotator's own labels by judgement."""
+
+    ids: list[int]
+    mine: dict[int, ScoreLabel]
+
+    def next_after(self, pk: int | None) -> int | None:
+        """The next judgement without a label of mine after `pk`, from the start again at the end; None when all have one."""
+        left = [other for other in self.ids if other not in self.mine]
+        later = self.ids[self.ids.index(pk) + 1 :] if pk in self.ids else []
+        return next((other for other in later if other not in self.mine), left[0] if left else None)
+
+    def before(self, pk: int | None) -> int | None:
+        """The judgement before `pk`; with None the last one."""
+        place = self.ids.index(pk) if pk in self.ids else len(self.ids)
+        return self.ids[place - 1] if place else None
+
+
+def desk_of(label_set: LabelSet, annotator: str) -> Desk:
+    """In two queries."""
+    own = ScoreLabel.objects.filter(evaluation_score__label_sets=label_set, annotator=annotator, withdrawn=False)
+    return Desk(drawn_ids(label_set), {label.evaluation_score_id: label for label in own})
+
+
+def labelling_context(desk: Desk, *, item: int | None, saved: int | None) -> dict[str, Any]:
+    """What the template shows.
+
+    Args:
+        desk: Whose.
+        item: The judgement to label; None when everything is labelled.
+        saved: The judgement just labelled: only now, and only with a label of one's own, it is shown what the judge gave.
+    """
+    current = EvaluationScore.objects.select_related(*RELATED).filter(pk=item).first() if item is not None else None
+    label = desk.mine.get(saved) if saved is not None else None
+    judged = EvaluationScore.objects.filter(pk=saved or 0).first() if label is not None else None
+    return {
+        "done": len(desk.mine),
+        "total": len(desk.ids),
+        "unknown": sum(one.value is None for one in desk.mine.values()),
+        "place": desk.ids.index(item) + 1 if item is not None else None,
+        "item": None if current is None else shown(current),
+        "item_id": item,
+        "label": desk.mine.get(item) if item is not None else None,
+        "bands": BANDS,
+        "cannot_tell": CANNOT_TELL,
+        "before": desk.before(item),
+        "skippable": current is not None and any(pk != item for pk in desk.ids if pk not in desk.mine),
+        "saved": judged,
+        "given": label,
+        "apart": abs(label.value - judged.raw_score)
+        if label and judged and label.value is not None and judged.raw_score is not None
+        else None,
+        "reasons": "\n\n".join(filter(None, (judged.reasoning, judged.justification))) if judged else "",
+    }
+
+
+# -- what a set says of its judge
 def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> dict[str, Any]:
     """What the template shows.
 
@@ -106,70 +177,42 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> 
     mine = next((entry for entry in entries if entry.annotator == annotator), None)
     closed = may_label and mine is None and not figures_opened(label_set=label_set, annotator=annotator)
     hidden = "not begun" if closed else "unfinished" if mine is not None and not mine.done else ""
-    only_mine = mine is not None and not all_done(entries)
-    return {
+    context = {
         "label_set": label_set,
-        "judge": judged_by(label_set),
-        "dimension": dimension_badge(label_set.dimension),
-        "drawn": f"{label_set.drawn.count():,} of {label_set.population_size:,}",
-        "drawn_at": display.moment(parse_datetime(label_set.population["until"])),
-        "runs": len(label_set.population["runs"]),
-        "agents": ", ".join(label_set.population.get("agents", [])),
+        "drawn": label_set.drawn.count(),
+        "drawn_at": parse_datetime(label_set.population["until"]),
         "entries": entries,
         "hidden": hidden,
-        "only_mine": only_mine,
-        **({} if hidden else _figures(label_set, [annotator] if only_mine else None)),
+        "only_mine": mine is not None and not all_done(entries),
     }
-
-
-def _figures(label_set: LabelSet, annotators: Sequence[str] | None) -> dict[str, Any]:
+    if hidden:
+        return context
     key = {"judge": label_set.judge, "procedure": label_set.procedure, "dimension": label_set.dimension}
     row = JudgeCalibration.objects.filter(**key).first()
-    figures = Calibration.model_validate(row.figures) if row and row.figures else None
-    rows = [
-        (
-            display.lines(display.visible(name), meaning),
-            display.EMPTY if figure.value is None else figure.text,
-            figure.interval_text,
-            f"{figure.n:,}",
-        )
-        for name, meaning, figure in (figures.rows() if figures else ())
-    ]
+    annotators = [annotator] if context["only_mine"] else None
     counts = confusion(label_set, annotators=annotators)
-    return {
+    most = max(map(max, counts))
+    return context | {
+        "row": row,
         "agreement": agreement_badge(row, label_set.dimension),
-        "stale": row is not None and row.is_stale,
-        "computed": display.moment(row.computed_at) if row else "",
-        "figures": table(("Figure", "Value", "95 % interval", "n"), rows, label="Agreement"),
-        "notes": figures.notes() if figures else [],
-        "needed": figures.needed if figures else [],
-        "confusion": _confusion(counts) if any(map(any, counts)) else "",
-        "differences": table(
-            ("Judgement", "People", "Judge"), _differences(label_set, annotators), label="Differences"
-        ),
+        "figures": Calibration.model_validate(row.figures) if row and row.figures else None,
+        # From 9 down to 0, as an axis goes; a cell's shade grows with its share of the fullest cell.
+        "confusion": [
+            (value, [(raw, n, -(-SHADES * n // most)) for raw, n in enumerate(counts[value])])
+            for value in reversed(range(len(counts)))
+        ]
+        if most
+        else [],
+        "differences": differences(label_set, annotators),
     }
 
 
-def _confusion(counts: Sequence[Sequence[int]]) -> SafeString:
-    """Rows from 9 down to 0, as an axis goes; a cell's shade grows with its share of the fullest cell."""
-    most = max(map(max, counts))
-    cell = '<td class="pl-shade-{}{}" title="people {}, judge {}: {}">{}</td>'
-    rows = []
-    for value in reversed(range(len(counts))):
-        cells = (
-            (-(-SHADES * n // most), " pl-same" if value == raw else "", value, raw, n, n or "")
-            for raw, n in enumerate(counts[value])
-        )
-        rows.append((value, format_html_join("", cell, cells)))
-    return format_html_join("", '<tr><th scope="row">{}</th>{}</tr>', rows)
-
-
-def _differences(label_set: LabelSet, annotators: Sequence[str] | None) -> list[tuple[object, ...]]:
+def differences(label_set: LabelSet, annotators: Sequence[str] | None) -> QuerySet[EvaluationScore]:
     """The judgements in which people and judge are furthest apart."""
     counted = Q(labels__blind=True, labels__value__isnull=False)
     if annotators is not None:
         counted &= Q(labels__annotator__in=annotators)
-    rows = (
+    return (
         EvaluationScore.objects.filter(label_sets=label_set, raw_score__isnull=False)
         .annotate(people=Avg("labels__value", filter=counted), given=Count("labels", filter=counted))
         .filter(people__isnull=False)
@@ -177,17 +220,6 @@ def _differences(label_set: LabelSet, annotators: Sequence[str] | None) -> list[
         .filter(apart__gte=1)
         .order_by("-apart", "pk")[:MOST_DIFFERENCES]
     )
-    return [
-        (
-            display.lines(
-                format_html("{} {}", display.page_of(row, row.proposition_id), display.visible(row.claim)),
-                display.visible(display.shortened(row.context_snippet, 160)),
-            ),
-            f"{row.people:g}" if row.given == 1 else f"{row.people:.1f}",
-            row.raw_score,
-        )
-        for row in rows
-    ]
 
 
 PAGES = "admin/evaluation/labels/"
@@ -198,11 +230,7 @@ LABELLING = "evaluation.add_scorelabel"
 class LabelSetAdmin(ModelAdmin[LabelSet]):
     """A set cannot be changed: labels speak for what was drawn. Users who may label may see which sets there are."""
 
-    list_display = ("title", "what", "people", "label_link")
-    list_display_links = ("title",)
-    list_filter = (("dimension", RecentValuesFilter), ("judge", RecentValuesFilter))
     ordering = ("-pk",)
-    search_fields = ("name",)
     actions = None
 
     people = display.column("labelled", lambda label_set: progress_lines(label_set.entries) or display.EMPTY)
@@ -294,7 +322,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
             open_figures(label_set=label_set, user=user_of(request))
         return HttpResponseRedirect(_url("change", label_set))
 
-    @console_page("<int:pk>/label/", permission=LABELLING)
+    @console_page("<int:pk>/label/", LABELLING)
     def label_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Show one judgement to label; POST stores a label or withdraws it."""
         label_set = self._label_set(request, pk)
@@ -304,7 +332,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         item, saved, after = (number_in(request.GET, name) for name in ("item", "saved", "after"))
         if item not in desk.ids:
             item = desk.next_after(saved if saved is not None else after)
-        context = page_context(desk, item=item, saved=saved)
+        context = labelling_context(desk, item=item, saved=saved)
         results_url = _url("change", label_set)
         return self.page(request, f"{PAGES}label.html", f"Label: {label_set}", results_url=results_url, **context)
 

@@ -9,13 +9,12 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.panels import table
 from agents.console.site import ReadOnlyAdmin, console_page
 from agents.models import Channel
+from agents.templatetags.display import register as templates
 from evaluation.lineup import WAITING, LineUp, newest_line_up, queue_line_up, said_since
 from evaluation.models import LineUpRun
 
@@ -31,11 +30,9 @@ def channel_page(channel_id: int) -> str:
 
 @admin.register(LineUpRun)
 class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
-    ordering = ("-pk",)
-
     accuracy = display.column("balanced accuracy", lambda made: percent(made.result.get("balanced_accuracy")))
 
-    @console_page("measure/<int:channel_id>/", permission=ADD, post=True)
+    @console_page("measure/<int:channel_id>/", ADD, post=True)
     def measure_view(self, request: HttpRequest, channel_id: int) -> HttpResponse:
         """Queue a line-up of a channel; a worker makes it."""
         _, is_new = queue_line_up(channel=get_object_or_404(Channel, pk=channel_id))
@@ -57,10 +54,10 @@ def lineup_panel(request: HttpRequest, channel: Channel) -> SafeString:
     context = {
         "heading": "Voice line-up",
         "figures": _figures(made) if made else None,
-        "made": display.moment(made.finished_at) if made else "",
+        "made": made,
         "since": said_since(made) if made else 0,
         "waiting": all_of_channel.filter(status__in=WAITING).first(),
-        "failed": display.visible(last.error) if last is not None and last.error else "",
+        "failed": last.error if last is not None else "",
         "measure_url": reverse("admin:evaluation_lineuprun_measure", args=[channel.pk]) if may_measure else "",
         "earlier_url": display.list_url(LineUpRun, channel__id__exact=channel.pk) if made else "",
         "slug": channel.slug,
@@ -73,48 +70,17 @@ def percent(share: float | None) -> SafeString | str:
 
 
 def _figures(made: LineUpRun) -> dict[str, Any]:
-    """A stored result as the card shows it; names come from people and files."""
+    """A stored result, and its speakers from the best recognised one."""
     result = LineUp(**made.result)
     mistaken = {name: one.taken_for for name, one in result.most_taken_for().items()}
     ranked = sorted(result.voices, key=lambda voice: (-voice.recall, voice.speaker))[:VOICES_SHOWN]
-    voices = [
-        (
-            display.isolated(voice.speaker),
-            f"{voice.lines:,}",
-            format_html(
-                '<span class="pl-score"><span class="pl-number">{}</span><meter min="0" max="1" value="{}" aria-label="{} recognised">'
-                "</meter></span>",
-                *(percent(voice.recall), f"{voice.recall:.3f}", percent(voice.recall)),
-            ),
-            percent(voice.chance),
-            display.isolated(mistaken[voice.speaker]) if voice.speaker in mistaken else display.EMPTY,
-        )
-        for voice in ranked
-    ]
-    confusions = [
-        (display.isolated(one.speaker), display.isolated(one.taken_for), f"{one.lines:,}", percent(one.share))
-        for one in result.confusions[:CONFUSIONS_SHOWN]
-    ]
-    heads = ("Speaker", "Lines", "Recognised", "By chance", "Most often taken for")
     return {
-        "reason": display.visible(result.reason),
-        "distinct": result.distinct,
-        "accuracy": percent(result.balanced_accuracy),
-        "chance": percent(result.chance),
-        "chance_high": percent(result.chance_high),
-        "p_value": "–" if result.p_value is None else f"{result.p_value:.3g}",
-        "permutations": f"{result.permutations:,}",
-        "compared": f"{result.compared:,} of {result.lines:,}",
-        "voices": table(heads, voices, label="Whose lines are recognised"),
-        "confusions": table(
-            ("Speaker", "Taken for", "Lines", "Share"),
-            confusions,
-            label="Who is taken for whom",
-        ),
-        "left_out": [
-            (display.isolated(one.speaker), one.lines, display.visible(one.reason))
-            for one in result.left_out[:LEFT_OUT_SHOWN]
-        ],
+        "result": result,
+        "voices": [(voice, mistaken.get(voice.speaker, "")) for voice in ranked],
+        "confusions": result.confusions[:CONFUSIONS_SHOWN],
+        "left_out": result.left_out[:LEFT_OUT_SHOWN],
         "left_out_more": max(0, len(result.left_out) - LEFT_OUT_SHOWN),
-        "notes": [display.visible(note) for note in result.notes],
     }
+
+
+templates.filter("share", percent)

@@ -8,13 +8,10 @@ from django.db.models import Count, F, Window
 from django.db.models.functions import DenseRank
 from django.http import HttpRequest
 from django.template.loader import render_to_string
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.panels import table
 from agents.models import Message
-from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, verdict
 from evaluation.models import EvaluationScore
 
 SHOWN = 5  # scores of a message; the lowest
@@ -42,25 +39,15 @@ def judgement_notes(request: HttpRequest, messages: list[Message]) -> dict[int, 
 
 
 def _note(message: int, scores: list[Any]) -> SafeString:
-    scored = [score for score in scores if score.status == EvaluationScore.Status.SCORED and score.score is not None]
-    total = scores[0].of_message
-    all_words = "1 score" if total == 1 else f"{total:,} scores"
-    rows = [
-        (
-            format_html("{} {}", display.page_of(score, score.proposition_id), dimension_badge(score.dimension)),
-            verdict(score),
-            judge_badge(score.judge),
-            display.folded(score.reason or score.justification or score.reasoning, 80),
-        )
-        for score in scores[:SHOWN]
-    ]
+    scored = [score.score for score in scores if score.status == EvaluationScore.Status.SCORED]
     context = {
         "message": message,
-        "lowest": scored[0].score if scored else None,
+        "lowest": scored[0] if scored else None,
         "scored": len(scored),
-        "table": table(("Proposition", "Score", "Judge", "Why"), rows, label="Scores"),
+        "scores": scores[:SHOWN],
         "left_out": max(0, len(scores) - SHOWN),
-        "run": evaluation_link(scores[0].evaluation_run_id),
-        "all": display.link(display.list_url(EvaluationScore, message=message), all_words),
+        "total": scores[0].of_message,
+        "run": scores[0].evaluation_run_id,
+        "all_url": display.list_url(EvaluationScore, message=message),
     }
     return render_to_string("admin/evaluation/score_note.html", context)

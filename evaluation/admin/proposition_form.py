@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from django import forms
-from django.http import HttpRequest
 
 from agents.console.site import GrowingTextarea, NumberInput, Select, TextInput
 from agents.models import Agent
 from evaluation.models import Dimension
-from evaluation.propositions.editing import (
-    CannotSave,
-    as_file,
-    head_of,
-    save_proposition,
-    validated,
-    written_as,
-)
-from evaluation.propositions.files import DEFAULT, LoadedFile
-from evaluation.propositions.library import Entry, all_entries, free_id
-from evaluation.propositions.rules import PRECONDITIONS, Rule
+from evaluation.propositions.editing import CannotSave, as_file, head_of, save_proposition, validated, written_as
+from evaluation.propositions.files import DEFAULT, Entry, all_entries, free_id
 from evaluation.propositions.schema import (
     AGENT_NAME,
     ENVIRONMENT_DIMENSIONS,
+    PRECONDITIONS,
     Cues,
     Proposition,
     PropositionFile,
     PropositionSpec,
+    Rule,
     resolve,
 )
 
 MAIN = ("claim", "id", "weight", "inverted", "hard")
 NUMBERS = ("max_sentences", "min_sentences", "max_words", "min_words", "max_characters")
 LISTS = ("contains_any", "contains_all", "contains_none")
-RULE = (*NUMBERS, "matches", "not_matches", *LISTS, "lowercase", "no_emoji")
 CUES = ("supports", "contradicts")
+RULE = (*NUMBERS, "matches", "not_matches", *LISTS, "lowercase", "no_emoji")
 CONTEXT = ("precondition", "trait", "trait_stopped", "include_personas", "first_n", "last_n")
 ADVICE = ("recommendations_for_improvement", "source")
-FIELDS = (*MAIN, *RULE, *CUES, *CONTEXT, *ADVICE)
+SWITCHES = ("inverted", "hard", "trait_stopped", "lowercase", "no_emoji")
+PARTS: dict[str, tuple[str, ...]] = {"rule": RULE, "cues": CUES}  # fields of a file that are several of the form
 LEVELS = {"evaluation": "what was said", "action": "a draft, in the gate"}
 GROUPS = (
     (
@@ -55,7 +48,7 @@ GROUPS = (
     ),
     ("Where it applies, and what the judge is shown", "", CONTEXT),
 )
-_LABELS = {
+LABELS = {
     "claim": "sentence",
     "inverted": "anti-pattern",
     "hard": "strict",
@@ -71,25 +64,83 @@ _LABELS = {
 }
 
 
+class PlainText(forms.CharField):
+    """A text without what a browser makes of line ends; None where nothing is typed."""
+
+    def to_python(self, value: Any) -> Any:
+        return str(value or "").replace("\r\n", "\n").strip() or None
+
+    def prepare_value(self, value: Any) -> Any:
+        return value.strip() if isinstance(value, str) else value
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return not self.disabled and bool(self.to_python(self.prepare_value(initial)) != self.to_python(data))
+
+
+class PlainLines(PlainText):
+    """A list of texts, one a line."""
+
+    def to_python(self, value: Any) -> Any:
+        return list(dict.fromkeys(filter(None, (line.strip() for line in str(value or "").splitlines())))) or None
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(map(str, value)) if isinstance(value, list) else value
+
+    def run_validators(self, value: Any) -> None:
+        """The loader says what is wrong with a phrase."""
+
+
 class PropositionForm(forms.Form):
-    """A proposition as a person types it. What the loader says of it is added with `blame`.
+    """A proposition as a person types it; valid when the loader takes it. An id is made of the claim where none is typed.
 
     Args:
-        written: The entry that is edited, as it stands in its file; empty for a new one.
-        traits: Names of the agent's traits.
+        entry: The one that is edited; None for a new one.
+
+    Raises:
+        CannotSave: Its file cannot be read.
     """
 
     prefix = "prop"  # a script that asks the form whether it `matches`, or for its `id`, would get a field of that name
+    mark = forms.CharField(required=False, widget=forms.HiddenInput)
+    dimension = forms.ChoiceField(required=False, widget=Select)
+    level = forms.ChoiceField(required=False, widget=Select, choices=list(LEVELS.items()), label="Asked about")
 
     def __init__(
-        self, data: Mapping[str, Any] | None = None, *, written: Mapping[str, Any], traits: Iterable[str] = ()
+        self, data: Mapping[str, Any] | None = None, *, owner: str, agent: Agent | None, entry: Entry | None
     ) -> None:
-        super().__init__(data, initial=_typed(written), label_suffix="")
-        self.written = dict(written)
-        for name in FIELDS:
-            self.fields[name] = _field(name, list(traits))
+        self.owner, self.entry = owner, entry
+        self.written, self.head = written_as(entry) if entry else ({}, {})
+        initial = {**self.written, **(self.written.get("rule") or {}), **(self.written.get("cues") or {})}
+        if "include_personas" in initial:
+            initial["include_personas"] = str(initial["include_personas"])
+        super().__init__(
+            data,
+            initial={"dimension": Dimension.ADHERENCE, **initial, "mark": entry.mark if entry else ""},
+            label_suffix="",
+        )
+        self.traits = [trait.name for trait in agent.traits.all()] if agent else []
+        for name in (*MAIN, *RULE, *CUES, *CONTEXT, *ADVICE):
+            self.fields[name] = _field(name, listed="pl-traits" if name == "trait" and self.traits else "")
         self.fields["claim"].required = True
-        self.fields["id"].disabled = bool(written)
+        self.fields["id"].disabled = entry is not None
+        if entry is not None:
+            del self.fields["dimension"], self.fields["level"]
+        else:  # dimensions of channels are only in files about every one of them
+            own = [d for d in Dimension if agent is None or d.value not in ENVIRONMENT_DIMENSIONS]
+            self.fields["dimension"].choices = [(d.value, d.label) for d in own]  # type: ignore[attr-defined]
+
+    def clean(self) -> None:
+        super().clean()
+        if self.errors:
+            return
+        if not self.cleaned_data["id"]:
+            words = self.cleaned_data["claim"].replace(AGENT_NAME, " ").split()[:5]
+            used = {entry.proposition.id for entry in all_entries()}
+            self.cleaned_data["id"] = free_id(self.owner, " ".join(words), in_use=used)
+        try:
+            self._file()
+        except CannotSave as problem:
+            self.blame(problem.errors)
 
     def blame(self, errors: Mapping[str, str]) -> None:
         """Show the loader's errors at the fields they are about."""
@@ -97,17 +148,28 @@ class PropositionForm(forms.Form):
             known = name in self.fields
             self.add_error(name if known else None, text if known or not name else f"{name}: {text}")
 
-    def entry(self, *, active: bool) -> dict[str, Any]:
-        """All that would stand in the file. What says the same as before stays as it was written."""
-        before, now = _parts(_typed(self.written)), _parts(self.cleaned_data)
-        entry = dict(self.written)
-        for name in (*MAIN, "rule", "cues", *CONTEXT, *ADVICE):
-            if now[name] is None and before[name] is not None:
-                entry.pop(name, None)
-            elif now[name] != before[name]:
-                entry[name] = now[name]
+    def place(self) -> tuple[str, str]:
+        """Dimension and level: of the entry, or as they are chosen."""
+        if self.entry is not None:
+            return self.entry.dimension, self.entry.level
+        return str(self["dimension"].value() or Dimension.ADHERENCE), str(self["level"].value() or "evaluation")
+
+    def written_entry(self, *, active: bool) -> dict[str, Any]:
+        """All that would stand in the file. What was not changed stays as it was written."""
+        entry, changed, given = dict(self.written), set(self.changed_data), self.cleaned_data
+        for name in (*MAIN, *PARTS, *CONTEXT, *ADVICE):
+            names = PARTS.get(name, (name,))
+            if not changed.intersection(names):
+                continue
+            said = {
+                one: given[one] for one in names if given[one] not in (None, "") and (given[one] or one not in SWITCHES)
+            }
+            entry[name] = said if name in PARTS else said.get(name)
+            if not said:
+                del entry[name]
         if not self.written:
-            return {"id": entry.pop("id", ""), "active": active, **entry}
+            entry.pop("id", None)
+            return {"id": given["id"], "active": active, **entry}
         if active:
             entry = {name: value for name, value in entry.items() if name not in ("rejected", "retired")}
         if not active or "active" in entry:
@@ -116,21 +178,45 @@ class PropositionForm(forms.Form):
 
     def groups(self) -> list[tuple[str, str, list[forms.BoundField], bool]]:
         """Heading, explanation and fields of each folded part, and whether it is open: where something is typed."""
-        typed = set(_typed(self.written)) | {name for name in self.fields if self.is_bound and self[name].value()}
         return [
-            (title, text, [self[name] for name in names], bool(typed & set(names))) for title, text, names in GROUPS
+            (title, text, [self[name] for name in names], any(self[name].value() for name in names))
+            for title, text, names in GROUPS
         ]
 
-    def advice(self) -> list[forms.BoundField]:
-        return [self[name] for name in ADVICE]
+    def proposition(self) -> Proposition:
+        """As it is typed, to be tried."""
+        file = self._file()
+        return resolve(file.propositions[0], file, "as typed", for_all=self.owner == DEFAULT)
+
+    def as_yaml(self) -> str:
+        """A file of it alone."""
+        active = self.entry is None or self.entry.proposition.active
+        return as_file(self._head(), [self.written_entry(active=active)])
+
+    def save(self, *, active: bool) -> Path:
+        """Store it.
+
+        Raises:
+            CannotSave: It cannot be.
+        """
+        dimension, level = self.place()
+        entry, mark = self.written_entry(active=active), self.cleaned_data["mark"] if self.entry else ""
+        return save_proposition(owner=self.owner, dimension=dimension, level=level, entry=entry, mark=mark)
+
+    def _head(self) -> dict[str, Any]:
+        dimension, level = self.place()
+        return {**head_of(dimension, self.owner, level), **self.head}
+
+    def _file(self) -> PropositionFile:
+        return validated({**self._head(), "propositions": [self.written_entry(active=True)]})
 
 
-def _field(name: str, traits: list[str]) -> forms.Field:
+def _field(name: str, *, listed: str) -> forms.Field:
     """The form field of a field of a file, with the description it has in the schema."""
     schema = next(model.model_fields[name] for model in (PropositionSpec, Rule, Cues) if name in model.model_fields)
-    label = _LABELS.get(name, name.replace("_", " "))
+    label = LABELS.get(name, name.replace("_", " "))
     common: dict[str, Any] = {"required": False, "label": label, "help_text": schema.description}
-    if name in ("inverted", "hard", "trait_stopped", "lowercase", "no_emoji"):
+    if name in SWITCHES:
         return forms.BooleanField(**common)
     if name == "weight":
         attrs: dict[str, Any] = {"step": "any", "min": 0, "max": 5, "placeholder": "1"}
@@ -141,132 +227,14 @@ def _field(name: str, traits: list[str]) -> forms.Field:
         choices = [("", "always")] + [(known, known.replace("_", " ")) for known in sorted(PRECONDITIONS)]
         return forms.ChoiceField(choices=choices, widget=Select, **common)
     if name == "include_personas":
-        choices = [("", "as its file says"), ("yes", "yes"), ("no", "no")]
-        return forms.ChoiceField(choices=choices, widget=Select, **common)
-    if name in ("id", "trait", "matches", "not_matches"):
-        attrs = {"list": "pl-traits"} if name == "trait" and traits else {}
-        attrs |= {"placeholder": "made from the sentence"} if name == "id" else {}
-        return forms.CharField(widget=TextInput(attrs=attrs), max_length=2000, **common)
-    hints = {"claim": "{{agent_name}} …"} | dict.fromkeys((*LISTS, *CUES), "one phrase or /regex/ a line")
-    widget = GrowingTextarea(attrs={"rows": 3 if name == "claim" else 2, "placeholder": hints.get(name, "")})
-    return forms.CharField(widget=widget, max_length=20_000, **common)
-
-
-def _typed(written: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry as its fields show it."""
-    flat = {**written, **(written.get("rule") or {}), **(written.get("cues") or {})}
-    typed = {name: flat[name] for name in FIELDS if name in flat}
-    for name in (*LISTS, *CUES):
-        if isinstance(typed.get(name), list):
-            typed[name] = "\n".join(map(str, typed[name]))
-    if "include_personas" in typed:
-        typed["include_personas"] = "yes" if typed["include_personas"] else "no"
-    for name in ("claim", *ADVICE):
-        if isinstance(typed.get(name), str):
-            typed[name] = typed[name].strip()
-    return typed
-
-
-def _parts(typed: Mapping[str, Any]) -> dict[str, Any]:
-    """What is typed as the fields of an entry; None for what need not be said."""
-    values = {name: _value(name, typed.get(name)) for name in FIELDS}
-    for part, names in (("rule", RULE), ("cues", CUES)):
-        said = {name: values.pop(name) for name in names}
-        values[part] = {name: value for name, value in said.items() if value is not None} or None
-    return values
-
-
-def _value(name: str, value: Any) -> Any:
-    """A field's value as it stands in a file; None for what need not be said."""
-    if name in (*LISTS, *CUES):
-        lines = [line.strip() for line in str(value or "").splitlines()]
-        return list(dict.fromkeys(filter(None, lines))) or None
-    if name == "include_personas":
-        return {"yes": True, "no": False}.get(str(value))
-    if value is None or value is False or value == "" or (name == "weight" and value == 1):
-        return None
-    if name == "weight":
-        return float(value)
-    return value.replace("\r\n", "\n").strip() or None if isinstance(value, str) else value
-
-
-class Editing:
-    """A form, and the proposition it is about.
-
-    Raises:
-        CannotSave: Its file cannot be read.
-    """
-
-    def __init__(
-        self,
-        request: HttpRequest,
-        *,
-        owner: str,
-        agent: Agent | None,
-        entry: Entry | None,
-        files: Sequence[LoadedFile],
-    ) -> None:
-        self.owner, self.entry, self.files = owner, entry, files
-        is_sent = request.method == "POST"
-        asked = request.POST if is_sent else request.GET
-        # Dimensions of channels are only in files about every one of them.
-        self.dimensions = [name for name in Dimension.values if agent is None or name not in ENVIRONMENT_DIMENSIONS]
-        self.dimension = entry.dimension if entry else _one_of(asked.get("dimension", ""), self.dimensions)
-        self.level = entry.level if entry else _one_of(asked.get("level", ""), list(LEVELS))
-        self.mark = request.POST.get("mark", "") if is_sent else entry.mark if entry else ""
-        written, self.head = written_as(entry) if entry else ({}, {})
-        self.traits = [trait.name for trait in agent.traits.all()] if agent else []
-        self.form = PropositionForm(request.POST if is_sent else None, written=written, traits=self.traits)
-
-    @property
-    def id(self) -> str:
-        return str(self.form.cleaned_data["id"])
-
-    def is_valid(self) -> bool:
-        """Whether the form is, and the loader would take it; an id is made of the claim where none was typed."""
-        if not self.form.is_valid():
-            return False
-        if not self.form.cleaned_data["id"]:
-            words = self.form.cleaned_data["claim"].replace(AGENT_NAME, " ").split()[:5]
-            used = {entry.proposition.id for entry in all_entries(self.files)}
-            self.form.cleaned_data["id"] = free_id(self.owner, " ".join(words), in_use=used)
-        try:
-            self._file()
-        except CannotSave as problem:
-            self.form.blame(problem.errors)
-            return False
-        return True
-
-    def proposition(self) -> Proposition:
-        """As it is typed, to be tried."""
-        file = self._file()
-        return resolve(file.propositions[0], file, "as typed", for_all=self.owner == DEFAULT)
-
-    def as_yaml(self) -> str:
-        """A file of it alone."""
-        active = self.entry is None or self.entry.proposition.active
-        return as_file(self._head(), [self.form.entry(active=active)])
-
-    def save(self, *, active: bool) -> Path:
-        """Store it.
-
-        Raises:
-            CannotSave: It cannot be.
-        """
-        return save_proposition(
-            owner=self.owner,
-            dimension=self.dimension,
-            level=self.level,
-            entry=self.form.entry(active=active),
-            mark=self.mark if self.entry else "",
+        choices = [("", "as its file says"), ("True", "yes"), ("False", "no")]
+        return forms.TypedChoiceField(
+            choices=choices, coerce=lambda value: value == "True", empty_value=None, widget=Select, **common
         )
-
-    def _head(self) -> dict[str, Any]:
-        return {**head_of(self.dimension, self.owner, self.level), **self.head}
-
-    def _file(self) -> PropositionFile:
-        return validated({**self._head(), "propositions": [self.form.entry(active=True)]})
-
-
-def _one_of(wanted: str, allowed: Sequence[str]) -> str:
-    return wanted if wanted in allowed else allowed[0]
+    if name in ("id", "trait", "matches", "not_matches"):
+        attrs = {"list": listed, "placeholder": "made from the sentence" if name == "id" else ""}
+        return PlainText(widget=TextInput(attrs=attrs), max_length=2000, **common)
+    many = name in (*LISTS, *CUES)
+    hint = "{{agent_name}} …" if name == "claim" else "one phrase or /regex/ a line" if many else ""
+    widget = GrowingTextarea(attrs={"rows": 3 if name == "claim" else 2, "placeholder": hint})
+    return (PlainLines if many else PlainText)(widget=widget, max_length=20_000, **common)

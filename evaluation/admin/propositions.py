@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from django.conf import settings
 from django.contrib import admin, messages
@@ -16,63 +20,157 @@ from django.db import transaction
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
 from agents.console import display
-from agents.console.panels import table
+from agents.console.display import Tone
 from agents.console.site import ModelAdmin, console_page
 from agents.models import Agent
 from agents.persona import render_persona
+from agents.templatetags.display import register as templates
 from evaluation import models
 from evaluation.admin.display import dimension_badge
-from evaluation.admin.proposition_cards import (
-    STATES,
-    can_be_tried,
-    card_of,
-    checked_by,
-    claim_of,
-    estimate_sentence,
-    marks_of,
-    page_url,
-    path_shown,
-    propositions_url,
-    quoted_in,
-    trial_shown,
-)
-from evaluation.admin.proposition_form import LEVELS, Editing
-from evaluation.drafting.trying import try_proposition
+from evaluation.admin.proposition_form import LEVELS, PropositionForm
+from evaluation.drafting.suggesting import find_quote
+from evaluation.drafting.trying import estimate_trial, try_proposition
 from evaluation.models import Dimension, PatternTimeout
 from evaluation.propositions.editing import CHANGED, NO_FOLDER, CannotSave, Decision, decide, exported, place_for
 from evaluation.propositions.files import (
     DEFAULT,
+    FROM_A_TRAIT,
+    Entry,
     LoadedFile,
     PropositionError,
+    all_entries,
+    entry_at,
+    entry_marked,
     is_example,
+    listed,
     load_all,
     own_agents_like_examples,
     propositions_for,
+    with_traits,
 )
-from evaluation.propositions.library import Entry, all_entries, entry_at, entry_marked, listed
-from evaluation.propositions.schema import Proposition
-from evaluation.propositions.traits import SOURCE as OF_TRAIT
-from evaluation.propositions.traits import with_traits
-from evaluation.scorers.windows import parse_window
+from evaluation.propositions.schema import AGENT_NAME, Proposition
+from evaluation.scorers.subjects import parse_window
 
 PAGES = "admin/evaluation/propositions/"
+AROUND = 240  # characters of the persona shown before and after a quote
 MOST_AGENTS = 200  # to choose from where a proposition is about every agent
 MOST_OTHERS = 50  # agents without propositions of their own that are listed
 TRIED = 10  # messages
 TRIED_ON = parse_window("last:1000")  # of what the agent said: a trial is about how it speaks now
 DEADLINE = 20.0  # seconds for each call: a person waits for the page
 TRIAL_PERMISSIONS = ("evaluation.add_evaluationrun", "agents.view_message")  # calls cost money, and messages are shown
-_DONE = {
+STATES: dict[str, tuple[str, Tone, str]] = {  # heading, tone and hint, in the order of the page
+    "suggested": ("Suggested", "info", "not judged before you accept it"),
+    "accepted": ("In use", "good", "judged in every evaluation"),
+    "rejected": ("Rejected", "plain", "a suggestion that was rejected: it is not suggested again"),
+    "retired": ("Retired", "warning", "no longer judged; its scores stay"),
+}
+DONE = {
     Decision.ACCEPT: "is accepted: it is judged from the next evaluation on",
     Decision.REJECT: "is rejected, and will not be suggested again",
     Decision.UNDO: "is a suggestion again",
     Decision.RETIRE: "is retired: the next evaluation does not ask it, and its scores stay",
     Decision.RESTORE: "is in use again, from the next evaluation on",
 }
+
+
+# -- how one is shown
+def card_of(
+    entry: Entry, agent: Agent | None, persona: str | None, slow: Mapping[tuple[str, str], Any]
+) -> dict[str, Any]:
+    """Return a proposition with what its templates need besides it. Patterns that timed out are named while it still has them."""
+    p = entry.proposition
+    written = repr((p.rule, p.cues)).replace("\\\\", "\\")
+    place = shlex.quote(f"{path_shown(entry.path)}:{p.id}")
+    is_tried = entry.dimension == "adherence" and entry.level == "evaluation"  # message by message, on what was sent
+    return {
+        "entry": entry,
+        "p": p,
+        "claim": p.claim.replace(AGENT_NAME, agent.display_name if agent else AGENT_NAME),
+        "badge": display.badge(STATES[entry.state][0].lower(), *STATES[entry.state][1:]),
+        "quoted": quoted_in(p.quote, persona),
+        "command": f"manage.py try_proposition {place} --agent {'SLUG' if entry.owner == DEFAULT else entry.owner}",
+        "edit_url": page_url("edit", entry.owner, at=entry.key),
+        "try_url": page_url("try", entry.owner, at=entry.key) if is_tried else "",
+        "timeouts": [row for row in slow.get((entry.dimension, p.id), ()) if row.pattern.strip("/") in written],
+    }
+
+
+def place_in_folder(entry: Entry) -> str:
+    """Return file and line, without its folder."""
+    return f"{entry.path.parent.name}/{entry.proposition.source}"
+
+
+def marks_of(entry: Entry) -> SafeString:
+    """Return badges for what is not as usual about it."""
+    p = entry.proposition
+    marks = [display.badge("anti-pattern", "warning", "the score is flipped")] if p.inverted else []
+    if p.hard:
+        marks.append(display.badge("strict", "accent", "each flaw takes 20 % off"))
+    if p.weight != 1:
+        marks.append(display.badge(f"weight {p.weight:g}", "plain", "its share in the mean; usually 1"))
+    if entry.dimension != "adherence":
+        marks.append(dimension_badge(entry.dimension))
+    if entry.level == "action":
+        marks.append(display.badge("about drafts", "info", "asked by the gate, before a message is sent"))
+    if p.trait:
+        marks.append(display.badge(f"trait {p.trait}", "plain", "it replaces the automatic proposition of the trait"))
+    return format_html_join(" ", "{}", ((mark,) for mark in marks))
+
+
+def checked_by(p: Proposition) -> SafeString:
+    """Return what judges it: an exact rule, or a judge; and what does so offline."""
+    if p.rule is not None:
+        checks = ((name, json.dumps(value, ensure_ascii=False)) for name, value in p.rule.checks().items())
+        shown = format_html_join(" ", "<code>{}: {}</code>", ((name, display.visible(value)) for name, value in checks))
+        return format_html("an exact rule {}", shown)
+    if p.cues is None:
+        return SafeString("a judge alone; without an LLM it is not scored")
+    lists = ((label, words) for label, words in (("for it", p.cues.supports), ("against it", p.cues.contradicts)))
+    words = ((label, display.visible(", ".join(phrases))) for label, phrases in lists if phrases)
+    return format_html("a judge; offline by words {}", format_html_join(" · ", "{}: <code>{}</code>", words))
+
+
+def quoted_in(quoted: str, persona: str | None) -> SafeString:
+    """Return the quote, marked, amid what the persona says around it; alone when it is not there (any more)."""
+    if not quoted:
+        return SafeString('<span class="pl-subtle">no quote: written by hand</span>')
+    span = find_quote(quoted, persona) if persona is not None else None
+    if persona is None or span is None:
+        gone = display.badge("not in the persona now", "warning", "the persona was changed, or there is no such agent")
+        return format_html("<q>{}</q> {}", display.visible(quoted), gone)
+    start, end = span
+    before, after = persona[max(0, start - AROUND) : start], persona[end : end + AROUND]
+    if start > AROUND:
+        before = f"… {before.partition(' ')[2]}"
+    if end + AROUND < len(persona):
+        after = f"{after.rpartition(' ')[0]} …"
+    return format_html("{}<mark>{}</mark>{}", *map(display.visible, (before, persona[start:end], after)))
+
+
+for show in (checked_by, marks_of, place_in_folder):
+    templates.filter(show.__name__, show)
+
+
+def page_url(view: str, owner: str, **query: str) -> str:
+    """Return the address of a page about an agent's propositions."""
+    url = reverse(f"admin:evaluation_proposition_{view}", args=[quote(owner)])
+    return f"{url}?{urlencode(query)}" if query else url
+
+
+def propositions_url(owner: str) -> str:
+    """Return the page of an agent's propositions."""
+    return page_url("change", owner)
+
+
+def path_shown(path: Path) -> Path:
+    """Return the file as it is typed in the checkout."""
+    return path.relative_to(settings.BASE_DIR) if path.is_relative_to(settings.BASE_DIR) else path
 
 
 @admin.register(models.Proposition)
@@ -99,15 +197,6 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         counts = Counter((entry.owner, entry.state) for entry in entries)
         owners = sorted({entry.owner for entry in entries}, key=lambda owner: (-counts[owner, "suggested"], owner))
         agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=owners)}
-        rows = [
-            {
-                "name": _name_of(owner, agents.get(owner)),
-                "url": propositions_url(owner),
-                "counts": [(counts[owner, state], f"{propositions_url(owner)}?show={state}") for state in STATES],
-            }
-            for owner in owners
-            if search.lower() in f"{owner} {agents[owner].display_name if owner in agents else ''}".lower()
-        ]
         others = Agent.objects.exclude(slug__in=owners).filter(is_active=True)
         if search:
             others = others.filter(Q(display_name__icontains=search) | Q(slug__icontains=search))
@@ -115,13 +204,16 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             request,
             f"{PAGES}overview.html",
             "Propositions",
-            rows=rows,
+            rows=[
+                (_name_of(owner, agents.get(owner)), propositions_url(owner), [(s, counts[owner, s]) for s in STATES])
+                for owner in owners
+                if search.lower() in f"{owner} {agents[owner].display_name if owner in agents else ''}".lower()
+            ],
             states=[heading for heading, _, _ in STATES.values()],
             problems=problems,
             search=search,
             others=[
-                (display.agent_chip(agent), propositions_url(agent.slug), page_url("new", agent.slug))
-                for agent in others[:MOST_OTHERS]
+                (agent, propositions_url(agent.slug), page_url("new", agent.slug)) for agent in others[:MOST_OTHERS]
             ],
             most=MOST_OTHERS,
             has_model=_has_model(),
@@ -143,40 +235,32 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             raise Http404(f"There are no propositions about {owner!r}, nor is there such an agent.")
         chosen = request.GET.get("show", "")
         counts = Counter(entry.state for entry in about)
-        persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()) if agent else None
-        name = agent.display_name if agent else ""
         order = sorted(about, key=lambda entry: list(STATES).index(entry.state))
         shown = [entry for entry in order if chosen not in STATES or entry.state == chosen]
         slow = PatternTimeout.of(entry.proposition.id for entry in shown)
-        tabs = [("", "All", counts.total())] + [(s, STATES[s][0], counts[s]) for s in STATES if counts[s]]
-        kinds = sorted({(entry.dimension, entry.level) for entry in about if entry.proposition.active})
         return self.page(
             request,
             f"{PAGES}agent.html",
             f"{agent or owner}: propositions",
             name=_name_of(owner, agent),
-            cards=[_card(entry, slow, name, persona) for entry in shown],
-            tabs=[
-                {"url": f"?show={s}" if s else "?", "label": label, "count": n, "is_on": s == chosen}
-                for s, label, n in (tabs if len(counts) > 1 else ())
-            ],
+            cards=[card_of(entry, agent, _persona(agent), slow) for entry in shown],
+            tabs=[("", "All", counts.total()), *((s, STATES[s][0], counts[s]) for s in STATES if counts[s])]
+            if len(counts) > 1
+            else [],
             chosen=chosen if chosen in STATES else "",
-            traits=_of_traits(agent, files) if agent is not None and not problems else {},
-            every_agent=_of_every_agent(about, files) if owner != DEFAULT else {},
+            traits=_of_traits(agent, files) if agent is not None and not problems else [],
+            every_agent=_of_every_agent(about, files) if owner != DEFAULT else [],
             every_agent_url=propositions_url(DEFAULT),
             exports=[
-                (
-                    dimension.replace("_", " ") + (", about drafts" if level == "action" else ""),
-                    page_url("export", owner, dimension=dimension, level=level),
-                )
-                for dimension, level in kinds
+                (dimension, level, page_url("export", owner, dimension=dimension, level=level))
+                for dimension, level in sorted({(e.dimension, e.level) for e in about if e.proposition.active})
             ],
             problems=problems,
             may_change=self.has_change_permission(request),
             new_url=page_url("new", owner),
             agent_slug=agent.slug if agent and _has_model() else "",
-            overview_url=reverse("admin:evaluation_proposition_changelist"),
-            history_url=reverse("admin:evaluation_proposition_history", args=[quote(owner)]),
+            overview_url=self.url("changelist"),
+            history_url=page_url("history", owner),
         )
 
     def _decide(self, request: HttpRequest, owner: str) -> HttpResponse:
@@ -193,18 +277,18 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
                     raise CannotSave(CHANGED)
                 p = entry.proposition
                 anchor = f"#proposition-{p.id}"
-                self._log(request, owner, p.id, f"{decision}: {p.claim} ({p.id} in {entry.path})")
+                _log(request, owner, p.id, f"{decision}: {p.claim} ({p.id} in {entry.path})")
                 decide(mark=mark, owner=owner, decision=decision)
         except CannotSave as problem:
             self.message_user(request, str(problem), messages.ERROR)
         except PropositionError as problem:
             self.message_user(request, f"Proposition files cannot be used: {problem}", messages.ERROR)
         else:
-            self.message_user(request, f"{p.id} {_DONE[decision]}.", messages.SUCCESS)
+            self.message_user(request, f"{p.id} {DONE[decision]}.", messages.SUCCESS)
         return HttpResponseRedirect(propositions_url(owner) + anchor)
 
     # -- one proposition
-    @console_page("about/<str:owner>/new/", name="evaluation_proposition_new")
+    @console_page("about/<str:owner>/new/")
     def new_view(self, request: HttpRequest, owner: str) -> HttpResponse:
         return self.edit_view(request, owner)
 
@@ -220,29 +304,39 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         if agent is None and owner != DEFAULT and not any(file.agent_id == owner for file in files):
             raise Http404(f"There is no agent {owner!r}.")
         entry = _entry(request, owner, files) if "at" in request.GET else None
+        sent = request.POST if request.method == "POST" else None
         try:
-            editing = Editing(request, owner=owner, agent=agent, entry=entry, files=files)
+            form = PropositionForm(sent, owner=owner, agent=agent, entry=entry)
         except CannotSave as problem:
             self.message_user(request, str(problem), messages.ERROR)
             return HttpResponseRedirect(propositions_url(owner))
-        context: dict[str, Any] = {}
-        if request.method == "POST" and editing.is_valid():
-            if "_export" in request.POST:
-                return _download(editing.as_yaml(), f"{editing.id}.yaml")
-            if "_try" in request.POST:
-                context["trial"] = self._tried(request, editing.proposition(), agent)
-            elif (saved := self._saved(request, editing)) is not None:
+        trial = None
+        if sent is not None and form.is_valid():
+            if "_export" in sent:
+                return _download(form.as_yaml(), f"{form.cleaned_data['id']}.yaml")
+            if "_try" in sent:
+                trial = self._tried(request, form.proposition(), agent)
+            elif (saved := self._saved(request, form)) is not None:
                 return saved
+        dimension, level = form.place()
+        place = place_for(owner=owner, dimension=dimension, level=level, entry=entry)
+        slow = PatternTimeout.of([entry.proposition.id]) if entry else {}
+        quoted = str(form["source"].value() or "")
         return self.page(
             request,
             f"{PAGES}edit.html",
             f"{agent or owner}: {'proposition' if entry else 'new proposition'}",
             name=_name_of(owner, agent),
             propositions_url=propositions_url(owner),
-            may_try=_may_try(request) and agent is not None,
-            card=_card(entry, PatternTimeout.of([entry.proposition.id])) if entry else {},
-            **_editor(editing, agent),
-            **context,
+            may_try=_may_try(request) and agent is not None and (dimension, level) == ("adherence", "evaluation"),
+            card=card_of(entry, agent, None, slow) if entry else {},
+            form=form,
+            entry=entry,
+            place=path_shown(place.path) if place else "",
+            replaces=path_shown(entry.path) if place and place.replaces and entry else "",
+            no_folder=NO_FOLDER,
+            quoted=quoted_in(quoted, _persona(agent)) if agent and quoted else "",
+            trial=trial,
         )
 
     @console_page("about/<str:owner>/try/")
@@ -253,20 +347,21 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         files, _ = _read_files()
         entry = _entry(request, owner, files)
         p = entry.proposition
-        if not can_be_tried(entry):
-            raise Http404(f"{p.id} is not judged message by message.")
         agent = _agent(request.GET.get("agent", "") if owner == DEFAULT else owner)
+        card = card_of(entry, agent, None, PatternTimeout.of([p.id]))
+        if not card["try_url"]:
+            raise Http404(f"{p.id} is not judged message by message.")
         context: dict[str, Any] = {}
         if request.method == "POST":
             context["trial"] = self._tried(request, p, agent)
         elif agent is not None:
-            context["estimate"] = estimate_sentence(p, agent, n=TRIED, window=TRIED_ON)
+            context["estimate"] = estimate_trial(proposition=p, agent=agent, n=TRIED, window=TRIED_ON)
         return self.page(
             request,
             f"{PAGES}try.html",
             f"Try {p.id}",
             name=_name_of(owner, agent if owner != DEFAULT else None),
-            card=_card(entry, PatternTimeout.of([p.id]), agent.display_name if agent else ""),
+            card=card,
             agent=agent,
             agents=Agent.objects.filter(is_active=True)[:MOST_AGENTS] if owner == DEFAULT else (),
             at=request.GET.get("at", ""),
@@ -294,23 +389,21 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             raise Http404(f"Nothing of {dimension} is asked of {owner!r} alone.")
         return _download(text, f"{owner}.action.yaml" if level == "action" else f"{owner}.yaml")
 
-    def _saved(self, request: HttpRequest, editing: Editing) -> HttpResponse | None:
+    def _saved(self, request: HttpRequest, form: PropositionForm) -> HttpResponse | None:
         """Save it and return the way back; None with the reasons in the form."""
-        active = "_save" in request.POST
+        active, given = "_save" in request.POST, form.cleaned_data
         try:
             with transaction.atomic():  # the log entry first: nothing is saved without one
                 verb = "saved" if active else "saved as a suggestion"
-                self._log(
-                    request, editing.owner, editing.id, f"{verb}: {editing.form.cleaned_data['claim']} ({editing.id})"
-                )
-                where = editing.save(active=active)
+                _log(request, form.owner, given["id"], f"{verb}: {given['claim']} ({given['id']})")
+                where = form.save(active=active)
         except CannotSave as problem:
-            editing.form.blame(problem.errors)
+            form.blame(problem.errors)
             return None
         state = "it is judged from the next evaluation on" if active else "it is a suggestion until you accept it"
-        text = f"{editing.id} is saved to {where.parent.name}/{where.name}: {state}."
+        text = f"{given['id']} is saved to {where.parent.name}/{where.name}: {state}."
         self.message_user(request, text, messages.SUCCESS)
-        return HttpResponseRedirect(f"{propositions_url(editing.owner)}#proposition-{editing.id}")
+        return HttpResponseRedirect(f"{propositions_url(form.owner)}#proposition-{given['id']}")
 
     def _tried(self, request: HttpRequest, p: Proposition, agent: Agent | None) -> dict[str, Any] | None:
         if not _may_try(request):
@@ -318,24 +411,30 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         if agent is None:
             return None
         try:
-            return trial_shown(try_proposition(proposition=p, agent=agent, n=TRIED, window=TRIED_ON, deadline=DEADLINE))
+            trial = try_proposition(proposition=p, agent=agent, n=TRIED, window=TRIED_ON, deadline=DEADLINE)
         except ValueError as problem:
             self.message_user(request, str(problem), messages.ERROR)
             return None
+        spent = trial.spent
+        priced = None if spent.unpriced == spent.calls else spent.cost_usd
+        # The lowest scores first: they show what the judge objects to.
+        lowest = sorted(trial.messages, key=lambda one: (one.score is None, one.score or 0.0))
+        return {"of": trial, "lowest": lowest, "cost": display.money(priced, unpriced=spent.unpriced)}
 
     def _allow(self, request: HttpRequest, *, change: bool = False) -> None:
         if not (self.has_change_permission(request) if change else self.has_view_permission(request)):
             raise PermissionDenied
 
-    def _log(self, request: HttpRequest, owner: str, proposition_id: str, text: str) -> None:
-        LogEntry.objects.create(
-            user=user_of(request),
-            content_type=ContentType.objects.get_for_model(models.Proposition),
-            object_id=owner,
-            object_repr=proposition_id[:200],
-            action_flag=CHANGE,
-            change_message=text,
-        )
+
+def _log(request: HttpRequest, owner: str, proposition_id: str, text: str) -> None:
+    LogEntry.objects.create(
+        user=user_of(request),
+        content_type=ContentType.objects.get_for_model(models.Proposition),
+        object_id=owner,
+        object_repr=proposition_id[:200],
+        action_flag=CHANGE,
+        change_message=text,
+    )
 
 
 def _read_files() -> tuple[Sequence[LoadedFile], Sequence[str]]:
@@ -355,6 +454,10 @@ def _agent(slug: str) -> Agent | None:
     return Agent.objects.filter(slug=slug).prefetch_related("traits").first()
 
 
+def _persona(agent: Agent | None) -> str | None:
+    return render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()) if agent else None
+
+
 def _name_of(owner: str, agent: Agent | None) -> Any:
     """The agent they are about, "every agent", or a slug that no agent has."""
     if agent is not None:
@@ -369,65 +472,27 @@ def _entry(request: HttpRequest, owner: str, files: Sequence[LoadedFile]) -> Ent
     return entry
 
 
-def _card(
-    entry: Entry, slow: Mapping[tuple[str, str], Any], name: str = "", persona: str | None = None
-) -> dict[str, Any]:
-    return card_of(entry, slow.get((entry.dimension, entry.proposition.id), ()), name, persona)
-
-
 def _may_try(request: HttpRequest) -> bool:
     return request.user.has_perms(TRIAL_PERMISSIONS)
 
 
-def _editor(editing: Editing, agent: Agent | None) -> dict[str, Any]:
-    """The form and what stands around it."""
-    entry, quoted = editing.entry, editing.form["source"].value() or ""
-    place = place_for(owner=editing.owner, dimension=editing.dimension, level=editing.level, entry=entry)
-    persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()) if agent else ""
-    return {
-        "form": editing.form,
-        "entry": entry,
-        "mark": editing.mark,
-        "traits": editing.traits,
-        "dimensions": [(name, Dimension(name).label) for name in editing.dimensions],
-        "levels": LEVELS.items(),
-        "dimension": editing.dimension,
-        "level": editing.level,
-        "place": display.visible(path_shown(place.path)) if place else "",
-        "replaces": display.visible(path_shown(entry.path)) if place and place.replaces and entry else "",
-        "no_folder": "" if place else NO_FOLDER,
-        "quoted": quoted_in(str(quoted), persona) if agent and quoted else "",
-    }
-
-
-def _of_traits(agent: Agent, files: Sequence[LoadedFile]) -> dict[str, Any]:
-    """The automatic propositions: of the traits that no file is about."""
+def _of_traits(agent: Agent, files: Sequence[LoadedFile]) -> list[tuple[str, Proposition]]:
+    """The automatic propositions, with their sentences: of the traits that no file is about."""
     own = propositions_for(agent_slug=agent.slug, dimension="adherence", files=files, seeded=agent.seeded)
-    rows = [
-        (
-            claim_of(p.claim, agent.display_name),
-            "once over the window" if p.over_window else "message by message",
-            format_html("<code>{}</code>", display.visible(p.id)),
-        )
-        for p in with_traits(own, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
-        if p.source == OF_TRAIT
-    ]
-    return {"count": len(rows), "table": table(("Proposition", "Judged", "Id"), rows, label="From traits")}
+    asked = with_traits(own, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
+    return [(p.claim.replace(AGENT_NAME, agent.display_name), p) for p in asked if p.source == FROM_A_TRAIT]
 
 
-def _of_every_agent(about: Sequence[Entry], files: Sequence[LoadedFile]) -> dict[str, Any]:
+def _of_every_agent(about: Sequence[Entry], files: Sequence[LoadedFile]) -> list[Entry]:
     """What is asked of every agent, and not replaced or retired by one of this agent's own."""
     own = {(e.dimension, e.level, e.proposition.id) for e in about if e.state in ("accepted", "retired")}
-    rows = []
-    for entry in listed(DEFAULT, files=files):
-        p, marks = entry.proposition, marks_of(entry)
-        if p.target_type != "agent" or not p.active or (entry.dimension, entry.level, p.id) in own:
-            continue
-        if entry.dimension == "adherence":  # the only one that `marks_of` does not name
-            marks = format_html("{} {}", dimension_badge(entry.dimension), marks)
-        rows.append((display.visible(p.claim), marks, checked_by(p)))
-    heads = ("Proposition", "Kind", "Checked by")
-    return {"count": len(rows), "table": table(heads, rows, label="Asked of every agent")}
+    return [
+        entry
+        for entry in listed(DEFAULT, files=files)
+        if entry.proposition.target_type == "agent"
+        and entry.proposition.active
+        and (entry.dimension, entry.level, entry.proposition.id) not in own
+    ]
 
 
 def _download(text: str, name: str) -> HttpResponse:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import Count, Q, QuerySet, Sum, TextField
 from django.db.models.functions import Cast
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import get_object_or_404
+from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -18,10 +17,10 @@ from django.utils.safestring import SafeString
 from agents.admin.ledger import ALL_TOKENS
 from agents.admin.transcript import transcript_url
 from agents.console import display
-from agents.console.filters import AgentFilter, DateRangeFilter, ErrorFilter, RecentValuesFilter, tag_filter
+from agents.console.filters import DropdownFilter
 from agents.console.logs import LogAdmin
 from agents.console.panels import table
-from agents.console.site import Button, console_page
+from agents.console.site import console_action
 from agents.models import LLMCall, Message
 from evaluation.admin.comparison import comparison_panel
 from evaluation.admin.display import (
@@ -29,7 +28,6 @@ from evaluation.admin.display import (
     baseline_badge,
     counts,
     dimension_badge,
-    judge_badge,
     judged_counts,
     meter,
     number,
@@ -39,16 +37,23 @@ from evaluation.admin.display import (
 )
 from evaluation.calibration.agreement import calibration_of
 from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
-from evaluation.runs.batches import waiting_words
-from evaluation.runs.control import CANCELLABLE, NotPossible, can_resume, cancel_run, resume_run
+from evaluation.runs.control import CANCELLABLE, can_resume, cancel_run, resume_run
 from evaluation.runs.ideas import DistinctIdea, distinct_ideas
-from evaluation.runs.summary import DimensionSummary, PropositionSummary, shares_of, summarize, total, worst_judgement
+from evaluation.runs.summary import (
+    DimensionSummary,
+    PropositionSummary,
+    shares_of,
+    summarize,
+    total,
+    waiting_words,
+    worst_judgement,
+)
 
 CHANGE = "evaluation.change_evaluationrun"
 IDEAS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN = 100, 15, 5
 
 
-class DimensionFilter(admin.SimpleListFilter):
+class DimensionFilter(DropdownFilter):
     """Evaluations in which a dimension was measured."""
 
     title = "dimension"
@@ -68,22 +73,8 @@ class DimensionFilter(admin.SimpleListFilter):
 class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
     """A log: evaluations are not edited. Users who may change them can cancel one and have it go on."""
 
-    list_display = ("name", "state", "measured", "judge_mark", "overall", "judged", "spent")
-    list_display_links = ("name",)
-    list_filter = (
-        "status",
-        ("judge", RecentValuesFilter),
-        "is_baseline",
-        DimensionFilter,
-        ErrorFilter,
-        ("agent", AgentFilter),
-        tag_filter("where"),
-        ("created_at", DateRangeFilter),
-    )
+    own_filters: ClassVar = {"dimension": DimensionFilter}
     list_select_related = ("agent", "channel")
-    ordering = ("-pk",)
-    state = display.column("status", display.status_badge, ordering="status")
-    judge_mark = display.column("judge", lambda run: judge_badge(run.judge), ordering="judge")
     procedure_mark = display.column("procedure", lambda run: run.procedure)
     measured = display.column("target and dimensions", lambda run: display.lines(target(run), dimension_badges(run)))
     dimension_badges = display.column("dimensions", lambda run: dimension_badges(run))
@@ -116,62 +107,39 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
 
     def get_panels(self, request: HttpRequest, obj: EvaluationRun) -> list[SafeString]:
         agreements = calibration_of(obj.judge, obj.procedure)
+        may = request.user.has_perm(CHANGE)
+        live = "" if obj.status in EvaluationRun.FINAL else f"{reverse('evaluationrun-detail', args=[obj.pk])}?scores=0"
         context = {
+            "run": obj,
             "dimensions": [
                 {**_dimension(obj, one), "agreement": agreement_badge(agreements.get(name), name)}
                 for name, one in summarize(obj).dimensions.items()
             ],
             "target": target(obj),
-            "state": self.state(obj),
-            "judge": format_html("{} {}", judge_badge(obj.judge), procedure_badge(obj.procedure, obj.repeats)),
+            "procedure": procedure_badge(obj.procedure, obj.repeats),
             "simulated_by": simulated_by(obj),
-            "baseline": baseline_badge() if obj.is_baseline else "",
             "overall": self.overall(obj),
             "judged": self.judged(obj),
-            "error": display.visible(obj.error or waiting_words([obj]).get(obj.pk, "")),
-            "button": self._button(request, obj),
             "spent": self.spent(obj),
-            "live": ""
-            if obj.status in EvaluationRun.FINAL
-            else f"{reverse('evaluationrun-detail', args=[obj.pk])}?scores=0",
+            "error": obj.error or waiting_words([obj]).get(obj.pk, ""),
+            "cancel_url": self.url("cancel", obj) if may and obj.status in CANCELLABLE else "",
+            "resume_url": self.url("resume", obj) if may and obj.status not in CANCELLABLE and can_resume(obj) else "",
+            "live": live,
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),
         }
         summary = render_to_string("admin/evaluation/evaluationrun/summary.html", context)
         return [summary, comparison_panel(obj), *super().get_panels(request, obj)]
 
-    def _button(self, request: HttpRequest, run: EvaluationRun) -> Button | None:
-        """What the user may do with an evaluation as it stands."""
-        if not request.user.has_perm(CHANGE):
-            return None
-        if run.status in CANCELLABLE:
-            why = "Stops it; what was judged stays, and it can go on later."
-            return Button(label="Cancel", url=reverse("admin:evaluation_evaluationrun_cancel", args=[run.pk]), why=why)
-        if can_resume(run):
-            why = "A worker asks what is left; stored judgements are not made again."
-            return Button(label="Go on", url=reverse("admin:evaluation_evaluationrun_resume", args=[run.pk]), why=why)
-        return None
+    @console_action("cancel", CHANGE)
+    def cancel_view(self, request: HttpRequest, row: EvaluationRun) -> str:
+        cancel_run(row)
+        return f"Evaluation {row.pk} is cancelled; what was judged stays."
 
-    @console_page("<int:pk>/cancel/", permission=CHANGE, post=True)
-    def cancel_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        return self._act(request, pk, cancel_run, "is cancelled; what was judged stays")
-
-    @console_page("<int:pk>/resume/", permission=CHANGE, post=True)
-    def resume_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        return self._act(request, pk, resume_run, "waits for the worker (manage.py work), which asks only what is left")
-
-    def _act(
-        self, request: HttpRequest, pk: int, act: Callable[[EvaluationRun], EvaluationRun], done: str
-    ) -> HttpResponse:
-        run = get_object_or_404(EvaluationRun, pk=pk)
-        try:
-            act(run)
-        except NotPossible as problem:
-            self.message_user(request, f"Nothing was changed: {problem}.", messages.ERROR)
-        else:
-            self.log_change(request, run, f"{act.__name__.removesuffix('_run')} pressed")
-            self.message_user(request, f"Evaluation {pk} {done}.", messages.SUCCESS)
-        return HttpResponseRedirect(reverse("admin:evaluation_evaluationrun_change", args=[pk]))
+    @console_action("resume", CHANGE)
+    def resume_view(self, request: HttpRequest, row: EvaluationRun) -> str:
+        resume_run(row)
+        return f"Evaluation {row.pk} waits for the worker (manage.py work), which asks only what is left."
 
 
 def scores_url(run: EvaluationRun, **filters: str) -> str:
@@ -192,18 +160,15 @@ def _dimension(run: EvaluationRun, summary: DimensionSummary) -> dict[str, Any]:
     """One dimension as the template shows it: score, propositions, and the worst judgement of the weakest one."""
     own = summary.dimension in run.own_dimensions
     weakest = summary.weakest if own else None
-    worst = worst_judgement(run, summary.dimension, weakest.id) if weakest is not None else None
     return {
-        "badge": dimension_badge(summary.dimension),
+        "of": summary,
         "score": number(summary.score, summary.count, digits=2, share=summary.share, why=summary.reason),
-        "reason": summary.reason,
-        "noise": "" if summary.noise is None else f"± {summary.noise:.2f}",
         "counts": counts(summary),
         "table": _propositions(run, summary, weakest) if own else _channels(summary),
         "ideas": idea_rows(run) if summary.dimension in COUNTED else [],
         "pairs": _pairs(run, summary.dimension),
-        "line_up": line_up_link(run) if summary.dimension == Dimension.CONVERGENCE else "",
-        "worst": _worst(worst) if worst is not None else None,
+        "line_up": summary.dimension == Dimension.CONVERGENCE and run.channel_id,
+        "worst": worst_judgement(run, summary.dimension, weakest.id) if weakest is not None else None,
     }
 
 
@@ -240,17 +205,6 @@ def _pairs(run: EvaluationRun, dimension: str) -> SafeString:
     return table(("Agent", "Agent", "Vocabulary in common"), rows, label="Whose words are most alike")
 
 
-def _worst(score: EvaluationScore) -> dict[str, Any]:
-    said = score.context_snippet or (score.message.text if score.message else "")
-    return {
-        "score": score.score,
-        "page": display.page_of(score, score.proposition_id),
-        "claim": display.visible(score.claim),
-        "snippet": display.visible(said),
-        "place": display.link(transcript_url(score.message), "in its conversation") if score.message else "",
-    }
-
-
 def idea_rows(run: EvaluationRun) -> list[dict[str, Any]]:
     """The distinct ideas of a channel's run, with those that are the same and links to where each was said."""
     if run.channel_id is None:
@@ -269,11 +223,3 @@ def idea_rows(run: EvaluationRun) -> list[dict[str, Any]]:
         }
         for idea in ideas
     ]
-
-
-def line_up_link(run: EvaluationRun) -> SafeString | str:
-    """The way from the evaluation of a channel to its voice line-up."""
-    if run.channel_id is None:
-        return ""
-    url = reverse("admin:agents_channel_change", args=[run.channel_id])
-    return display.link(f"{url}#line-up", "voice line-up", "whose lines are recognised, free")

@@ -61,10 +61,6 @@ class ScheduleForm(ScheduleModelForm):
 @admin.register(EvaluationSchedule)
 class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
     form = ScheduleForm
-    list_display = ("name_and_state", "whom", "what", "how", "due", "outcome", "new_alerts")
-    list_display_links = ("name_and_state",)
-    list_filter = ("is_active",)
-    search_fields = ("name",)
     autocomplete_fields = ("agents",)
     actions = ("fire", "pause", "resume")
     fieldsets = (

@@ -2,77 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.db.models import Q
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
 from agents.console import display
-from agents.console.filters import AgentFilter, ChosenFilter, DateRangeFilter, RecentValuesFilter, tag_filter
+from agents.console.filters import OptionFilter
 from agents.console.logs import LogAdmin
 from agents.models import Message
-from evaluation.admin.display import dimension_badge, judge_badge, target, verdict
+from evaluation.admin.display import dimension_badge, target, verdict
 from evaluation.models import EvaluationScore
 
 
-class RunFilter(ChosenFilter):
-    title = "evaluation"
-    parameter_name = "run"
-    field: ClassVar = "evaluation_run_id"
-
-
-class MessageFilter(ChosenFilter):
-    title = "message"
-    parameter_name = "message"
-    field: ClassVar = "message_id"
-
-
-HEIGHTS = {"low": ("0 to 3", (0, 3)), "middle": ("4 to 6", (4, 6)), "high": ("7 to 9", (7, 9))}
-
-
-class HeightFilter(admin.SimpleListFilter):
+class HeightFilter(OptionFilter):
     """Scores of a third of the scale; trivial ones are no scores."""
 
     title = "score (of 9)"
     parameter_name = "height"
-
-    def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
-        return [(value, label) for value, (label, _) in HEIGHTS.items()]
-
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        if self.value() not in HEIGHTS:
-            return queryset
-        return queryset.filter(status="scored", score__range=HEIGHTS[str(self.value())][1])
+    options: ClassVar = {
+        name: (f"{low} to {high}", Q(status="scored", score__range=(low, high)))
+        for name, low, high in (("low", 0, 3), ("middle", 4, 6), ("high", 7, 9))
+    }
 
 
 @admin.register(EvaluationScore)
 class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
     empty_value_display = str(display.EMPTY)
-    list_display = ("number", "outcome", "claimed", "said", "why", "judge_mark")
-    list_display_links = ("number",)
-    list_filter = (
-        RunFilter,
-        MessageFilter,
-        "dimension",
-        "status",
-        ("judge", RecentValuesFilter),
-        ("proposition_id", RecentValuesFilter),
-        HeightFilter,
-        ("evaluation_run__agent", AgentFilter),
-        tag_filter("message__tags"),
-        ("evaluation_run__created_at", DateRangeFilter),
-    )
+    own_filters: ClassVar = {"height": HeightFilter}
     list_select_related = ("evaluation_run__agent", "evaluation_run__channel", "message", "compared_with")
-    search_fields = ("proposition_id",)
-    search_help_text = "proposition"
-    ordering = ("-pk",)
-    number = display.column("score", lambda score: f"#{score.pk}", ordering="pk")
     outcome = display.column("verdict", verdict, ordering="score")
-    judge_mark = display.column("judge", lambda score: judge_badge(score.judge), ordering="judge")
     who = display.column("target", lambda score: target(score.evaluation_run))
     message_link = display.column("message", lambda score: _said(score.message))
     earlier_link = display.column("compared with", lambda score: _said(score.compared_with))

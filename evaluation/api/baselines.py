@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from pydantic import BaseModel
 from rest_framework.decorators import action
 from rest_framework.exceptions import NotFound
 from rest_framework.mixins import ListModelMixin
@@ -14,16 +15,16 @@ from agents.api import filters
 from agents.api.filters import Filters, the_agent
 from agents.api.problems import Conflict
 from agents.api.requests import PAID, ModelPermissions
+from agents.api.rows import AsRow
 from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Agent
 from evaluation.api.requests import BaselineFilters, CaptureRequest, reading_propositions, spec_of
 from evaluation.api.runs import accepted
-from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, ComparisonAnswer, shown_run
+from evaluation.api.serializers import AcceptedRun, BaselineRow, BaselinesAnswer, RunRow, shown_run
 from evaluation.calibration.agreement import all_agreements
-from evaluation.change.choosing import nothing_newer
-from evaluation.change.comparison import compare_runs
-from evaluation.change.evidence import Judged, newest_of, newest_since_baselines, runs_of
+from evaluation.change.comparison import Comparison, compare_runs
+from evaluation.change.evidence import Judged, newest_of_ways, nothing_newer
 from evaluation.change.measurements import NotComparable
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.control import queue_run
@@ -52,6 +53,14 @@ class ComparisonFilters(Filters):
         schema={"type": "number", "exclusiveMinimum": 0, "maximum": MOST_MARGIN},
         about="points",
     )
+
+
+class ComparisonAnswer(BaseModel):
+    """An evaluation compared with the baseline."""
+
+    agent: str
+    run: Annotated[dict[str, Any], AsRow(RunRow)]
+    comparison: Comparison
 
 
 class Baselines(View, ListModelMixin):
@@ -86,7 +95,7 @@ class Baselines(View, ListModelMixin):
         """
         with reading_propositions():
             given = self.read_body()
-            run, again = queue_run(spec_of(given, is_baseline=True), simulate=given.get("simulate", True))
+            run, again = queue_run(spec_of(given), simulate=given.simulate)
         return accepted(request, run, taken_up=again)
 
     def retrieve(self, request: Request, agent: str) -> Response:
@@ -114,7 +123,9 @@ class Baselines(View, ListModelMixin):
             raise Conflict(str(error)) from None
         if comparison is None:
             raise NotFound(_no_baseline(run))
-        return Response({"agent": named.slug, "run": shown_run(request, run), "comparison": comparison.model_dump()})
+        return Response(
+            {"agent": named.slug, "run": shown_run(request, run), "comparison": comparison.model_dump(mode="json")}
+        )
 
 
 def _newest(agent: Agent) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:
@@ -123,12 +134,9 @@ def _newest(agent: Agent) -> tuple[EvaluationRun, dict[str, EvaluationRun]]:
     if not baselines:
         raise NotFound(f"{agent.slug} has no baseline yet; POST to /api/evaluations/baselines/ captures one")
     ways = sorted({(row.judge, row.procedure) for row in baselines})
-    by_way = [
-        newest_since_baselines([agent.pk], Judged(judge=judge, procedure=how)).get(agent.pk) for judge, how in ways
-    ]
-    first = newest_of(one for newest in by_way if newest for one in newest.values())
-    if first is not None:
-        return first.evaluation_run, runs_of(next(newest for newest in by_way if newest and first in newest.values()))
+    runs = newest_of_ways([agent.pk], (Judged(judge=judge, procedure=how) for judge, how in ways)).get(agent.pk)
+    if runs:
+        return [*runs.values()][-1], runs
     raise NotFound(
         f"nothing to compare: no evaluation of {agent.slug} {nothing_newer(baselines)}; "
         f'POST /api/evaluations/ {{"agent": "{agent.slug}"}} evaluates it'

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from django.contrib.auth.models import User
 from django.db.models import Exists, OuterRef, Q, QuerySet
+from pydantic import Field
 from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin
 from rest_framework.request import Request
@@ -13,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import CharField, IntegerField
 
 from agents.api import filters
-from agents.api.bodies import Body, Id, says
+from agents.api.bodies import Body, Id
 from agents.api.filters import Filters
 from agents.api.pagination import Log
 from agents.api.problems import Conflict
@@ -29,16 +30,11 @@ from evaluation.models import EvaluationScore, ScoreLabel
 class LabelBody(Body):
     """A person's own score of one judgement."""
 
-    needed: ClassVar[tuple[str, ...]] = ("score", "value")
-
-    score = Id(error_messages=says("the id of a judgement that was scored"))
-    value = IntegerField(
-        min_value=0,
-        max_value=9,
-        allow_null=True,
-        error_messages=says("0 to 9 for the claim as written, null = cannot be told from what is shown"),
+    score: Id = Field(description="the id of a judgement that was scored")
+    value: int | None = Field(
+        ge=0, le=9, description="0 to 9 for the claim as written, null = cannot be told from what is shown"
     )
-    note = CharField(max_length=MOST_NOTE)
+    note: str = Field("", min_length=1, max_length=MOST_NOTE)
 
 
 class LabelRow(Row):
@@ -102,18 +98,16 @@ class Labels(View, ListModelMixin):
         judge's answer, read an evaluation's `scores/?blind=true`.
         """
         asked = self.read_body()
-        score = EvaluationScore.objects.select_related("evaluation_run").filter(pk=asked["score"]).first()
+        score = EvaluationScore.objects.select_related("evaluation_run").filter(pk=asked.score).first()
         if score is None:
-            raise ValidationError({"score": [f"there is no judgement {asked['score']}"]})
+            raise ValidationError({"score": [f"there is no judgement {asked.score}"]})
         if why := why_not_labelled(score):
             raise Conflict(f"judgement {score.pk} cannot be labelled: {why}")
         user: User = request.user  # type: ignore[assignment]  # the permission refuses anonymous users
         annotator = user.get_username()
         again = ScoreLabel.objects.filter(evaluation_score=score, annotator=annotator, withdrawn=False).exists()
         try:
-            label = save_label(
-                score=score, annotator=annotator, value=asked["value"], note=asked.get("note", ""), user=user
-            )
+            label = save_label(score=score, annotator=annotator, value=asked.value, note=asked.note, user=user)
         except ValueError as error:  # deleted meanwhile, or the user's name is too long for an annotator's
             raise Conflict(str(error)) from None
         return Response(self.get_serializer(label).data, status=200 if again else 201)

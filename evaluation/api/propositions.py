@@ -18,7 +18,7 @@ from evaluation.api.serializers import PropositionShown
 from evaluation.models import Dimension, EvaluationScore
 from evaluation.propositions.files import DEFAULT, LoadedFile, applying, load_all, propositions_for
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.judging import propositions_asked
+from evaluation.runs.planning import propositions_asked
 
 LEVELS = ("evaluation", "action")
 
@@ -57,14 +57,12 @@ class Propositions(View):
 
 
 def _merged(agent: Agent, dimensions: list[str], level: str) -> Iterator[dict[str, Any]]:
-    files, slug, seeded = load_all(), agent.slug, agent.seeded
+    files, seeded = load_all(), agent.seeded
     for dimension in dimensions:
         asked = (
-            propositions_asked(
-                slug=slug, dimension=dimension, hard=False, files=files, traits=agent.traits.all(), seeded=seeded
-            )
+            propositions_asked(agent, dimension, files=files)
             if level == "evaluation"
-            else propositions_for(agent_slug=slug, dimension=dimension, level=level, files=files, seeded=seeded)
+            else propositions_for(agent_slug=agent.slug, dimension=dimension, level=level, files=files, seeded=seeded)
         )
         yield from (_shown(proposition, agent.slug, level) for proposition in asked)
     for file in applying(_files(dimensions, level), seeded=seeded):

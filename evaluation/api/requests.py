@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import product
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast
+from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 from rest_framework.exceptions import ValidationError
-from rest_framework.serializers import BooleanField, CharField, ChoiceField, IntegerField, ListField
 
 from agents.api import filters
-from agents.api.bodies import AgentField, Anything, Body, ChannelField, Tags, refusal, says
+from agents.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, OneOf, Reads, Tags, fault
 from agents.api.filters import Filters, InTime
 from agents.api.problems import Conflict
 from agents.llm.endpoints import problem_of
 from agents.models import ModelPrice
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method, procedure_name
 from evaluation.propositions.files import PropositionError, default_dimensions
-from evaluation.runs.planning import MOST_REPEATS, RunSpec
-from evaluation.scorers import windows
-from evaluation.scorers.windows import ALLOWED_BINS, Bin, parse_bins
-from evaluation.simulation.conversations import ENOUGH
+from evaluation.runs.planning import ENOUGH, MOST_REPEATS, RunSpec
+from evaluation.scorers import subjects
+from evaluation.scorers.subjects import ALLOWED_BINS, Bin, parse_bins
 
 
 @contextmanager
@@ -36,7 +37,6 @@ def reading_propositions() -> Iterator[None]:
         raise Conflict(f"proposition files cannot be used: {error}") from None
 
 
-T = TypeVar("T")
 MOST_SAMPLES = 2_000  # per request: what it plans is stored before it is answered
 MOST_JUDGED = (
     4_000  # samples times repeats: planning that many takes seconds, in which SQLite lets no other process write
@@ -45,97 +45,96 @@ MOST_CONTEXT = 10_000  # characters of JSON: every call to the judge carries it
 LEXICAL_JUDGE = "offline:lexical-1"
 
 
-class Context(Anything):
-    """What the judge is shown beside the messages."""
+def _judge(name: str) -> str:
+    """A judge that may be named from outside: no file on this machine, and nothing whose cost is not known."""
+    allowed = dict.fromkeys([str(settings.JUDGE_MODEL), LEXICAL_JUDGE])
+    allowed |= dict.fromkeys(ModelPrice.objects.order_by("model").values_list("model", flat=True).distinct())
+    if name not in allowed:
+        raise ValueError(f"judge {name[:80]!r}: allowed: {', '.join(allowed)}")
+    if problem := problem_of("judge", name):
+        raise ValueError(f"judge {name!r}: {problem}")
+    return name
 
-    most = MOST_CONTEXT
-    default_error_messages = says(f"a JSON object of at most {MOST_CONTEXT:,} characters")
+
+def _context(context: dict[str, Any]) -> dict[str, Any]:
+    if len(json.dumps(context, ensure_ascii=False)) > MOST_CONTEXT:
+        raise PydanticCustomError("context", f"a JSON object of at most {MOST_CONTEXT:,} characters")
+    return context
 
 
-class CaptureRequest(Body):
+class _Asked(Body):
     """Who is measured, and how. What is left out is as the command line has it."""
 
-    agent = AgentField(help_text="slug of who is measured")
-    dimensions = ListField(
-        child=ChoiceField(Dimension.values), allow_empty=False, help_text="default: all there are propositions for"
+    agent: AgentSlug = Field(ABSENT, description="slug of who is measured")
+    dimensions: list[Annotated[str, OneOf(*Dimension.values)]] = Field(
+        [], min_length=1, description="default: all there are propositions for"
     )
-    window = CharField(max_length=32, help_text=windows.ALLOWED, error_messages=says(windows.ALLOWED))
-    where = Tags(help_text="tags a message must have to be measured")
-    samples = IntegerField(min_value=1, max_value=MOST_SAMPLES, help_text="most messages sampled; default 20")
-    seed = IntegerField(min_value=-(2**63), max_value=2**63 - 1, help_text="seed of the sampling; default 0")
-    per_call = IntegerField(min_value=1, max_value=10, help_text="most propositions in one call; default 10")
-    history = CharField(
-        max_length=32,
-        help_text="what self-consistency compares the window with",
-        error_messages=says(f"{windows.ALLOWED}, {windows.BEFORE}"),
+    window: Annotated[subjects.MessageWindow, Reads(subjects.parse_window, subjects.ALLOWED, maxLength=32)] = Field(
+        ABSENT, description=subjects.ALLOWED
     )
-    history_where = Tags(help_text="tags a message of the history must have")
-    repeats = IntegerField(min_value=1, max_value=MOST_REPEATS, help_text="judgements per item; default 1")
-    hard = BooleanField(help_text="20 % off for every flaw the judge finds")
-    double_check = BooleanField(help_text="ask the judge a second time whether it is sure")
-    method = ChoiceField(Method.values)
-    position_bins = CharField(
-        max_length=100, help_text=f"sampled evenly from {ALLOWED_BINS}", error_messages=says(ALLOWED_BINS)
+    where: Tags = Field({}, description="tags a message must have to be measured")
+    samples: int = Field(20, ge=1, le=MOST_SAMPLES, description="most messages sampled; default 20")
+    seed: int = Field(0, ge=-(2**63), le=2**63 - 1, description="seed of the sampling; default 0")
+    per_call: int = Field(10, ge=1, le=10, description="most propositions in one call; default 10")
+    history: Annotated[
+        subjects.MessageWindow, Reads(subjects.parse_history, f"{subjects.ALLOWED}, {subjects.BEFORE}", maxLength=32)
+    ] = Field(ABSENT, description="what self-consistency compares the window with")
+    history_where: Tags = Field({}, description="tags a message of the history must have")
+    repeats: int = Field(1, ge=1, le=MOST_REPEATS, description="judgements per item; default 1")
+    hard: bool = Field(False, description="20 % off for every flaw the judge finds")
+    double_check: bool = Field(False, description="ask the judge a second time whether it is sure")
+    method: Annotated[str, OneOf(*Method.values)] = ABSENT
+    position_bins: Annotated[tuple[Bin, ...], Reads(parse_bins, ALLOWED_BINS, maxLength=100)] = Field(
+        ABSENT, description=f"sampled evenly from {ALLOWED_BINS}"
     )
-    judge = CharField(max_length=200, help_text="default: the configured judge", error_messages=says("a model"))
-    batch = BooleanField(
-        help_text="hand the questions in as a batch: half the price, an answer within a day; default false"
+    judge: Annotated[str, AfterValidator(_judge)] = Field(
+        "", max_length=200, description="default: the configured judge"
     )
-    additional_context = Context(help_text="shown to the judge as data")
-    simulate = BooleanField(
-        help_text=f"false: do not simulate conversations with an agent that has fewer than {ENOUGH} messages, measure these; default true"
+    batch: bool = Field(
+        False, description="hand the questions in as a batch: half the price, an answer within a day; default false"
+    )
+    additional_context: Annotated[Anything, AfterValidator(_context)] = Field(
+        {}, description="shown to the judge as data"
     )
 
-    def validate_window(self, text: str) -> windows.MessageWindow:
-        return _read(windows.parse_window, text)
 
-    def validate_history(self, text: str) -> windows.MessageWindow:
-        return _read(windows.parse_history, text)
-
-    def validate_position_bins(self, text: str) -> tuple[Bin, ...]:
-        return _read(parse_bins, text, before="position_bins: ")
-
-    def validate_judge(self, name: str) -> str:
-        """A judge that may be named from outside: no file on this machine, and nothing whose cost is not known."""
-        allowed = dict.fromkeys([str(settings.JUDGE_MODEL), LEXICAL_JUDGE])
-        allowed |= dict.fromkeys(ModelPrice.objects.order_by("model").values_list("model", flat=True).distinct())
-        if name not in allowed:
-            raise refusal(f"judge {name[:80]!r}: allowed: {', '.join(allowed)}")
-        if problem := problem_of("judge", name):
-            raise refusal(f"judge {name!r}: {problem}")
-        return name
-
-
-def _read(parse: Callable[[str], T], text: str, before: str = "") -> T:
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise refusal(f"{before}{error}") from None
-
-
-class RunRequest(CaptureRequest):
+class RunRequest(_Asked):
     """An evaluation of exactly one of agent and channel."""
 
-    channel = ChannelField(help_text="slug of what is measured")
-    simulate = None  # type: ignore[assignment]  # only a baseline is of simulated speech
+    channel: ChannelSlug = Field(ABSENT, description="slug of what is measured")
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> RunRequest:
+        if (self.agent is None) == (self.channel is None):
+            given = "none is given" if self.agent is None else "both are given"
+            raise fault("agent", f"give the slug of an agent or of a channel, exactly one of them; {given}")
+        return self
 
 
-def spec_of(given: dict[str, Any], *, is_baseline: bool = False) -> RunSpec:
+class CaptureRequest(_Asked):
+    """Whose baseline is captured, and how. What is left out is as the command line has it."""
+
+    agent: AgentSlug = Field(description="slug of who is measured")
+    simulate: bool = Field(
+        True,
+        description=f"false: do not simulate conversations with an agent that has fewer than {ENOUGH} messages, measure these",
+    )
+
+
+def spec_of(given: RunRequest | CaptureRequest) -> RunSpec:
     """The evaluation that a request asks for.
 
     Raises:
         ValidationError: What it asks for makes no sense; names the field, the value and what is allowed.
         PropositionError: Proposition files cannot be used.
     """
-    asked = {name: value for name, value in given.items() if name != "simulate"}
-    if is_baseline and "agent" not in asked:
-        _refuse("agent", "agent is missing; allowed: the slug of an agent")
-    if ("agent" in asked) == ("channel" in asked):
-        both = "both are given" if "agent" in asked else "none is given"
-        _refuse("agent", f"give the slug of an agent or of a channel, exactly one of them; {both}")
-    dimensions = tuple(asked.pop("dimensions", ()) or _default_dimensions("agent" in asked))
+    asked = {name: value for name, value in given.sent.items() if name != "simulate"}
+    if not given.dimensions:
+        of = [*Dimension.values] if given.agent else CHANNEL_DIMENSIONS
+        asked["dimensions"] = [name for name in default_dimensions() if name in of]
+    asked["dimensions"] = tuple(asked["dimensions"])
     try:
-        spec = RunSpec(**asked, dimensions=dimensions, is_baseline=is_baseline)
+        spec = RunSpec(**asked, is_baseline=isinstance(given, CaptureRequest))
         if spec.samples * spec.repeats > MOST_JUDGED:
             most = MOST_JUDGED // spec.repeats
             raise ValueError(
@@ -144,17 +143,8 @@ def spec_of(given: dict[str, Any], *, is_baseline: bool = False) -> RunSpec:
         return spec
     except ValueError as error:  # its sentences begin with the name of the field
         name = str(error).split()[0]
-        known = name in CaptureRequest._declared_fields
+        known = name in type(given).model_fields
         raise ValidationError({name if known else "non_field_errors": [str(error)]}) from None
-
-
-def _refuse(name: str, text: str) -> NoReturn:
-    raise ValidationError({name: [text]})
-
-
-def _default_dimensions(of_agent: bool) -> tuple[str, ...]:
-    names = default_dimensions()
-    return names if of_agent else tuple(name for name in names if name in CHANNEL_DIMENSIONS)
 
 
 _FLAGS = ("hard", "double_check", "simulated")

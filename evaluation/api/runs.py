@@ -22,12 +22,12 @@ from agents.api.pagination import Log
 from agents.api.problems import Conflict
 from agents.api.requests import PAID, ActionPermissions
 from agents.api.schema import answers
-from agents.api.views import Nothing, Rows, View
+from agents.api.views import Rows, View
 from evaluation.api.requests import RunFilters, RunRequest, by_dimension, reading_propositions, spec_of
 from evaluation.api.serializers import AcceptedRun, BlindScoreRow, RunRow, ScoreRow, WholeRun, links_of, shown_run
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.as_json import numbers_json
 from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, queue_run, resume_run
+from evaluation.runs.execute import run_json
 from evaluation.runs.summary import summarize
 
 MOST_EMBEDDED = 1_000
@@ -57,7 +57,7 @@ class Evaluations(Rows):
     filterset_class = RunFilters
     throttle_scope = PAID
     etags = ("retrieve",)
-    bodies: ClassVar = {"create": RunRequest, "cancel": Nothing, "resume": Nothing}
+    bodies: ClassVar = {"create": RunRequest}
     what = "evaluation"
     progress: Mapping[int, Progress] = MappingProxyType({})
 
@@ -95,7 +95,7 @@ class Evaluations(Rows):
         answer = {
             **shown_run(request, run),
             **links_of(request, run),
-            "summary": numbers_json(summarize(run)),
+            "summary": run_json(summarize(run), observations=False),
             "channels": _channels(request, run),
             "scores": ScoreRow(scores[:most], many=True).data,
             "scores_complete": bool(most) and len(scores) <= most,

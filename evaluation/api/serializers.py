@@ -23,7 +23,8 @@ from rest_framework.serializers import (
 )
 
 from agents.api.rows import Row
-from evaluation.calibration.agreement import Key, calibration_json
+from evaluation.calibration.agreement import calibration_json
+from evaluation.calibration.labels import Key
 from evaluation.change.evidence import is_stale, stale_reasons
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, is_heuristic
 from evaluation.runs.control import Progress, progress_of
@@ -298,81 +299,6 @@ class AcceptedRun(RunRow):
     class Meta(RunRow.Meta):
         fields = (*RunRow.Meta.fields, "taken_up")
         ref_name = "AcceptedEvaluation"
-
-
-class MeasurementShown(Serializer[Any]):
-    name = CharField()
-    evaluation_run = IntegerField(allow_null=True)
-    where = DictField(child=CharField(), allow_null=True)
-    persona_digest = CharField(allow_blank=True)
-
-
-class ChangeShown(Serializer[Any]):
-    """A score now and in the baseline. `n` and `baseline_n` count what `unit` says; `p` is adjusted for all that was compared."""
-
-    baseline = FloatField(allow_null=True)
-    candidate = FloatField(allow_null=True)
-    delta = FloatField(allow_null=True)
-    interval = IntervalField(allow_null=True)
-    interval_note = CharField(allow_blank=True)
-    verdict = CharField()
-    worse = BooleanField()
-    reason = CharField(allow_blank=True)
-    p = FloatField(allow_null=True)
-    n = IntegerField()
-    baseline_n = IntegerField()
-    unit = CharField()
-    n_more = IntegerField(allow_null=True)
-    coverage = FloatField(allow_null=True, help_text=COVERAGE)
-    baseline_coverage = FloatField(allow_null=True, help_text=COVERAGE)
-    sd = FloatField(allow_null=True)
-    smallest_detectable = FloatField(allow_null=True)
-    paired = BooleanField()
-    counted = BooleanField(required=False)
-
-
-class DimensionChangeShown(ChangeShown):
-    propositions = DictField(child=ChangeShown())
-
-
-class LostShown(Serializer[Any]):
-    """A proposition of which surely less than half as much is scored as in the baseline: judgements scored, of those that could be."""
-
-    dimension = ChoiceField(Dimension.choices)
-    proposition = CharField()
-    baseline_scored = IntegerField()
-    baseline_of = IntegerField()
-    scored = IntegerField()
-    of = IntegerField()
-    p = FloatField(help_text="one-sided Fisher's exact test, adjusted for all propositions of the agent")
-
-
-class ComparisonShown(Serializer[Any]):
-    target = CharField()
-    judge = CharField()
-    procedure = CharField()
-    baseline = MeasurementShown()
-    candidate = MeasurementShown()
-    stale = BooleanField()
-    persona_changes = ListField(child=CharField())
-    margin = FloatField()
-    dimensions = DictField(child=DimensionChangeShown())
-    worse = ListField(child=CharField())
-    only_baseline = ListField(child=CharField())
-    only_candidate = ListField(child=CharField())
-    changed = ListField(child=CharField())
-    scored_in_one = ListField(child=CharField())
-    over_window = ListField(child=CharField())
-    not_enough_data = LostShown(many=True)
-    notes = ListField(child=CharField())
-
-
-class ComparisonAnswer(Serializer[Any]):
-    """An evaluation compared with the baseline."""
-
-    agent = CharField()
-    run = RunRow()
-    comparison = ComparisonShown()
 
 
 class BaselinesAnswer(Serializer[Any]):

@@ -5,43 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, NamedTuple
+from typing import Any
 
-from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import timezone
 from pydantic import BaseModel, Field, computed_field
 
-from agents.work.queues import wake_workers
-from evaluation.calibration.population import judged, population_of, procedure_fields
+from evaluation.calibration.labels import Key, judged, population_of, procedure_fields
 from evaluation.judge.questions import MAX_SCORE
-from evaluation.models import EvaluationScore, JudgeCalibration, LabelSet, Method, ScoreLabel, procedure_name
+from evaluation.models import JudgeCalibration, LabelSet, Method, ScoreLabel, procedure_name
 from evaluation.models.labels import LEAST_ITEMS
+from evaluation.runs.summary import rounded
 from evaluation.statistics.agreement import RESAMPLES, krippendorff_alpha, quadratic_weighted_kappa, spearman
-from evaluation.statistics.bootstrap import Observation, bootstrap_mean
-from evaluation.statistics.estimates import Estimate
+from evaluation.statistics.bootstrap import Estimate, Observation, bootstrap_mean
 from evaluation.statistics.prediction_powered import LEAST_LABELS, prediction_powered_mean
 from evaluation.wording import counted, decimal
 
 WANTED_HALF_WIDTH = 0.1
 MOST_WANTED = 2_000  # more labels than people give: then only "many" is said
 NOT_CALIBRATED = "not calibrated"
-
-
-class Key(NamedTuple):
-    """What figures are about."""
-
-    judge: str
-    procedure: str
-    dimension: str
-
-
-def key_of(score: EvaluationScore) -> Key:
-    run = score.evaluation_run
-    return Key(run.judge, run.procedure, score.dimension)
 
 
 # -- values
@@ -65,10 +50,6 @@ def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
     return "; ".join(f"{name} {figure_text(row)}{stale if row and row.is_stale else ''}" for name, row in rows)
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
-
-
 class Figure(BaseModel):
     """A figure as it is printed and stored: value and 95 % interval, each null with `reason` saying why."""
 
@@ -81,7 +62,7 @@ class Figure(BaseModel):
     def of(cls, estimate: Estimate) -> Figure:
         interval = estimate.interval
         ends = None if interval is None else (round(interval.low, 4), round(interval.high, 4))
-        return cls(value=_rounded(estimate.value), interval=ends, n=estimate.n, reason=estimate.reason)
+        return cls(value=rounded(estimate.value), interval=ends, n=estimate.n, reason=estimate.reason)
 
     @property
     def text(self) -> str:
@@ -253,8 +234,6 @@ def calibration(
     dimension: str,
     procedure: str = Method.PLUMBLINE.value,
     label_set: LabelSet | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> Calibration:
     """How well a judge agrees with people in one dimension.
 
@@ -277,7 +256,6 @@ def calibration(
     by_annotator = [[row.values.get(name) for name in names] for row in rows]
     biases = [Observation(row.better(row.raw) - row.better(row.people)) for row in rows]
     data = [[pk, row.raw, row.inverted, sorted(row.values.items())] for pk, row in sorted(items.items())]
-    how: Any = {"resamples": resamples, "seed": seed}
     return Calibration(
         judge=judge,
         procedure=procedure,
@@ -287,11 +265,11 @@ def calibration(
         annotators=len(names),
         cannot_tell=tally["cannot_tell"],
         not_blind=tally["not_blind"],
-        kappa=Figure.of(quadratic_weighted_kappa(raw, people, **how)),
-        spearman=Figure.of(spearman(raw, people, **how)),
-        alpha=Figure.of(krippendorff_alpha(list(zip(raw, people, strict=True)), **how)),
-        people_alpha=Figure.of(krippendorff_alpha(by_annotator, **how)),
-        bias=Figure.of(bootstrap_mean(biases, resolution=1, **how)),
+        kappa=Figure.of(quadratic_weighted_kappa(raw, people)),
+        spearman=Figure.of(spearman(raw, people)),
+        alpha=Figure.of(krippendorff_alpha(list(zip(raw, people, strict=True)))),
+        people_alpha=Figure.of(krippendorff_alpha(by_annotator)),
+        bias=Figure.of(bootstrap_mean(biases, resamples=RESAMPLES)),
         prediction_powered=[_powered(drawn, items) for drawn in sets],
         digest=hashlib.sha256(json.dumps(data, ensure_ascii=False).encode()).hexdigest() if data else "",
     )
@@ -336,8 +314,8 @@ def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean
         labelled=len(rows),
         mean=Figure.of(result.estimate),
         labels_only=Figure.of(result.labels_only),
-        judge_mean=_rounded(result.judge_mean),
-        tuning=_rounded(result.tuning),
+        judge_mean=rounded(result.judge_mean),
+        tuning=rounded(result.tuning),
     )
 
 
@@ -376,14 +354,6 @@ def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
 
 
 # -- stored, so that no page computes them: stale when labels change, computed again by a worker
-def mark_changed(keys: Iterable[Key]) -> None:
-    """Note that labels changed: their figures are stale until a worker (or `manage.py calibrate_judge`) computes them again."""
-    for key in sorted(set(keys)):
-        row, _ = JudgeCalibration.objects.get_or_create(**key._asdict())
-        JudgeCalibration.objects.filter(pk=row.pk).update(changes=F("changes") + 1)
-    transaction.on_commit(wake_workers)
-
-
 def refresh(key: Key) -> Calibration:
     """Compute the figures of a judge in a dimension and store them.
 

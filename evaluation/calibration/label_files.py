@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,28 +13,32 @@ from typing import IO, Annotated, Any, Literal
 from django.db import transaction
 from django.db.models import QuerySet
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
-from pydantic_core import PydanticCustomError
 
 from agents.transcripts.json_input import json_lines
 from agents.transcripts.readers.csv_table import csv_rows, escape, unescape
 from agents.transcripts.records import TranscriptError
 from agents.transcripts.source import Source
-from evaluation.calibration.agreement import Key, key_of, mark_changed
-from evaluation.calibration.labels import checked_annotator, checked_note, why_not_labelled
-from evaluation.calibration.population import drawn_ids
+from evaluation.calibration.labels import (
+    Key,
+    checked_annotator,
+    checked_note,
+    drawn_ids,
+    key_of,
+    mark_changed,
+    why_not_labelled,
+)
 from evaluation.calibration.shown import blind_text
 from evaluation.models import EvaluationScore, LabelSet, ScoreLabel
 from evaluation.wording import counted
 
 CANNOT_TELL = "cannot tell"
-COLUMNS = ("score", "run", "dimension", "proposition", "channel", "message", "annotator", "value", "note", "blind")
-_PLACE = (*COLUMNS[:6], "claim")
+COLUMNS = ("score", "annotator", "value", "note", "blind")
+_PLACE = ("score", "run", "dimension", "proposition", "channel", "message", "claim")
 LABEL_COLUMNS = (*_PLACE, "annotator", "value", "note", "blind", "judge", "procedure", "judge_score")
 TEMPLATE_COLUMNS = (*_PLACE, "shown", "annotator", "value", "note")
 MOST_PROBLEMS = 20
 ALLOWED = {
     "score": "the number of a score",
-    "run": "the number of an evaluation",
     "value": f"0 to 9, “{CANNOT_TELL}”, or empty for not labelled yet",
     "blind": "true, false",
 }
@@ -65,19 +68,11 @@ def _flag(text: str) -> bool:
     return text.casefold() == "true"
 
 
-Id = Annotated[int, BeforeValidator(_number), Field(gt=0, lt=2**63)]
-
-
 class LabelRow(BaseModel):
-    """One label of a file. It names its judgement by id, or by evaluation, proposition and message; empty cells count as left out."""
+    """One label of a file; other columns, as a template has them, are not read, and empty cells count as left out."""
 
     line: int
-    score: Id | None = None
-    run: Id | None = None
-    dimension: str = ""
-    proposition: str = ""
-    channel: str = ""
-    message: str = ""
+    score: Annotated[int, BeforeValidator(_number), Field(gt=0, lt=2**63)]
     annotator: Annotated[str, AfterValidator(checked_annotator), Field(validate_default=True)] = ""
     value: Literal["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "cannot tell"]
     note: Annotated[str, AfterValidator(checked_note)] = ""
@@ -90,21 +85,10 @@ class LabelRow(BaseModel):
         filled = {name: text.strip() for name, text in texts.items() if text.strip() and cells[name] is not None}
         return filled | ({"value": filled["value"].casefold()} if "value" in filled else {})
 
-    @model_validator(mode="after")
-    def _named(self) -> LabelRow:
-        if self.score is None and (self.run is None or not self.proposition):
-            raise PydanticCustomError("place", "empty; name the judgement by score, or by run, proposition and message")
-        return self
-
     @property
     def number(self) -> int | None:
         """0 to 9; None: cannot tell."""
         return None if self.value == CANNOT_TELL else int(self.value)
-
-    @property
-    def place(self) -> tuple[Any, ...]:
-        names = (self.run, self.proposition, self.message, self.dimension, self.channel)
-        return (self.score,) if self.score is not None else names
 
 
 Problems = list[tuple[int, str]]  # line (0: the file itself), and the rest of the sentence that begins with the path
@@ -145,8 +129,10 @@ def _read(path: Path, annotator: str) -> tuple[list[LabelRow], int, Problems]:
 
 
 def _problem(line: int, item: dict[str, Any]) -> tuple[int, str]:
-    column = str(item["loc"][0]) if item["loc"] else "score"
-    if column in ALLOWED and item["type"] != "place":
+    column = str(item["loc"][0]) if item["loc"] else ""
+    if item["type"] == "missing":
+        return _at(line, "empty; name the judgement by its number", column)
+    if column in ALLOWED:
         return _at(line, f"allowed: {ALLOWED[column]}", column, item["input"])
     hint = "; or add --annotator NAME" if column == "annotator" and not item["input"] else ""
     return _at(line, str(item["msg"]).removeprefix("Value error, ") + hint, column)
@@ -157,8 +143,8 @@ def _csv_cells(source: Source) -> Iterator[tuple[int, dict[str, str]]]:
     line, first = next(rows, (0, []))
     header = [cell.strip().casefold() for cell in first]
     why = "" if header else f"no header line; columns: {', '.join(COLUMNS)}"
-    if header and ("value" not in header or not ("score" in header or {"run", "proposition"} <= set(header))):
-        why = "columns value, and score or run with proposition, are needed"
+    if header and not {"value", "score"} <= set(header):
+        why = "columns score and value are needed"
     if twice := next((name for name in COLUMNS if header.count(name) > 1), ""):
         why = f"column {twice} stands twice"
     if why:
@@ -190,7 +176,7 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
     """Store the labels of a file, all of them or none.
 
     Args:
-        path: CSV with a header, or one JSON object per line: score (or run, proposition and message), annotator, value, note.
+        path: CSV with a header, or one JSON object per line: score (its number), annotator, value, note.
 
     Raises:
         LabelFileError: With every problem: file, line, column, value, allowed. Nothing was stored.
@@ -199,8 +185,8 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
     scores = _judgements(rows, problems)
     wanted: dict[tuple[int, str], LabelRow] = {}
     for row in rows:
-        if (score := scores.get(row.place)) is not None:
-            before = wanted.setdefault((score.pk, row.annotator), row)
+        if row.score in scores:
+            before = wanted.setdefault((row.score, row.annotator), row)
             if (before.value, before.note) != (row.value, row.note):
                 reason = f"line {before.line} says something else of the same judgement"
                 problems.append(_at(row.line, reason, "value", row.value))
@@ -210,7 +196,7 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
         for (pk, who), row in wanted.items():
             label = stored.get((pk, who))
             if label is None:
-                label = ScoreLabel(evaluation_score=scores[row.place], annotator=who, blind=row.blind)
+                label = ScoreLabel(evaluation_score=scores[row.score], annotator=who, blind=row.blind)
                 added.append(label)
             elif not label.withdrawn and (label.value, label.note) == (row.number, row.note):
                 unchanged += 1
@@ -235,45 +221,16 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
     return Imported(str(path), len(added), len(replaced), unchanged, empty, keys)
 
 
-def _judgements(rows: Sequence[LabelRow], problems: Problems) -> dict[tuple[Any, ...], EvaluationScore]:
-    """Return the judgements by the place that rows name; what names none, or several, becomes a problem."""
-    places = {row.place: row for row in reversed(rows)}
-    named = _by_name([row for row in places.values() if row.score is None])
-    ids = {place: named[place] if row.score is None else [row.score] for place, row in places.items()}
-    every = {pk for matching in ids.values() for pk in matching}
-    scores = EvaluationScore.objects.select_related("evaluation_run").in_bulk(sorted(every))
-    usable: dict[tuple[Any, ...], EvaluationScore] = {}
-    for place, matching in ids.items():
-        line = places[place].line
-        if len(matching) != 1:
-            run, proposition, message, *_ = place
-            count = "none" if not matching else f"{len(matching)}; add dimension or channel, or name it by score"
-            about = f"run {run}, {proposition}, message {message or '(none)'}"
-            problems.append(_at(line, f"judgements of that kind: {count}", "run", about))
-        elif (score := scores.get(matching[0])) is None:
-            problems.append(_at(line, "there is no such score", "score", matching[0]))
-        elif why := why_not_labelled(score):
-            problems.append(_at(line, why, "score", matching[0]))
-        else:
-            usable[place] = score
-    return usable
-
-
-def _by_name(rows: Sequence[LabelRow]) -> dict[tuple[Any, ...], list[int]]:
-    """Return the ids of the judgements that fit run, proposition, message and what else is given; of repeats the first."""
-    scores = EvaluationScore.objects.filter(evaluation_run__in={row.run for row in rows}, repeat=1).order_by("pk")
-    fields = ("pk", "evaluation_run", "proposition_id", "dimension", "message__external_id", "message__channel__slug")
-    judgements: dict[tuple[Any, ...], list[tuple[int, str, str]]] = defaultdict(list)
-    for pk, run, proposition, dimension, message, channel in scores.values_list(*fields) if rows else ():
-        judgements[run, proposition, message or ""].append((pk, dimension, channel or ""))
-    return {
-        row.place: [
-            pk
-            for pk, dimension, channel in judgements[row.run, row.proposition, row.message]
-            if row.dimension in ("", dimension) and row.channel in ("", channel)
-        ]
-        for row in rows
-    }
+def _judgements(rows: Sequence[LabelRow], problems: Problems) -> dict[int, EvaluationScore]:
+    """Return the judgements that rows name; what is none, or cannot be labelled, becomes a problem."""
+    lines = {row.score: row.line for row in reversed(rows)}
+    scores = EvaluationScore.objects.select_related("evaluation_run").in_bulk(sorted(lines))
+    for pk, line in lines.items():
+        why = why_not_labelled(scores[pk]) if pk in scores else "there is no such score"
+        if why:
+            problems.append(_at(line, why, "score", pk))
+            scores.pop(pk, None)
+    return scores
 
 
 def _stored(ids: Sequence[int]) -> dict[tuple[int, str], ScoreLabel]:

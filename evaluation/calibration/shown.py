@@ -11,14 +11,12 @@ from django.db.models import QuerySet
 
 from agents.models import Message, PersonaVersion
 from agents.persona import TraitValue, render_persona
-from evaluation.judge.prompts import Context, Window
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.judging import propositions_asked, subject_of
+from evaluation.runs.planning import propositions_asked, subject_of
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ChannelSubject, Subject
-from evaluation.scorers.windows import MessageWindow, in_window
+from evaluation.scorers.subjects import ChannelSubject, Context, MessageWindow, Subject, Window, in_window
 
 SAID_BEFORE, SAID_AFTER = 5, 2
 JUDGED = "→"  # marks in a file what the claim is about
@@ -134,15 +132,9 @@ def _proposition(run: EvaluationRun, score: EvaluationScore) -> Proposition:
         claim=score.claim,
         include_personas=score.dimension == "adherence",
     )
-    slug = run.agent.slug if run.agent else run.channel.slug if run.channel else ""
+    target = run.agent or run.channel
     try:
-        claims = propositions_asked(
-            slug=slug,
-            dimension=score.dimension,
-            hard=run.hard,
-            traits=run.agent.traits.all() if run.agent else None,
-            seeded=run.agent is not None and run.agent.seeded,
-        )
+        claims = propositions_asked(target, score.dimension, hard=run.hard) if target else []
     except PropositionError:
         return plain
     return next((claim for claim in claims if claim.id == score.proposition_id), plain)

@@ -23,15 +23,13 @@ from agents.models import Agent, Message
 from agents.persona import TraitLike
 from agents.text.fences import new_nonce
 from evaluation.change.change import Change, Sample, change_of, mean_of
-from evaluation.judge.prompts import Context, Event, Window
 from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
-from evaluation.propositions.traits import presence
-from evaluation.runs.budget import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
-from evaluation.scorers.subjects import Said, said
+from evaluation.propositions.files import presence
+from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
+from evaluation.scorers.subjects import Context, Event, Said, Window, said
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import MARGIN
 
-MESSAGES, MOST_MESSAGES = 10, 100  # of each sample
 PURPOSE = "before_after"
 SPARE = 3  # messages read for each that is wanted: some are blank, some belong to the other sample
 SAID_BEFORE = 2  # messages shown before the one judged
@@ -127,7 +125,7 @@ def plan_before_after(
     agent: Agent,
     trait: TraitLike,
     moments: Moments,
-    n: int = MESSAGES,
+    n: int,
     model: str = "",
     unseen: Collection[int] = (),
 ) -> Plan:
@@ -137,15 +135,10 @@ def plan_before_after(
         agent: Whose messages: what it really said, nothing that was simulated.
         trait: What to look for.
         moments: When it was changed, and from when until when nothing else changed it.
-        n: Messages before and after each, 1 to 100.
+        n: Messages before and after each.
         model: Overrides the configured judge.
         unseen: Keys of messages that the judge is not shown, such as the one that asked for the change.
-
-    Raises:
-        ValueError: `n` is out of range.
     """
-    if not 1 <= n <= MOST_MESSAGES:
-        raise ValueError(f"n {n}: allowed: 1 to {MOST_MESSAGES} messages before and after")
     judge, hidden = model or str(settings.JUDGE_MODEL), frozenset(unseen)
     before, after = samples(agent, moments, n)
     questions = list(_questions(agent, trait, (*before, *after), judge, Label(purpose="estimate"), hidden))

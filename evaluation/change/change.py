@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import Annotated, Any, TypeVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SkipValidation, computed_field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
-from evaluation.runs.summary import ShareShown, rounded
-from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
+from evaluation.propositions.schema import DimensionId
+from evaluation.runs.summary import Share, ShareShown, rounded
+from evaluation.statistics.bootstrap import Interval, IntervalShown, Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import (
     ALPHA,
     Scores,
@@ -22,10 +24,10 @@ from evaluation.statistics.difference import (
     spread,
     undecided,
 )
-from evaluation.statistics.estimates import Interval, IntervalShown
 
 DELETED = "message:deleted"  # the cluster of what was judged of messages that are gone
 HIGHEST = 9.0
+FELL_BELOW = 0.5  # of the share scored in the baseline
 MOST_RESAMPLED = 200  # messages; four thousand resamples of more take seconds and change nothing
 NOISE_ALONE = "of the judge's noise alone: other messages might have scored otherwise"
 UNITS = {"message": "messages", "situation": "situations", "channel": "channels", "repeat": "repeats"}
@@ -59,7 +61,7 @@ class Change(BaseModel):
         too_little_scored: Whether there is no verdict because too little of what the judge can score was scored.
     """
 
-    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True, json_schema_serialization_defaults_required=True)
 
     dimension: str = Field("", exclude=True)
     proposition: str = Field("", exclude=True)
@@ -106,13 +108,12 @@ class Change(BaseModel):
         return self.verdict in ("possibly drifted", "not enough data") and not self.too_little_scored
 
 
-class Sample(BaseModel):
-    """One number of one measurement: the score (or count), and the judgements behind it where they are known."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One number of one measurement: the score (or count; None when nothing was scored), and the judgements behind it where known."""
 
-    model_config = ConfigDict(frozen=True)
-
-    score: float | None
-    observations: SkipValidation[Scores] = ()
+    score: float | None = None
+    observations: Scores = ()
 
 
 def change_of(
@@ -203,7 +204,7 @@ def decided(
     """The change with its interval and what that decides: see `decide`. Means of 0 to 9 cannot differ by more than 9."""
     decision = decide(change.delta, interval, margin, n=n, baseline_n=baseline_n, unit=change.unit)
     if interval is not None and not change.counted:
-        interval = Interval(max(interval.low, -HIGHEST), min(interval.high, HIGHEST), interval.level)
+        interval = Interval(max(interval.low, -HIGHEST), min(interval.high, HIGHEST))
     update = {"verdict": decision.verdict, "reason": decision.reason, "n_more": decision.n_more}
     return change.model_copy(update={**update, "interval": interval})
 
@@ -308,3 +309,68 @@ def _unit_of(observations: Scores) -> str:
 
 def _clusters(observations: Scores) -> set[object]:
     return {o.cluster for o in observations if o.weight}
+
+
+# -- what is scored no more
+Shares = Mapping[tuple[str, str], Share]  # by dimension and proposition
+
+
+class Lost(BaseModel):
+    """A proposition of which surely less than half as much is scored as in the baseline: its mean says little now.
+
+    Attributes:
+        p: Chance of such a fall where there is none, adjusted for all propositions of the agent (Holm).
+        baseline_scored, scored: Judgements scored, of those the judge could have scored (`baseline_of`, `of`).
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    dimension: DimensionId
+    proposition: str
+    p: Annotated[float, to(6)]
+    baseline_scored: int
+    baseline_of: int
+    scored: int
+    of: int
+
+    @property
+    def before(self) -> Share:
+        return Share(self.baseline_scored, self.baseline_of)
+
+    @property
+    def now(self) -> Share:
+        return Share(self.scored, self.of)
+
+    def __str__(self) -> str:
+        return f"{self.proposition}: {self.before} judgements scored in the baseline, {self.now} now"
+
+
+def lost_propositions(before: Shares, now: Shares) -> tuple[Lost, ...]:
+    """The propositions of one agent whose scored share fell by more than half, and surely so.
+
+    Fisher's exact test for each, one-sided: only a fall is looked for, so that the whole 5 % lie there. Holm's correction for all of the
+    agent's propositions of which anything was scored before: no other can fall.
+
+    Args:
+        before, now: What was judged message by message; what is in one only is left out.
+    """
+    from scipy.stats import fisher_exact
+
+    names = [name for name, share in before.items() if share.scored and name in now and now[name].asked]
+    chances = []
+    for name in names:
+        table = [[share.scored, share.asked - share.scored] for share in (before[name], now[name])]
+        chances.append(float(fisher_exact(table, alternative="greater").pvalue))
+    return tuple(
+        Lost(
+            dimension=cast(DimensionId, name[0]),
+            proposition=name[1],
+            p=p,
+            baseline_scored=before[name].scored,
+            baseline_of=before[name].asked,
+            scored=now[name].scored,
+            of=now[name].asked,
+        )
+        for name, p in zip(names, holm(chances), strict=True)
+        if p <= ALPHA and (now[name].value or 0.0) < FELL_BELOW * (before[name].value or 0.0)
+    )

@@ -3,67 +3,34 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
-
-from django.db.models import Max
-from django.utils import timezone
-from pydantic import BaseModel, ConfigDict, Field
 
 from agents.models import Agent, Message
-from evaluation.change.change import Change, detectable, to
 from evaluation.change.comparison import Comparison, adjusted, compare, compare_runs
-from evaluation.change.evidence import Judged, newest_evidence, newest_of, newest_since_baselines, runs_of
-from evaluation.change.measurement_files import UnreadableFile, measurements_of_file
-from evaluation.change.measurements import Measurement, NotComparable, measurement_of, measurement_of_runs
-from evaluation.models import Baseline, EvaluationRun, Evidence
-from evaluation.runs.capture import capture
-from evaluation.runs.planning import MOST_SAMPLES, RunSpec, make_plan
-from evaluation.runs.store import failed_call, refusal
-from evaluation.runs.summary import summarize
-from evaluation.scorers.windows import spoken_by
-from evaluation.statistics.difference import ALPHA, n_to_detect
-
-
-class Detection(BaseModel):
-    """What one dimension of one comparison can detect, with power 0.8, beside the others it is looked at with.
-
-    Attributes:
-        smallest: The smallest change in points that these messages would show.
-        needed: Messages of each of the two (pairs, where paired) for a change of `change` points; None: more than ten million.
-        needed_now: The same with the baseline as it is; None: no number suffices, the baseline is too small.
-    """
-
-    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
-
-    target: str
-    dimension: str
-    change: float
-    sd: Annotated[float, to(2)]
-    n: int
-    baseline_n: int
-    unit: str
-    smallest: Annotated[float | None, to(2)] = Field(serialization_alias="smallest_detectable")
-    needed: int | None
-    needed_now: int | None = Field(serialization_alias="needed_with_this_baseline")
+from evaluation.change.evidence import Judged, newest_evidence, newest_of_ways, nothing_newer, runs_of
+from evaluation.change.measurements import (
+    Measurement,
+    NotComparable,
+    UnreadableFile,
+    measurement_of,
+    measurement_of_runs,
+    measurements_of_file,
+)
+from evaluation.models import Baseline, EvaluationRun
+from evaluation.runs.execute import capture
+from evaluation.runs.planning import RunSpec, make_plan
+from evaluation.runs.summary import failed_call, refusal, summarize
 
 
 @dataclass(slots=True)
 class Compared:
-    """What was compared, and what could not be, by target with the reason.
-
-    Attributes:
-        detections: What the comparisons can detect, where that was asked.
-        topped_up: Samples per agent that the pilot showed to be needed.
-    """
+    """What was compared, and what could not be, by target with the reason."""
 
     comparisons: list[Comparison] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
-    detections: list[Detection] = field(default_factory=list)
-    topped_up: dict[str, int] = field(default_factory=dict)
 
     @contextmanager
     def refusing(self, target: str) -> Iterator[None]:
@@ -96,17 +63,15 @@ def of_tags(
     b: Mapping[str, str],
     *,
     margin: float,
-    detect: float | None = None,
     prepared: Callable[[Sequence[EvaluationRun]], None] = lambda runs: None,
     progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
 ) -> Compared:
-    """Measure what carries the tags `a` and what carries `b`, and compare them.
+    """Measure what carries the tags `a` and what carries `b`, where that was not measured before, and compare them.
 
     Args:
         specs: What to measure of each target; the tags are added to theirs.
         a, b: Tags of the baseline's messages and the candidate's.
         margin: As in `compare`.
-        detect: A change in points: where the sample is too small to show it and more was said, a larger one is measured.
         prepared, progress: Called with runs as they are made, and as judgements are.
 
     Raises:
@@ -114,34 +79,21 @@ def of_tags(
         PropositionError: Proposition files cannot be used.
     """
     names = [",".join(f"{key}={value}" for key, value in tags.items()) for tags in (a, b)]
-
-    def compared(asked: Sequence[RunSpec]) -> Compared:
-        tagged = [replace(spec, where={**spec.where, **tags}) for tags in (a, b) for spec in asked]
-        known = [reusable(spec) for spec in tagged]
-        missing = [spec for spec, run in zip(tagged, known, strict=True) if run is None]
-        made = iter(capture(missing, prepared=prepared, progress=progress) if missing else [])
-        measured = [summarize(run) if run is not None else next(made).summary for run in known]
-        if wrong := refusal(summary.run for summary in measured):
-            raise UnreadableFile(wrong)
-        result = Compared()
-        for spec, *both in zip(asked, measured[: len(asked)], measured[len(asked) :], strict=True):
-            with result.refusing(spec.target.slug if spec.agent else f"#{spec.target.slug}"):
-                if empty := [f"{name}: {s.run.error}" for name, s in zip(names, both, strict=True) if not s.measured]:
-                    raise NotComparable("; ".join(empty))
-                baseline, candidate = (measurement_of(s.run, name=n) for n, s in zip(names, both, strict=True))
-                result.comparisons.append(compare(baseline, candidate, margin=margin))
-        return result.adjusted()
-
-    result = compared(specs)
-    if detect is not None:
-        more = _enough_samples(specs, (a, b), result.comparisons, detect)
-        larger = [replace(spec, samples=more[spec.target.slug]) for spec in specs if spec.target.slug in more]
-        if larger:
-            again = compared(larger)
-            newer = {c.target: c for c in again.comparisons}
-            comparisons = [newer.get(c.target, c) for c in result.comparisons]
-            return Compared(comparisons, {**result.refused, **again.refused}, topped_up=more).adjusted()
-    return result
+    tagged = [replace(spec, where={**spec.where, **tags}) for tags in (a, b) for spec in specs]
+    known = [reusable(spec) for spec in tagged]
+    missing = [spec for spec, run in zip(tagged, known, strict=True) if run is None]
+    made = iter(capture(missing, prepared=prepared, progress=progress) if missing else [])
+    measured = [summarize(run) if run is not None else next(made).summary for run in known]
+    if wrong := refusal(summary.run for summary in measured):
+        raise UnreadableFile(wrong)
+    result = Compared()
+    for spec, *both in zip(specs, measured[: len(specs)], measured[len(specs) :], strict=True):
+        with result.refusing(spec.target.slug if spec.agent else f"#{spec.target.slug}"):
+            if empty := [f"{name}: {s.run.error}" for name, s in zip(names, both, strict=True) if not s.measured]:
+                raise NotComparable("; ".join(empty))
+            baseline, candidate = (measurement_of(s.run, name=n) for n, s in zip(names, both, strict=True))
+            result.comparisons.append(compare(baseline, candidate, margin=margin))
+    return result.adjusted()
 
 
 def reusable(spec: RunSpec) -> EvaluationRun | None:
@@ -166,29 +118,6 @@ def reusable(spec: RunSpec) -> EvaluationRun | None:
     return None if since.exists() else run
 
 
-def _enough_samples(
-    specs: Sequence[RunSpec], tags: Sequence[Mapping[str, str]], comparisons: Sequence[Comparison], change: float
-) -> dict[str, int]:
-    """How many messages to sample per agent for a change of this size, by a pilot: where that is more, and more were said."""
-    wanted = {
-        row.target: MOST_SAMPLES if row.needed is None else row.needed
-        for row in detections(comparisons, change)
-        if row.dimension == "adherence"  # whose precision more samples raise
-    }
-    samples = {}
-    for spec in specs:
-        needed = wanted.get(spec.target.slug, 0)
-        if spec.agent is None or needed <= spec.samples:
-            continue
-        for where in tags:
-            said = spoken_by(
-                agent=spec.agent, window=spec.window, where={**spec.where, **where}, simulated=spec.simulated
-            )
-            if said.count() > spec.samples:
-                samples[spec.agent.slug] = min(needed, MOST_SAMPLES)
-    return samples
-
-
 def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
     """Two runs of one target, the first being the baseline; in all dimensions, or in those named.
 
@@ -206,39 +135,24 @@ def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimens
     for row in Baseline.objects.filter(agent__in=[agent.pk for agent in agents]):
         baselines[row.agent_id].append(row)
     procedures = sorted({row.procedure for rows in baselines.values() for row in rows if row.judge == judge})
-    newest = [newest_since_baselines(list(baselines), Judged(judge=judge, procedure=name)) for name in procedures]
+    ways = [Judged(judge=judge, procedure=name) for name in procedures]
+    newest = newest_of_ways(list(baselines), ways, dimensions=dimensions)
     for agent in agents:
         own = [row for row in baselines[agent.pk] if row.judge == judge]
-        asked = [
-            {name: one for name, one in by_agent.get(agent.pk, {}).items() if not dimensions or name in dimensions}
-            for by_agent in newest
-        ]
-        first = newest_of(one for by in asked for one in by.values())
+        runs = newest.get(agent.pk)
         with result.refusing(agent.slug):
             if not own:
                 others = ", ".join(sorted({b.judge for b in baselines[agent.pk]}))
                 capture_one = f"manage.py capture_baseline --agents {agent.slug}"
                 known = f"there are baselines by {others}" if others else capture_one
                 raise NotComparable(f"no baseline by {judge}; {known}")
-            if first is None:
+            if not runs:
                 raise NotComparable(f"no evaluation by {judge} {nothing_newer(own)}")
-            compared = compare_runs(runs_of(next(by for by in asked if first in by.values())), margin=margin)
+            compared = compare_runs(runs, margin=margin)
             if compared is None:  # the baselines were captured again meanwhile
-                raise NotComparable(f"no baseline that evaluation {first.evaluation_run_id} can be compared with")
+                raise NotComparable(f"no baseline that evaluation {[*runs.values()][-1].pk} can be compared with")
             result.comparisons.append(compared)
     return result.adjusted()
-
-
-def nothing_newer(baselines: Collection[Baseline]) -> str:
-    """Which evaluations could be compared with an agent's baselines, where there is none, and what to do."""
-    how = ", ".join(sorted({b.procedure for b in baselines}))
-    runs = [b.evaluation_run_id for b in baselines]
-    at = Evidence.objects.filter(evaluation_run__in=runs).aggregate(at=Max("newest_message_at"))["at"]
-    said = f" ({timezone.localtime(at):%Y-%m-%d %H:%M})" if at is not None else ""
-    return (
-        f"judged like the baseline ({how}) scored a message newer than the baseline's newest{said}; evaluate newer messages, or "
-        "capture a baseline of older ones (--window, --where)"
-    )
 
 
 def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
@@ -281,32 +195,3 @@ def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str])
             raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
         runs = {name: other for name in other.dimensions if not dimensions or name in dimensions}
     return measurement_of_runs(runs)
-
-
-def detections(comparisons: Sequence[Comparison], change: float) -> list[Detection]:
-    """What these comparisons can detect, for each dimension whose spread is known.
-
-    Verdicts allow for all dimensions looked at together; so does this, by Bonferroni's share of the 5 % for each (Holm gives no less).
-
-    Args:
-        comparisons: Those looked at together.
-        change: In points, more than 0.
-    """
-    rows = [(c.target, row) for c in comparisons for row in c.dimensions]
-    tested = sum(row.p_value is not None for _, row in rows)
-    return [_detection(target, row, row.sd, change, ALPHA / tested) for target, row in rows if row.sd is not None]
-
-
-def _detection(target: str, row: Change, sd: float, change: float, alpha: float) -> Detection:
-    fixed = not row.n or not row.baseline_n
-    needed = n_to_detect(change, sd, alpha=alpha, paired=row.paired or fixed)
-    alone = row.paired or fixed or row.baseline_n < 2
-    return Detection(
-        target=target,
-        change=change,
-        sd=sd,
-        **{name: getattr(row, name) for name in ("dimension", "n", "baseline_n", "unit")},
-        smallest=detectable(sd, n=row.n, baseline_n=row.baseline_n, paired=row.paired, alpha=alpha),
-        needed=needed,
-        needed_now=needed if alone else n_to_detect(change, sd, alpha=alpha, baseline_n=row.baseline_n),
-    )

@@ -5,69 +5,42 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    InstanceOf,
-    PlainSerializer,
-    computed_field,
-    field_serializer,
-    model_serializer,
-)
+from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
 
 from agents.persona import changes_between
-from evaluation.change.change import WHERE, Change, Sample, change_of, corrected, mean_of
+from evaluation.change.change import (
+    WHERE,
+    Change,
+    Lost,
+    Sample,
+    change_of,
+    corrected,
+    detectable,
+    lost_propositions,
+    mean_of,
+    to,
+)
 from evaluation.change.evidence import get_baseline
-from evaluation.change.measurements import Measurement, NotComparable, measurement_of_baselines, measurement_of_runs
-from evaluation.models import EvaluationRun, is_heuristic
-from evaluation.runs.summary import Share
+from evaluation.change.measurements import (
+    MeasuredDimension,
+    Measurement,
+    NotComparable,
+    measurement_of_baselines,
+    measurement_of_runs,
+)
+from evaluation.models import COUNTED, EvaluationRun, is_heuristic
+from evaluation.runs.summary import NOTHING, Share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
-from evaluation.statistics.difference import ALPHA, MARGIN, holm
+from evaluation.statistics.difference import ALPHA, MARGIN, n_to_detect
 
 NONE_IN_COMMON = "no proposition was scored in both"
-FELL_BELOW = 0.5  # of the share scored in the baseline
-
-Shares = Mapping[tuple[str, str], Share]  # by dimension and proposition
-MeasurementShown = Annotated[
-    InstanceOf[Measurement],
-    PlainSerializer(
-        lambda one: {
-            "name": one.name,
-            "evaluation_run": one.evaluation_run,
-            "where": None if one.where is None else dict(one.where),
-            "persona_digest": one.persona_digest,
-        }
-    ),
-]
 
 
-class Lost(BaseModel):
-    """A proposition of which surely much less is scored than in the baseline: its mean says little now.
+class DimensionChange(Change):
+    """A score now and in the baseline, of a dimension and of each proposition of it that is in both."""
 
-    Attributes:
-        before, now: Judgements scored, of those the judge could have scored.
-        p: Chance of such a fall where there is none, adjusted for all propositions of the agent (Holm).
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    dimension: str
-    proposition: str
-    before: Share
-    now: Share
-    p: float
-
-    def __str__(self) -> str:
-        return f"{self.proposition}: {self.before} judgements scored in the baseline, {self.now} now"
-
-    @model_serializer
-    def _dump(self) -> dict[str, Any]:
-        before, now = self.before, self.now
-        of = {"dimension": self.dimension, "proposition": self.proposition, "p": round(self.p, 6)}
-        counts = {"baseline_scored": before.scored, "baseline_of": before.asked, "scored": now.scored, "of": now.asked}
-        return {**of, **counts}
+    propositions: dict[str, Change]
 
 
 class Comparison(BaseModel):
@@ -87,10 +60,10 @@ class Comparison(BaseModel):
         notes: What a reader must know, in sentences.
     """
 
-    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True, json_schema_serialization_defaults_required=True)
 
-    baseline: MeasurementShown
-    candidate: MeasurementShown
+    baseline: Measurement
+    candidate: Measurement
     dimensions: tuple[Change, ...]
     propositions: dict[str, tuple[Change, ...]] = Field({}, exclude=True)
     only_baseline: tuple[str, ...] = ()
@@ -125,10 +98,14 @@ class Comparison(BaseModel):
         return [change.name for change in self.worse]
 
     @field_serializer("dimensions")
-    def _with_propositions(self, dimensions: tuple[Change, ...]) -> dict[str, Any]:
+    def _with_propositions(self, dimensions: tuple[Change, ...]) -> dict[str, DimensionChange]:
         """By dimension; within it by proposition."""
-        rows = {c.dimension: {p.proposition: p.model_dump() for p in self.of(c.dimension)} for c in dimensions}
-        return {c.dimension: {**c.model_dump(), "propositions": rows[c.dimension]} for c in dimensions}
+        return {
+            c.dimension: DimensionChange.model_construct(
+                **dict(c), propositions={p.proposition: p for p in self.of(c.dimension)}
+            )
+            for c in dimensions
+        }
 
     def of(self, dimension: str) -> tuple[Change, ...]:
         """The changes of a dimension's propositions, worst first."""
@@ -159,25 +136,28 @@ def compare(
         NotComparable: Another target, judge or procedure; names both.
     """
     _check(baseline, candidate)
-    common = [d for d in SCORERS if d in baseline.scores and d in candidate.scores]
     digests = (baseline.persona_digest, candidate.persona_digest)
     stale = all(digests) and digests[0] != digests[1]
     persona_changes = tuple(map(str, changes_between(candidate.target, *digests))) if stale else ()
-    parts = [_Dimension(baseline, candidate, dimension) for dimension in common]
+    common = [d for d in SCORERS if d in baseline.dimensions and d in candidate.dimensions]
+    parts = [_Dimension(d, baseline.dimensions[d], candidate.dimensions[d], candidate.judge) for d in common]
     changed = tuple(name for part in parts for name in part.named(part.reworded))
+    messages = {
+        (part.name, p): pair for part in parts for p, pair in part.same.items() if all(m.by_message for m in pair)
+    }
     comparison = Comparison(
         baseline=baseline,
         candidate=candidate,
         dimensions=tuple(part.change(margin) for part in parts),
         propositions={part.name: part.changes(margin) for part in parts} if propositions else {},
-        only_baseline=_only(baseline, candidate, common),
-        only_candidate=_only(candidate, baseline, common),
+        only_baseline=_only(baseline, candidate),
+        only_candidate=_only(candidate, baseline),
         changed=changed,
         scored_in_one=tuple(name for part in parts for name in part.named(part.scored_in_one)),
         stale=stale,
         persona_changes=persona_changes,
         over_window=tuple(name for part in parts for name in part.named(part.over_window)),
-        lost=lost_propositions(*(_by_message(m, common, changed) for m in (baseline, candidate))),
+        lost=lost_propositions(*({key: pair[n].share or NOTHING for key, pair in messages.items()} for n in (0, 1))),
         margin=margin,
         notes=tuple(_notes(baseline, candidate, changed, persona_changes, stale=stale)),
     )
@@ -244,28 +224,27 @@ def _check(baseline: Measurement, candidate: Measurement) -> None:
 
 
 class _Dimension:
-    """One dimension of two measurements: which propositions of it can be compared, and their samples.
+    """One dimension of two measurements: which propositions of it can be compared.
 
     Attributes:
         reworded: Asked in both, but not the same any more.
-        samples: By proposition both samples, of those that are the same.
+        same: The others that were asked in both.
         over_window: Of these, where others are judged message by message, those judged once over the window: one judgement is no
             sample of messages.
         scored_in_one: Those that are scored in one of the two only.
     """
 
-    def __init__(self, baseline: Measurement, candidate: Measurement, name: str) -> None:
-        self.both, self.name = (baseline, candidate), name
-        self.counted = name in baseline.counted | candidate.counted
-        digests = [m.digests.get(name, {}) for m in self.both]
-        asked = [p for p in _scores(baseline, name) if p in _scores(candidate, name)]
-        self.reworded = [p for p in asked if all(p in of for of in digests) and digests[0][p] != digests[1][p]]
-        self.samples = {p: [_sample(m, name, p) for m in self.both] for p in asked if p not in self.reworded}
-        judged = {p: [o for sample in pair for o in sample.observations] for p, pair in self.samples.items()}
+    def __init__(self, name: str, before: MeasuredDimension, now: MeasuredDimension, judge: str) -> None:
+        self.name, self.both, self.counted = name, (before, now), name in COUNTED
+        self.heuristic = is_heuristic(judge)
+        asked = {p: (one, now.propositions[p]) for p, one in before.propositions.items() if p in now.propositions}
+        self.reworded = [p for p, (b, n) in asked.items() if b.digest and n.digest and b.digest != n.digest]
+        self.same = {p: pair for p, pair in asked.items() if p not in self.reworded}
+        judged = {p: [*b.observations, *n.observations] for p, (b, n) in self.same.items()}
         windows = [p for p, rows in judged.items() if rows and all(str(o.cluster).startswith("repeat:") for o in rows)]
         self.over_window = windows if any(rows for p, rows in judged.items() if p not in windows) else []
         self.scored_in_one = [
-            p for p, (b, c) in self.samples.items() if not self.counted and (b.score is None) != (c.score is None)
+            p for p, (b, n) in self.same.items() if not self.counted and (b.score is None) != (n.score is None)
         ]
 
     def named(self, propositions: Iterable[str]) -> list[str]:
@@ -273,94 +252,76 @@ class _Dimension:
 
     def change(self, margin: float) -> Change:
         """Of the dimension as a whole; where too little was scored for a score it says so."""
-        change = self._change_of(self._samples(), margin)
-        scores = [m.scores[self.name] for m in self.both]
-        why = [f"{m.reasons[self.name]} {at}" for m, at in zip(self.both, WHERE, strict=True) if self.name in m.reasons]
+        before, now = self.both
+        change = self._change_of(self._samples(), (before.share, now.share), margin)
+        why = "; ".join(f"{of.reason} {where}" for of, where in zip(self.both, WHERE, strict=True) if of.reason)
         if why:
+            about = {name: getattr(change, name) for name in ("n", "baseline_n", "unit", "share", "baseline_share")}
             return Change(
                 dimension=self.name,
-                baseline=scores[0],
-                candidate=scores[1],
-                interval_note="; ".join(why),
+                baseline=before.score,
+                candidate=now.score,
+                interval_note=why,
                 verdict="not enough data",
-                reason="; ".join(why),
-                n=change.n,
-                baseline_n=change.baseline_n,
-                unit=change.unit,
-                share=change.share,
-                baseline_share=change.baseline_share,
+                reason=why,
                 too_little_scored=True,
+                **about,
             )
-        if change.delta is None and None not in scores:
+        if change.delta is None and before.score is not None and now.score is not None:
             return change.model_copy(update={"reason": NONE_IN_COMMON, "interval_note": NONE_IN_COMMON})
         return change
 
     def changes(self, margin: float) -> tuple[Change, ...]:
         """Of each proposition, worst first."""
-        rows = [self._change_of(pair, margin, proposition) for proposition, pair in self.samples.items()]
+        rows = [self._change_of(pair, (pair[0].share, pair[1].share), margin, p) for p, pair in self.same.items()]
         return tuple(sorted(rows, key=lambda row: (row.delta is None, row.delta or 0.0, row.proposition)))
 
-    def _change_of(self, samples: Sequence[Sample], margin: float, proposition: str = "") -> Change:
-        change = change_of(
-            *samples,
-            dimension=self.name,
-            proposition=proposition,
-            margin=margin,
-            counted=self.counted,
-            heuristic=is_heuristic(self.both[1].judge),
-        )
-        baseline_share, share = (m.share(self.name, proposition) for m in self.both)
-        return change.model_copy(update={"share": share, "baseline_share": baseline_share})
+    def _change_of(
+        self, samples: Sequence[Sample], shares: Sequence[Share | None], margin: float, proposition: str = ""
+    ) -> Change:
+        about: dict[str, Any] = {"dimension": self.name, "proposition": proposition, "margin": margin}
+        change = change_of(*samples, **about, counted=self.counted, heuristic=self.heuristic)
+        return change.model_copy(update={"baseline_share": shares[0], "share": shares[1]})
 
     def _samples(self) -> list[Sample]:
         """The dimension in both, by the propositions that are scored in both.
 
         A file may hold scores without judgements: then its propositions count as much as in the other.
         """
-        if self.counted or not any(_scores(m, self.name) for m in self.both):  # files may name no propositions
-            return [_sample(m, self.name) for m in self.both]
-        same = [p for p in self.samples if p not in self.over_window]
-        before, now = ([p for p in same if _scores(m, self.name).get(p) is not None] for m in self.both)
-        if before and now:  # else there is nothing to compare: what there is is shown
-            before = now = [p for p in before if p in now]
-        baseline, candidate = self.both
-        return [_over(baseline, candidate, self.name, before), _over(candidate, baseline, self.name, now)]
+        if self.counted or not any(of.propositions for of in self.both):  # files may name no propositions
+            return [of.sample for of in self.both]
+        scored = [
+            [p for p, pair in self.same.items() if p not in self.over_window and pair[n].score is not None]
+            for n in (0, 1)
+        ]
+        if all(scored):  # else there is nothing to compare: what there is is shown
+            scored = [[p for p in scored[0] if p in scored[1]]] * 2
+        before, now = self.both
+        return [_over(before, now, scored[0]), _over(now, before, scored[1])]
 
 
-def _scores(measurement: Measurement, dimension: str) -> Mapping[str, float | None]:
-    return measurement.proposition_scores.get(dimension, {})
-
-
-def _sample(measurement: Measurement, dimension: str, proposition: str = "") -> Sample:
-    """Of one proposition, or of the dimension as a whole."""
-    judged = measurement.observations.get(dimension, {})
-    if proposition:
-        return Sample(score=_scores(measurement, dimension).get(proposition), observations=judged.get(proposition, ()))
-    return Sample(score=measurement.scores.get(dimension), observations=[o for rows in judged.values() for o in rows])
-
-
-def _over(measurement: Measurement, other: Measurement, dimension: str, names: Sequence[str]) -> Sample:
+def _over(dimension: MeasuredDimension, other: MeasuredDimension, names: Collection[str]) -> Sample:
     """Of these propositions."""
-    scores = _scores(measurement, dimension)
-    if set(names) == {p for p, score in scores.items() if score is not None}:
-        return _sample(measurement, dimension)
-    observations = [o for p in names for o in measurement.observations.get(dimension, {}).get(p, ())]
-    if observations or not names:
-        return Sample(score=mean_of(observations), observations=observations)
-    weights = {p: sum(o.weight for o in other.observations.get(dimension, {}).get(p, ())) or 1.0 for p in names}
-    return Sample(score=mean_of(Observation(scores[p] or 0.0, weights[p]) for p in names))
+    of = dimension.propositions
+    if set(names) == {p for p, one in of.items() if one.score is not None}:
+        return dimension.sample
+    observations = [o for p in names for o in of[p].observations]
+    if not observations:
+        weights = {p: sum(o.weight for o in other.propositions[p].observations) or 1.0 for p in names}
+        return Sample(score=mean_of(Observation(of[p].score or 0.0, weights[p]) for p in names))
+    return Sample(score=mean_of(observations), observations=observations)
 
 
-def _by_message(measurement: Measurement, dimensions: Iterable[str], changed: Collection[str]) -> Shares:
-    """How much was scored of each proposition that is judged message by message and still the same."""
-    of = {(d, p): share for d in dimensions for p, share in measurement.by_message.get(d, {}).items()}
-    return {(d, p): share for (d, p), share in of.items() if f"{d}/{p}" not in changed}
-
-
-def _only(measurement: Measurement, other: Measurement, common: Iterable[str]) -> tuple[str, ...]:
-    dimensions = [d for d in SCORERS if d in measurement.scores and d not in other.scores]
-    rows = [f"{d}/{p}" for d in common for p in _scores(measurement, d) if p not in _scores(other, d)]
-    return (*dimensions, *rows)
+def _only(measurement: Measurement, other: Measurement) -> tuple[str, ...]:
+    names = [d for d in SCORERS if d in measurement.dimensions]
+    rows = [
+        f"{d}/{p}"
+        for d in names
+        if d in other.dimensions
+        for p in measurement.dimensions[d].propositions
+        if p not in other.dimensions[d].propositions
+    ]
+    return (*(d for d in names if d not in other.dimensions), *rows)
 
 
 def _notes(
@@ -382,7 +343,8 @@ def _notes(
         why = "its words, weight or rule, or the trait it speaks of, changed"
         notes.append(f"not the same proposition any more, so not compared: {', '.join(changed)} ({why})")
     for measurement in (baseline, candidate):
-        if not measurement.digests and any(measurement.proposition_scores.values()):
+        asked = [one for of in measurement.dimensions.values() for one in of.propositions.values()]
+        if asked and not any(one.digest for one in asked):
             notes.append(
                 f"{measurement.name} does not say how its propositions were worded; they are taken to be the same"
             )
@@ -425,24 +387,54 @@ def _with_lost(change: Change, lost: Sequence[Lost]) -> Change:
     return change.model_copy(update=update)
 
 
-def lost_propositions(before: Shares, now: Shares) -> tuple[Lost, ...]:
-    """The propositions of one agent whose scored share fell by more than half, and surely so.
+# -- what comparisons can detect
+class Detection(BaseModel):
+    """What one dimension of one comparison can detect, with power 0.8, beside the others it is looked at with.
 
-    Fisher's exact test for each, one-sided: only a fall is looked for, so that the whole 5 % lie there. Holm's correction for all of the
-    agent's propositions of which anything was scored before: no other can fall.
+    Attributes:
+        smallest: The smallest change in points that these messages would show.
+        needed: Messages of each of the two (pairs, where paired) for a change of `change` points; None: more than ten million.
+        needed_now: The same with the baseline as it is; None: no number suffices, the baseline is too small.
+    """
+
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+
+    target: str
+    dimension: str
+    change: float
+    sd: Annotated[float, to(2)]
+    n: int
+    baseline_n: int
+    unit: str
+    smallest: Annotated[float | None, to(2)] = Field(serialization_alias="smallest_detectable")
+    needed: int | None
+    needed_now: int | None = Field(serialization_alias="needed_with_this_baseline")
+
+
+def detections(comparisons: Sequence[Comparison], change: float) -> list[Detection]:
+    """What these comparisons can detect, for each dimension whose spread is known.
+
+    Verdicts allow for all dimensions looked at together; so does this, by Bonferroni's share of the 5 % for each (Holm gives no less).
 
     Args:
-        before, now: What was judged message by message; what is in one only is left out.
+        comparisons: Those looked at together.
+        change: In points, more than 0.
     """
-    from scipy.stats import fisher_exact
+    rows = [(c.target, row) for c in comparisons for row in c.dimensions]
+    tested = sum(row.p_value is not None for _, row in rows)
+    return [_detection(target, row, row.sd, change, ALPHA / tested) for target, row in rows if row.sd is not None]
 
-    names = [name for name, share in before.items() if share.scored and name in now and now[name].asked]
-    chances = []
-    for name in names:
-        table = [[share.scored, share.asked - share.scored] for share in (before[name], now[name])]
-        chances.append(float(fisher_exact(table, alternative="greater").pvalue))
-    return tuple(
-        Lost(dimension=name[0], proposition=name[1], before=before[name], now=now[name], p=p)
-        for name, p in zip(names, holm(chances), strict=True)
-        if p <= ALPHA and (now[name].value or 0.0) < FELL_BELOW * (before[name].value or 0.0)
+
+def _detection(target: str, row: Change, sd: float, change: float, alpha: float) -> Detection:
+    fixed = not row.n or not row.baseline_n
+    needed = n_to_detect(change, sd, alpha=alpha, paired=row.paired or fixed)
+    alone = row.paired or fixed or row.baseline_n < 2
+    return Detection(
+        target=target,
+        change=change,
+        sd=sd,
+        **{name: getattr(row, name) for name in ("dimension", "n", "baseline_n", "unit")},
+        smallest=detectable(sd, n=row.n, baseline_n=row.baseline_n, paired=row.paired, alpha=alpha),
+        needed=needed,
+        needed_now=needed if alone else n_to_detect(change, sd, alpha=alpha, baseline_n=row.baseline_n),
     )

@@ -223,9 +223,33 @@ def runs_of(newest: Newest) -> dict[str, EvaluationRun]:
     return {name: one.evaluation_run for name, one in by_time}
 
 
-def newest_of(evidence: Iterable[Evidence]) -> Evidence | None:
-    """The one with the newest judged message; of equals that of the newest evaluation."""
-    return max(evidence, key=_age, default=None)
+def newest_of_ways(
+    agents: Collection[int], ways: Iterable[Judged], *, dimensions: Collection[str] = ()
+) -> dict[int, dict[str, EvaluationRun]]:
+    """Of each agent `newest_since_baselines` in the way that judged the newest message, as `runs_of` has it; only these dimensions."""
+    chosen: dict[int, Newest] = {}
+    for judged in ways:
+        for pk, newest in newest_since_baselines(agents, judged).items():
+            asked = {name: one for name, one in newest.items() if not dimensions or name in dimensions}
+            if asked and (pk not in chosen or _newest_age(asked) > _newest_age(chosen[pk])):
+                chosen[pk] = asked
+    return {pk: runs_of(newest) for pk, newest in chosen.items()}
+
+
+def _newest_age(newest: Newest) -> tuple[datetime, int]:
+    return max(map(_age, newest.values()))
+
+
+def nothing_newer(baselines: Collection[Baseline]) -> str:
+    """Which evaluations could be compared with an agent's baselines, where there is none, and what to do."""
+    how = ", ".join(sorted({b.procedure for b in baselines}))
+    runs = [b.evaluation_run_id for b in baselines]
+    at = Evidence.objects.filter(evaluation_run__in=runs).aggregate(at=Max("newest_message_at"))["at"]
+    said = f" ({timezone.localtime(at):%Y-%m-%d %H:%M})" if at is not None else ""
+    return (
+        f"judged like the baseline ({how}) scored a message newer than the baseline's newest{said}; evaluate newer messages, or "
+        "capture a baseline of older ones (--window, --where)"
+    )
 
 
 def _age(one: Evidence) -> tuple[datetime, int]:

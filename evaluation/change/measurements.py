@@ -1,34 +1,81 @@
-"""One measurement of an agent or a channel, to be compared with another: every scored judgement, clustered by what was judged."""
+"""One measurement of an agent or a channel, to be compared with another: read from evaluations, from baselines, or from a file.
+
+Every scored judgement is in it, clustered by what was judged.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median_low
-from typing import Any
+from typing import Annotated, Any, NoReturn
 
 from django.db.models import Case, Q, When
 from django.utils import timezone
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation, ValidationError, model_validator
 
 from agents.models import Message
-from evaluation.change.change import DELETED, mean_of
-from evaluation.models import BY_MESSAGE, COUNTED, Baseline, ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.summary import COVERABLE, NOTHING, WITHOUT_SCORE, Share, total, why_too_little
+from evaluation.change.change import DELETED, Sample, mean_of
+from evaluation.models import BY_MESSAGE, COUNTED, Baseline, ChannelShare, EvaluationRun, EvaluationScore, Method
+from evaluation.propositions.files import dotted, in_words, location_of
+from evaluation.runs.summary import COVERABLE, NOTHING, TOO_LITTLE, WITHOUT_SCORE, Share, total, why_too_little
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
-
-PARTS = ("scores", "proposition_scores", "observations", "unscored", "judged", "digests", "shares", "by_message", "reasons")  # fmt: skip
 
 
 class NotComparable(ValueError):
     """Two measurements cannot be compared: another judge, another procedure, other things measured. Says which."""
 
 
+class UnreadableFile(ValueError):
+    """A file that is no measurement; says which field is wrong and what is allowed."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """What was measured of one target, from evaluations or from a file.
+class Measured(Sample):
+    """One proposition.
+
+    Attributes:
+        observations: Mean of the repeats, weight of the proposition. The cluster is a text: ``message:KEY`` the
+            message judged, ``situation:ID`` where speech was simulated (so that the same situations pair), ``channel:SLUG`` for an
+            agent's channel dimensions, ``repeat:N`` where a whole window is judged at once. A file may hold none.
+        share: How much was scored of what the judge can score; None where that is not known.
+        by_message: Whether it is judged message by message.
+        digest: Of everything in it that can change a score; empty where that is not known.
+    """
+
+    share: Share | None = None
+    by_message: bool = False
+    digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredDimension:
+    """One dimension. `reason` says why it has no score although there was something to score."""
+
+    score: float | None = None
+    reason: str = ""
+    propositions: Mapping[str, Measured] = field(default_factory=dict)
+
+    @property
+    def sample(self) -> Sample:
+        """The dimension as a whole."""
+        observations = [o for one in self.propositions.values() for o in one.observations]
+        return Sample(score=self.score, observations=observations)
+
+    @property
+    def share(self) -> Share | None:
+        """How much was scored; None where that is not known."""
+        shares = [one.share for one in self.propositions.values() if one.share is not None]
+        return total(shares) if shares else None
+
+
+class Measurement(BaseModel):
+    """What was measured of one target. Dumped it is what a comparison shows of it.
 
     Attributes:
         name: How it is called for people: ``baseline of 2026-11-20``, ``build=41``, ``FILE``.
@@ -36,48 +83,25 @@ class Measurement:
         judge: Model that judged.
         procedure: As `EvaluationRun.procedure`.
         persona_digest: Of the persona it was measured under; empty when not known.
-        scores: Mean per dimension, 0 to 9, None when nothing was scored; counts for counted dimensions.
-        proposition_scores: The same per dimension and proposition.
-        observations: Scored judgements per dimension and proposition: mean of the repeats, weight of the proposition. The cluster is
-            a text: ``message:KEY`` the message judged, ``situation:ID`` where speech was simulated (so that the same situations pair),
-            ``channel:SLUG`` for an agent's channel dimensions, ``repeat:N`` where a whole window is judged at once. Missing for a file
-            that holds none.
-        counted: Dimensions that are counts (ideas): in no 0–9 comparison.
-        unscored: Judgements that could not be made, per dimension; `judged` those that were settled at all.
         evaluation_run: Its row; None for a file, and where several evaluations are behind it.
         scope: Which messages, as people say it, e.g. ``7d, build=41``; empty: all; None where that is not known.
         where: The tags its messages have; None where that is not known.
-        digests: Per dimension and proposition, of everything in it that can change a score; missing where that is not known.
-        shares: Per dimension and proposition how much was scored of what the judge can score; missing where that is not known.
-        by_message: The same of what is judged message by message.
-        reasons: Why dimensions have no score although there was something to score.
     """
 
+    model_config = ConfigDict(frozen=True, json_schema_serialization_defaults_required=True)
+
     name: str
-    target: str
-    judge: str
-    procedure: str
+    target: str = Field(exclude=True)
+    judge: str = Field(exclude=True)
+    procedure: str = Field(exclude=True)
     persona_digest: str = ""
-    scores: Mapping[str, float | None] = field(default_factory=dict)
-    proposition_scores: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
-    observations: Mapping[str, Mapping[str, tuple[Observation, ...]]] = field(default_factory=dict)
-    counted: frozenset[str] = frozenset()
-    unscored: Mapping[str, int] = field(default_factory=dict)
-    judged: Mapping[str, int] = field(default_factory=dict)
+    dimensions: SkipValidation[Mapping[str, MeasuredDimension]] = Field(default_factory=dict, exclude=True)
     evaluation_run: int | None = None
-    scope: str | None = None
-    where: Mapping[str, str] | None = None
-    digests: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    shares: Mapping[str, Mapping[str, Share]] = field(default_factory=dict)
-    by_message: Mapping[str, Mapping[str, Share]] = field(default_factory=dict)
-    reasons: Mapping[str, str] = field(default_factory=dict)
-
-    def share(self, dimension: str, proposition: str = "") -> Share | None:
-        """How much was scored, of a dimension or one proposition in it; None where that is not known."""
-        shares = self.shares.get(dimension, {})
-        return shares.get(proposition) if proposition else total(shares.values()) if shares else None
+    scope: str | None = Field(None, exclude=True)
+    where: dict[str, str] | None = None
 
 
+# -- of evaluations
 def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection[str] | None = None) -> Measurement:
     """A completed evaluation, in two queries; one more for an agent's channels.
 
@@ -94,42 +118,19 @@ def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection
         why = f": {run.error}" if run.error else ""
         raise NotComparable(f"evaluation {run.pk} of {target} is {run.status}{why}; only completed ones compare")
     wanted = [d for d in SCORERS if d in run.dimensions and (dimensions is None or d in dimensions)]
-    own, linked = ([d for d in wanted if (d in run.own_dimensions) is here] for here in (True, False))
-    digests = {d: dict(of) for d, of in run.proposition_digests.items() if d in own}
-    channels: list[ChannelShare] = []
-    if linked:
-        shares = run.channel_shares.select_related("channel_run__channel")
-        channels = list(shares.exclude(channel_run__status__in=WITHOUT_SCORE))
-        for dimension in linked:  # a channel can have its own wording, so the digests of all are joined
-            joined: dict[str, set[str]] = defaultdict(set)
-            for share in channels:
-                for proposition, digest in share.channel_run.proposition_digests.get(dimension, {}).items():
-                    joined[proposition].add(digest)
-            digests[dimension] = {p: "+".join(sorted(all_of)) for p, all_of in joined.items()}
     tags = [] if run.simulated else [f"{key}={value}" for key, value in sorted(run.where.items())]
     day = timezone.localtime(run.finished_at or run.created_at).date().isoformat()
     scope = [] if run.window == "all" else [run.window]
-    judged = _Judged(run, own, linked, channels)
-    reasons = {d: why for d, by in judged.by_message.items() if (why := why_too_little(total(by.values())))}
     return Measurement(
         name=name or f"evaluation {run.pk} of {day}" + (f" ({', '.join(tags)})" if tags else ""),
         target=target,
         judge=run.judge,
         procedure=run.procedure,
         persona_digest=run.persona_digest,
-        scores={d: None if d in reasons else judged.score(d) for d in wanted},
-        proposition_scores={d: judged.proposition_scores(d) for d in wanted},
-        observations={d: {p: tuple(rows) for p, rows in by.items() if rows} for d, by in judged.observations.items()},
-        counted=frozenset(d for d in wanted if d in COUNTED),
-        unscored=judged.unscored,
-        judged=judged.settled,
+        dimensions=_judged(run, wanted),
         evaluation_run=run.pk,
         scope=", ".join([*scope, *tags, *(["evenly by position"] if run.position_bins else [])]),
         where={} if run.simulated else run.where,
-        digests=digests,
-        shares=judged.shares,
-        by_message=judged.by_message,
-        reasons=reasons,
     )
 
 
@@ -139,9 +140,8 @@ def measurement_of_runs(runs: Mapping[str, EvaluationRun]) -> Measurement:
     parts = [measurement_of(run, dimensions=[d for d, r in runs.items() if r.pk == pk]) for pk, run in by_key.items()]
     if len(parts) == 1:
         return parts[0]
-    name = "; ".join(f"{', '.join(part.scores)}: {part.name}" for part in parts)
-    scope = parts[0].scope if len({part.scope for part in parts}) == 1 else None
-    return replace(parts[-1], **_merged(parts), name=name, evaluation_run=None, scope=scope)
+    name = "; ".join(f"{', '.join(part.dimensions)}: {part.name}" for part in parts)
+    return _together(parts, name=name, scope=parts[0].scope if len({part.scope for part in parts}) == 1 else None)
 
 
 def measurement_of_baselines(baselines: Iterable[Baseline], candidate: Measurement | None = None) -> Measurement:
@@ -159,147 +159,157 @@ def measurement_of_baselines(baselines: Iterable[Baseline], candidate: Measureme
         for pk, run in runs.items()
     ]
     digests = [b.persona_digest for b in rows]
-    return replace(
-        parts[-1],
-        **_merged(parts),
+    return _together(
+        parts,
         name=f"baseline of {days[0]}" if len(days) == 1 else f"baselines of {days[0]} to {days[-1]}",
         persona_digest=next((d for d in digests if candidate and d and d != candidate.persona_digest), digests[-1]),
-        evaluation_run=parts[-1].evaluation_run if len(parts) == 1 else None,
     )
 
 
-def _merged(parts: Sequence[Measurement]) -> dict[str, Any]:
-    """What measurements of different dimensions hold together."""
-    merged = {name: {k: v for part in parts for k, v in getattr(part, name).items()} for name in PARTS}
-    where = parts[0].where if all(part.where == parts[0].where for part in parts) else None
-    return {**merged, "counted": frozenset().union(*(part.counted for part in parts)), "where": where}
+def _together(parts: Sequence[Measurement], **fields: Any) -> Measurement:
+    """Measurements of different dimensions as one, the newest last."""
+    together = {
+        "dimensions": {name: of for part in parts for name, of in part.dimensions.items()},
+        "where": parts[0].where if all(part.where == parts[0].where for part in parts) else None,
+        "evaluation_run": parts[-1].evaluation_run if len(parts) == 1 else None,
+    }
+    return parts[-1].model_copy(update={**together, **fields})
 
 
-Shares = dict[str, dict[str, Share]]  # by dimension and proposition
+@dataclass(slots=True)
+class _Judgements:
+    """The judgements of one proposition: by message, by window (that of a run or of a channel), and of messages deleted since.
+
+    Attributes:
+        messages: Per message the score or None, the weight, and whether the judge can score it, of each repeat.
+        windows: Per window the repeat, score and weight of each scored judgement; `counts` the count of each repeat.
+    """
+
+    by_message: bool
+    share: Share = NOTHING
+    messages: dict[int, list[tuple[int | None, float, bool]]] = field(default_factory=lambda: defaultdict(list))
+    windows: dict[int, list[tuple[int, int, float]]] = field(default_factory=lambda: defaultdict(list))
+    counts: dict[int, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    deleted: list[Observation] = field(default_factory=list)
 
 
-class _Judged:
-    """The judgements of a run, and of its agent's channels: observations per dimension and proposition, and how much was (not) judged.
+def _judged(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, MeasuredDimension]:
+    """What a run, and those of its agent's channels, judged.
 
     What is judged message by message is the mean of the repeats of each message. What is judged over a window has one observation per
     channel; with one window alone its repeats, which share one weight so that their mean counts once. A channel's propositions share out
     the weight of the agent's messages there, so that the weighted mean of the observations is the mean of the channels' scores weighted
     by messages. What adherence judges over the window is in it with judgements of messages, and is compared on its own.
     """
-
-    def __init__(
-        self, run: EvaluationRun, own: Sequence[str], linked: Sequence[str], channels: Sequence[ChannelShare]
-    ) -> None:
-        dimensions = (*own, *linked)
-        self.observations: dict[str, dict[str, list[Observation]]] = {d: {} for d in dimensions}
-        self.counts: dict[str, dict[str, int | None]] = {d: {} for d in dimensions if d in COUNTED}
-        self.unscored, self.settled = dict.fromkeys(dimensions, 0), dict.fromkeys(dimensions, 0)
-        self.shares: Shares = {d: {} for d in dimensions}
-        self.by_message: Shares = {d: {} for d in dimensions}
-        messages: dict[tuple[str, str, int], list[tuple[int | None, float, bool]]] = defaultdict(list)
-        windows: dict[tuple[str, str], dict[int, _Window]] = defaultdict(lambda: defaultdict(_Window))
-        where = Q(evaluation_run=run, dimension__in=own)
-        where |= Q(evaluation_run__in=[c.channel_run_id for c in channels], dimension__in=linked)
-        rows = EvaluationScore.objects.filter(where).order_by("pk")
-        rows = rows.annotate(coverable=Case(When(COVERABLE, then=True), default=False))
-        fields = ("message", "repeat", "status", "score", "count", "weight", "over_window", "coverable")
-        for (
-            part,
-            dimension,
-            proposition,
-            message,
-            repeat,
-            status,
-            score,
-            count,
-            weight,
-            over_window,
-            coverable,
-        ) in rows.values_list("evaluation_run", "dimension", "proposition_id", *fields).iterator():
-            self.settled[dimension] += status != "pending"
-            self.unscored[dimension] += status == "unscored"
-            of = self.observations[dimension].setdefault(proposition, [])
-            value = score if status == "scored" else None
-            if message is not None:
-                messages[dimension, proposition, message].append((value, weight, coverable))
-                continue
-            deleted = dimension in BY_MESSAGE and not over_window
-            if repeat == 1:
-                self._add_share(dimension, proposition, Share(int(status == "scored"), int(coverable)), deleted)
-            window = windows[dimension, proposition][part]
-            if status == "scored" and count is not None:
-                window.counts[repeat] = count
-            elif value is not None and deleted:
-                of.append(Observation(float(value), weight, DELETED))
-            elif value is not None:
-                window.scores.append((repeat, value, weight))
-        self._add_messages(run, messages)
-        self._add_windows(windows, {c.channel_run_id: c for c in channels})
-
-    def _add_share(self, dimension: str, proposition: str, share: Share, by_message: bool) -> None:
-        for shares in (self.shares, self.by_message) if by_message else (self.shares,):
-            shares[dimension][proposition] = shares[dimension].get(proposition, NOTHING) + share
-
-    def _add_messages(
-        self, run: EvaluationRun, messages: Mapping[tuple[str, str, int], Sequence[tuple[int | None, float, bool]]]
-    ) -> None:
-        keys = dict(_clusters(run)) if messages else {}
-        for (dimension, proposition, message), rows in messages.items():
-            scores = [score for score, _, _ in rows if score is not None]
-            coverable = any(coverable for _, _, coverable in rows)
-            self._add_share(dimension, proposition, Share(int(bool(scores)), int(coverable)), dimension in BY_MESSAGE)
-            if scores:
-                heaviest = max(weight for _, weight, _ in rows)
-                one = Observation(sum(scores) / len(scores), heaviest, keys.get(message, DELETED))
-                self.observations[dimension][proposition].append(one)
-
-    def _add_windows(
-        self, windows: Mapping[tuple[str, str], Mapping[int, _Window]], channels: Mapping[int, ChannelShare]
-    ) -> None:
-        weights: dict[tuple[str, int], float] = defaultdict(float)  # of all propositions, by dimension and window
-        for (dimension, _), parts in windows.items():
-            for part, window in parts.items():
-                weights[dimension, part] += window.scores[0][2] if window.scores else 0.0
-        for (dimension, proposition), parts in windows.items():
-            of = self.observations[dimension][proposition]
+    own, linked = ([d for d in dimensions if (d in run.own_dimensions) is here] for here in (True, False))
+    digests: dict[str, dict[str, str]] = {d: dict(of) for d, of in run.proposition_digests.items()}
+    channels: dict[int, ChannelShare] = {}
+    if linked:
+        shares = run.channel_shares.select_related("channel_run__channel")
+        channels = {c.channel_run_id: c for c in shares.exclude(channel_run__status__in=WITHOUT_SCORE)}
+    for dimension in linked:  # a channel can have its own wording, so the digests of all are joined
+        joined: dict[str, set[str]] = defaultdict(set)
+        for channel in channels.values():
+            for proposition, digest in channel.channel_run.proposition_digests.get(dimension, {}).items():
+                joined[proposition].add(digest)
+        digests[dimension] = {p: "+".join(sorted(all_of)) for p, all_of in joined.items()}
+    judgements = _judgements(run, own, linked, channels)
+    judges_messages = any(of.messages for by in judgements.values() for of in by.values())
+    keys = dict(_clusters(run)) if judges_messages else {}
+    measured = {}
+    for dimension, by in judgements.items():
+        weights: dict[int, float] = defaultdict(float)  # of all propositions, by window
+        for window, rows in ((w, rows) for of in by.values() for w, rows in of.windows.items()):
+            weights[window] += rows[0][2]
+        propositions = {}
+        for name, of in sorted(by.items()):
+            observations = [*of.deleted, *_of_messages(of, keys), *_of_windows(of, weights, channels)]
+            score, share = mean_of(observations), of.share
             if dimension in COUNTED:
-                by_part = [window.counts for window in parts.values() if window.counts]
-                repeats = sorted(set.intersection(*map(set, by_part))) if by_part else []  # those no channel lacks
-                of += (Observation(float(sum(by[n] for by in by_part)), 1.0, f"repeat:{n}") for n in repeats)
-                self.counts[dimension][proposition] = (
-                    sum(median_low(by.values()) for by in by_part) if by_part else None
-                )
-                continue
-            alone = sum(name == dimension and weight > 0 for (name, _), weight in weights.items()) == 1
-            for part, rows in ((part, window.scores) for part, window in parts.items() if window.scores):
-                if alone:
-                    of += (Observation(float(score), weight / len(rows), f"repeat:{n}") for n, score, weight in rows)
-                    continue
-                link = channels.get(part)
-                said, slug = (
-                    (link.messages, link.channel_run.channel.slug) if link and link.channel_run.channel else (1, "")
-                )
-                weight = said * rows[0][2] / weights[dimension, part]
-                of.append(Observation(sum(score for _, score, _ in rows) / len(rows), weight, f"channel:{slug}"))
-
-    def score(self, dimension: str) -> float | None:
-        if dimension in COUNTED:
-            counts = [n for n in self.counts[dimension].values() if n is not None]
-            return sum(counts) if counts else None
-        return mean_of(o for rows in self.observations[dimension].values() for o in rows)
-
-    def proposition_scores(self, dimension: str) -> dict[str, float | None]:
-        if dimension in COUNTED:
-            return dict(sorted(self.counts[dimension].items()))
-        return {p: mean_of(rows) for p, rows in sorted(self.observations[dimension].items())}
+                repeats = (
+                    set.intersection(*map(set, of.counts.values())) if of.counts else set()
+                )  # those no channel lacks
+                counts = {n: sum(by_repeat[n] for by_repeat in of.counts.values()) for n in sorted(repeats)}
+                observations = [Observation(float(count), 1.0, f"repeat:{n}") for n, count in counts.items()]
+                score = sum(median_low(c.values()) for c in of.counts.values()) if of.counts else None
+            for rows_of_one in of.messages.values():
+                scored = any(score is not None for score, _, _ in rows_of_one)
+                share += Share(int(scored), int(any(coverable for _, _, coverable in rows_of_one)))
+            propositions[name] = Measured(
+                score=score,
+                observations=tuple(observations),
+                share=share,
+                by_message=of.by_message,
+                digest=digests.get(dimension, {}).get(name, ""),
+            )
+        why = why_too_little(total(one.share or NOTHING for one in propositions.values() if one.by_message))
+        scores = [one.score for one in propositions.values() if one.score is not None]
+        mean = mean_of(o for one in propositions.values() for o in one.observations)
+        number = (sum(scores) if scores else None) if dimension in COUNTED else mean
+        measured[dimension] = MeasuredDimension(score=None if why else number, reason=why, propositions=propositions)
+    return measured
 
 
-@dataclass(slots=True)
-class _Window:
-    """One proposition over one window: (repeat, score, weight) of each scored judgement, and the count of each repeat."""
+def _judgements(
+    run: EvaluationRun, own: Sequence[str], linked: Sequence[str], channels: Collection[int]
+) -> dict[str, dict[str, _Judgements]]:
+    """By dimension and proposition; `own` dimensions are judged by the run itself, `linked` ones by those of its channels."""
+    where = Q(evaluation_run=run, dimension__in=own) | Q(evaluation_run__in=list(channels), dimension__in=linked)
+    rows = EvaluationScore.objects.filter(where).order_by("pk")
+    rows = rows.annotate(coverable=Case(When(COVERABLE, then=True), default=False))
+    about = ("dimension", "proposition_id", "evaluation_run", "message", "repeat", "over_window")
+    judgements: dict[str, dict[str, _Judgements]] = {d: {} for d in (*own, *linked)}
+    for (
+        dimension,
+        proposition,
+        window,
+        message,
+        repeat,
+        over_window,
+        status,
+        score,
+        count,
+        weight,
+        coverable,
+    ) in rows.values_list(*about, "status", "score", "count", "weight", "coverable").iterator():
+        by_message = dimension in BY_MESSAGE and not over_window
+        if (of := judgements[dimension].get(proposition)) is None:
+            of = judgements[dimension][proposition] = _Judgements(by_message)
+        value = score if status == "scored" else None
+        if message is not None:
+            of.messages[message].append((value, weight, coverable))
+            continue
+        if repeat == 1:
+            of.share += Share(int(status == "scored"), int(coverable))
+        if status == "scored" and count is not None:
+            of.counts[window][repeat] = count
+        elif value is not None and by_message:
+            of.deleted.append(Observation(float(value), weight, DELETED))
+        elif value is not None:
+            of.windows[window].append((repeat, value, weight))
+    return judgements
 
-    scores: list[tuple[int, int, float]] = field(default_factory=list)
-    counts: dict[int, int] = field(default_factory=dict)
+
+def _of_messages(of: _Judgements, keys: Mapping[int, str]) -> Iterator[Observation]:
+    for message, rows in of.messages.items():
+        scores = [score for score, _, _ in rows if score is not None]
+        if scores:
+            heaviest = max(weight for _, weight, _ in rows)
+            yield Observation(sum(scores) / len(scores), heaviest, keys.get(message, DELETED))
+
+
+def _of_windows(
+    of: _Judgements, weights: Mapping[int, float], channels: Mapping[int, ChannelShare]
+) -> Iterator[Observation]:
+    alone = sum(weight > 0 for weight in weights.values()) == 1
+    for window, rows in of.windows.items():
+        if alone:
+            yield from (Observation(float(score), weight / len(rows), f"repeat:{n}") for n, score, weight in rows)
+            continue
+        link = channels.get(window)
+        said, slug = (link.messages, link.channel_run.channel.slug) if link and link.channel_run.channel else (1, "")
+        mean = sum(score for _, score, _ in rows) / len(rows)
+        yield Observation(mean, said * rows[0][2] / weights[window], f"channel:{slug}")
 
 
 def _clusters(run: EvaluationRun) -> Iterator[tuple[int, str]]:
@@ -320,3 +330,186 @@ def _clusters(run: EvaluationRun) -> Iterator[tuple[int, str]]:
     for pk, of in tags.items():
         again = f"/{of.get('repeat', '1')}" if one_situation else ""
         yield pk, f"situation:{of.get('situation', '')}{again}"
+
+
+# -- as JSON, and of a file
+def observations_json(measurement: Measurement) -> dict[str, Any]:
+    """The judgements behind a measurement, per dimension and proposition, compact: the mean of the repeats per message.
+
+    `scores` is by what was judged (``message:KEY``, ``situation:ID``, ``channel:SLUG``, ``repeat:N``), a list where there are several.
+    `weight` is the proposition's; where what was judged counts differently (channels, by the agent's messages), `weights` has each.
+    `judged` counts the messages that the judge could have scored. `digest` tells whether the proposition is still the same.
+    """
+    return {
+        name: {p: _of_proposition(one) for p, one in sorted(dimension.propositions.items()) if one.observations}
+        for name, dimension in measurement.dimensions.items()
+        if dimension.sample.observations
+    }
+
+
+def _of_proposition(one: Measured) -> dict[str, Any]:
+    scores: dict[str, Any] = {}
+    for row in one.observations:
+        value = round(row.value, 4)
+        value = int(value) if value == int(value) else value
+        key = str(row.cluster)
+        scores[key] = value if key not in scores else [*_listed(scores[key]), value]
+    weights = {str(row.cluster): round(row.weight, 6) for row in one.observations}
+    same = len(set(weights.values())) == 1
+    return {
+        **({"digest": one.digest} if one.digest else {}),
+        **({"weight": next(iter(weights.values()))} if same else {"weights": weights}),
+        **({"judged": one.share.asked} if one.by_message and one.share else {}),
+        "scores": dict(sorted(scores.items())),
+    }
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+Score = Annotated[float, Field(ge=0, le=9, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Figure = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # a score or a count; which of them, its dimension says
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class _FileJudgements(_Strict):
+    digest: str = ""
+    weight: Weight = 1.0
+    weights: dict[str, Weight] = Field(default_factory=dict)
+    judged: Count | None = None
+    scores: dict[str, Figure | list[Figure]]
+
+    def measured(self, score: float | None) -> Measured:
+        pairs = [(key, float(value)) for key, values in self.scores.items() for value in _listed(values)]
+        known = self.judged is not None and len(pairs) <= self.judged
+        return Measured(
+            score=score,
+            observations=tuple(Observation(value, self.weights.get(key, self.weight), key) for key, value in pairs),
+            share=Share(len(pairs), self.judged or 0) if known else None,
+            by_message=known,
+            digest=self.digest,
+        )
+
+
+class _FileDimension(_Strict):
+    score: Score | None = None
+    count: Count | None = None
+    reason: str = ""
+    propositions: dict[str, Figure | None] = Field(default_factory=dict)
+
+
+class _FileRun(_Strict):
+    agent: str | None = None
+    channel: str | None = None
+    judge: str = ""
+    procedure: str = Method.PLUMBLINE.value
+    persona_digest: str = ""
+    status: str = "completed"
+    dimensions: dict[str, _FileDimension]
+    observations: dict[str, dict[str, _FileJudgements]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _sound(self) -> _FileRun:
+        if not (self.agent or self.channel):
+            raise ValueError("names no target; allowed: agent or channel, a slug")
+        propositions = [name for of in (*self.dimensions.values(),) for name in of.propositions]
+        propositions += [name for by_proposition in self.observations.values() for name in by_proposition]
+        for text in (self.agent or "", self.channel or "", self.judge, self.procedure, *propositions):
+            if not text.isprintable():
+                raise ValueError(f"{text[:60]!r} holds control characters; allowed: one line of visible text")
+        for name in (*self.dimensions, *self.observations):
+            if name not in SCORERS:
+                raise ValueError(f"unknown dimension {name!r}; allowed: {', '.join(SCORERS)}")
+        figures: dict[str, Any] = {
+            f"dimensions.{d}.propositions.{p}": score
+            for d, of in self.dimensions.items()
+            for p, score in of.propositions.items()
+            if d not in COUNTED
+        }
+        figures |= {
+            f"observations.{d}.{p}.scores[{key}]": value
+            for d, by_proposition in self.observations.items()
+            for p, one in by_proposition.items()
+            for key, value in one.scores.items()
+            if d not in COUNTED
+        }
+        for place, value in figures.items():
+            if any(v is not None and v > 9 for v in _listed(value)):
+                raise ValueError(f"{place} is {value}; allowed: 0 to 9")
+        return self
+
+    def measurement(self, judge: str, name: str) -> Measurement:
+        dimensions = {}
+        for d, of in self.dimensions.items():
+            judged = self.observations.get(d, {})
+            propositions = {p: Measured(score=score) for p, score in of.propositions.items()}
+            propositions |= {p: one.measured(of.propositions.get(p)) for p, one in judged.items()}
+            dimensions[d] = MeasuredDimension(
+                score=of.count if d in COUNTED else of.score,
+                reason=of.reason if of.reason.startswith(TOO_LITTLE) else "",
+                propositions=propositions,
+            )
+        return Measurement(
+            name=name,
+            target=self.agent or f"#{self.channel}",
+            judge=self.judge or judge,
+            procedure=self.procedure,
+            persona_digest=self.persona_digest,
+            dimensions=dimensions,
+        )
+
+
+class _File(_Strict):
+    judge: str = Field(pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
+    runs: list[_FileRun]
+    channels: list[_FileRun] = Field(default_factory=list)
+
+
+def measurements_of_file(path: Path | str) -> dict[str, Measurement]:
+    """The measurements in a file that ``capture_baseline --json`` (or ``evaluate --json``) printed, by target.
+
+    Args:
+        path: The file, UTF-8. Without `observations` its scores still serve: they are then taken as exact.
+
+    Returns:
+        By slug; channels by ``#slug``. Runs that are not completed are left out.
+
+    Raises:
+        UnreadableFile: It cannot be read, or is not such a file; names the file, the field and what is allowed.
+    """
+
+    def no_number(name: str) -> NoReturn:
+        raise ValueError(f"{name} is not allowed; allowed: finite numbers")
+
+    try:
+        data = json.loads(Path(path).read_text(encoding="utf-8-sig"), parse_constant=no_number)
+    except OSError as error:
+        raise UnreadableFile(f"{path}: {error.strerror}") from None
+    except RecursionError:
+        raise UnreadableFile(f"{path}: nested too deeply") from None
+    except ValueError as error:  # also what is no UTF-8
+        raise UnreadableFile(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise UnreadableFile(f"{path}: expected an object with judge and runs, as capture_baseline --json prints it")
+    try:
+        document = _File.model_validate(data)
+    except ValidationError as error:
+        problems = [
+            f"{path}: {dotted(location_of(dict(e))) or 'the file'}: {in_words(dict(e), ())}" for e in error.errors()
+        ]
+        raise UnreadableFile("\n".join(dict.fromkeys(problems[:10]))) from None
+    measurements: dict[str, Measurement] = {}
+    for run in (*document.runs, *document.channels):
+        if run.status != "completed":
+            continue
+        one = run.measurement(document.judge, str(path))
+        if one.target in measurements:
+            raise UnreadableFile(f"{path}: {one.target} stands twice; allowed: one run of each agent or channel")
+        measurements[one.target] = one
+    return measurements

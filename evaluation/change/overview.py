@@ -5,11 +5,12 @@ The changes come from sums that the database makes, in as many queries for many 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from django.db.models import Count, F, IntegerField, Max, OuterRef, Q, Subquery, Sum, Window
 from django.db.models.fields.json import KeyTextTransform
@@ -18,22 +19,22 @@ from django.utils import timezone
 from django.utils.dateformat import format as date_format
 
 from agents.models import Agent, Message
-from evaluation.change.change import Change, corrected, decided
-from evaluation.change.comparison import Lost, lost_propositions
+from evaluation.change.change import Change, Lost, corrected, decided, lost_propositions
 from evaluation.change.evidence import (
     Judged,
     Newest,
     Tag,
     newest_evidence,
     newest_since_baselines,
-    runs_judged,
     runs_of,
 )
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
-from evaluation.runs.summary import MESSAGES, Share, share_counts, total, why_too_little
+from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little
 from evaluation.statistics.bootstrap import RESOLUTION
 from evaluation.statistics.difference import MARGIN, welch_interval, welch_p
+from evaluation.wording import counted, decimal
 
+# Those who lost most first, then those of whom something is known, then those who were not measured.
 State = Literal[
     "drifted",
     "not enough data",
@@ -45,14 +46,12 @@ State = Literal[
     "no baseline",
     "never measured",
 ]
-# Those who lost most first, then those of whom something is known, then those who were not measured.
-ORDER: tuple[State, ...] = (
-    *("drifted", "not enough data", "possibly drifted", "steady", "improved"),
-    *("not comparable", "not measured since", "no baseline", "never measured"),
-)
+ORDER: tuple[State, ...] = get_args(State)
 # What says under which circumstances something was said.
 BUILD_TAGS = ("build", "version", "release", "model", "prompt")
-COURSE = 20  # evaluations of a sparkline
+SHOWN, GONE = 6.0, 4.0  # at least, at most: a claim that held and does so no more
+MOST_LOST = 3  # propositions named in a sentence
+_DIGITS = re.compile(r"-[0-9a-f]{6}$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +117,7 @@ class Quote:
     score: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Card:
     """One agent.
 
@@ -130,7 +129,6 @@ class Card:
         changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
         baseline_quote, candidate_quote: Messages that scored highest in the baseline and lowest now on what the sentence is about (where
             it rose: the reverse).
-        course: Overall scores of the newest evaluations, the oldest first.
     """
 
     agent: Agent
@@ -145,7 +143,6 @@ class Card:
     changed: Sequence[str] = ()
     baseline_quote: Quote | None = None
     candidate_quote: Quote | None = None
-    course: Sequence[float | None] = ()
 
     @property
     def delta(self) -> float | None:
@@ -204,7 +201,7 @@ def drift_overview(
     wanted = [card for card in ranked if state in (None, card.state)]
     shown = wanted[start:stop]
     if judged is not None:
-        shown = _with_evidence(shown, judged, quotes=quotes)
+        _add_evidence(shown, quotes=quotes)
     return Overview(cards=shown, total=len(wanted), states=states)
 
 
@@ -318,7 +315,10 @@ def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compa
     digests = dict(EvaluationRun.objects.filter(pk__in=runs).order_by().values_list("pk", "proposition_digests"))
     cards = [_card(agent, judged, compared[agent.pk], parts, digests) for agent in agents]
     tested = iter(corrected([move for card in cards for move in card.moves], MARGIN, "propositions"))
-    return [_with_state(replace(card, moves=[next(tested) for _ in card.moves])) for card in cards]
+    for card in cards:
+        card.moves = [next(tested) for _ in card.moves]
+        card.state, card.main = _state_of(card)
+    return cards
 
 
 def _parts(runs: Collection[int]) -> Parts:
@@ -437,7 +437,7 @@ def _mean(parts: Iterable[_Part]) -> float | None:
     return round(sum(weight * mean for weight, mean in rows) / weights, 4) if weights else None
 
 
-def _with_state(card: Card) -> Card:
+def _state_of(card: Card) -> tuple[State, Move | None]:
     """The state, and the main move: the largest sure fall, else the largest sure rise, else the largest fall there may be.
 
     Without a sure fall, what was lost, or too little to score, leaves nothing else to say.
@@ -447,38 +447,30 @@ def _with_state(card: Card) -> Card:
     sure = [move for move in falls if move.is_sure]
     rises = [move for move in reversed(moves) if move.points > 0 and move.is_sure]
     lacking = card.lost or any(d.reason and d.baseline is not None for d in card.dimensions)
-    state: State = "steady"
-    main: Move | None = None
     if not compared.baseline:
-        state = "no baseline" if compared.candidate else "never measured"
-    elif not compared.candidate:
-        state = "not measured since"
-    elif sure:
-        state, main = "drifted", sure[0]
-    elif lacking:
-        state = "not enough data"
-    elif not moves:
-        state = "not comparable"
-    elif rises:
-        state, main = "improved", rises[0]
-    elif falls:
-        state, main = "possibly drifted", falls[0]
-    return replace(card, state=state, main=main)
+        return "no baseline" if compared.candidate else "never measured", None
+    if not compared.candidate:
+        return "not measured since", None
+    if sure:
+        return "drifted", sure[0]
+    if lacking or not moves:
+        return "not enough data" if lacking else "not comparable", None
+    if rises:
+        return "improved", rises[0]
+    return ("possibly drifted", falls[0]) if falls else ("steady", None)
 
 
 # -- the evidence for it, each in one or two queries for all cards
 Key = tuple[int, str, str]  # evaluation, dimension, proposition
 
 
-def _with_evidence(cards: Sequence[Card], judged: Judged, *, quotes: bool) -> list[Card]:
+def _add_evidence(cards: Sequence[Card], *, quotes: bool) -> None:
     moves = [card.main for card in cards if card.main is not None]
     best = _extremes([_key(move, now=move.points > 0) for move in moves], F("score").desc()) if quotes else {}
     worst = _extremes([_key(move, now=move.points <= 0) for move in moves], F("score").asc()) if quotes else {}
     messages = Message.objects.select_related("channel", "agent").in_bulk(
         {row["message"] for row in (*best.values(), *worst.values())}
     )
-    claims, tags = _claims(moves), tags_since(moves)
-    courses = courses_of([card.agent for card in cards], judged)
 
     def quote(move: Move, *, now: bool) -> Quote | None:
         """The message that scored highest in the baseline and the one that scored lowest now; where it rose the reverse."""
@@ -486,20 +478,12 @@ def _with_evidence(cards: Sequence[Card], judged: Judged, *, quotes: bool) -> li
         message = messages.get(row["message"]) if row else None
         return Quote(message=message, score=row["score"]) if row and message else None
 
-    described = []
+    claims, tags = _claims(moves), tags_since(moves)
     for card in cards:
-        main = card.main
-        card = replace(card, course=courses.get(card.agent.pk, ()))
-        if main is not None:
-            card = replace(
-                card,
-                main=main.model_copy(update={"since": tags.get(_key(main, now=True))}),
-                claim=claims.get(_key(main, now=True), ""),
-                baseline_quote=quote(main, now=False),
-                candidate_quote=quote(main, now=True),
-            )
-        described.append(card)
-    return described
+        if (main := card.main) is not None:
+            key = _key(main, now=True)
+            card.main, card.claim = main.model_copy(update={"since": tags.get(key)}), claims.get(key, "")
+            card.baseline_quote, card.candidate_quote = quote(main, now=False), quote(main, now=True)
 
 
 def _key(move: Move, *, now: bool) -> Key:
@@ -552,20 +536,112 @@ def tags_since(moves: Sequence[Move]) -> dict[Key, Tag]:
     return tags
 
 
-def courses_of(agents: Iterable[Agent], judged: Judged) -> dict[int, list[float | None]]:
-    """Overall scores of each agent's newest evaluations of the same dimensions as its last one, the oldest first; in two queries."""
-    runs = runs_judged(judged).filter(overall_score__isnull=False)
-    oldest = runs.filter(agent=OuterRef("pk")).order_by("-created_at", "-pk").values("created_at")
-    begins = Agent.objects.filter(pk__in=[agent.pk for agent in agents]).order_by()
-    begins = begins.annotate(first=Subquery(oldest[COURSE - 1 : COURSE]), newest=Subquery(oldest[:1]))
-    where = Q(pk__in=[])
-    for pk, first in begins.filter(newest__isnull=False).values_list("pk", "first"):
-        where |= Q(agent=pk) if first is None else Q(agent=pk, created_at__gte=first)
-    rows: dict[int, list[EvaluationRun]] = defaultdict(list)
-    fields = ("agent", "dimensions", "overall_score", "created_at")
-    for run in runs.filter(where).only(*fields).order_by("created_at", "pk"):
-        rows[run.agent_id or 0].append(run)
-    return {
-        agent: [run.overall_score for run in of if set(run.dimensions) == set(of[-1].dimensions)][-COURSE:]
-        for agent, of in rows.items()
-    }
+# -- one sentence per agent, made from its scores alone; a proposition is called by its id, no verb is guessed from its words
+def short_name(proposition: str, agent: str, dimension: str = "") -> str:
+    """A proposition's id without what every id of its kind begins with: ``michael-no-lists`` is *no lists*."""
+    name = proposition
+    for start in ("trait", "default", agent, dimension):
+        if start and name.startswith(f"{start}-") and len(name) > len(start) + 1:
+            name = name[len(start) + 1 :]
+            name = _DIGITS.sub("", name) if start == "trait" else name
+    return re.sub(r"[-_\s]+", " ", name).strip() or proposition
+
+
+def sentence_of(card: Card) -> str:
+    """How the agent changed, with the scores behind it; where there are none it says what is missing."""
+    compared, slug = card.compared, card.agent.slug
+    baseline, candidate = compared.baseline_name, compared.candidate_name
+    if card.state == "never measured":
+        asked = [f"of {name}" for name in (baseline, candidate) if name]
+        none = f"There is no evaluation {' and none '.join(asked)}."
+        return none if asked else "Not measured yet: there is no baseline."
+    if card.state == "no baseline":
+        missing = f"no evaluation of {baseline}" if baseline else "no baseline"
+        return f"Measured ({candidate_words(card)}), but there is {missing} to compare it with."
+    if card.state == "not measured since":
+        why = f"there is no evaluation of {candidate}" if candidate else nothing_newer(compared.baseline_newest)
+        return f"Not measured since {baseline}: {why}."
+    if card.state == "not comparable":
+        return f"Measured, but nothing was scored both in {baseline} and now."
+    if card.state == "not enough data":
+        short = [f"{move.dimension.replace('_', ' ')}: {move.reason}" for move in card.dimensions if move.reason]
+        if short:
+            return f"Not enough data for {'; '.join(short).replace(f'{TOO_LITTLE}: ', '')}."
+        lost = [f"“{short_name(one.proposition, slug, one.dimension)}” {one.before} → {one.now}" for one in card.lost]
+        more = f" and {len(lost) - MOST_LOST} more" if len(lost) > MOST_LOST else ""
+        return f"Not enough data: judgements scored {', '.join(lost[:MOST_LOST])}{more} since {baseline}."
+    if card.main is not None:
+        what = _verb(card.main, f"“{short_name(card.main.proposition, slug, card.main.dimension)}”")
+        if card.state == "possibly drifted":
+            what = f"Possibly {what[0].lower()}{what[1:]}"
+        return f"{what}: {numbers_of(card.main)} since {since(card, card.main)}."
+    least = card.moves[0]
+    if least.points >= 0:
+        return f"Steady: no proposition fell since {baseline} ({', '.join(map(dimension_words, card.dimensions))})."
+    label = short_name(least.proposition, slug, least.dimension)
+    return f"Steady: the largest fall is “{label}”: {numbers_of(least)} since {baseline}."
+
+
+def dimension_words(move: Change) -> str:
+    """E.g. ``adherence 7.2 → 6.9``."""
+    scores = ("–" if score is None else decimal(score) for score in (move.baseline, move.candidate))
+    return f"{move.dimension.replace('_', ' ')} {' → '.join(scores)}"
+
+
+def numbers_of(move: Move) -> str:
+    """E.g. ``8.1 → 3.2``."""
+    return f"{decimal(move.baseline or 0.0)} → {decimal(move.candidate or 0.0)}"
+
+
+def how_sure(move: Move) -> str:
+    """What stands behind a difference: how much was judged, and whether that decides."""
+    if not (move.baseline_n and move.n):
+        return "judged once over the whole window: one judgement decides nothing"
+    judged = f"{counted(move.baseline_scored, 'judgement')} in the baseline, {move.scored:,} now"
+    return f"{judged}; {'more than chance explains, among all propositions compared' if move.is_sure else 'too few to tell from chance'}"
+
+
+def _verb(move: Move, label: str) -> str:
+    """Of an inverted claim a high score says that it does not hold."""
+    if move.points > 0:
+        return f"{'Less' if move.inverted else 'More'} {label}"
+    turned = (move.baseline or 0.0) >= SHOWN and (move.candidate or 0.0) <= GONE
+    if move.inverted:
+        return f"Slipped into {label}" if turned else f"More {label}"
+    if turned:
+        return f"Broke {label}" if label.startswith("“no ") else f"Stopped {label}"
+    return f"Less {label}"
+
+
+def since(card: Card, move: Move) -> str:
+    """The tag that all messages have now and none had in the baseline, else what the baseline is called."""
+    return tag_name(move.since) if move.since is not None else card.compared.baseline_name
+
+
+def nothing_newer(newest: datetime | None) -> str:
+    """Why there is nothing to compare with a baseline, and what to do."""
+    of = f" ({date_format(timezone.localtime(newest), 'j M Y H:i')})" if newest is not None else ""
+    return (
+        f"no evaluation scored a message newer than its newest{of}; evaluate newer messages, or capture a baseline of "
+        "older ones (--window, --where)"
+    )
+
+
+def candidate_words(card: Card) -> str:
+    """When and over what the candidate was measured, of several evaluations by dimension; empty without one."""
+    if card.compared.candidate and card.compared.candidate_name:
+        return card.compared.candidate_name
+    names: dict[int, list[str]] = {}
+    words: dict[int, str] = {}
+    for name, run in card.compared.candidate.items():
+        names.setdefault(run.pk, []).append(name.replace("_", " "))
+        day = date_format(timezone.localtime(run.window_end or run.finished_at or run.created_at), "j M Y")
+        words[run.pk] = ", ".join(filter(None, (tag_words(run), day)))
+    if len(words) == 1:
+        return next(iter(words.values()))
+    return "; ".join(f"{', '.join(sorted(names[pk]))}: {words[pk]}" for pk in sorted(words))
+
+
+def tag_words(run: EvaluationRun) -> str:
+    """The tags of the messages it was asked for, e.g. ``build 41``; those of a simulation are its own."""
+    return "" if run.simulated else ", ".join(tag_name(pair) for pair in sorted(run.where.items()))

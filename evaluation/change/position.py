@@ -13,32 +13,23 @@ from agents.models import Agent
 from evaluation.change.change import HIGHEST, Change, decided, mean_of
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import COVERABLE, Share, ShareShown, rounded, total
-from evaluation.scorers.windows import DEFAULT_BINS, Bin, bin_name, bin_of, positions_of, spanning
-from evaluation.statistics.agreement import spearman
-from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
+from evaluation.scorers.subjects import DEFAULT_BINS, Bin, bin_name, bin_of, positions_of, spanning
+from evaluation.statistics.bootstrap import Interval, IntervalShown, Observation, bootstrap_difference, bootstrap_mean
 from evaluation.statistics.difference import MARGIN
-from evaluation.statistics.estimates import Interval, IntervalShown
 
 BY_POSITION = ("adherence",)  # judged message by message; the others judge a window, a pair or a channel as a whole
 STATUSES = ("scored", "trivial", "unscored", "pending")
 ENOUGH_CONVERSATIONS = 6  # from here on whole conversations are resampled, and the result holds for others, too
 
 
-class Figure(BaseModel):
-    """A statistic's interval; `note` says why it, or the statistic, is None."""
+class Mean(BaseModel):
+    """A mean score with its interval; `note` says why it, or the score, is None."""
 
     model_config = ConfigDict(frozen=True, serialize_by_alias=True)
 
+    score: Annotated[float | None, PlainSerializer(rounded)]
     interval: IntervalShown
     note: str = Field("", exclude_if=lambda note: not note)
-
-
-class Mean(Figure):
-    score: Annotated[float | None, PlainSerializer(rounded)]
-
-
-class Trend(Figure):
-    spearman: Annotated[float | None, PlainSerializer(rounded)]
 
 
 class PositionBin(Mean):
@@ -87,14 +78,12 @@ class PositionDimension(BaseModel):
         bins: One per stretch asked for, empty ones, too.
         within: The change inside the conversations that reach both ends, each counting once: what fading means.
         overall: The change over all judged messages: also differs when long conversations are others than short ones.
-        trend: Spearman's correlation of position and message score, −1 to 1, in the conversations of `within`.
     """
 
     dimension: str = Field(exclude=True)
     bins: tuple[PositionBin, ...]
     within: PositionChange
     overall: PositionChange
-    trend: Trend
 
 
 class PositionProfile(BaseModel):
@@ -225,7 +214,6 @@ def _dimension(name: str, bins: Sequence[Bin], judged: Sequence[_Judged], margin
         bins=tuple(rows),
         within=_change(ends, equally, len(same), margin),
         overall=_change(ends, scored, 0, margin),
-        trend=_trend(inside),
     )
 
 
@@ -235,7 +223,7 @@ def _mean(judged: Sequence[_Judged]) -> Mean:
     interval = estimate.interval
     if interval is not None:
         low, high = (min(max(end, 0.0), HIGHEST) for end in (interval.low, interval.high))
-        interval = Interval(low, high, interval.level)
+        interval = Interval(low, high)
     return Mean(score=estimate.value, interval=interval, note=estimate.reason)
 
 
@@ -274,17 +262,3 @@ def _change(
     if delta.value is None:
         change = change.model_copy(update={"interval_note": "no conversation has scores in both stretches"})
     return decided(change, delta.interval, margin, n=delta.n or None)
-
-
-def _trend(judged: Sequence[_Judged]) -> Trend:
-    """How message scores go with positions: of each message the mean of its propositions."""
-    sums: dict[int, list[float]] = {}
-    for j in judged:
-        entry = sums.setdefault(j.message, [j.position, 0.0, 0.0])
-        entry[1] += j.weight * (j.value or 0.0)
-        entry[2] += j.weight
-    points = [(position, points / weight) for position, points, weight in sums.values() if weight]
-    if len(points) < 3:
-        return Trend(spearman=None, interval=None, note="fewer than three messages")
-    estimate = spearman([position for position, _ in points], [score for _, score in points])
-    return Trend(spearman=estimate.value, interval=estimate.interval, note=estimate.reason)

@@ -18,7 +18,7 @@ from agents.llm.prices import forget_prices, seed_prices
 from agents.models import Agent
 from agents.personas_io.reader import import_agents
 from agents.personas_io.shape import PersonaError
-from agents.transcripts.importer import AUTO, import_transcript
+from agents.transcripts.importer import AUTO, ReadOptions, import_transcript
 from agents.transcripts.records import OptionError, TranscriptError
 
 
@@ -92,10 +92,10 @@ def load_files(
             raise UnusableFiles(f"--transcript {path}: another one is called {path.stem}, too; rename one of them")
         stems.add(path.stem)
         try:
-            report = import_transcript(path=path, format=format, speaker_map=dict(speakers or {}))
+            report = import_transcript(path, ReadOptions(format=format, speaker_map=dict(speakers or {})))
         except (TranscriptError, OptionError, OSError) as error:
             raise UnusableFiles(f"--transcript {path}: {error}") from None
-        heard |= {name: slug for name, (slug, _) in report.speakers.items()}
+        heard |= {name: speaker.agent for name, speaker in report.speakers.items()}
     if transcripts and not any(heard.values()):
         raise UnusableFiles(
             f"none of {', '.join(agent.slug for agent in agents)} speaks in the transcript; its speakers: "

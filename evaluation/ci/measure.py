@@ -2,58 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from django.db.models import Count
-from pydantic import BaseModel, ConfigDict, Field
 
-from evaluation.change.change import Change
 from evaluation.change.comparison import Comparison, adjusted, compare, compare_to_baseline
-from evaluation.change.measurement_files import measurements_of_file
-from evaluation.change.measurements import NotComparable, measurement_of
+from evaluation.change.measurements import NotComparable, measurement_of, measurements_of_file
+from evaluation.ci.verdict import AgentResult, Coverage
 from evaluation.models import OUT_OF_REACH, Baseline, EvaluationRun, EvaluationScore, is_heuristic
-from evaluation.runs.capture import Captured, capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import RunSummary, Share
-
-
-# -- how much was judged
-class Coverage(BaseModel):
-    """The judgements of one dimension.
-
-    Attributes:
-        failed: Could have been judged and was not: timeout, rate limit, refusal, malformed reply, never asked. `example` says why.
-        not_evaluable: Nothing to judge: one message, no history, an empty text.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    scored: int = 0
-    trivial: int = 0
-    failed: int = 0
-    needs_llm_judge: int = 0
-    not_evaluable: int = 0
-    example: str = Field("", exclude=True)
-
-    @property
-    def could(self) -> int:
-        """What this judge could have judged."""
-        return self.scored + self.trivial + self.failed
-
-    @property
-    def failed_share(self) -> float:
-        """Of what this judge could have judged the share it did not, 0 to 1; 0 when there was nothing."""
-        return self.failed / self.could if self.could else 0.0
-
-    @property
-    def unscored(self) -> int:
-        return self.failed + self.needs_llm_judge + self.not_evaluable
-
-    def __add__(self, other: Coverage) -> Coverage:
-        summed = {name: n + getattr(other, name) for name, n in self.model_dump().items()}
-        return Coverage(**summed, example=self.example or other.example)
 
 
 def coverage_of(run: EvaluationRun) -> dict[str, Coverage]:
@@ -76,7 +36,6 @@ def coverage_of(run: EvaluationRun) -> dict[str, Coverage]:
     return coverage
 
 
-# -- what it is compared with
 class BaselineSource:
     """What agents are compared with: measurements of a file, their current baselines, or nothing.
 
@@ -111,25 +70,28 @@ class BaselineSource:
                     )
 
     def compare(self, run: EvaluationRun, *, margin: float) -> tuple[Comparison | None, str]:
-        """Return the comparison (AC-6.5.4), or why there is none.
-
-        Raises:
-            NotComparable: Another judge or procedure, or the run is not completed.
-        """
+        """Return the comparison (AC-6.5.4), or why there is none."""
+        if run.status != EvaluationRun.Status.COMPLETED:
+            return None, run.error or str(run.status)
         if self.nothing is not None:
             return None, self.nothing
-        if self.path is not None:
-            before = self._measured.get(run.agent.slug if run.agent else "")
-            if before is None:
-                return None, f"{self.path} does not hold it"
-            return compare(before, measurement_of(run), margin=margin), ""
-        comparison = compare_to_baseline(run, margin=margin)
-        if comparison is not None:
-            return comparison, ""
-        known = Baseline.objects.filter(agent=run.agent).order_by("judge", "procedure")
-        names = [f"{judge} ({how})" for judge, how in known.values_list("judge", "procedure").distinct()]
-        others = f"; there is one by {', '.join(names)}" if names else ""
-        return None, f"no baseline by {run.judge} ({run.procedure}){others}"
+        try:
+            if self.path is not None:
+                before = self._measured.get(run.agent.slug if run.agent else "")
+                if before is None:
+                    return None, f"{self.path} does not hold it"
+                comparison: Comparison | None = compare(before, measurement_of(run), margin=margin)
+            else:
+                comparison = compare_to_baseline(run, margin=margin)
+        except NotComparable as error:
+            return None, str(error)
+        if comparison is None:
+            known = Baseline.objects.filter(agent=run.agent).order_by("judge", "procedure")
+            names = [f"{judge} ({how})" for judge, how in known.values_list("judge", "procedure").distinct()]
+            others = f"; there is one by {', '.join(names)}" if names else ""
+            return None, f"no baseline by {run.judge} ({run.procedure}){others}"
+        why = other_situations(comparison) if run.simulated else ""
+        return (None, why) if why else (comparison, "")
 
     def was_measured(self, run: EvaluationRun) -> bool:
         """Return whether the agent of a run once had a score."""
@@ -137,55 +99,11 @@ class BaselineSource:
             return False
         if self.path is not None:
             before = self._measured.get(run.agent.slug if run.agent else "")
-            return before is not None and any(before.scores.get(d) is not None for d in run.dimensions)
+            return before is not None and any(
+                d in run.dimensions and of.score is not None for d, of in before.dimensions.items()
+            )
         of_agent = Baseline.objects.filter(agent=run.agent, dimension__in=run.dimensions)
         return of_agent.filter(judge=run.judge, procedure=run.procedure).exists()
-
-
-# -- measuring
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentResult:
-    """One agent of the build.
-
-    Attributes:
-        comparison: With its baseline; None, and then `no_baseline` says why.
-        expected: Whether it must have a score: it was named, or it has a baseline.
-    """
-
-    captured: Captured
-    coverage: Mapping[str, Coverage] = field(default_factory=dict)
-    comparison: Comparison | None = None
-    no_baseline: str = ""
-    expected: bool = False
-
-    @property
-    def summary(self) -> RunSummary:
-        return self.captured.summary
-
-    @property
-    def run(self) -> EvaluationRun:
-        return self.captured.summary.run
-
-    @property
-    def agent(self) -> str:
-        return self.run.agent.slug if self.run.agent else str(self.run.channel)
-
-    def score(self, dimension: str) -> float | None:
-        """The score of a dimension, its count where it is counted; None when there is none."""
-        summary = self.summary.dimensions.get(dimension)
-        if summary is None:
-            return None
-        return summary.score if summary.count is None else float(summary.count)
-
-    def share(self, dimension: str) -> Share | None:
-        """How much of a dimension was scored."""
-        summary = self.summary.dimensions.get(dimension)
-        return None if summary is None else summary.share
-
-    def change(self, dimension: str) -> Change | None:
-        """How the dimension changed since the baseline; None without one."""
-        changes = self.comparison.dimensions if self.comparison else ()
-        return next((change for change in changes if change.dimension == dimension), None)
 
 
 def measure(
@@ -206,26 +124,18 @@ def measure(
     results = []
     for captured in capture(specs, prepared=prepared, progress=progress):
         run = captured.summary.run
-        comparison, why = None, run.error or str(run.status)
-        if run.status == EvaluationRun.Status.COMPLETED:
-            try:
-                comparison, why = baseline.compare(run, margin=margin)
-                if comparison is not None and run.simulated and (why := other_situations(comparison)):
-                    comparison = None
-            except NotComparable as error:
-                why = str(error)
-        expected = (run.agent.slug if run.agent else "") in named or baseline.was_measured(run)
+        comparison, why = baseline.compare(run, margin=margin)
         results.append(
             AgentResult(
                 captured=captured,
                 coverage=coverage_of(run),
                 comparison=comparison,
                 no_baseline=why,
-                expected=expected,
+                expected=(run.agent.slug if run.agent else "") in named or baseline.was_measured(run),
             )
         )
-    corrected = iter(adjusted([result.comparison for result in results if result.comparison is not None]))
-    return tuple(replace(r, comparison=next(corrected)) if r.comparison is not None else r for r in results)
+    together = iter(adjusted([result.comparison for result in results if result.comparison is not None]))
+    return tuple(replace(r, comparison=next(together)) if r.comparison is not None else r for r in results)
 
 
 def other_situations(comparison: Comparison) -> str:
@@ -234,9 +144,8 @@ def other_situations(comparison: Comparison) -> str:
     both = [
         {
             str(row.cluster).removeprefix(prefix).partition("/")[0]
-            for of_dimension in measurement.observations.values()
-            for rows in of_dimension.values()
-            for row in rows
+            for dimension in measurement.dimensions.values()
+            for row in dimension.sample.observations
             if str(row.cluster).startswith(prefix)
         }
         for measurement in (comparison.baseline, comparison.candidate)

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.transcripts.readers import READERS
+from agents.transcripts.readers import FORMATS
 from evaluation.change.position import BY_POSITION
 from evaluation.ci.verdict import HIGHEST, MAX_UNSCORED, OVERALL, REGRESSION_DELTA, Limits
 from evaluation.commands import add_how, add_what, specs_of, wrong
 from evaluation.models import COUNTED
 from evaluation.runs.planning import RunSpec
 from evaluation.scorers import SCORERS
-from evaluation.scorers.windows import DEFAULT_BINS, Bin, parse_bins, parse_history, parse_window
+from evaluation.scorers.subjects import DEFAULT_BINS, Bin, parse_bins, parse_history, parse_window
 from evaluation.statistics.difference import MARGIN
 
 
@@ -70,7 +70,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--personas", type=Path, metavar="PATH", help="the agents: a file or a folder")
     who = "which agent a speaker of the transcripts is; repeatable"
     add("--map", action="append", default=[], metavar="SPEAKER=SLUG", help=who)
-    add("--format", default="auto", choices=["auto", *READERS], help="of the transcripts")
+    add("--format", default="auto", choices=["auto", *FORMATS], help="of the transcripts")
     beside = "propositions, beside those of the settings (also with a database)"
     add("--propositions", type=Path, metavar="DIR", help=beside)
 

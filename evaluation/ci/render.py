@@ -10,7 +10,7 @@ import re
 import unicodedata
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -22,46 +22,65 @@ from rich.markup import escape
 from agents.commands import Cell, console_on, markdown_table, print_table
 from agents.llm.endpoints import provider_of
 from evaluation.change.comparison import Comparison
-from evaluation.change.position import PositionProfile, position_profile
-from evaluation.change.tables import position_table
-from evaluation.ci.measure import AgentResult, Coverage
-from evaluation.ci.verdict import OVERALL, Findings, Limits, Row, decide, why_no_score
-from evaluation.models import COUNTED, Dimension, EvaluationRun, is_heuristic
-from evaluation.runs.as_json import as_json
-from evaluation.runs.capture import Spending, spending_json, spent_on
-from evaluation.runs.summary import with_share
-from evaluation.scorers.windows import Bin
+from evaluation.change.position import PositionChange, PositionProfile, position_profile
+from evaluation.ci.verdict import FAILS, OVERALL, AgentResult, Coverage, Finding, Findings, Kind, Limits, decide
+from evaluation.commands import simulations_table
+from evaluation.models import COUNTED, EvaluationRun, is_heuristic
+from evaluation.runs.estimate import SimulationEstimate
+from evaluation.runs.execute import as_json
+from evaluation.runs.summary import Spending, Used, spending_json, spent_on, with_share
+from evaluation.scorers.subjects import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json
-from evaluation.simulation.estimate import SimulationEstimate
-from evaluation.simulation.output import simulations_table
-from evaluation.wording import counted, heading_of, judge_label, money, number, signed
+from evaluation.wording import counted, heading_of, interval_text, judge_label, money, number, signed
 
-MOST_NAMED = 5  # propositions in one note
 VISIBLE = 0.05  # points: less does not show in a score with one decimal
-SCRIPTED_FLUENCY = (
-    "fluency: the offline actor says the persona's few sample lines again and again; "
-    "the score shows that, and not how a model would speak"
-)
+WIDTH = 80
+MOST_LINES = 20
+MARKER = "<!-- plumbline -->"  # what the workflow finds its own comment by
+MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536
+MOST_ROWS = 30
+STYLES: dict[Kind, str] = {
+    "could_not_judge": "bold",
+    **dict.fromkeys(FAILS, "bold red"),
+    **dict.fromkeys(("not_enough_data", "cannot_tell_yet"), "bold yellow"),
+}
+_WORD_JOINER = "\u2060"
+_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_BREAKS = re.compile(r"\s+")
+
 Grouped = dict[str, list[str]]  # by sentence the agents it holds for
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What was measured, what it was held to, and the verdict.
+    """What was measured, what it is held to, and the verdict.
 
     Attributes:
-        profiles: Per agent its scores by position; empty unless asked for.
+        bins: Stretches to tell apart by position; empty unless asked for.
         simulations: What was simulated to be measured; empty for real speech.
         estimate: What judging was estimated to need; None where the judge costs nothing.
     """
 
     judge: str
-    results: tuple[AgentResult, ...]
-    findings: Findings
+    results: Sequence[AgentResult]
     limits: Limits
-    profiles: Mapping[str, PositionProfile]
-    simulations: tuple[Simulation, ...] = ()
+    bins: Sequence[Bin] = ()
+    simulations: Sequence[Simulation] = ()
     estimate: Spending | None = None
+
+    @cached_property
+    def profiles(self) -> dict[str, PositionProfile]:
+        """The scores by position of each agent whose run is complete, where that was asked for."""
+        return {
+            result.agent: position_profile(result.run, self.bins, margin=self.limits.margin)
+            for result in self.results
+            if self.bins and result.run.status == EvaluationRun.Status.COMPLETED
+        }
+
+    @cached_property
+    def findings(self) -> Findings:
+        profiles = list(self.profiles.values())
+        return decide(self.results, self.limits, profiles=profiles, simulations=self.simulations)
 
     @cached_property
     def coverage(self) -> Coverage:
@@ -69,9 +88,9 @@ class Report:
         return sum((part for result in self.results for part in result.coverage.values()), Coverage())
 
     @cached_property
-    def actual(self) -> Spending:
+    def actual(self) -> Used:
         """What judging really used, over all agents and channels, each once."""
-        return spent_on([result.captured for result in self.results])
+        return spent_on(result.captured.summary for result in self.results)
 
     @property
     def counts_line(self) -> str:
@@ -101,9 +120,7 @@ class Report:
         """What a reader of the comparisons must know beside the numbers."""
         notes: Grouped = {}
         for result in self.results:
-            run, comparison = result.run, result.comparison
-            if run.simulated and is_heuristic(run.actor_model) and result.score(Dimension.FLUENCY) is not None:
-                notes.setdefault(SCRIPTED_FLUENCY, []).append(result.agent)
+            comparison = result.comparison
             for note in (*comparison.notes, *_left_out(result, comparison)) if comparison else ():
                 notes.setdefault(note, []).append(result.agent)
         return notes
@@ -117,47 +134,17 @@ class Report:
 
     def without_score(self) -> Grouped:
         """By reason the agents, or agents' dimensions, that have no score and are in no finding."""
-        named = {(u.agent, u.dimension) for u in self.findings.could_not_judge}
-        named |= {(lack.agent, lack.dimension) for lack in self.findings.not_enough_data if not lack.proposition}
+        lines = self.findings.of("could_not_judge", "not_enough_data")
+        named = {(one.agent, one.dimension) for one in lines if not one.proposition}
         grouped: Grouped = {}
         for result in self.results:
-            agent, dimensions = result.agent, result.run.dimensions
-            if (agent, "") in named:
-                continue
-            reasons = {d: why_no_score(result, d) for d in dimensions if result.score(d) is None}
-            if result.summary.measured:
-                whys = [f"{d}: {why}" for d, why in reasons.items() if (agent, d) not in named]
-            else:
+            reasons = {d: result.why_no_score(d) for d in result.run.dimensions if result.score(d) is None}
+            whys = [f"{d}: {why}" for d, why in reasons.items() if (result.agent, d) not in named]
+            if not result.summary.measured:
                 whys = [result.run.error or "; ".join(dict.fromkeys(reasons.values())) or "nothing to judge"]
-            for why in whys:
-                grouped.setdefault(why, []).append(agent)
+            for why in whys if (result.agent, "") not in named else ():
+                grouped.setdefault(why, []).append(result.agent)
         return grouped
-
-
-def make_report(
-    judge: str,
-    results: Sequence[AgentResult],
-    limits: Limits,
-    *,
-    bins: Sequence[Bin] = (),
-    simulations: Sequence[Simulation] = (),
-    estimate: Spending | None = None,
-) -> Report:
-    """Decide, and put everything together; with `bins` also by turn, for agents whose run is complete."""
-    profiles = {
-        result.agent: position_profile(result.run, bins, margin=limits.margin)
-        for result in results
-        if bins and result.run.status == EvaluationRun.Status.COMPLETED
-    }
-    return Report(
-        judge=judge,
-        results=tuple(results),
-        findings=decide(results, limits, profiles=list(profiles.values()), simulations=simulations),
-        limits=limits,
-        profiles=profiles,
-        simulations=tuple(simulations),
-        estimate=estimate,
-    )
 
 
 def estimate_line(estimate: Spending) -> str:
@@ -177,35 +164,23 @@ def simulations_line(simulations: Sequence[SimulationEstimate]) -> str:
 
 
 def _amounts(spending: Spending) -> str:
-    cost = money(spending.cost_usd, spending.unpriced_calls or 0)
+    cost = money(spending.cost_usd, spending.unpriced_calls if isinstance(spending, Used) else 0)
     return f"{counted(spending.calls, 'call')}, {spending.input_tokens:,} tokens in, {spending.output_tokens:,} out, {cost}"
 
 
 def _left_out(result: AgentResult, comparison: Comparison) -> Iterator[str]:
-    """Where a score and its change are not over the same propositions: the comparable scores, and what is in one only."""
+    """Where a score and its change are not over the same propositions: the scores that were compared."""
     for change in comparison.dimensions:
         name = change.dimension
-        pairs = (change.candidate, result.score(name)), (change.baseline, comparison.baseline.scores.get(name))
+        before, now = comparison.baseline.dimensions[name], comparison.candidate.dimensions[name]
+        pairs = (change.candidate, result.score(name)), (change.baseline, before.score)
         if change.counted or change.delta is None or change.baseline is None or change.candidate is None:
             continue
-        if all(here is None or there is None or abs(here - there) < VISIBLE for here, there in pairs):
-            continue
-        asked = comparison.candidate.proposition_scores.get(name, {})
-        scored = [proposition for proposition, score in asked.items() if score is not None]
-        common = [c for c in comparison.propositions.get(name, ()) if c.delta is not None]
-        scores = f"{change.baseline:.1f} → {change.candidate:.1f}"
-        parts = [f"{name}: the change is over {len(common)} of {len(scored)} propositions, {scores}"]
-        for what, names in (
-            ("only now", comparison.only_candidate),
-            ("only before", comparison.only_baseline),
-            ("scored in one only", comparison.scored_in_one),
-            ("reworded", comparison.changed),
-        ):
-            of = [one.partition("/")[2] for one in names if one.startswith(f"{name}/")]
-            if of:
-                more = f" and {len(of) - MOST_NAMED} more" if len(of) > MOST_NAMED else ""
-                parts.append(f"{what}: {', '.join(of[:MOST_NAMED])}{more}")
-        yield "; ".join(parts)
+        if any(here is not None and there is not None and abs(here - there) >= VISIBLE for here, there in pairs):
+            scored = [p for p in now.propositions.values() if p.score is not None]
+            common = [c for c in comparison.of(name) if c.delta is not None]
+            scores = f"{change.baseline:.1f} → {change.candidate:.1f}"
+            yield f"{name}: the change is over {len(common)} of {len(scored)} propositions, {scores}"
 
 
 # -- as JSON
@@ -213,9 +188,16 @@ def _document(report: Report) -> dict[str, Any]:
     """The shape of `capture_baseline --json` with what was compared beside every dimension; a later `--baseline` reads it."""
     document = as_json(report.judge, [result.captured for result in report.results])
     for entry, result in zip(document["runs"], report.results, strict=True):
-        for name, dimension in entry["dimensions"].items():
-            dimension |= _compared(result, name)
         comparison = result.comparison
+        for name, dimension in entry["dimensions"].items():
+            compared: dict[str, Any] = dict.fromkeys(("baseline", "delta", "interval", "verdict"))
+            if (change := result.change(name)) is not None:
+                compared = change.model_dump(exclude={"share"})  # the dimension has it
+                compared["comparable_score"] = compared.pop("candidate")  # not the score where propositions differ
+            because = result.coverage.get(name, Coverage()).model_dump(exclude={"scored", "trivial"})
+            dimension |= {**compared, "unscored_because": because}
+            if comparison is not None and comparison.of(name):
+                dimension["changes"] = {c.proposition: c.model_dump() for c in comparison.of(name)}
         entry |= {
             "procedure": result.run.procedure,
             "repeats": result.run.repeats,
@@ -226,49 +208,27 @@ def _document(report: Report) -> dict[str, Any]:
         }
         if result.agent in report.profiles:
             entry["by_position"] = report.profiles[result.agent].model_dump()
-    return {
-        **document,
-        **simulations_json(report.simulations),
-        "spending": spending_json(report.estimate, report.actual),
-        **report.findings.model_dump(mode="json"),
-        "summary": _summary(report, [*document["runs"], *document.get("channels", [])]),
-    }
-
-
-def _compared(result: AgentResult, dimension: str) -> dict[str, Any]:
-    """What is known of one dimension beyond its score."""
-    change = result.change(dimension)
-    propositions = result.comparison.propositions.get(dimension, ()) if result.comparison else ()
-    compared: dict[str, Any] = dict.fromkeys(("baseline", "delta", "interval", "verdict"))
-    if change is not None:
-        compared = change.model_dump()
-        del compared["coverage"]  # the dimension has it
-        compared["comparable_score"] = compared.pop("candidate")  # not the score where propositions differ
-    why = result.coverage.get(dimension, Coverage()).model_dump(exclude={"scored", "trivial"})
-    changes = {"changes": {c.proposition: c.model_dump() for c in propositions}} if propositions else {}
-    return {**compared, "unscored_because": why, **changes}
-
-
-def _summary(report: Report, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Counts, shares, what was held to, and the verdict."""
-    results, findings, limits, judged = report.results, report.findings, report.limits, report.coverage
-    changes = [c for result in results if result.comparison for c in result.comparison.dimensions if not c.counted]
-    verdicts: Counter[str] = Counter(c.verdict for c in changes)
+    findings, limits, judged = report.findings, report.limits, report.coverage
+    parts = [*document["runs"], *document.get("channels", [])]
     costs = [Decimal(str(part["cost_usd"])) for part in parts if part["cost_usd"] is not None]
-    procedures = sorted({result.run.procedure for result in results})
-    counted_verdicts = ("steady", "improved", "drifted", "possibly drifted", "not enough data")
-    return {
+    changes = [change.verdict for result in report.results for change in result.changes if not change.counted]
+    verdicts: Counter[str] = Counter(changes)
+    procedures = sorted({result.run.procedure for result in report.results})
+    summary = {
         "verdict": findings.verdict,
         "exit_code": findings.exit_code,
         "judge": report.judge,
         "heuristic": is_heuristic(report.judge),
         "procedure": procedures[0] if len(procedures) == 1 else procedures,
-        "agents": len(results),
+        "agents": len(report.results),
         "judgements": {**judged.model_dump(), "unscored": judged.unscored},
         "failed_share": round(judged.failed_share, 4),
         "compared": {
             "dimensions": len(changes),
-            **{name.replace(" ", "_"): verdicts[name] for name in counted_verdicts},
+            **{
+                name.replace(" ", "_"): verdicts[name]
+                for name in ("steady", "improved", "drifted", "possibly drifted", "not enough data")
+            },
         },
         "without_baseline": [agent for agent, _ in findings.without_baseline],
         "limits": {
@@ -278,18 +238,9 @@ def _summary(report: Report, parts: Sequence[Mapping[str, Any]]) -> dict[str, An
         **{name: sum(part[name] for part in parts) for name in ("calls", "tokens", "unpriced_calls")},
         "cost_usd": float(sum(costs)) if costs or not parts else None,
     }
-
-
-WIDTH = 80
-MOST_LINES = 20
-MARKER = "<!-- plumbline -->"  # what the workflow finds its own comment by
-MOST_CHARACTERS = 60_000  # a comment on GitHub holds 65,536
-MOST_ROWS = 30
-STYLES = {"unjudged": "bold", "fails": "bold red", "lacks": "bold yellow", "open": "bold yellow"}
-
-_WORD_JOINER = "\u2060"
-_NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_BREAKS = re.compile(r"\s+")
+    spending = spending_json(report.estimate, report.actual)
+    simulated = simulations_json(report.simulations)
+    return {**document, **simulated, "spending": spending, **findings.model_dump(mode="json"), "summary": summary}
 
 
 # -- other people's words
@@ -319,31 +270,52 @@ def as_xml(text: str) -> str:
     return _NOT_IN_XML.sub("\ufffd", text)
 
 
-def _line(row: Row, limit: int = 240) -> str:
+def _line(row: Finding, limit: int = 240) -> str:
     """A finding in a line, with its lowest message, e.g. ``8.0 → 2.9, −5.1; lowest #office 7 “Fine.”``."""
     worst = f"; lowest {row.worst.place} “{plain(row.worst.text, 100)}”" if row.worst else ""
     return plain(f"{row.figures}{worst}", limit)
 
 
+def _cell(result: AgentResult, dimension: str, *, between: str) -> str:
+    """The score, the share scored, and the change with its sign."""
+    score, change = result.score(dimension), result.change(dimension)
+    text = "–" if score is None else f"{score:.0f}" if dimension in COUNTED else number(score)
+    text = with_share(text, result.share(dimension))
+    if score is None or change is None or change.delta is None:
+        return text
+    sign = "" if change.counted else {"drifted": "▼", "improved": "▲", "steady": "="}.get(change.verdict, "?")
+    return f"{text}{between}({signed(change.delta)}{sign})"
+
+
+def _dimensions(results: Sequence[AgentResult]) -> list[str]:
+    return list(dict.fromkeys(d for result in results for d in result.run.dimensions))
+
+
 # -- terminal
 def print_report(report: Report, out: Any) -> None:
     """All agents, then what is wrong, then what is not decided, then the verdict."""
-    results, findings = report.results, report.findings
-    console = _console(out)
+    results, findings, console = report.results, report.findings, _console(out)
     simulations_table(report.simulations, out)
     if results:
         console.print(f"Judged by {escape(judge_label(report.judge))}, 0 to 9, higher is better")
-        _print_scores(console, results)
+        dimensions = _dimensions(results)
+        narrow = len(dimensions) > 3
+        between = "\n" if narrow else " "
+        rows = [
+            [plain(result.agent, 16), *(_cell(result, name, between=between) for name in dimensions)]
+            for result in results
+        ]
+        heads = ["Agent", *(f">{heading_of(name, narrow=narrow)}" for name in dimensions)]
+        print_table(console, heads, rows, tight=True, unwrapped=("Agent",))
         console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
     if any(result.comparison for result in results):
         console.print(
             "In brackets the change since the baseline: ▼ drifted, ▲ improved, = steady, ? possibly drifted or not enough "
             "data.\n"
         )
-    rows = findings.rows()
-    for level in ("unjudged", "fails", "lacks"):
-        _print_rows(console, [row for row in rows if row.level == level])
-    _print_open(console, report)
+    for kinds in (("could_not_judge",), FAILS, ("not_enough_data",)):
+        _print_findings(console, findings.of(*kinds))
+    _print_undecided(console, report)
     for profile in report.profiles.values():
         position_table(profile, out)
     silent = report.without_score()
@@ -372,7 +344,7 @@ def complaint(report: Report, *, everything: bool) -> str:
     head = f"{findings.verdict}: {findings.headline}"
     if not everything:
         return head if findings.exit_code else ""
-    lines = [f"{row.verdict}: {row.name}: {_line(row)}" for row in (*findings.rows(), *findings.open_rows())]
+    lines = [f"{row.verdict}: {row.name}: {_line(row)}" for row in findings.of(*STYLES)]
     lines += [f"not compared: {agent}: {why}" for agent, why in findings.without_baseline]
     more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
     return "\n  ".join((head, *lines[:MOST_LINES], *more)) if lines else ""
@@ -384,37 +356,11 @@ def _console(out: Any) -> Console:
     return console
 
 
-def _print_scores(console: Console, results: Sequence[AgentResult]) -> None:
-    dimensions = _dimensions(results)
-    narrow = len(dimensions) > 3
-    rows = [
-        [plain(result.agent, 16), *(_cell(result, name, between="\n" if narrow else " ") for name in dimensions)]
-        for result in results
-    ]
-    heads = ["Agent", *(f">{heading_of(name, narrow=narrow)}" for name in dimensions)]
-    print_table(console, heads, rows, tight=True, unwrapped=("Agent",))
-
-
-def _dimensions(results: Sequence[AgentResult]) -> list[str]:
-    return list(dict.fromkeys(d for result in results for d in result.run.dimensions))
-
-
-def _cell(result: AgentResult, dimension: str, *, between: str) -> str:
-    """The score, the share scored, and the change with its sign."""
-    score, change = result.score(dimension), result.change(dimension)
-    text = "–" if score is None else f"{score:.0f}" if dimension in COUNTED else number(score)
-    text = with_share(text, result.share(dimension))
-    if score is None or change is None or change.delta is None:
-        return text
-    sign = "" if change.counted else {"drifted": "▼", "improved": "▲", "steady": "="}.get(change.verdict, "?")
-    return f"{text}{between}({signed(change.delta)}{sign})"
-
-
-def _print_rows(console: Console, rows: Sequence[Row]) -> None:
+def _print_findings(console: Console, rows: Sequence[Finding]) -> None:
     shown = ""
     for row in rows[:MOST_LINES]:
         figures = escape(plain(row.figures, 1_000))
-        console.print(f"[{STYLES[row.level]}]{row.verdict}:[/] {escape(row.name)}: {figures}")
+        console.print(f"[{STYLES[row.kind]}]{row.verdict}:[/] {escape(row.name)}: {figures}")
         if row.worst and row.worst.text != shown:
             place = f"{escape(row.worst.place)} " if row.worst.place else ""
             console.print(f"  {place}scored {row.worst.score}: “{escape(plain(row.worst.text, 150))}”")
@@ -425,23 +371,64 @@ def _print_rows(console: Console, rows: Sequence[Row]) -> None:
         console.print()
 
 
-def _print_open(console: Console, report: Report) -> None:
+def _print_undecided(console: Console, report: Report) -> None:
     """The undecided comparisons that fell by enough, one by one; the others together, by dimension and reason."""
-    serious: list[Row] = []
-    others: dict[tuple[str, str, str], list[str]] = {}
-    for finding in report.findings.cannot_tell_yet:
-        change = finding.change
-        if finding.suspected or (change.delta is not None and change.delta <= -report.limits.regression_delta):
-            serious += finding.rows
+    serious: list[Finding] = []
+    others: dict[tuple[str, str], list[str]] = {}
+    for row in report.findings.of("cannot_tell_yet"):
+        change = row.of
+        if change is None or (change.delta is not None and change.delta <= -report.limits.regression_delta):
+            serious.append(row)
             continue
         more = f" ({change.n_more:,} more {change.unit})" if change.n_more else ""
         why = f": {change.reason}" if change.n_more is None and change.reason else ""
-        others.setdefault((change.verdict, change.dimension, why), []).append(f"{finding.agent}{more}")
-    _print_rows(console, serious)
-    for (verdict, dimension, why), agents in others.items():
-        console.print(f"[bold yellow]{verdict}:[/] {dimension} of {escape(', '.join(agents))}{escape(why)}")
+        others.setdefault((f"[bold yellow]{change.verdict}:[/] {change.dimension}", why), []).append(
+            f"{row.agent}{more}"
+        )
+    _print_findings(console, serious)
+    for (what, why), agents in others.items():
+        console.print(f"{what} of {escape(', '.join(agents))}{escape(why)}")
     if others:
         console.print()
+
+
+def position_table(profile: PositionProfile, out: Any) -> None:
+    """One table per dimension that is judged message by message, with what its ends say; at most 80 columns wide."""
+    console = _console(out)
+    for name, dimension in profile.dimensions.items():
+        of = f"{name.capitalize()} of {profile.agent} by position"
+        if not any(row.messages for row in dimension.bins):
+            console.print(escape(f"{of}: no message was judged.\n"))
+            continue
+        rows: list[list[Cell]] = [
+            [
+                *(row.positions, with_share(number(row.score), row.share), interval_text(row.interval, sign=False)),
+                *(number(row.same.score), row.messages, row.conversations, row.scored, row.unscored),
+            ]
+            for row in dimension.bins
+        ]
+        heads = ["Pos.", ">Score", ">95 %", ">Same c.", ">Mess.", ">Conv.", ">Scored", ">Unsc."]
+        title = f"{of}, by {judge_label(profile.judge)}"
+        print_table(console, heads, rows, title=title, unwrapped=["Pos."])
+        console.print(_change_sentence("In the same conversations", dimension.within))
+        console.print(_change_sentence("Over all messages", dimension.overall))
+        console.print()
+    if profile.not_by_position:
+        console.print(f"Not by position, because judged as a whole: {', '.join(profile.not_by_position)}.")
+    if profile.left_out:
+        lie = counted(profile.left_out, "judged message lies", "judged messages lie")
+        console.print(f"{lie} in no stretch of these, or deleted since.")
+
+
+def _change_sentence(where: str, change: PositionChange) -> str:
+    if change.delta is None:
+        return f"{where}: {change.interval_note}."
+    basis = f"{counted(change.conversations, 'conversation')}; interval over {change.resampled}"
+    reach = f"95 %: {interval_text(change.interval)}" if change.interval else f"no interval: {change.interval_note}"
+    return (
+        f"{where}: positions {change.last} against {change.first}: {signed(change.delta)} ({reach}) "
+        f"({basis}): {change.verdict}, {change.reason}."
+    )
 
 
 # -- Markdown
@@ -449,7 +436,7 @@ def markdown(report: Report) -> str:
     """One comment on a pull request."""
     results, findings, limits = report.results, report.findings, report.limits
     heuristic = " (*heuristic*: exact rules and word cues, no LLM)" if is_heuristic(report.judge) else ""
-    rows, undecided = findings.rows(), findings.open_rows()
+    rows, undecided = findings.of("could_not_judge", *FAILS, "not_enough_data"), findings.of("cannot_tell_yet")
     worst = {
         (r.agent, r.worst.text): f"* {as_code(r.agent)} {as_code(r.proposition or r.dimension)} scored {r.worst.score}"
         f"{f' at {as_code(r.worst.place)}' if r.worst.place else ''}: {as_code(r.worst.text)}"
@@ -457,6 +444,16 @@ def markdown(report: Report) -> str:
         for r in reversed(rows)
         if r.worst is not None
     }
+    dimensions = _dimensions(results)
+    scores: list[list[Cell]] = [
+        [
+            as_code(result.agent),
+            with_share(number(result.summary.overall_score), result.summary.share),
+            *(_cell(result, dimension, between=" ") for dimension in dimensions),
+            sum(coverage.unscored for coverage in result.coverage.values()),
+        ]
+        for result in results
+    ]
     how = [
         "Scores are 0 to 9, higher is better; ideas are counted. The percentage is the share of the judgements that were scored, "
         "of the propositions this judge can score at all.",
@@ -469,11 +466,11 @@ def markdown(report: Report) -> str:
         MARKER,
         f"### {findings.sign} Persona check: {findings.outcome}",
         f"{counted(len(results), 'agent')}, judged by {as_code(report.judge)}{heuristic}. {findings.headline}",
-        _finding_grid(rows),
+        "\n".join(_finding_grid(rows)),
         _details("Lowest-scored messages", reversed(worst.values())),
-        _details(f"Cannot tell yet: {len(undecided)}", [_finding_grid(undecided)]),
+        _details(f"Cannot tell yet: {len(undecided)}", _finding_grid(undecided)),
         _details(f"Without a baseline: {len(findings.without_baseline)}", _bullets(report.without_baseline())),
-        _details("All scores", _all_scores(results)),
+        _details("All scores", _grid(["Agent", "Overall", *dimensions, "Unscored"], scores, most=len(scores))),
         _details("By position", _by_position(list(report.profiles.values()))),
         _details("Notes on the comparison", _bullets(report.notes())),
         _details("Without a score", _bullets(report.without_score())),
@@ -493,35 +490,16 @@ def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
     return f"{start}{closed}\n\n{cut}\n"
 
 
-def _finding_grid(rows: Sequence[Row]) -> str:
-    head = ["Agent", "Dimension", "Proposition", "Baseline", "Now", "Change (95 %)", "Verdict"]
+def _finding_grid(rows: Sequence[Finding]) -> list[str]:
     cells: list[list[Cell]] = [
         [
-            as_code(row.agent) or "all agents",
-            row.dimension or "all",
-            as_code(row.proposition) or "all",
-            row.before,
-            row.now,
-            row.change.replace("95 %: ", ""),
+            *(as_code(row.agent) or "all agents", row.dimension or "all", as_code(row.proposition) or "all"),
+            *(row.before, row.now, row.change.replace("95 %: ", "")),
             f"**{row.verdict}**{f': {as_code(row.why)}' if row.why else ''}",
         ]
         for row in rows
     ]
-    return "\n".join(_grid(head, cells))
-
-
-def _all_scores(results: Sequence[AgentResult]) -> list[str]:
-    dimensions = _dimensions(results)
-    rows: list[list[Cell]] = [
-        [
-            as_code(result.agent),
-            with_share(number(result.summary.overall_score), result.summary.share),
-            *(_cell(result, dimension, between=" ") for dimension in dimensions),
-            sum(coverage.unscored for coverage in result.coverage.values()),
-        ]
-        for result in results
-    ]
-    return _grid(["Agent", "Overall", *dimensions, "Unscored"], rows, most=len(rows))
+    return _grid(["Agent", "Dimension", "Proposition", "Baseline", "Now", "Change (95 %)", "Verdict"], cells)
 
 
 def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:
@@ -529,8 +507,7 @@ def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:
     bins = [f"Positions {row.positions}" for row in dimensions[0][1].bins] if dimensions else []
     rows: list[list[Cell]] = [
         [
-            as_code(agent),
-            dimension.dimension,
+            *(as_code(agent), dimension.dimension),
             *(with_share(number(row.score), row.share) for row in dimension.bins),
             dimension.within.verdict,
         ]
@@ -539,18 +516,18 @@ def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:
     return _grid(["Agent", "Dimension", *bins, "In the same conversations"], rows)
 
 
-def _bullets(grouped: Mapping[str, Sequence[str]]) -> list[str]:
+def _bullets(grouped: Grouped) -> list[str]:
     lines = [f"* {as_code(', '.join(agents))}: {as_code(why, 400)}" for why, agents in grouped.items()]
-    return [*lines[:MOST_ROWS], *_more(len(lines))]
+    return [*lines[:MOST_ROWS], *_more(len(lines), MOST_ROWS)]
 
 
 def _grid(head: Sequence[str], rows: Sequence[Sequence[Cell]], most: int = MOST_ROWS) -> list[str]:
     """A table of clean cells, cut at `most` rows; nothing without any."""
-    return [*markdown_table(head, rows[:most]), *(_more(len(rows)) if len(rows) > most else [])] if rows else []
+    return [*markdown_table(head, rows[:most]), *_more(len(rows), most)] if rows else []
 
 
-def _more(n: int) -> list[str]:
-    return ["", f"… and {n - MOST_ROWS} more"] if n > MOST_ROWS else []
+def _more(n: int, most: int) -> list[str]:
+    return ["", f"… and {n - most} more"] if n > most else []
 
 
 def _details(title: str, lines: Iterable[str]) -> str:
@@ -563,46 +540,46 @@ def junit(report: Report) -> str:
     """Return an XML document with a case per agent and dimension: ``failure`` for a regression or a score below its threshold, ``error``
     for what could not be judged enough, ``skipped`` for what is not evaluable."""
     suites = ET.Element("testsuites", {"name": "plumbline"})
-    rows = report.findings.rows()
+    lacking = "error" if report.limits.strict else "skipped"
+    elements: tuple[tuple[str, tuple[Kind, ...]], ...] = (
+        *(("error", ("could_not_judge",)), ("failure", FAILS), (lacking, ("not_enough_data",))),
+    )
     for result in report.results:
         suite = ET.SubElement(suites, "testsuite", {"name": as_xml(result.agent)})
         properties = ET.SubElement(suite, "properties")
         for name, value in (("judge", judge_label(report.judge)), ("procedure", result.run.procedure)):
             ET.SubElement(properties, "property", {"name": name, "value": as_xml(value)})
-        own = [row for row in rows if row.agent == result.agent]
+        own = [row for row in report.findings.findings if row.agent == result.agent]
         overall = [OVERALL] if any(row.dimension == OVERALL for row in own) else []
         for name in (*result.run.dimensions, *overall):
             case = ET.SubElement(suite, "testcase", {"name": name, "classname": f"plumbline.{as_xml(result.agent)}"})
-            _outcome(case, [row for row in own if row.dimension in ("", name)], strict=report.limits.strict)
-            if not len(case) and name != OVERALL and result.score(name) is None:
-                _fail(case, "skipped", why_no_score(result, name))
+            rows = sorted((row for row in own if row.dimension in ("", name)), key=lambda row: row.worst is None)
+            for element, kinds in elements:  # what weighs most first
+                lines = [
+                    f"{f'{row.proposition}: ' if row.proposition else ''}{row.verdict}: {_line(row, 1_000)}"
+                    for row in rows
+                    if row.kind in kinds
+                ]
+                if lines:
+                    _fail(case, element, *dict.fromkeys(lines))
+                    break
+            else:
+                if name != OVERALL and result.score(name) is None:
+                    _fail(case, "skipped", result.why_no_score(name))
             if note := _note(result, name):
                 ET.SubElement(case, "system-out").text = as_xml(note)
-    nothing = next((finding.why for finding in report.findings.could_not_judge if not finding.agent), "")
+    nothing = next((one.why for one in report.findings.of("could_not_judge") if not one.agent), "")
     if nothing or not report.results:
         suite = ET.SubElement(suites, "testsuite", {"name": "plumbline"})
         case = ET.SubElement(suite, "testcase", {"name": "anything measured", "classname": "plumbline"})
         _fail(case, "error", nothing or "no agents")
-    for element in (suites, *suites):
-        cases = list(element.iter("testcase"))
-        element.set("tests", str(len(cases)))
+    for parent in (suites, *suites):
+        cases = list(parent.iter("testcase"))
+        parent.set("tests", str(len(cases)))
         for kind, plural in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
-            element.set(plural, str(sum(case.find(kind) is not None for case in cases)))
+            parent.set(plural, str(sum(case.find(kind) is not None for case in cases)))
     ET.indent(suites)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
-
-
-def _outcome(case: ET.Element, rows: Sequence[Row], *, strict: bool) -> None:
-    """Add what is wrong with a dimension, what weighs most first; nothing when it passes."""
-    for level, kind in (("unjudged", "error"), ("fails", "failure"), ("lacks", "error" if strict else "skipped")):
-        lines = [
-            f"{f'{row.proposition}: ' if row.proposition else ''}{row.verdict}: {_line(row, 1_000)}"
-            for row in sorted(rows, key=lambda row: row.worst is None)
-            if row.level == level
-        ]
-        if lines:
-            return _fail(case, kind, *lines)
-    return None
 
 
 def _fail(case: ET.Element, kind: str, *lines: str) -> None:

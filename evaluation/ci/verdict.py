@@ -1,4 +1,4 @@
-"""The verdict on a build, and the findings it rests on: each is data for `--json` and rows for people."""
+"""The verdict on a build. It rests on findings: each is a line of every report and, with `data`, an entry of ``--json``."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SkipValidation, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 from evaluation.change.change import Change
-from evaluation.change.comparison import NONE_IN_COMMON
-from evaluation.change.position import PositionProfile
-from evaluation.ci.measure import AgentResult, Coverage
+from evaluation.change.comparison import NONE_IN_COMMON, Comparison
 from evaluation.models import COUNTED, EvaluationRun
-from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, ShareShown, with_share, worst_judgement
-from evaluation.simulation.conversations import Simulation
+from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, with_share, worst_judgement
 from evaluation.statistics.difference import ALPHA, MARGIN
 from evaluation.wording import counted, interval_text, number, signed
+
+if TYPE_CHECKING:
+    from evaluation.change.position import PositionProfile
+    from evaluation.runs.execute import Captured
+    from evaluation.simulation.conversations import Simulation
 
 EVERY = ""  # the threshold of every dimension that is scored 0 to 9
 OVERALL = "overall"
@@ -40,9 +42,12 @@ EXIT_CODES: dict[Verdict, int] = {
     "not enough data": 2,  # with `Limits.strict`, else 0
     "cannot tell yet": 2,
 }
+# What is found, what weighs most first; the lists of `--json`.
+Kind = Literal["could_not_judge", "regressions", "fading", "below_threshold", "not_enough_data", "cannot_tell_yet"]
+KINDS: tuple[Kind, ...] = Kind.__args__  # type: ignore[attr-defined]
+FAILS: tuple[Kind, ...] = ("regressions", "fading", "below_threshold")
 
 
-# -- what a build is held to
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What makes a build fail.
@@ -91,6 +96,101 @@ class Limits:
         return ", ".join(f"{name} {value:g}".strip() for name, value in named)
 
 
+class Coverage(BaseModel):
+    """The judgements of one dimension.
+
+    Attributes:
+        failed: Could have been judged and was not: timeout, rate limit, refusal, malformed reply, never asked. `example` says why.
+        not_evaluable: Nothing to judge: one message, no history, an empty text.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    scored: int = 0
+    trivial: int = 0
+    failed: int = 0
+    needs_llm_judge: int = 0
+    not_evaluable: int = 0
+    example: str = Field("", exclude=True)
+
+    @property
+    def could(self) -> int:
+        """What this judge could have judged."""
+        return self.scored + self.trivial + self.failed
+
+    @property
+    def failed_share(self) -> float:
+        """Of what this judge could have judged the share it did not, 0 to 1; 0 when there was nothing."""
+        return self.failed / self.could if self.could else 0.0
+
+    @property
+    def unscored(self) -> int:
+        return self.failed + self.needs_llm_judge + self.not_evaluable
+
+    def __add__(self, other: Coverage) -> Coverage:
+        summed = {name: n + getattr(other, name) for name, n in self.model_dump().items()}
+        return Coverage(**summed, example=self.example or other.example)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentResult:
+    """One agent of the build.
+
+    Attributes:
+        comparison: With its baseline; None, and then `no_baseline` says why.
+        expected: Whether it must have a score: it was named, or it has a baseline.
+    """
+
+    captured: Captured
+    coverage: Mapping[str, Coverage] = field(default_factory=dict)
+    comparison: Comparison | None = None
+    no_baseline: str = ""
+    expected: bool = False
+
+    @property
+    def summary(self) -> RunSummary:
+        return self.captured.summary
+
+    @property
+    def run(self) -> EvaluationRun:
+        return self.summary.run
+
+    @property
+    def agent(self) -> str:
+        return self.run.agent.slug if self.run.agent else str(self.run.channel)
+
+    @property
+    def changes(self) -> Sequence[Change]:
+        """Of its dimensions since the baseline; none without one."""
+        return self.comparison.dimensions if self.comparison else ()
+
+    def score(self, dimension: str) -> float | None:
+        """The score of a dimension, its count where it is counted; None when there is none."""
+        summary = self.summary.dimensions.get(dimension)
+        return None if summary is None else summary.score if summary.count is None else float(summary.count)
+
+    def share(self, dimension: str) -> Share | None:
+        """How much of a dimension was scored."""
+        summary = self.summary.dimensions.get(dimension)
+        return None if summary is None else summary.share
+
+    def change(self, dimension: str) -> Change | None:
+        """How the dimension changed since the baseline; None without one."""
+        return next((change for change in self.changes if change.dimension == dimension), None)
+
+    def why_no_score(self, dimension: str) -> str:
+        """Return why a dimension has no score, for people."""
+        summary = self.summary.dimensions.get(dimension)
+        if summary is not None and summary.reason and summary.scored:
+            return summary.reason
+        coverage = self.coverage.get(dimension, Coverage())
+        if coverage.needs_llm_judge:
+            return counted(coverage.needs_llm_judge, "proposition needs an LLM judge", "propositions need an LLM judge")
+        if coverage.not_evaluable:
+            return f"{counted(coverage.not_evaluable, 'judgement')} not evaluable"
+        return self.run.error or "nothing to judge"
+
+
 # -- findings
 class WorstMessage(BaseModel):
     """The judgement that scored lowest, with where its message is.
@@ -114,17 +214,20 @@ class WorstMessage(BaseModel):
         return f"#{self.channel} {self.position}" if self.position is not None else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A finding as a line of a report; every text may hold words of agents and judges.
+class Finding(BaseModel):
+    """One thing that was found; every text may hold words of agents and judges.
 
     Attributes:
-        level: ``unjudged``, ``fails`` (the build), ``lacks`` (data), ``open`` (not decided).
         verdict: E.g. ``worse``, ``below 5``.
+        agent: Empty for the build itself. `dimension`: empty for the agent itself.
         before, now: Scores with their shares; empty where there are none. `change`: difference and interval.
+        data: Further fields of its entry in ``--json``; None where another finding has the entry.
+        of: The change that does not decide.
     """
 
-    level: Literal["unjudged", "fails", "lacks", "open"]
+    model_config = ConfigDict(frozen=True)
+
+    kind: Kind
     verdict: str
     agent: str
     dimension: str
@@ -134,6 +237,8 @@ class Row:
     change: str = ""
     why: str = ""
     worst: WorstMessage | None = None
+    data: dict[str, Any] | None = None
+    of: Change | None = None
 
     @property
     def name(self) -> str:
@@ -147,127 +252,38 @@ class Row:
         scores = " → ".join(filter(None, (self.before, self.now)))
         return ": ".join(filter(None, (", ".join(filter(None, (scores, self.change))), self.why)))
 
-
-class Finding(BaseModel):
-    """What a verdict rests on; its fields are those of `--json`, `rows` are its lines for people."""
-
-    model_config = ConfigDict(frozen=True)
-
-    agent: str
-    dimension: str
-    rows: Annotated[tuple[Row, ...], SkipValidation] = Field((), exclude=True)
-
-
-class Regression(Finding):
-    """A fall that is sure and large enough to matter: of a dimension, or of one proposition in it.
-
-    Attributes:
-        scope: ``dimension``: the dimension fell; ``proposition``: only this one.
-        change: What surely fell: a proposition; where of none of them that is sure, the dimension.
-        worst_message: The lowest judgement of the proposition now (of the one that fell most).
-        fell_most: Where no proposition surely fell, those that fell most: of none of them alone it is sure.
-    """
-
-    proposition: str | None
-    scope: Literal["dimension", "proposition"]
-    baseline: float | None
-    candidate: float | None
-    delta: float | None
-    interval: list[float] | None
-    fell_most: list[Change] = Field(exclude_if=lambda changes: not changes)
-    dimension_change: Change
-    worst_message: WorstMessage | None
-    change: Change = Field(exclude=True)
-
     @property
-    def size(self) -> float:
-        return (self.dimension_change if self.scope == "dimension" else self.change).delta or 0.0
-
-
-class Fading(Finding):
-    """A fall within long conversations that is sure (drift by position)."""
-
-    first: str
-    last: str
-    delta: float
-    interval: tuple[float, float]
-
-
-class BelowThreshold(Finding):
-    """A score below what was asked for, with its lowest proposition and the share of judgements scored."""
-
-    score: float
-    threshold: float
-    proposition: str
-    coverage: ShareShown
-    worst_message: WorstMessage | None
-
-
-class Unjudged(Finding):
-    """What could not be judged enough. `dimension` is empty for the agent (or build) itself."""
-
-    why: str
-    share: float | None = None
-
-
-class Lack(Finding):
-    """Where too little was scored to say anything: a dimension without a score, or a proposition scored much less than before.
-
-    Attributes:
-        proposition: None for the dimension.
-        coverage, baseline_coverage: Share scored of what the judge can score; null where that is not known.
-    """
-
-    proposition: str | None
-    why: str
-    coverage: ShareShown
-    baseline_coverage: ShareShown
-
-
-class Undecided(Finding):
-    """A comparison that does not decide.
-
-    Attributes:
-        hint: What would fail a build, where a fall has no interval; empty otherwise.
-    """
-
-    change: Change
-    suspected: bool = False
-    hint: str = ""
-
-    @model_serializer
-    def _dump(self) -> dict[str, Any]:
-        row = {"agent": self.agent, "dimension": self.dimension, "suspected_regression": self.suspected}
-        return {**row, **self.change.model_dump(), **({"hint": self.hint} if self.hint else {})}
+    def suspected(self) -> bool:
+        """Whether an undecided fall would be sure if nothing else had been compared."""
+        return self.verdict == "suspected regression"
 
 
 class Findings(BaseModel):
-    """The verdict and everything it rests on."""
+    """The verdict and everything it rests on, what weighs most first. Dumped it is the lists of ``--json``, by kind."""
 
-    verdict: Verdict = Field(exclude=True)
-    exit_code: int = Field(exclude=True)
-    regressions: list[Regression] = []
-    fading: list[Fading] = []
-    below_threshold: list[BelowThreshold] = []
-    could_not_judge: list[Unjudged] = []
-    not_enough_data: list[Lack] = []
-    cannot_tell_yet: list[Undecided] = []
-    without_baseline: list[tuple[str, str]] = Field([], exclude=True)  # agent, why
+    verdict: Verdict
+    exit_code: int
+    findings: list[Finding] = []
+    without_baseline: list[tuple[str, str]] = []  # agent, why
+
+    @model_serializer
+    def _dump(self) -> dict[str, list[dict[str, Any]]]:
+        lists: dict[str, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+        for one in self.findings:
+            if one.data is not None:
+                lists[one.kind].append({"agent": one.agent, "dimension": one.dimension, **one.data})
+        return lists
+
+    def of(self, *kinds: Kind) -> list[Finding]:
+        """Those of some kinds, each line once."""
+        rows = (one for one in self.findings if one.kind in kinds)
+        return list({(one.agent, one.dimension, one.proposition, one.verdict): one for one in rows}.values())
 
     @property
     def fell_unsure(self) -> int:
         """Falls of `LARGE_FALL` or more of which no interval says how sure they are: they alone fail nothing."""
-        changes = [one.change for one in self.cannot_tell_yet]
+        changes = [one.of for one in self.findings if one.of is not None]
         return sum(c.interval is None and c.delta is not None and c.delta <= -LARGE_FALL for c in changes)
-
-    def rows(self) -> list[Row]:
-        """All findings but the undecided, what weighs most first, each once."""
-        kinds = (self.could_not_judge, self.regressions, self.fading, self.below_threshold, self.not_enough_data)
-        rows = (row for findings in kinds for finding in findings for row in finding.rows)
-        return list({(row.agent, row.dimension, row.proposition, row.verdict): row for row in rows}.values())
-
-    def open_rows(self) -> list[Row]:
-        return [row for finding in self.cannot_tell_yet for row in finding.rows]
 
     @property
     def sign(self) -> str:
@@ -287,20 +303,20 @@ class Findings(BaseModel):
     @property
     def headline(self) -> str:
         """What is wrong, counted in a sentence."""
-        dimensions = {(r.agent, r.dimension) for r in self.regressions if r.scope == "dimension"}
-        propositions = [r for r in self.regressions if r.proposition is not None]
-        empty = sum(lack.proposition is None for lack in self.not_enough_data)
-        suspected = sum(one.suspected for one in self.cannot_tell_yet)
+        by_kind = {kind: [one for one in self.findings if one.kind == kind] for kind in KINDS}
+        worse = [one for one in by_kind["regressions"] if one.verdict == "worse"]
+        lacking = by_kind["not_enough_data"]
+        empty = sum(not one.proposition for one in lacking)
         counts = [
-            (len(dimensions), "dimension{s} surely worse"),
-            (len(propositions), "proposition{s} surely worse"),
-            (len(self.fading), "score{s} fade{v} within conversations"),
-            (len(self.below_threshold), "score{s} below {its} threshold"),
-            (len(self.could_not_judge), "part{s} could not be judged enough"),
+            (sum(not one.proposition for one in worse), "dimension{s} surely worse"),
+            (sum(bool(one.proposition) for one in worse), "proposition{s} surely worse"),
+            (len(by_kind["fading"]), "score{s} fade{v} within conversations"),
+            (len(by_kind["below_threshold"]), "score{s} below {its} threshold"),
+            (len(by_kind["could_not_judge"]), "part{s} could not be judged enough"),
             (empty, "score{s} empty for too little data"),
-            (len(self.not_enough_data) - empty, "proposition{s} scored much less than before"),
-            (len(self.cannot_tell_yet), "comparison{s} {is} not decided"),
-            (suspected, "of them {a}suspected regression{s}"),
+            (len(lacking) - empty, "proposition{s} scored much less than before"),
+            (len(by_kind["cannot_tell_yet"]), "comparison{s} {is} not decided"),
+            (sum(one.suspected for one in self.findings), "of them {a}suspected regression{s}"),
             (len(self.without_baseline), "agent{s} without a baseline"),
         ]
         one = {"s": "", "v": "s", "its": "its", "is": "is", "a": "a "}
@@ -323,57 +339,51 @@ def decide(
     regression, then a threshold. Where too little was scored to say that an agent is still itself, the verdict is "not enough data".
     That and "cannot tell yet" fail nothing unless `Limits.strict` asks for it. Of `simulations` some may be missing among the results.
     """
-    unjudged = [*_unsimulated(simulations, limits)]
+    findings = [*_not_simulated(simulations, limits)]
     if not any(result.summary.measured for result in results):
-        unjudged.append(_unjudged("", "", "nothing was scored for any agent"))
-    unjudged += [one for result in results for one in _not_judged(result, limits)]
-    named = {(one.agent, one.dimension) for one in unjudged}
-    regressions = sorted((r for result in results for r in _regressions(result, limits)), key=lambda r: r.size)
-    fading = [fall for profile in profiles for fall in _fading(profile, limits)]
-    below = [one for result in results for one in _below(result, limits)]
-    undecided = [one for result in results for one in _undecided(result, limits)]
-    lacking = [
+        findings.append(_unjudged("", "", "nothing was scored for any agent"))
+    findings += [one for result in results for one in _not_judged(result, limits)]
+    unjudged = {(one.agent, one.dimension) for one in findings}
+    regressions = sorted((r for result in results for r in _regressions(result, limits)), key=lambda r: r[0])
+    findings += [one for _, together in regressions for one in together]
+    findings += [one for profile in profiles for one in _fading(profile, limits)]
+    findings += [one for result in results for one in _below(result, limits)]
+    findings += [
         one
         for result in results
         for one in _lacking(result)
-        if not {(one.agent, ""), (one.agent, one.dimension)} & named
+        if not {(one.agent, ""), (one.agent, one.dimension)} & unjudged
     ]
+    undecided = [one for result in results for one in _undecided(result, limits)]
+    findings += sorted(undecided, key=lambda one: (one.of and one.of.delta) or 0.0)
     without = [(r.agent, r.no_baseline) for r in results if r.no_baseline and r.summary.measured]
+    kinds = {one.kind for one in findings}
     reached: dict[Verdict, bool] = {
-        "could not judge enough": bool(unjudged),
-        "regression": bool(regressions or fading),
-        "below threshold": bool(below),
-        "not enough data": bool(lacking),
+        "could not judge enough": "could_not_judge" in kinds,
+        "regression": bool(kinds & {"regressions", "fading"}),
+        "below threshold": "below_threshold" in kinds,
+        "not enough data": "not_enough_data" in kinds,
         "cannot tell yet": limits.strict and bool(undecided or without),
         "pass": True,
     }
     verdict = next(name for name, holds in reached.items() if holds)
-    return Findings(
-        verdict=verdict,
-        exit_code=0 if verdict == "not enough data" and not limits.strict else EXIT_CODES[verdict],
-        regressions=regressions,
-        fading=fading,
-        below_threshold=below,
-        could_not_judge=unjudged,
-        not_enough_data=lacking,
-        cannot_tell_yet=sorted(undecided, key=lambda one: one.change.delta or 0.0),
-        without_baseline=without,
-    )
+    code = 0 if verdict == "not enough data" and not limits.strict else EXIT_CODES[verdict]
+    return Findings(verdict=verdict, exit_code=code, findings=findings, without_baseline=without)
 
 
-def _unjudged(agent: str, dimension: str, why: str, share: float | None = None) -> Unjudged:
-    row = Row(level="unjudged", verdict="not judged", agent=agent, dimension=dimension, why=why)
-    return Unjudged(agent=agent, dimension=dimension, why=why, share=share, rows=(row,))
+def _unjudged(agent: str, dimension: str, why: str, share: float | None = None) -> Finding:
+    about: dict[str, Any] = {"agent": agent, "dimension": dimension, "why": why}
+    return Finding(kind="could_not_judge", verdict="not judged", **about, data={"why": why, "share": share})
 
 
-def _unsimulated(simulations: Sequence[Simulation], limits: Limits) -> Iterator[Unjudged]:
+def _not_simulated(simulations: Sequence[Simulation], limits: Limits) -> Iterator[Finding]:
     for one in simulations:
         share = len(one.unfinished) / len(one.conversations) if one.conversations else 1.0
         if not one.usable or share > limits.max_unscored:
             yield _unjudged(one.agent.slug, "", f"simulation: {one.problem}", share)
 
 
-def _not_judged(result: AgentResult, limits: Limits) -> Iterator[Unjudged]:
+def _not_judged(result: AgentResult, limits: Limits) -> Iterator[Finding]:
     run, agent, summary = result.run, result.agent, result.summary
     if run.status != EvaluationRun.Status.COMPLETED:
         why = f"the run is {run.status}{f': {run.error}' if run.error else ''}"
@@ -385,101 +395,87 @@ def _not_judged(result: AgentResult, limits: Limits) -> Iterator[Unjudged]:
     no_score = "there is a threshold, but no score: "
     for dimension, coverage in result.coverage.items():
         of = summary.dimensions.get(dimension)
-        fell_short = of is not None and of.fell_short and limits.threshold(dimension) is not None
+        needed = dimension in limits.thresholds or (
+            of is not None and of.fell_short and limits.threshold(dimension) is not None
+        )
         if coverage.failed_share > limits.max_unscored:
             why = f"{coverage.failed} of {coverage.could} judgements failed, e.g. {coverage.example}"
             yield _unjudged(agent, dimension, why, coverage.failed_share)
-        elif (
-            (dimension in limits.thresholds or fell_short)
-            and result.score(dimension) is None
-            and (result.expected or summary.measured)
-        ):
-            yield _unjudged(agent, dimension, no_score + why_no_score(result, dimension))
+        elif needed and result.score(dimension) is None and (result.expected or summary.measured):
+            yield _unjudged(agent, dimension, no_score + result.why_no_score(dimension))
     if limits.threshold(OVERALL) is not None and summary.overall_score is None and summary.measured:
         why = "; ".join(f"{name}: {d.reason}" for name, d in summary.dimensions.items() if d.fell_short)
         yield _unjudged(agent, OVERALL, no_score + (why or "no dimension is scored"))
 
 
-def why_no_score(result: AgentResult, dimension: str) -> str:
-    """Return why a dimension of an agent has no score, for people."""
-    summary = result.summary.dimensions.get(dimension)
-    if summary is not None and summary.reason and summary.scored:
-        return summary.reason
-    coverage = result.coverage.get(dimension, Coverage())
-    if coverage.needs_llm_judge:
-        return counted(coverage.needs_llm_judge, "proposition needs an LLM judge", "propositions need an LLM judge")
-    if coverage.not_evaluable:
-        return f"{counted(coverage.not_evaluable, 'judgement')} not evaluable"
-    return result.run.error or "nothing to judge"
-
-
-def _lacking(result: AgentResult) -> Iterator[Lack]:
+def _lacking(result: AgentResult) -> Iterator[Finding]:
     """Dimensions without a score that had judgements enough, or have one in the baseline, or share no proposition with it; then
     propositions that are scored much less."""
-
-    def lack(dimension: str, proposition: str | None, why: str, now: Share | None, before: Share | None) -> Lack:
-        row = Row(
-            level="lacks",
-            verdict=TOO_LITTLE,
-            agent=result.agent,
-            dimension=dimension,
-            proposition=proposition or "",
-            before=with_share("", before),
-            now=with_share("", now) if before else "",
-            why=why.removeprefix(f"{TOO_LITTLE}: "),
-        )
-        about: dict[str, Any] = {"agent": result.agent, "dimension": dimension, "proposition": proposition}
-        return Lack(**about, why=why, coverage=now, baseline_coverage=before, rows=(row,))
-
+    lacks: list[tuple[str, str, str, Share | None, Share | None]] = []
     for name, summary in result.summary.dimensions.items():
         change = result.change(name)
         before = change is not None and change.baseline is not None
         nothing_shared = change is not None and change.reason == NONE_IN_COMMON
         if (summary.reason and (summary.fell_short or before)) or nothing_shared:
             was = change.baseline_share if change is not None else None
-            yield lack(name, None, summary.reason or NONE_IN_COMMON, summary.share, was)
+            lacks.append((name, "", summary.reason or NONE_IN_COMMON, summary.share, was))
     for lost in result.comparison.lost if result.comparison else ():
         why = str(lost).removeprefix(f"{lost.proposition}: ")
-        yield lack(lost.dimension, lost.proposition, why, lost.now, lost.before)
+        lacks.append((lost.dimension, lost.proposition, why, lost.now, lost.before))
+    for dimension, proposition, why, now, was in lacks:
+        shares = {"coverage": now and now.rounded, "baseline_coverage": was and was.rounded}
+        yield Finding(
+            kind="not_enough_data",
+            verdict=TOO_LITTLE,
+            agent=result.agent,
+            dimension=dimension,
+            proposition=proposition,
+            before=with_share("", was),
+            now=with_share("", now) if was else "",
+            why=why.removeprefix(f"{TOO_LITTLE}: "),
+            data={"proposition": proposition or None, "why": why, **shares},
+        )
 
 
-def _regressions(result: AgentResult, limits: Limits) -> Iterator[Regression]:
-    """Dimensions that fell and what surely fell in them, or without that what fell most; then propositions that fell in the others."""
-    for dimension in result.comparison.dimensions if result.comparison else ():
-        propositions = result.comparison.propositions.get(dimension.dimension, ()) if result.comparison else ()
+def _regressions(result: AgentResult, limits: Limits) -> Iterator[tuple[float, list[Finding]]]:
+    """Dimensions that fell, each with what surely fell in it or without that what fell most; and propositions that fell in the others.
+
+    Yields:
+        The points it fell, and its lines. The lowest message is that of the proposition, or of the one that fell most.
+    """
+    for dimension in result.changes:
+        name = dimension.dimension
+        propositions = result.comparison.of(name) if result.comparison else ()
         lower = sorted((c for c in propositions if c.delta is not None and c.delta < 0), key=lambda c: c.delta or 0.0)
         sure = [c for c in lower if c.worse and _falls(c, limits)]
         fell = dimension.worse and _falls(dimension, limits)
         most = lower[:MOST_PROPOSITIONS] if fell and not sure else []
+        rows = []
         for change in sure or ([dimension] if fell else []):
-            proposition = change.proposition
-            lowest = proposition or (most[0].proposition if most else "")
-            worst = _worst(result.summary, dimension.dimension, lowest)
-            rows = []
-            if fell:
-                rows.append(_row(result, dimension, "fails", "worse", worst=None if proposition else worst))
-            if proposition:
-                rows.append(_row(result, change, "fails", "worse", worst=worst))
-            rows += [_row(result, one, "fails", "fell most, not surely") for one in most]
-            data = change.model_dump()
-            yield Regression(
-                agent=result.agent,
-                dimension=dimension.dimension,
-                proposition=proposition or None,
-                scope="dimension" if fell else "proposition",
-                **{name: data[name] for name in ("baseline", "candidate", "delta", "interval")},
-                fell_most=most,
-                dimension_change=dimension,
-                worst_message=worst,
-                change=change,
-                rows=tuple(rows),
-            )
+            lowest = change.proposition or (most[0].proposition if most else "")
+            worst, shown = _worst(result.summary, name, lowest), change.model_dump()
+            data = {
+                "proposition": change.proposition or None,
+                "scope": "dimension" if fell else "proposition",
+                **{figure: shown[figure] for figure in ("baseline", "candidate", "delta", "interval")},
+                **({"fell_most": [c.model_dump() for c in most]} if most else {}),
+                "dimension_change": dimension.model_dump(),
+                "worst_message": worst and worst.model_dump(),
+            }
+            rows.append(_compared(result, change, "regressions", "worse", worst=worst, data=data))
+        if not fell:
+            yield from ((change.delta or 0.0, [row]) for change, row in zip(sure, rows, strict=True))
+            continue
+        if sure:
+            rows.insert(0, _compared(result, dimension, "regressions", "worse"))
+        rows += [_compared(result, one, "regressions", "fell most, not surely") for one in most]
+        yield dimension.delta or 0.0, rows
 
 
-def _row(result: AgentResult, change: Change, level: Any, verdict: str, **more: Any) -> Row:
+def _compared(result: AgentResult, change: Change, kind: Kind, verdict: str, **more: Any) -> Finding:
     reach = f" (95 %: {interval_text(change.interval)})" if change.interval else ""
-    return Row(
-        level=level,
+    return Finding(
+        kind=kind,
         verdict=verdict,
         agent=result.agent,
         dimension=change.dimension,
@@ -495,26 +491,25 @@ def _falls(change: Change, limits: Limits) -> bool:
     return change.delta is not None and change.delta <= -limits.regression_delta
 
 
-def _fading(profile: PositionProfile, limits: Limits) -> Iterator[Fading]:
+def _fading(profile: PositionProfile, limits: Limits) -> Iterator[Finding]:
     """Falls between the first and the last stretch, inside the same conversations, that are sure and large enough to matter."""
     for name, within in ((dimension.dimension, dimension.within) for dimension in profile.dimensions.values()):
-        delta, interval = within.delta, within.interval
-        if delta is None or interval is None or within.verdict != "drifted" or delta > -limits.regression_delta:
+        if within.verdict != "drifted" or within.interval is None or not _falls(within, limits):
             continue
-        about: dict[str, Any] = {"agent": profile.agent, "dimension": name}
-        change = f"{signed(delta)} (95 %: {signed(interval.low)} to {signed(interval.high)})"
-        before = f"positions {within.first}"
-        yield Fading(
-            **about,
-            first=within.first,
-            last=within.last,
-            delta=round(delta, 4),
-            interval=(round(interval.low, 4), round(interval.high, 4)),
-            rows=(Row(level="fails", verdict="fades", **about, before=before, now=within.last, change=change),),
+        shown = within.model_dump()
+        yield Finding(
+            kind="fading",
+            verdict="fades",
+            agent=profile.agent,
+            dimension=name,
+            before=f"positions {within.first}",
+            now=within.last,
+            change=f"{signed(within.delta)} (95 %: {interval_text(within.interval)})",
+            data={figure: shown[figure] for figure in ("first", "last", "delta", "interval")},
         )
 
 
-def _below(result: AgentResult, limits: Limits) -> Iterator[BelowThreshold]:
+def _below(result: AgentResult, limits: Limits) -> Iterator[Finding]:
     summary = result.summary
     scores: list[tuple[str, float | None, Share | None, str]] = [
         (name, result.score(name), d.share, d.weakest.id if d.weakest else "") for name, d in summary.dimensions.items()
@@ -524,29 +519,21 @@ def _below(result: AgentResult, limits: Limits) -> Iterator[BelowThreshold]:
         if score is None or threshold is None or score >= threshold:
             continue
         worst = None if name == OVERALL else _worst(summary, name, weakest)
-        row = Row(
-            level="fails",
+        figures = {"score": score, "threshold": threshold, "proposition": weakest, "coverage": share and share.rounded}
+        yield Finding(
+            kind="below_threshold",
             verdict=f"below {threshold:g}",
             agent=result.agent,
             dimension=name,
             now=with_share(f"{score:.1f}", share),
             why=f"lowest: {weakest}" if weakest else "",
             worst=worst,
-        )
-        yield BelowThreshold(
-            agent=result.agent,
-            dimension=name,
-            score=score,
-            threshold=threshold,
-            proposition=weakest,
-            coverage=share,
-            worst_message=worst,
-            rows=(row,),
+            data={**figures, "worst_message": worst and worst.model_dump()},
         )
 
 
-def _undecided(result: AgentResult, limits: Limits) -> Iterator[Undecided]:
-    for change in result.comparison.dimensions if result.comparison else ():
+def _undecided(result: AgentResult, limits: Limits) -> Iterator[Finding]:
+    for change in result.changes:
         measured = change.baseline is not None or change.candidate is not None
         if not change.undecided or not measured or change.counted:
             continue
@@ -555,10 +542,15 @@ def _undecided(result: AgentResult, limits: Limits) -> Iterator[Undecided]:
         hint = ""
         if falls and change.interval is None and limits.threshold(change.dimension) is None:
             hint = f"a fall without an interval fails no build: --threshold {change.dimension}=N would"
-        why = "; ".join(filter(None, (change.reason, hint)))
-        row = _row(result, change, "open", "suspected regression" if suspected else change.verdict, why=why)
-        about: dict[str, Any] = {"agent": result.agent, "dimension": change.dimension}
-        yield Undecided(**about, change=change, suspected=suspected, hint=hint, rows=(row,))
+        yield _compared(
+            result,
+            change,
+            "cannot_tell_yet",
+            "suspected regression" if suspected else change.verdict,
+            why="; ".join(filter(None, (change.reason, hint))),
+            of=change,
+            data={"suspected_regression": suspected, **change.model_dump(), **({"hint": hint} if hint else {})},
+        )
 
 
 def _worst(summary: RunSummary, dimension: str, proposition: str) -> WorstMessage | None:
@@ -571,21 +563,16 @@ def _worst(summary: RunSummary, dimension: str, proposition: str) -> WorstMessag
     if not rows:
         return None
     row = min(rows, key=lambda row: (row.score or 0, row.pk))
-    message = row.message
-    place: dict[str, Any] = {}
+    message, place = row.message, dict[str, Any]()
     if message is not None:
-        place = {
-            "external_id": message.external_id,
-            "position": message.position,
-            "channel": message.channel.slug,
-            "sent_at": message.sent_at.isoformat() if message.sent_at else "",
-        }
-    elif row.evaluation_run.channel is not None:
-        place = {"channel": row.evaluation_run.channel.slug}
+        sent = message.sent_at.isoformat() if message.sent_at else ""
+        place = {"external_id": message.external_id, "position": message.position, "sent_at": sent}
+    channel = message.channel if message is not None else row.evaluation_run.channel
     text = " ".join((row.context_snippet or (message.text if message else "")).split())
     return WorstMessage(
         text=text if len(text) <= EXCERPT else text[: EXCERPT - 1] + "…",
         score=row.score,
         reasoning=row.reasoning or row.justification,
+        channel=channel.slug if channel is not None else "",
         **place,
     )

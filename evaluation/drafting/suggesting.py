@@ -17,24 +17,21 @@ from django.utils import timezone
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, ValidationError
 
 from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete
-from agents.llm.answers import describe_validation, storable
-from agents.llm.answers import one_line as shortened
 from agents.llm.ledger import Totals, totals
-from agents.llm.requests import InvalidAnswer
+from agents.llm.requests import InvalidAnswer, describe_validation, storable
+from agents.llm.requests import one_line as shortened
 from agents.models import Agent
 from agents.persona import cut_persona, render_persona
 from agents.text.fences import fence, neutral, new_nonce, one_line
 from agents.text.tokens import tokenize
 from agents.text.voices import vocabulary
-from agents.work.parallel import side_by_side
-from evaluation.judge.prompts import render
+from agents.work.running import side_by_side
+from evaluation.judge.questions import render
 from evaluation.models import is_heuristic
 from evaluation.propositions.editing import CannotSave, appended, as_file, decoded, parse, read_bytes, replace_file
-from evaluation.propositions.files import DEFAULT, LoadedFile, applying, in_words, load_all, location_of
-from evaluation.propositions.library import free_id
-from evaluation.propositions.rules import Rule
-from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec
-from evaluation.runs.budget import why_over_budget
+from evaluation.propositions.files import DEFAULT, LoadedFile, applying, free_id, in_words, load_all, location_of
+from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, PropositionSpec, Rule
+from evaluation.runs.planning import why_over_budget
 from evaluation.wording import spent_json
 
 DIMENSION = "adherence"
@@ -204,32 +201,6 @@ class Suggestions(BaseModel):
     spent: SkipValidation[Totals] = Field(exclude=True)
 
 
-def outcome(
-    agent: Agent,
-    judge: str,
-    usable: Sequence[Suggestion] = (),
-    dropped: Sequence[Dropped] = (),
-    *,
-    reason: str = "",
-    failed: bool = False,
-    work_id: str,
-) -> Suggestions:
-    """Return what was suggested, with what the calls of this work cost."""
-    spent = totals(work_id=work_id)
-    return Suggestions(
-        agent=agent.slug,
-        suggestions=[dict(one.entry) for one in usable],
-        dropped=list(dropped),
-        reason=reason,
-        failed=failed,
-        **spent_json(spent),
-        of=agent,
-        judge=judge,
-        usable=usable,
-        spent=spent,
-    )
-
-
 def suggest_for(
     *,
     agents: Sequence[Agent],
@@ -290,20 +261,35 @@ def _suggest(agent: Agent, judge: str, most: int, files: Sequence[LoadedFile]) -
             again=again,
         )
         reply = complete(request, deadline=settings.LLM_EVALUATION_DEADLINE)
-    if reply is None or not reply.ok:
-        reason = reason or (f"{reply.status}: {reply.error}" if reply is not None else "")
-        return outcome(agent, judge, reason=reason, failed=True, work_id=work_id)
-    usable, dropped = sift(
-        reply.value,
-        slug=agent.slug,
-        name=agent.display_name,
-        persona=persona,
-        existing=existing,
-        in_use=[p.id for f in files for p in (*f.propositions, *f.inactive)],
-        most=most,
+    usable: list[Suggestion] = []
+    dropped: list[Dropped] = []
+    answered = reply is not None and reply.ok
+    if reply is not None and not reply.ok:
+        reason = f"{reply.status}: {reply.error}"
+    elif reply is not None:
+        usable, dropped = sift(
+            reply.value,
+            slug=agent.slug,
+            name=agent.display_name,
+            persona=persona,
+            existing=existing,
+            in_use=[p.id for f in files for p in (*f.propositions, *f.inactive)],
+            most=most,
+        )
+        reason = "" if usable else "nothing new that can be used" if dropped else "the model suggested nothing"
+    spent = totals(work_id=work_id)
+    return Suggestions(
+        agent=agent.slug,
+        suggestions=[dict(one.entry) for one in usable],
+        dropped=dropped,
+        reason=reason,
+        failed=not answered,
+        **spent_json(spent),
+        of=agent,
+        judge=judge,
+        usable=usable,
+        spent=spent,
     )
-    reason = "" if usable else "nothing new that can be used" if dropped else "the model suggested nothing"
-    return outcome(agent, judge, usable, dropped, reason=reason, work_id=work_id)
 
 
 # -- what of an answer can be used
@@ -465,13 +451,6 @@ def _says_the_same(one: Proposition | PropositionSpec, other: Proposition | Prop
 
 
 # -- storing
-class Written(NamedTuple):
-    """Where suggestions were written, and whether the file was there before."""
-
-    path: Path
-    appended: bool
-
-
 def path_for(folder: Path, slug: str) -> Path:
     """Return the file of an agent's suggestions.
 
@@ -483,17 +462,14 @@ def path_for(folder: Path, slug: str) -> Path:
     return folder / DIMENSION / f"{slug}{ENDING}"
 
 
-def write_suggestions(suggestions: Suggestions, *, folder: Path) -> Written | None:
-    """Add suggestions about one agent to its file in `folder`; what is there already stays as it is, byte for byte.
-
-    Returns:
-        Where they stand now; None when there are none.
+def write_suggestions(suggestions: Suggestions, *, folder: Path) -> None:
+    """Add suggestions about one agent to its file in `folder`, and note where; what is there already stays as it is, byte for byte.
 
     Raises:
         CannotSave: The file cannot be added to, or is read-only, and nothing was written.
     """
     if not suggestions.usable:
-        return None
+        return
     agent: Agent = suggestions.of
     path = path_for(folder, agent.slug)
     before = read_bytes(path)
@@ -508,7 +484,7 @@ def write_suggestions(suggestions: Suggestions, *, folder: Path) -> Written | No
     else:
         content = appended(decoded(before, path), entries, path, comment)
     replace_file(path, content.encode(), expected=before)
-    return Written(path, before is not None)
+    suggestions.file, suggestions.appended = str(path), before is not None
 
 
 def _header(agent: Agent, path: Path, first: str) -> str:

@@ -20,12 +20,10 @@ from agents.persona import render_persona
 from agents.text.fences import new_nonce
 from evaluation.judge.questions import MAX_SCORE, Question, Verdict, ask_all, build_request, unscored
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.budget import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
-from evaluation.runs.judging import Open, context_of, settle
-from evaluation.runs.planning import MOST_REPEATS
+from evaluation.runs.judging import settle
+from evaluation.runs.planning import MOST_REPEATS, OUTPUT_TOKENS_PER_CLAIM, why_over_budget
 from evaluation.scorers import adherence
-from evaluation.scorers.subjects import Subject
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow, Subject
 from evaluation.statistics.agreement import judge_noise
 from evaluation.wording import spent_json
 
@@ -237,7 +235,7 @@ def _settled_or_asked(
         if verdict is not None:
             yield message, verdict
             continue
-        context = context_of(adherence, subject, Open(None, proposition, message), None)
+        context = adherence.context(subject, proposition, message)
         yield (
             message,
             Question(

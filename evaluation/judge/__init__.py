@@ -1,1 +1,1 @@
-"""The judge: what it is shown, what it is asked, and what its answers mean."""
+"""The judge: what it is shown and asked, how its replies are read."""

@@ -1,4 +1,7 @@
-"""Ask the judge about propositions, up to ten in a call, and read its replies (AC-6.0.4 to AC-6.0.6)."""
+"""Write the prompts of the judge, ask it about propositions (up to ten in a call) or whether one claim is true, and read its replies.
+
+AC-6.0.4 to AC-6.0.6. The parts of a prompt (rubric, persona, trajectory, claims) are blocks that the prompt cache can hold.
+"""
 
 from __future__ import annotations
 
@@ -6,41 +9,178 @@ import json
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
 from django.conf import settings
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, complete, complete_many
-from agents.llm.answers import one_line
-from agents.llm.requests import InvalidAnswer
-from agents.text.fences import new_nonce
+from agents.llm import (
+    Block,
+    InvalidAnswer,
+    Label,
+    LLMRequest,
+    Reply,
+    Status,
+    Turn,
+    complete,
+    complete_guarded,
+    complete_many,
+)
+from agents.llm.requests import one_line as storable_line
+from agents.persona import cut_persona
+from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.text.patterns import Undecided, one_message
-from evaluation.judge.prompts import Context, render, system_blocks, user_turn
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, Method
-from evaluation.propositions.rules import Rule, check_rule
-from evaluation.propositions.schema import Proposition, fill
+from evaluation.propositions.schema import Proposition, Rule, check_rule, fill
+from evaluation.scorers.subjects import Context, Event, Window
 
+
+@lru_cache(maxsize=2048)  # shown in the prompts of a whole channel, and of the estimate before
+def one_event(event: Event, number: int) -> str:
+    """Return one numbered entry. Further lines of a text are indented behind a bar, so that none can pass for an entry."""
+    name, speaker = (neutral(" ".join(who.split()), 200)[0] for who in (event.name, event.speaker))
+    head = f"{name} acts: " if event.kind == "action" else f"--> {name}: {f'{speaker} says: ' if event.speaker else ''}"
+    return f"{number}. {head}" + neutral(event.text)[0].replace("\n", "\n    | ")
+
+
+def render_trajectory(window: Window, *, nonce: str, marker: str = "TRAJECTORY") -> str:
+    """Return the window inside its fence: numbered entries, and a line that says how many events were left out between them."""
+    lines = [one_event(event, number) for number, event in enumerate(window.first, 1)]
+    if window.omitted:
+        lines.append(f"[… {window.omitted} events left out here …]")
+    lines += [
+        one_event(event, number) for number, event in enumerate(window.last, 1 + len(window.first) + window.omitted)
+    ]
+    return fence(marker, "\n".join(lines) or "(nothing happened yet)", nonce)
+
+
+MOMENTS = ("EARLIER", "LATER")
+PERSONA_CHARACTERS = 60_000
+
+
+def render(name: str, /, **values: Any) -> str:
+    return render_prompt(f"judge/{name}", **values)
+
+
+@lru_cache(maxsize=8)
+def rubric(*, hard: bool, environment: bool, method: str = "plumbline") -> str:
+    """The scoring rubric, the same text however many claims a call asks, so that a prompt cache can hold it (AC-6.0.5)."""
+    name = "rubric" if method == "plumbline" else f"rubric_{method}"
+    return render(name, hard=hard, environment=environment)
+
+
+# A run asks many questions about few windows and one persona: what they share is rendered once.
+@lru_cache(maxsize=64)
+def _persona_text(name: str, persona: str, nonce: str) -> str:
+    text = neutral(cut_persona(persona, PERSONA_CHARACTERS), 2 * PERSONA_CHARACTERS)[0]
+    return render("persona", name=name, persona=fence("PERSONA", text, nonce))
+
+
+@lru_cache(maxsize=128)
+def _trajectory_text(
+    name: str, window: Window, nonce: str, statistics: str, environment: bool, own_messages: bool
+) -> str:
+    return render(
+        "trajectory",
+        name=name,
+        trajectory=render_trajectory(window, nonce=nonce),
+        statistics=fence("STATISTICS", neutral(statistics, 20_000)[0], nonce) if statistics else "",
+        environment=environment,
+        own_messages=own_messages,
+    )
+
+
+def system_blocks(
+    context: Context, propositions: Sequence[Proposition], nonce: str, *, method: str = "plumbline"
+) -> tuple[Block, ...]:
+    """Rubric, then the persona where the claims may see it."""
+    hard = any(p.hard for p in propositions)
+    blocks = [Block(rubric(hard=hard, environment=context.environment, method=method), cache=True)]
+    if context.persona is not None and propositions[0].include_personas:
+        blocks.append(Block(_persona_text(one_line(context.agent_name), context.persona, nonce), cache=True))
+    return tuple(blocks)
+
+
+def user_turn(
+    context: Context,
+    claims: Sequence[tuple[str, str]],
+    nonce: str,
+    *,
+    advised: Sequence[str] = (),
+    alone: bool = False,
+    again: bool = False,
+) -> Turn:
+    """The trajectory (cached, unless it is shown in this call `alone`), then what is judged and the claims (cached if asked `again`).
+
+    Args:
+        alone: Whether no other call shows this window.
+        again: Whether the very same prompt is sent again.
+    """
+    blocks: list[Block] = []
+    if context.window.events:
+        statistics = json.dumps(context.statistics, ensure_ascii=False, indent=1) if context.statistics else ""
+        text = _trajectory_text(
+            one_line(context.agent_name), context.window, nonce, statistics, context.environment, context.own_messages
+        )
+        blocks.append(Block(text, cache=not alone))
+    if context.additional:
+        given = json.dumps(context.additional, ensure_ascii=False, indent=1)
+        blocks.append(
+            Block(
+                render("additional", additional=fence("BACKGROUND", neutral(given, 8_000)[0], nonce)), cache=not alone
+            )
+        )
+    message = _judged(context.message, context, nonce) if context.message else ""
+    draft = Event("action", context.agent_name, context.action) if context.action is not None else None
+    action = _judged(draft, context, nonce) if draft else ""
+    tail = render(
+        "claims",
+        name=one_line(context.agent_name),
+        message=message,
+        number=context.message_number,
+        action=action,
+        pair=[render_trajectory(w, nonce=nonce, marker=m) for w, m in zip(context.pair or (), MOMENTS, strict=False)],
+        single=len(claims) == 1,
+        advised=", ".join(advised),
+        claims=[{"key": key, "text": neutral(text)[0]} for key, text in claims],
+    )
+    blocks.append(Block(tail, cache=again))
+    return Turn("user", tuple(blocks))
+
+
+def _judged(event: Event, context: Context, nonce: str) -> str:
+    """The one message judged, in its fence, with where it was sent."""
+    where = f"(in {neutral(' '.join(context.channel_name.split()), 200)[0]})\n" if context.channel_name else ""
+    return fence("MESSAGE", where + one_event(event, 1).removeprefix("1. "), nonce)
+
+
+MIN_SCORE, MAX_SCORE = 0, 9
+MALFORMED = "malformed"
 CONFIDENCES = [round(i / 10, 1) for i in range(11)]
+_SCORE: dict[str, Any] = {"type": "integer", "enum": list(range(MIN_SCORE, MAX_SCORE + 1))}
 
 
-def entry_schema(hard: bool, advised: bool) -> dict[str, Any]:
-    """The fields of one claim's answer."""
-    properties: dict[str, Any] = {
-        "evidence": {"type": "string", "enum": ["present", "absent"]},
-        "reasoning": {"type": "string"},
-        "justification": {"type": "string"},
-    }
-    if hard:
-        properties["flaws"] = {"type": "array", "items": {"type": "string"}}
-    properties["value"] = {"type": "integer", "enum": list(range(10))}
-    properties["confidence"] = {"type": "number", "enum": CONFIDENCES}
-    if advised:
-        properties["recommendations"] = {"type": "string"}
+def object_schema(properties: dict[str, Any]) -> dict[str, Any]:
+    """The JSON schema of an object with these properties, all of them required."""
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def entry_schema(hard: bool = False, advised: bool = False, value: Mapping[str, Any] = _SCORE) -> dict[str, Any]:
+    """The fields of one claim's answer."""
+    return object_schema(
+        {
+            "evidence": {"type": "string", "enum": ["present", "absent"]},
+            "reasoning": {"type": "string"},
+            "justification": {"type": "string"},
+            **({"flaws": {"type": "array", "items": {"type": "string"}}} if hard else {}),
+            "value": value,
+            "confidence": {"type": "number", "enum": CONFIDENCES},
+            **({"recommendations": {"type": "string"}} if advised else {}),
+        }
+    )
 
 
 def answer_schema(keyed: Mapping[str, Proposition], advised: Sequence[str]) -> dict[str, Any]:
@@ -48,26 +188,24 @@ def answer_schema(keyed: Mapping[str, Proposition], advised: Sequence[str]) -> d
     hard = any(p.hard for p in keyed.values())
     if len(keyed) == 1:
         return entry_schema(hard, bool(advised))
-    properties = {key: entry_schema(hard, key in advised) for key in keyed}
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    return object_schema({key: entry_schema(hard, key in advised) for key in keyed})
+
+
+_EXAMPLE: dict[str, Any] = {
+    "evidence": "present",
+    "reasoning": "Two of the three sentences show what the claim says, the last one works against it.",
+    "justification": "The second sentence says it outright.",
+    "value": 6,
+    "confidence": 0.7,
+}
 
 
 def example_answer(keyed: Mapping[str, Proposition]) -> dict[str, Any]:
     """A valid answer to another question; only its shape is to be followed."""
-    entry: dict[str, Any] = {
-        "evidence": "present",
-        "reasoning": "Two of the three sentences show what the claim says, the last one works against it.",
-        "justification": "The second sentence says it outright.",
-        "value": 6,
-        "confidence": 0.7,
-    }
-    if any(p.hard for p in keyed.values()):
-        entry = {**entry, "flaws": ["the last sentence contradicts the persona"]}
+    hard = any(p.hard for p in keyed.values())
+    entry = {**_EXAMPLE, **({"flaws": ["the last sentence contradicts the persona"]} if hard else {})}
     return entry if len(keyed) == 1 else dict.fromkeys(keyed, entry)
 
-
-MIN_SCORE, MAX_SCORE = 0, 9
-MALFORMED = "malformed"
 
 VerdictStatus = Literal["scored", "trivial", "unscored"]
 
@@ -152,10 +290,10 @@ def usable_advice(value: Any) -> str:
     return value.strip()[:2000] if isinstance(value, str) else ""
 
 
-class Answer(BaseModel):
-    """One claim's entry in a judge's reply. Strict: ``"7"``, 7.5, true, null and 97 are no values.
+class _Entry(BaseModel):
+    """What the judge says of a claim. Strict: ``"7"``, 7.5, true, null and 97 are no scores, and 1 is not true.
 
-    `evidence` and `confidence` may be missing (AC-6.0.6): they are then unknown, and the score counts.
+    `evidence` and `confidence` may be missing (AC-6.0.6): they are then unknown, and the value counts.
     """
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
@@ -163,10 +301,19 @@ class Answer(BaseModel):
     evidence: Literal["present", "absent"] | None = None
     reasoning: str
     justification: str
-    value: Annotated[int, Field(ge=MIN_SCORE, le=MAX_SCORE)]
     confidence: Annotated[float | None, BeforeValidator(usable_confidence)] = None
+
+
+class Answer(_Entry):
+    """One claim's entry in a judge's reply."""
+
+    value: Annotated[int, Field(ge=MIN_SCORE, le=MAX_SCORE)]
     flaws: list[str] | None = None
     recommendations: Annotated[str, BeforeValidator(usable_advice)] = ""
+
+
+class _Truth(_Entry):
+    value: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,46 +479,53 @@ class Question:
 
 def build_request(question: Question) -> LLMRequest:
     """The model request for a question: schema with an integer enum 0 to 9, a worked example for the re-ask, cache breakpoints."""
-    keyed, claims, nonce = question.keyed(), question.claims(), question.nonce
-    return LLMRequest(
-        role="judge",
+    keyed, claims, advised = question.keyed(), question.claims(), question.advised()
+    facts = {
+        "claims": {key: _fact(p, claims[key]) for key, p in zip(keyed, question.propositions, strict=True)},
+        "texts": question.context.judged_texts(),
+        "measured": question.context.measured,
+        "history": question.context.history(),
+    }
+    return _request(
+        question,
         task="score",
-        system=system_blocks(question.context, question.propositions, nonce, method=question.method),
+        system=system_blocks(question.context, question.propositions, question.nonce, method=question.method),
         turns=(
             user_turn(
                 question.context,
                 list(claims.items()),
-                nonce,
-                advised=question.advised(),
+                question.nonce,
+                advised=advised,
                 alone=question.alone,
                 again=question.again,
             ),
         ),
-        label=question.label,
-        schema=answer_schema(keyed, question.advised()),
+        schema=answer_schema(keyed, advised),
         parse=lambda data: parse_answers(data, keyed),
         example=example_answer(keyed),
-        reask=not question.gate,
         max_tokens=(600 + 500 * len(keyed)) * question.max_tokens_factor,
-        retries=0 if question.gate else settings.LLM_EVALUATION_RETRIES,
-        gate=question.gate,
-        model=question.model,
-        nonce=nonce,
-        facts={
-            "claims": {
-                key: {
-                    "text": claims[key],
-                    "cues": p.cues.model_dump() if p.cues else None,
-                    "measure": p.measure,
-                    "hard": p.hard,
-                }
-                for key, p in zip(keyed, question.propositions, strict=True)
-            },
-            "texts": question.context.judged_texts(),
-            "measured": question.context.measured,
-            "history": question.context.history(),
-        },
+        facts=facts,
     )
+
+
+def _request(asked: Question | Check, **fields: Any) -> LLMRequest:
+    """A call of the judge: in the gate it is neither retried nor asked again."""
+    gate = asked.gate
+    return LLMRequest(
+        role="judge",
+        label=asked.label,
+        model=asked.model,
+        nonce=asked.nonce,
+        gate=gate,
+        reask=not gate,
+        retries=0 if gate else settings.LLM_EVALUATION_RETRIES,
+        **fields,
+    )
+
+
+def _fact(p: Proposition, claim: str) -> dict[str, Any]:
+    """What the offline judge may go by; a model is not shown it."""
+    return {"text": claim, "cues": p.cues.model_dump() if p.cues else None, "measure": p.measure, "hard": p.hard}
 
 
 def build_recheck(question: Question, reply: Reply) -> LLMRequest:
@@ -389,7 +543,7 @@ def judge_name(question: Question) -> str:
 
 def read_reply(question: Question, reply: Reply) -> list[Verdict]:
     """One verdict per proposition of the question, in order. A reply without an answer makes all of them unscored, with the reason."""
-    served = one_line(reply.served_model, 200)
+    served = storable_line(reply.served_model, 200)
     who: dict[str, Any] = {"judge": judge_name(question), "served_model": served, "call": reply.call_id}
     if not reply.ok:
         reason = f"{reply.status}: {reply.error}" if reply.error else str(reply.status)
@@ -561,3 +715,110 @@ def score_proposition(
     question = Question(propositions=(proposition,), context=context, label=label, model=model, gate=gate)
     reply = complete(build_request(question), deadline=deadline or settings.LLM_EVALUATION_DEADLINE)
     return read_reply(question, reply)[0]
+
+
+# -- whether a claim is true
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """Whether a claim holds; where evidence is absent it does not. `holds` is None when it could not be judged, and `reason` says why."""
+
+    holds: bool | None
+    reasoning: str = ""
+    justification: str = ""
+    confidence: float | None = None
+    reason: str = ""
+    judge: str = ""
+    call: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One claim to be judged true or false. An inverted proposition is asked as written; its answer is not flipped.
+
+    Attributes:
+        model: Overrides the configured judge.
+        gate: Whether the call may use the gate's slots; such a call is never asked again.
+        nonce: Marks the fences of the prompt; checks that share a window may share it, so that a prompt cache can hold the window.
+    """
+
+    proposition: Proposition
+    context: Context
+    label: Label
+    model: str = ""
+    gate: bool = False
+    nonce: str = field(default_factory=new_nonce)
+
+
+def build_check(check: Check) -> LLMRequest:
+    """The model request of a check.
+
+    Raises:
+        ValueError: The claim uses a variable that has no value here.
+    """
+    proposition, context = check.proposition, check.context
+    claim = fill(proposition.claim, context.variables())
+    rubric_of_checks = Block(render("check", environment=context.environment), cache=True)
+    return _request(
+        check,
+        task="check",
+        system=(rubric_of_checks, *system_blocks(context, (proposition,), check.nonce)[1:]),
+        turns=(user_turn(context, [("p1", claim)], check.nonce),),
+        schema=entry_schema(value={"type": "boolean"}),
+        parse=_Truth.model_validate,
+        example={**_EXAMPLE, "value": True},
+        max_tokens=1000,
+        facts={
+            "claims": {"p1": _fact(proposition, claim) | {"measure": None, "hard": False}},
+            "texts": context.judged_texts(),
+        },
+    )
+
+
+def read_check(check: Check, reply: Reply) -> CheckResult:
+    """What a reply says of the check; `holds` is None where it says nothing."""
+    judge = check.model or str(settings.JUDGE_MODEL)
+    if not reply.ok:
+        return CheckResult(holds=None, reason=f"{reply.status}: {reply.error}", judge=judge, call=reply.call_id)
+    answer: _Truth = reply.value
+    return CheckResult(
+        holds=answer.value and answer.evidence != "absent",
+        reasoning=answer.reasoning,
+        justification=answer.justification,
+        confidence=answer.confidence,
+        judge=judge,
+        call=reply.call_id,
+    )
+
+
+def check_proposition(
+    *,
+    proposition: Proposition,
+    context: Context,
+    label: Label,
+    model: str = "",
+    gate: bool = False,
+    deadline: float | None = None,
+) -> CheckResult:
+    """Ask whether one claim is true; see `Check`. `deadline` in seconds in total, default `LLM_EVALUATION_DEADLINE`."""
+    check = Check(proposition=proposition, context=context, label=label, model=model, gate=gate)
+    return read_check(check, complete(build_check(check), deadline=deadline or settings.LLM_EVALUATION_DEADLINE))
+
+
+def ask_together(
+    asked: Sequence[Check | Question], *, deadline: float, about: Hashable | None = None
+) -> list[CheckResult | list[Verdict]]:
+    """Ask several checks, and questions that are scored, at the same time: while a turn waits, so not where the judge hangs.
+
+    Args:
+        deadline: Seconds for all of it.
+        about: What tells this turn from others, see `complete_guarded`.
+
+    Returns:
+        In their order, a result for each check, and for each question one verdict per proposition.
+    """
+    requests = [build_check(one) if isinstance(one, Check) else build_request(one) for one in asked]
+    replies = complete_guarded(requests, deadline=deadline, about=about)
+    return [
+        read_check(one, reply) if isinstance(one, Check) else read_reply(one, reply)
+        for one, reply in zip(asked, replies, strict=True)
+    ]

@@ -594,7 +594,7 @@ class EvaluationSchedule(models.Model):
 
     def clean(self) -> None:
         """Refuse what the worker could not measure; names field, value and what is allowed."""
-        from evaluation.scorers.windows import parse_window
+        from evaluation.scorers.subjects import parse_window
 
         try:
             parse_window(self.window)

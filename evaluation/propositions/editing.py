@@ -21,15 +21,19 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from evaluation.propositions.files import (
     DEFAULT,
+    Entry,
     LoadedFile,
     Loader,
+    all_entries,
+    entry_marked,
     in_words,
+    listed,
     load_all,
     location_of,
+    mark_of,
     resolved_file,
     shared_ids,
 )
-from evaluation.propositions.library import Entry, all_entries, entry_marked, listed, mark_of
 from evaluation.propositions.schema import ENVIRONMENT_DIMENSIONS, WINDOW_DEFAULTS, PropositionFile, first_given
 
 CHANGED = "It was changed or removed since the page was opened. Look at it again."

@@ -1,10 +1,20 @@
-"""Read proposition files: errors with file, line, field and what is allowed, and the merge of files for one agent (AC-6.1.5)."""
+"""Read proposition files, and say which propositions an agent has: of its files and, one for each trait, of its persona (AC-6.1.5).
+
+A trait that always or (nearly) never shows can be seen in a single message: at a strength of at most 0.1 or at least 0.7 it is judged
+message by message, in between once over the window, since one message says nothing about "sometimes". At strength 0 the claim is that
+the agent does it, inverted. A proposition in a file that names the trait replaces it. The id speaks of the trait's name alone; what the
+trait is now (description, band) is in the digest: after a change no comparison takes the proposition for the same.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -14,8 +24,10 @@ from django.conf import settings
 from pydantic import ValidationError
 
 from agents.models import Agent
+from agents.persona import BANDS, ROUNDING, TraitLike, strength_band
 from agents.seed import example_slugs
-from evaluation.propositions.schema import DimensionId, Proposition, PropositionFile, resolve
+from agents.text.fences import neutral
+from evaluation.propositions.schema import AGENT_NAME, DimensionId, Proposition, PropositionFile, resolve
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # both are safe; the C one is ten times faster
@@ -333,3 +345,235 @@ def default_dimensions() -> tuple[str, ...]:
     """
     measured = {file.dimension for file in load_all() if file.level == "evaluation" and file.propositions}
     return tuple(name for name in get_args(DimensionId) if name in measured)
+
+
+OF_A_MESSAGE_UP_TO, OF_A_MESSAGE_FROM = 0.1, 0.7  # strengths that show in a single message
+COVERED_ABOVE = BANDS[1][0]  # a claim in a file says that the trait shows: not when it is to show rarely or never
+FROM_A_TRAIT = "trait"
+LONGEST_TRAIT_ID, LONGEST_DESCRIPTION = 80, 600
+_BRACES = re.compile(r"(?<=\{)(?=\{)|(?<=\})(?=\})")  # between two: no variable is left
+
+_STOPPED = "{{agent_name}} does in this message what the persona has ruled out under “Never”: %s"
+_RARE = "{{agent_name}} leaves out of this message, or hardly hints at, what the persona does rarely: %s"
+_STRONG = "{{agent_name}} shows in this message what the persona %s does: %s"
+_NOW_AND_THEN = "{{agent_name}} does this %s, as the persona says, over all these messages together: %s"
+_ADVICE = {
+    BANDS[0][1]: "Leave this out altogether: %s.",
+    BANDS[1][1]: "Let this show rarely: %s.",
+    BANDS[2][1]: "Let this show sometimes, not always: %s.",
+    BANDS[3][1]: "Let this show in most of what you write: %s.",
+    BANDS[4][1]: "Let this show whenever you write: %s.",
+}
+
+
+def with_traits(
+    propositions: Sequence[Proposition], traits: Iterable[TraitLike], *, automatic: bool = True
+) -> list[Proposition]:
+    """An agent's propositions of adherence from files, joined with those of its traits.
+
+    A claim that names a trait is asked as long as the trait shows (above 0.25; with `trait_stopped` at 0), and is then the only one about
+    it; otherwise the automatic one is. One whose trait the agent has not is asked all the same, unless its file is for all agents.
+    Without `automatic` there are those of files alone.
+    """
+    ordered = sorted(traits, key=lambda trait: (trait.name.casefold(), trait.name))
+    by_name = {trait.name.casefold(): trait for trait in ordered}
+    asked, covered = [], set()
+    for proposition in propositions:
+        if not proposition.trait:
+            asked.append(proposition)
+            continue
+        name = proposition.trait.casefold()
+        trait = by_name.get(name)
+        if trait is None:
+            asked += [] if proposition.for_all else [proposition]
+        elif covers(proposition, trait):
+            covered.add(name)
+            asked.append(replace(proposition, trait_now=_state(trait)))
+    if not automatic:
+        return asked
+    ids = {p.id for p in propositions}
+    return asked + [_automatic(trait, ids) for trait in ordered if trait.name.casefold() not in covered]
+
+
+def covers(proposition: Proposition, trait: TraitLike) -> bool:
+    """Whether a claim that names this trait speaks of it as strong as it is now."""
+    if proposition.trait_stopped or trait.strength == 0:
+        return proposition.trait_stopped and trait.strength == 0
+    return trait.strength > COVERED_ABOVE + ROUNDING
+
+
+def of_a_message(strength: float) -> bool:
+    """Whether a trait of this strength (0 to 1) is judged message by message."""
+    return strength <= OF_A_MESSAGE_UP_TO + ROUNDING or strength >= OF_A_MESSAGE_FROM - ROUNDING
+
+
+def trait_id(name: str, in_use: Iterable[str] = ()) -> str:
+    """``trait-concise-replies`` for *Concise replies*, whatever its case. A name that loses something on the way, or whose id is
+    `in_use`, gets a few hex digits of the name, so that the id depends on no other trait."""
+    plain = unicodedata.normalize("NFKC", name.casefold()).casefold()
+    ascii_only = unicodedata.normalize("NFKD", plain).encode("ascii", "ignore").decode()
+    slug = "-".join(re.findall(r"[a-z0-9]+", ascii_only))[:LONGEST_TRAIT_ID].strip("-")
+    is_whole = bool(slug) and slug == "-".join(re.split(r"[\s_-]+", plain.strip()))
+    short = f"trait-{slug}"
+    if is_whole and short not in in_use:
+        return short
+    return "-".join(filter(None, ("trait", slug, hashlib.sha256(name.casefold().encode()).hexdigest()[:6])))
+
+
+def presence(trait: TraitLike) -> Proposition:
+    """The claim that a message shows the trait, whatever its strength, without the persona: tells before from after."""
+    claim = "{{agent_name}} does this in the message: %s" % _named(trait)  # noqa: UP031 (braces stand for variables)
+    return Proposition(
+        dimension="adherence",
+        id=trait_id(trait.name),
+        claim=claim,
+        include_personas=False,
+        source=FROM_A_TRAIT,
+        trait=trait.name,
+        trait_now=_state(trait),
+        recommendations="–",  # none is asked for
+    )
+
+
+def _automatic(trait: TraitLike, in_use: set[str]) -> Proposition:
+    band, stopped = strength_band(trait.strength), trait.strength == 0
+    identifier = trait_id(trait.name, in_use)
+    in_use.add(identifier)
+    return Proposition(
+        dimension="adherence",
+        id=identifier,
+        claim=_claim(trait, band.lower()),
+        inverted=stopped,
+        recommendations=_ADVICE[band] % _in_quotes(trait.name),
+        source=FROM_A_TRAIT,
+        trait=trait.name,
+        trait_stopped=stopped,
+        trait_now=_state(trait),
+        over_window=not of_a_message(trait.strength),
+    )
+
+
+def _claim(trait: TraitLike, band: str) -> str:
+    if trait.strength == 0:  # its description may say what to do instead: the name says what is stopped
+        return _STOPPED % _in_quotes(trait.name)
+    if not of_a_message(trait.strength):
+        return _NOW_AND_THEN % (band, _named(trait))
+    return _RARE % _named(trait) if trait.strength < 0.5 else _STRONG % (band, _named(trait))
+
+
+def _state(trait: TraitLike) -> str:
+    return f"{strength_band(trait.strength)}: {trait.name.casefold()}: {' '.join(trait.description.split())}"
+
+
+def _named(trait: TraitLike) -> str:
+    description = " ".join(trait.description.split())
+    if len(description) > LONGEST_DESCRIPTION:
+        description = f"{description[:LONGEST_DESCRIPTION]}…"
+    return _in_quotes(f"{trait.name}: {description}" if description else trait.name)
+
+
+def _in_quotes(text: str) -> str:
+    """A trait's words in a claim are data: on one line, in quotation marks, with nothing that ends these or looks like a variable."""
+    text = neutral(" ".join(text.split()), 2 * LONGEST_DESCRIPTION)[0]
+    marks = dict.fromkeys(map(ord, '"“”„'), "'")
+    return f"“{_BRACES.sub(' ', text.translate(marks))}”"
+
+
+LONGEST_NAME = 60  # characters behind the agent's slug
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A proposition with its place.
+
+    Attributes:
+        owner: The agent's slug, or ``_default``.
+        mark: Digest of all that a person sees of it; a different one means that it was changed.
+        replaces: The proposition of ours with the same id, for one that `listed` returns; None for most.
+    """
+
+    path: Path
+    owner: str
+    dimension: str
+    level: str
+    proposition: Proposition
+    mark: str
+    replaces: Entry | None = None
+
+    @property
+    def state(self) -> str:
+        return self.proposition.state
+
+    @property
+    def is_shipped(self) -> bool:
+        return folder_of(self.path) == Path(settings.PROPOSITIONS_DIR)
+
+    @property
+    def key(self) -> str:
+        """Its name in an address: the number of its folder, its file there and its id."""
+        folder = folder_of(self.path)
+        number = next((n for n, known in enumerate(proposition_dirs()) if known == folder), 0)
+        inside = self.path.relative_to(folder) if self.path.is_relative_to(folder) else Path(self.path.name)
+        return f"{number}/{inside.as_posix()}:{self.proposition.id}"
+
+
+def all_entries(files: Sequence[LoadedFile] | None = None) -> list[Entry]:
+    """Return every proposition of every file (default: of `load_all`), in their order.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    return [
+        Entry(file.path, file.agent_id, file.dimension, file.level, p, mark_of(file.path, p))
+        for file in (load_all() if files is None else files)
+        for p in (*file.propositions, *file.inactive)
+    ]
+
+
+def listed(owner: str, *, files: Sequence[LoadedFile]) -> list[Entry]:
+    """Return the propositions about one agent (or ``_default``); one of ours that a team's replaces is inside its replacement."""
+    merged: dict[object, Entry] = {}
+    for entry in all_entries(files):
+        if entry.owner == owner:
+            is_used = entry.state in ("accepted", "retired")
+            place = (entry.dimension, entry.level, entry.proposition.id) if is_used else entry.key
+            merged[place] = replace(entry, replaces=merged.pop(place, None))
+    return list(merged.values())
+
+
+def entry_at(key: str, owner: str, *, files: Sequence[LoadedFile]) -> Entry | None:
+    """Return the proposition of that key; never one of a file that is not among those that are read."""
+    return next((e for e in all_entries(files) if e.owner == owner and e.key == key), None)
+
+
+def entry_marked(mark: str, owner: str, *, files: Sequence[LoadedFile] | None = None) -> Entry | None:
+    """Return the proposition as a person saw it; None where none looks like that any more."""
+    return next((e for e in all_entries(files) if e.mark == mark and e.owner == owner), None)
+
+
+def folder_of(path: Path) -> Path:
+    """Return the folder of propositions a file is in."""
+    return next((d for d in reversed(proposition_dirs()) if path.is_relative_to(d)), path.parent)
+
+
+def mark_of(path: Path, p: Proposition) -> str:
+    """Return a digest of all that a person sees of a proposition in a file."""
+    shown = [str(path), p.fingerprint(), p.recommendations, p.quote, p.active, p.rejected, p.retired]
+    shown += [p.trait, p.trait_stopped]
+    return hashlib.sha256(json.dumps(shown, sort_keys=True, ensure_ascii=False).encode()).hexdigest()[:32]
+
+
+def free_id(owner: str, text: str, *, in_use: Collection[str]) -> str:
+    """Return ``<agent>-<text in small letters>``, with a number where that id is in use."""
+    prefix = "" if owner == DEFAULT else f"{slugified(owner)[:40].strip('-') or 'agent'}-"
+    words = slugified(text.replace(AGENT_NAME, " ")).removeprefix(prefix)[:LONGEST_NAME].strip("-") or "proposition"
+    free, number = prefix + words, 1
+    while free in in_use:
+        number += 1
+        free = f"{prefix}{words}-{number}"
+    return free
+
+
+def slugified(text: str) -> str:
+    """Lower-case letters and digits, everything else one hyphen."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

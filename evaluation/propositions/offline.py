@@ -20,8 +20,7 @@ from agents.text.tokens import tokenize
 from agents.text.voices import StyleProfile, style_deviations
 from evaluation.judge.questions import Verdict, judged, parse_answers, trivial, verdict_by_rule
 from evaluation.propositions.files import LoadedFile, propositions_for
-from evaluation.propositions.rules import PRECONDITIONS, Target
-from evaluation.propositions.schema import Cues, Proposition
+from evaluation.propositions.schema import PRECONDITIONS, Cues, Proposition, Target
 
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
 NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw, and cues list none"

@@ -1,1 +1,6 @@
-"""Evaluations: planned as rows, judged by straight functions in threads, stored as they are answered, summed up."""
+"""Evaluations. `planning` makes one from a `RunSpec`: a run with a pending row for each judgement, or the unfinished one to resume.
+
+`execute` leases runs and judges them side by side: now (`capture`) or when a worker's turn comes (`work_one`). `judging` asks about one
+dimension and stores the answers (`ideas` counts ideas, `batches` asks in Message Batches). `summary` has the numbers as commands and API
+show them; `estimate` says before what they would cost; `control` queues, cancels and resumes.
+"""

@@ -18,7 +18,8 @@ from agents.llm.batches import NO_ANSWER, Answers, NotHandedIn, Outgoing, hand_i
 from agents.llm.endpoints import Route
 from agents.models import LLMBatch, owner_name
 from evaluation.models import EvaluationRun
-from evaluation.runs.budget import ASSUMED, answer_lengths, why_over_budget
+from evaluation.runs.planning import ASSUMED, answer_lengths, why_over_budget
+from evaluation.runs.summary import waiting_words
 
 if TYPE_CHECKING:
     from evaluation.judge.questions import Replies
@@ -118,34 +119,9 @@ def _estimated(outgoing: Outgoing) -> Decimal:
     model = outgoing.way.model
     lengths, total = answer_lengths(model), Decimal(0)
     for request, *_ in outgoing.questions:
-        answered = lengths.get(request.label.dimension, ASSUMED).tokens * _claims(request)
+        answered = lengths.get(request.label.dimension, ASSUMED).tokens * max(1, len(request.facts.get("claims", ())))
         total += ledger.estimate_cost(model, estimate_tokens(request), answered, batch=True) or 0
     return total
-
-
-def _claims(request: LLMRequest) -> int:
-    return max(1, len(request.facts.get("claims", ())))
-
-
-def cancel_batches(runs: Iterable[int]) -> int:
-    """Have the worker cancel what these runs (by primary key) have submitted; what was answered by then is paid for."""
-    work_ids = [f"evaluation_run:{pk}" for pk in runs]
-    open_ones = LLMBatch.objects.filter(work_id__in=work_ids, status__in=LLMBatch.OPEN)
-    now = timezone.now()
-    return open_ones.update(cancel_requested_at=now, next_look_at=now)
-
-
-def waiting_words(runs: Sequence[EvaluationRun]) -> dict[int, str]:
-    """What each run waits for, by primary key, its channels' batches included; one query for any number of runs. Others are left out."""
-    by_work = {run.work_id: run.pk for run in runs}
-    by_run: dict[int, list[str]] = {}
-    for batch in LLMBatch.objects.filter(work_id__in=list(by_work), status__in=LLMBatch.OPEN).order_by("pk"):
-        name = batch.batch_id or "(being submitted)"
-        words = f"waiting for batch {name}: {batch.answered} of {batch.requests} answered"
-        if batch.cancel_requested_at is not None:
-            words = f"batch {name} is being cancelled"
-        by_run.setdefault(by_work[batch.work_id], []).append(words + (f" ({batch.error})" if batch.error else ""))
-    return {pk: "; ".join(words) for pk, words in by_run.items()}
 
 
 def see_through(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,16 +11,11 @@ from django.db.models import Count, Exists, OuterRef, Q
 from django.utils import timezone
 
 from agents.llm import ledger
-from agents.models import Agent
+from agents.models import LLMBatch
 from agents.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.propositions.files import default_dimensions
-from evaluation.runs.batches import cancel_batches, waiting_words
-from evaluation.runs.execute import RESUMABLE
-from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.runs.store import CALL_FAILED, reopen_failed
-from evaluation.runs.summary import NOTHING, Share, share_counts
-from evaluation.simulation.conversations import has_little_speech
+from evaluation.runs.planning import RESUMABLE, RunSpec, has_little_speech, prepare_run
+from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, waiting_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,26 +88,6 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, 
     return run, resumed
 
 
-def queue_baseline(
-    *, agents: Iterable[Agent], spec: RunSpec | None = None, simulate: bool = False
-) -> list[EvaluationRun]:
-    """Have a worker capture a baseline of each agent.
-
-    Args:
-        agents: Whom to measure.
-        spec: Everything but the agent; default settings and every dimension when left out.
-        simulate: Have the worker simulate conversations with agents that have little speech first.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
-    runs = []
-    for agent in agents:
-        wanted = spec or RunSpec(agent=agent, dimensions=default_dimensions())
-        runs.append(queue_run(replace(wanted, agent=agent, is_baseline=True), simulate=simulate)[0])
-    return runs
-
-
 def cancel_run(run: EvaluationRun) -> EvaluationRun:
     """Stop an evaluation until it is resumed; what was judged stays.
 
@@ -133,7 +108,11 @@ def cancel_run(run: EvaluationRun) -> EvaluationRun:
         wanted = others.exclude(agent_run__status__in=EvaluationRun.FINAL)
         own = [channel_run.pk for channel_run in run.channel_runs.filter(~Exists(wanted))]
         _cancel(EvaluationRun.objects.filter(pk__in=own))
-        cancel_batches([run.pk, *own])
+        now, work_ids = timezone.now(), [f"evaluation_run:{pk}" for pk in (run.pk, *own)]
+        batches = LLMBatch.objects.filter(work_id__in=work_ids, status__in=LLMBatch.OPEN)
+        batches.update(
+            cancel_requested_at=now, next_look_at=now
+        )  # the worker cancels them; what was answered is paid for
     used = ledger.totals(work_id=run.work_id)
     tokens = used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens
     EvaluationRun.objects.filter(pk=run.pk).update(token_usage=tokens)

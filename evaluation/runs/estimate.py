@@ -1,28 +1,62 @@
-"""Estimate what an evaluation would need before anything is asked: judgements, calls, tokens, US dollars."""
+"""What an evaluation would need (judgements, calls, tokens, US dollars) before anything is asked, and what it used."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import cache
 from typing import Any, NamedTuple
 
-from agents.llm import Label, estimate_tokens, ledger
+from django.db import transaction
+from pydantic import BaseModel
+
+from agents.llm import Label, LLMRequest, estimate_tokens, ledger
 from agents.llm.endpoints import provider_of
-from agents.models import Message
+from agents.models import Agent, Message
 from agents.text.fences import new_nonce
+from agents.turn.prompt import build_prompt, new_turn
+from agents.turn.tools import tool_definitions
 from evaluation.judge.questions import Question, build_request
 from evaluation.models import EvaluationRun
+from evaluation.propositions.files import load_all
 from evaluation.propositions.schema import Proposition
-from evaluation.runs.budget import ASSUMED, AnswerLength, answer_lengths
 from evaluation.runs.ideas import BATCH, listing_request
-from evaluation.runs.judging import Open, context_of, groups, settle, subject_of
-from evaluation.runs.planning import Plan, RunSpec, channel_specs, make_plan, new_run, repeated
+from evaluation.runs.judging import Open, questions, settle
+from evaluation.runs.planning import (
+    ASSUMED,
+    AnswerLength,
+    Plan,
+    RunSpec,
+    answer_lengths,
+    channel_specs,
+    make_plan,
+    new_run,
+    repeated,
+    subject_of,
+)
+from evaluation.runs.summary import Spending, Usd
 from evaluation.scorers import SCORERS, ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, Item, Subject, said
+from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, said
+from evaluation.simulation.conversations import TURN, Simulation, actor_of, prepare, simulation_spec
+from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation
 
 IDEAS_PER_PART, TOKENS_PER_IDEA = 12, 40  # of a conversation; an assumption, too: how many there are is what is asked
 COLLAPSE_TOKENS = 300  # of the instructions for collapsing a list
+
+
+class Estimate(Spending):
+    """Before a run; of an agent, or of a channel (the other name is empty).
+
+    Tokens are characters / 4 for the prompt, and `output_tokens_per_claim` (per dimension in which a judge would be asked) for each
+    answered proposition; prompt caching is not assumed. The cost is None when unpriced.
+    """
+
+    agent: str
+    channel: str
+    judge: str
+    judgements: int
+    without_a_call: int
+    output_tokens_per_claim: dict[str, AnswerLength]
 
 
 class Call(NamedTuple):
@@ -33,92 +67,86 @@ class Call(NamedTuple):
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """Before a run; of an agent, or of a channel (the other name is empty).
-
-    Tokens are characters / 4 for the prompt, and `answers` (per dimension in which a judge would be asked) for each answered proposition;
-    cost is None when unpriced.
-    """
-
-    agent: str
-    channel: str
-    judge: str
-    judgements: int
-    free: int
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: Decimal | None
-    answers: Mapping[str, AnswerLength]
-
-
 def estimate(spec: RunSpec) -> Estimate:
-    """What capturing this would need. Prompt caching is not assumed.
+    """What measuring this would need, without the channels of an agent.
 
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    plan = make_plan(spec)
-    judgements = free = calls = tokens = output = 0
-    cost: Decimal | None = Decimal(0)
-    measured, answers = answer_lengths(spec.judge_model), dict[str, AnswerLength]()
-    for dimension, items, planned in _calls(plan, measured):
-        judgements += items
-        free += items
-        for call in planned:
-            price = ledger.estimate_cost(spec.judge_model, call.input_tokens, call.output_tokens, batch=spec.batch)
-            calls, free = calls + 1, free - call.settles
-            tokens, output = tokens + call.input_tokens, output + call.output_tokens
-            cost = None if cost is None or price is None else cost + price
-        if planned and dimension != ideas_quantity.DIMENSION:
-            answers[dimension] = measured.get(dimension, ASSUMED)
+    return _estimate(make_plan(spec), answer_lengths(spec.judge_model), {})
+
+
+def estimate_all(specs: Sequence[RunSpec]) -> list[Estimate]:
+    """What measuring these would need, then what the channels of these agents would, each once. What is read of a channel is shared.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    files, lengths, read = load_all(), cache(answer_lengths), dict[tuple[object, ...], Ends]()
+    channels = {one.target.pk: one for spec in specs for one, _ in channel_specs(spec)}
+    plans = (make_plan(spec, files=files) for spec in (*specs, *channels.values()))
+    return [_estimate(plan, lengths(plan.spec.judge_model), read) for plan in plans]
+
+
+def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
+    """The same; None where the judge needs no network: its calls cost nothing.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    return estimate_all(specs) if any(provider_of(spec.judge_model) == "anthropic" for spec in specs) else None
+
+
+def _estimate(plan: Plan, lengths: Mapping[str, AnswerLength], read: dict[tuple[object, ...], Ends]) -> Estimate:
+    spec, run, nonce = plan.spec, new_run(plan), new_nonce()
+    subject = subject_of(run)
+    if isinstance(subject, Subject):
+        subject.read = read
+    judgements, calls, answers = 0, list[Call](), dict[str, AnswerLength]()
+    for dimension in spec.own_dimensions:
+        scorer = SCORERS[dimension]
+        items = list(repeated(scorer.plan(subject, plan.propositions[dimension]), run.repeats))
+        judgements += len(items)
+        if scorer.not_evaluable(subject):
+            continue
+        if isinstance(subject, ChannelSubject) and dimension == ideas_quantity.DIMENSION:
+            calls += [call for item in items for call in _ideas(item.proposition, subject, run, nonce)]
+            continue
+        length = lengths.get(dimension, ASSUMED)
+        asked = [
+            call
+            for question in _questions(dimension, items, subject, run, nonce)
+            for call in _asked(question, length.tokens)
+        ]
+        calls += asked
+        if asked:
+            answers[dimension] = length
+    costs = [
+        ledger.estimate_cost(spec.judge_model, call.input_tokens, call.output_tokens, batch=spec.batch)
+        for call in calls
+    ]
     return Estimate(
         agent=spec.agent.slug if spec.agent else "",
         channel=spec.channel.slug if spec.channel else "",
         judge=spec.judge_model,
         judgements=judgements,
-        free=max(0, free),
-        calls=calls,
-        input_tokens=tokens,
-        output_tokens=output,
-        cost_usd=cost,
-        answers=answers,
+        without_a_call=max(0, judgements - sum(call.settles for call in calls)),
+        calls=len(calls),
+        input_tokens=sum(call.input_tokens for call in calls),
+        output_tokens=sum(call.output_tokens for call in calls),
+        cost_usd=_all_of(costs),
+        output_tokens_per_claim=answers,
     )
 
 
-def estimate_before(specs: Sequence[RunSpec]) -> list[Estimate] | None:
-    """What capturing these would need, agents first; None where the judge needs no network: its calls cost nothing.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
-    if not any(provider_of(spec.judge_model) == "anthropic" for spec in specs):
-        return None
-    return [*(estimate(spec) for spec in specs), *estimate_channels(specs)]
-
-
-def estimate_channels(specs: Sequence[RunSpec]) -> list[Estimate]:
-    """The channels that are measured with these agents, each once."""
-    by_channel = {channel_spec.target.pk: channel_spec for spec in specs for channel_spec, _ in channel_specs(spec)}
-    return [estimate(spec) for spec in by_channel.values()]
-
-
-def _calls(plan: Plan, lengths: Mapping[str, AnswerLength]) -> Iterator[tuple[str, int, list[Call]]]:
-    """Per dimension: its id, how many judgements, and the calls for those that need a judge."""
-    run = new_run(plan)
-    subject, label = subject_of(run), Label(purpose="estimate")
-    for dimension in plan.spec.own_dimensions:
-        scorer = SCORERS[dimension]
-        items = list(repeated(scorer.plan(subject, plan.propositions[dimension]), run.repeats))
-        if scorer.not_evaluable(subject):
-            yield dimension, len(items), []
-        elif isinstance(subject, ChannelSubject) and dimension == ideas_quantity.DIMENSION:
-            yield dimension, len(items), [call for item in items for call in _ideas(item.proposition, subject, run)]
-        else:
-            questions = _questions(scorer, items, subject, run, label)
-            tokens = lengths.get(dimension, ASSUMED).tokens
-            yield dimension, len(items), [call for question in questions for call in _asked(question, tokens)]
+def _all_of(costs: Iterable[Decimal | None]) -> Decimal | None:
+    """The sum; one unpriced part leaves none."""
+    total = Decimal(0)
+    for cost in costs:
+        if cost is None:
+            return None
+        total += cost
+    return total
 
 
 def _asked(question: Question, per_proposition: int) -> Iterator[Call]:
@@ -130,32 +158,24 @@ def _asked(question: Question, per_proposition: int) -> Iterator[Call]:
 
 
 def _questions(
-    scorer: Any, items: Sequence[Item], subject: Subject | ChannelSubject, run: EvaluationRun, label: Label
+    dimension: str, items: Sequence[Item], subject: Subject | ChannelSubject, run: EvaluationRun, nonce: str
 ) -> Iterator[Question]:
     ids = {pk for item in items for pk in (item.message_id, item.compared_with_id) if pk is not None}
     messages = Message.objects.select_related("channel").in_bulk(list(ids))
-    if read_ahead := getattr(scorer, "read_ahead", None):
+    if read_ahead := getattr(SCORERS[dimension], "read_ahead", None):
         read_ahead(subject, messages.values())
     entries: list[Open[Item]] = []
     for item in items:
         message, earlier = messages.get(item.message_id or 0), messages.get(item.compared_with_id or 0)
         if settle(item.proposition, message, subject, earlier, run.additional_context) is None:
             entries.append(Open(item, item.proposition, message, earlier, item.repeat))
-    for chunk, _ in groups(entries, run.per_call):
-        context = context_of(scorer, subject, chunk[0], run.additional_context)
-        if not any(text.strip() for text in context.judged_texts()):
-            continue
-        yield Question(
-            propositions=tuple(entry.proposition for entry in chunk),
-            context=context,
-            label=label,
-            double_check=run.double_check,
-            advise=True,
-            method=run.method,
-        )
+    asked = questions(
+        entries, subject, run, dimension=dimension, nonce=nonce, label=lambda _: Label(purpose="estimate")
+    )
+    yield from (question for _, question in asked if question is not None)
 
 
-def _ideas(proposition: Proposition, subject: ChannelSubject, run: EvaluationRun) -> Iterator[Call]:
+def _ideas(proposition: Proposition, subject: ChannelSubject, run: EvaluationRun, nonce: str) -> Iterator[Call]:
     """One call per part, then those that collapse what they list: how long that list will be is not known yet."""
     places = list(ideas_quantity.stretches(subject))
     label = Label(purpose="estimate")
@@ -168,8 +188,107 @@ def _ideas(proposition: Proposition, subject: ChannelSubject, run: EvaluationRun
             part=(number, len(places)),
             label=label,
             model=run.judge,
-            nonce=new_nonce(),
+            nonce=nonce,
         )
         yield Call(int(number == 1), estimate_tokens(request), IDEAS_PER_PART * TOKENS_PER_IDEA)
     for shown in range(IDEAS_PER_PART * len(places), 0, -BATCH):
         yield Call(0, COLLAPSE_TOKENS + shown * TOKENS_PER_IDEA, min(shown, BATCH) * TOKENS_PER_IDEA // 2)
+
+
+def estimated(estimates: Sequence[Estimate]) -> Spending:
+    """The sum of what was estimated; one unpriced part leaves no cost."""
+    return Spending(
+        **{name: sum(getattr(e, name) for e in estimates) for name in ("calls", "input_tokens", "output_tokens")},
+        cost_usd=_all_of(e.cost_usd for e in estimates),
+    )
+
+
+# -- simulations
+STAND_IN = ("word " * REPLY_TOKENS)[: REPLY_TOKENS * 4].strip()
+
+
+class SimulationEstimate(BaseModel):
+    """What `--json` prints. Tokens are characters / 4 for the prompts and assumptions for the answers; `cost_usd` is None when unpriced."""
+
+    agent: str
+    actor_model: str
+    lines: int
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: Usd
+
+
+def estimate_simulation(
+    spec: RunSpec, *, situations: Sequence[Situation], actor_model: str = "", repeats: int = 1
+) -> tuple[SimulationEstimate, Estimate]:
+    """Estimate what the actor would need, and the judge of what it says, if every line is answered once.
+
+    Args:
+        spec: What is to be measured, of an agent.
+        situations: What would be said to it.
+        actor_model: Default the agent's own model, else `ACTOR_MODEL`.
+        repeats: How often each situation is simulated.
+
+    Raises:
+        ValueError: `spec` is of a channel.
+        PropositionError: Proposition files cannot be used.
+    """
+    if spec.agent is None:
+        raise ValueError(f"{spec.target} is a channel; allowed: an agent")
+    model = actor_of(spec.agent, actor_model)
+    with transaction.atomic():
+        try:
+            simulation, prompts = _stand_in(spec.agent, situations, model, repeats)
+            judging = estimate(simulation_spec(spec, simulation))
+        finally:
+            transaction.set_rollback(True)
+    lines, said = len(prompts) * repeats, REPLY_TOKENS * len(prompts) * repeats
+    sent = CALLS_PER_LINE * repeats * sum(prompts) + said
+    acting = SimulationEstimate(
+        agent=spec.agent.slug,
+        actor_model=model,
+        lines=lines,
+        calls=CALLS_PER_LINE * lines,
+        input_tokens=sent,
+        output_tokens=said,
+        cost_usd=ledger.estimate_cost(model, sent, said),
+    )
+    return acting, judging
+
+
+def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats: int) -> tuple[Simulation, list[int]]:
+    """Store a simulation with a stand-in for each answer; return it, and the tokens of the prompt for each line of its first repeat."""
+    ident, scenes, _ = prepare(agent, situations, model, repeats, reuse=False)
+    prompts: list[int] = []
+    for scene in scenes:
+        for turn, text in enumerate(scene.situation.lines, 1):
+            common: dict[str, Any] = {
+                "channel": scene.channel,
+                "synthetic": True,
+                "tags": {**scene.channel.tags, TURN: str(turn)},
+            }
+            line = Message.objects.create(position=2 * turn - 1, outsider=scene.situation.speaker, text=text, **common)
+            if scene.repeat == 1:
+                prompts.append(_prompt_tokens(agent, line))
+            Message.objects.create(position=2 * turn, agent=agent, text=STAND_IN, **common)
+    messages = sum(len(scene.situation.lines) for scene in scenes)
+    simulation = Simulation(
+        id=ident, agent=agent, actor_model=model, persona_digest="", conversations=(), messages=messages
+    )
+    return simulation, prompts
+
+
+def _prompt_tokens(agent: Agent, line: Message) -> int:
+    """Tokens of the prompt with which the agent's turn would begin after this line."""
+    turn = new_turn(agent=agent, channel=line.channel, trigger=line, overrides={"stages": []}, preview=True)
+    prompt = build_prompt(turn)
+    request = LLMRequest(
+        role="actor",
+        task="turn",
+        system=prompt.system,
+        turns=(prompt.user,),
+        tools=tool_definitions(),
+        label=Label(purpose="estimate"),
+    )
+    return estimate_tokens(request)

@@ -1,10 +1,11 @@
-"""Execute evaluations: lease, judge each dimension by one straight function, end. A killed one resumes where it stopped."""
+"""Judge evaluations: those asked for now (`capture`), and those whose turn it is (`work_one`). A killed one resumes where it stopped."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
 from typing import Any
@@ -18,39 +19,53 @@ from django.utils import timezone
 from agents.llm.batches import forget_answers, is_waiting
 from agents.llm.endpoints import route_of
 from agents.models import Leasable, owner_name
-from agents.work.outages import is_outage
-from agents.work.parallel import side_by_side
+from agents.ops.telemetry import logging_about
+from agents.work.lease import LOOKS
+from agents.work.running import OUTAGE, is_outage, side_by_side
+from evaluation.calibration.agreement import calibration_json, calibration_of
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
+from evaluation.change.measurements import measurement_of, observations_json
 from evaluation.judge.questions import JudgeHealth
-from evaluation.models import CHANNEL_DIMENSIONS, ChannelShare, Dimension, EvaluationRun, EvaluationScore
-from evaluation.propositions.files import PropositionError, load_all
-from evaluation.runs.batches import BatchAsking
-from evaluation.runs.ideas import count_ideas
-from evaluation.runs.judging import (
-    Judging,
-    Leases,
-    Progress,
-    Superseded,
-    begin_judging,
-    judge_dimension,
-    lease,
-    subject_of,
+from evaluation.models import (
+    CHANNEL_DIMENSIONS,
+    COUNTED,
+    ChannelShare,
+    EvaluationRun,
+    EvaluationScore,
 )
-from evaluation.runs.planning import UNFINISHED
-from evaluation.runs.store import failed_call, judge_answered, reopen_failed
-from evaluation.runs.summary import WITHOUT_SCORE, RunSummary, summarize, summarize_all
+from evaluation.propositions.files import PropositionError, load_all
+from evaluation.runs.batches import BatchAsking, see_through
+from evaluation.runs.ideas import distinct_ideas
+from evaluation.runs.judging import Judging, Leases, Progress, Superseded, begin_judging, judge_dimension, lease
+from evaluation.runs.planning import (
+    RESUMABLE,
+    UNFINISHED,
+    Prepared,
+    RunSpec,
+    make_plan,
+    prepare_plan,
+    subject_of,
+    why_over_budget,
+)
+from evaluation.runs.summary import (
+    WITHOUT_SCORE,
+    RunSummary,
+    channels_of,
+    failed_call,
+    judge_answered,
+    reopen_failed,
+    summarize,
+    summarize_all,
+)
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
+from evaluation.simulation.conversations import actor_of, awaits_simulation, simulate_for
 from evaluation.wording import counted
 
 Status = Leasable.Status
 BATCH_PAUSE = timedelta(minutes=10)  # between two tries to submit a batch for which the budget had no room
-RESUMABLE = (Status.FAILED, Status.ERRORED, Status.PAUSED_BUDGET)
 SIMULATED_ALONE = "speech was simulated with one agent at a time: there is no conversation of agents to measure"
-JUDGES = {name: partial(judge_dimension, dimension=name) for name in SCORERS} | {
-    Dimension.IDEAS_QUANTITY.value: count_ideas
-}
 
 
 def _no_progress(run: EvaluationRun, done: int) -> None:
@@ -141,15 +156,13 @@ def execute_as_made(
             span.set_data("evaluation_runs", [run.pk for run in held])
             _end_all([judging for judging in judged if judging is not None])
     except BaseException as error:
+        status, words = Status.ERRORED, f"{type(error).__name__}: {error}"[:1000]
+        if is_outage(error) or (hand_back and (crashed or not isinstance(error, Exception))):
+            status, words = Status.PENDING, ""  # no fault of these runs: they go on at once from what is stored
+        elif not isinstance(error, Exception):
+            words = "interrupted; the same command goes on with it"
         for run in held:  # those that did not end
-            if is_outage(error) or (crashed and hand_back and isinstance(error, Exception)):
-                run.finish(owner=owner, status=Status.PENDING)  # no fault of this run: it goes on from what is stored
-            elif isinstance(error, Exception):
-                run.finish(owner=owner, status=Status.ERRORED, error=f"{type(error).__name__}: {error}"[:1000])
-            elif hand_back:  # interrupted: they need not wait for the lease to run out
-                run.finish(owner=owner, status=Status.PENDING)
-            else:
-                run.finish(owner=owner, status=Status.ERRORED, error="interrupted; the same command goes on with it")
+            run.finish(owner=owner, status=status, error=words)
         if isinstance(error, Exception) and not is_outage(error):
             sentry_sdk.capture_exception(error)
         raise
@@ -178,7 +191,7 @@ def _judge(run: EvaluationRun, opening: Callable[[EvaluationRun], Judging]) -> J
         judging.ask = batch.ask
     with _being_judged as evaluations:
         at_once = 1 if batch is not None else max(1, _threads() // evaluations)
-        side_by_side([partial(JUDGES[dimension], judging) for dimension in run.own_dimensions], at_once)
+        side_by_side([partial(judge_dimension, judging, dimension) for dimension in run.own_dimensions], at_once)
     if batch is not None:
         batch.submit()
     if judging.waits:
@@ -194,24 +207,12 @@ def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
 
 def _end_all(judged: Sequence[Judging]) -> None:
     """End runs that were judged. Channels first: their numbers are part of their agents' numbers."""
-    summed: dict[int, Any] = {}
     for of_agents in (False, True):
         ending = [judging for judging in judged if (judging.run.agent_id is not None) is of_agents]
-        runs = [judging.run for judging in ending]
-        summed |= _ends_of_channels(runs) if of_agents else {}
-        for judging, summary in zip(ending, summarize_all(runs), strict=True):
+        for judging, summary in zip(ending, summarize_all([judging.run for judging in ending]), strict=True):
             _end(judging, summary)
     # Once more, now that it is committed: who ends the other run of a link sees this one from now on, and this one sees the other.
-    follow_links([judging.run for judging in judged], summed=summed)
-
-
-def _ends_of_channels(runs: Sequence[EvaluationRun]) -> dict[int, Any]:
-    """By agent's run how the runs of its channels ended so far."""
-    shares = ChannelShare.objects.filter(agent_run__in=[run.pk for run in runs])
-    ends: dict[int, Any] = {}
-    for pk, *end in shares.values_list("agent_run", "channel_run", "channel_run__status", "channel_run__finished_at"):
-        ends.setdefault(pk, set()).add(tuple(end))
-    return ends
+    follow_links([judging.run for judging in judged])
 
 
 def _end(judging: Judging, summary: RunSummary) -> None:
@@ -253,15 +254,11 @@ def _end(judging: Judging, summary: RunSummary) -> None:
                 forget_answers(run.work_id)
 
 
-def follow_links(runs: Iterable[EvaluationRun], *, summed: Mapping[int, Any] | None = None) -> None:
+def follow_links(runs: Iterable[EvaluationRun]) -> None:
     """Bring the numbers of completed agents' runs up to date with those of their channels.
 
     Call it after runs of either kind ended: those of channels first, so that agents' runs whose channels are all among them are up to
     date already. It does the same however often it is called, in whatever order and process the runs end.
-
-    Args:
-        runs: That ended.
-        summed: By primary key of agents' runs, how their channels' runs had ended when they were summed up; these stay where that holds.
     """
     ended = [run.pk for run in runs]
     concerned = EvaluationRun.objects.filter(Q(pk__in=ended) | Q(channel_runs__in=ended), agent__isnull=False)
@@ -270,10 +267,7 @@ def follow_links(runs: Iterable[EvaluationRun], *, summed: Mapping[int, Any] | N
     )
     elsewhere = ChannelShare.objects.filter(agent_run__in=ended).exclude(channel_run__in=ended)
     stale = list(concerned.exclude(Q(pk__in=ended) & ~Q(pk__in=elsewhere.values("agent_run"))))
-    now = _ends_of_channels(stale) if summed else {}
     for agent_run in stale:
-        if summed and agent_run.pk in summed and now.get(agent_run.pk) == summed[agent_run.pk]:
-            continue
         summary = summarize(agent_run)
         error = "" if summary.measured else agent_run.error  # of a completed run: why it has no number
         same = EvaluationRun.objects.filter(pk=agent_run.pk, status=Status.COMPLETED)
@@ -298,3 +292,186 @@ def _why_no_channel(run: EvaluationRun) -> str:
         if each.status in WITHOUT_SCORE or each.error:
             return f"{each.channel}: {each.error or each.status}"
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The outcome for one agent (or channel).
+
+    Attributes:
+        summary: Its run in numbers.
+        resumed: Whether the run was resumed.
+        held_elsewhere: Whether another process holds it.
+    """
+
+    summary: RunSummary
+    resumed: bool
+    held_elsewhere: bool
+
+
+def capture(
+    specs: Sequence[RunSpec],
+    *,
+    prepared: Callable[[Sequence[EvaluationRun]], None] = lambda runs: None,
+    progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
+    notice: Callable[[str], None] = lambda words: None,
+) -> list[Captured]:
+    """Capture a baseline per spec, going on with what an earlier attempt left unfinished (AC-6.5.7).
+
+    Channel dimensions of agents are measured in their channels, each once for all of them. Everything is planned before anything is
+    asked, so that what cannot be measured costs nothing; the rows of the later runs are made while the judge reads the first questions.
+
+    Args:
+        specs: One per agent (or channel).
+        prepared: Called with runs as they are made, each once, before anything of them is asked.
+        progress: Called as judgements are made.
+        notice: Called with the batches that are waited for, where specs ask for batches: this returns when they are answered.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
+        trace.set_data("agents", [spec.target.slug for spec in specs])
+        files = load_all()
+        plans = [make_plan(spec, files=files) for spec in specs]
+        made: list[tuple[EvaluationRun, bool]] = []
+
+        def making() -> Iterator[list[EvaluationRun]]:
+            channels: Prepared = []
+            known: set[int] = set()
+            for plan in plans:
+                made.append(prepare_plan(plan, channels=channels))
+                new = [run for run in with_channels([made[-1][0]]) if run.pk not in known]
+                known.update(run.pk for run in new)
+                prepared(new)
+                yield new
+
+        held = {run.pk for run in execute_as_made(making(), progress=progress, hand_back=False)}
+
+        def go_on(ready: Sequence[EvaluationRun]) -> None:
+            held.update(run.pk for run in execute(ready, progress=progress, hand_back=False))
+
+        runs = with_channels([run for run, _ in made])
+        if any(run.batch for run in runs):
+            see_through(runs, go_on=go_on, notice=notice)
+        stored = EvaluationRun.objects.select_related("agent", "channel").in_bulk([run.pk for run, _ in made])
+        summaries = {summary.run.pk: summary for summary in summarize_all(list(stored.values()))}
+        return [
+            Captured(summaries[run.pk], resumed, run.pk not in held)
+            for run, resumed in made
+            if run.pk in summaries  # else it was deleted meanwhile
+        ]
+
+
+def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
+    """What was measured before, when that holds for each of these specs and nothing they depend on changed since; else None.
+
+    A baseline counts while it is the current one.
+    """
+    captured = []
+    for spec in specs:
+        run = EvaluationRun.objects.filter(
+            spec_digest=make_plan(spec).spec_digest, status=EvaluationRun.Status.COMPLETED
+        ).first()
+        if run is None or (spec.is_baseline and not run.baselines.exists()):
+            return None
+        captured.append(Captured(summarize(run), resumed=False, held_elsewhere=False))
+    return captured
+
+
+def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
+    """The object ``--json`` prints; `channels` are the channels' own runs, whose calls and cost are in none of the agents'."""
+    channels = [run_json(summary) for summary in channels_of(result.summary for result in results)]
+    document = {"judge": judge, "runs": [run_json(result.summary) for result in results]}
+    return {**document, "channels": channels} if channels else document
+
+
+def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any]:
+    """A run's summary dumped, with what is measured beside its scores.
+
+    `calibration` is how well its judge agrees with people in a dimension, null where no person labelled; a completed run has its
+    `observations`, so that the file serves as a baseline later: see `observations_json`.
+    """
+    run, document = summary.run, summary.model_dump()
+    agreements = calibration_of(run.judge, run.procedure)
+    for name, dimension in document["dimensions"].items():
+        if name not in COUNTED:
+            dimension["calibration"] = calibration_json(agreements.get(name))
+        elif run.channel is not None:
+            dimension["ideas"] = [idea.model_dump() for idea in distinct_ideas(run)]
+        if name in run.figures:
+            dimension["figures"] = run.figures[name]
+        if run.simulated and name in CHANNEL_DIMENSIONS:
+            dimension["reason"] = SIMULATED_ALONE
+    if observations and run.status == EvaluationRun.Status.COMPLETED:
+        document["observations"] = observations_json(measurement_of(run))
+    return document
+
+
+# -- the queue that workers look at
+CHANNELS_TOGETHER = 4  # evaluations of channels that one piece of work does
+
+
+def _paused_that_may_go_on() -> EvaluationRun | None:
+    """The oldest run that paused for its budget (its agent's, or that of all channels), which has room again: a new day, a higher cap."""
+    paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
+    paused = paused.exclude(lease_expires_at__gt=timezone.now())
+    over: set[tuple[int | None, str]] = set()  # asked once per agent, and once for channels
+    run: EvaluationRun
+    for run in paused.order_by("created_at", "pk"):
+        model = actor_of(run.agent) if run.agent is not None and awaits_simulation(run) else run.judge
+        if (run.agent_id, model) not in over:
+            if not why_over_budget(run.agent, model):
+                return run
+            over.add((run.agent_id, model))
+    return None
+
+
+def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: str) -> list[EvaluationRun]:
+    """Lease further runs of channels to execute with one: each asks only a few questions, which alone would leave most call slots free.
+
+    Only of the same judge, whose outage stops them all, and none that a worker was lost with.
+    """
+    if run.agent_id is not None or run.deaths:
+        return []
+    more: list[EvaluationRun] = []
+    for other in waiting:
+        alike = other.agent_id is None and (other.judge, other.batch) == (run.judge, run.batch)
+        fresh = other.status == EvaluationRun.Status.PENDING and not other.deaths
+        if len(more) == CHANNELS_TOGETHER - 1:
+            break
+        try:
+            if alike and fresh and other.pk != run.pk and other.acquire(owner=owner, lease=lease()):
+                other.note_served()
+                more.append(other)
+        except OUTAGE:  # what is leased is executed, or goes back to the queue there
+            break
+    return more
+
+
+def work_one(*, owner: str) -> bool:
+    """Lease and execute the pending, lost or no longer paused run whose turn it is; return whether there was one.
+
+    Runs of channels are executed a few at a time.
+    """
+    for _ in range(LOOKS):  # other workers may have leased all rows of one look
+        waiting = EvaluationRun.in_turn()
+        if not waiting and (paused := _paused_that_may_go_on()) is not None:
+            waiting = [paused]
+        for run in waiting:
+            if not run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
+                continue
+            run.note_served()
+            about = logging_about(evaluation_run=run.pk, agent=run.agent_id)
+            with (
+                about,
+                sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"),
+            ):  # a span alone is sent nowhere
+                if awaits_simulation(run):
+                    simulate_for(run, owner=owner)
+                else:
+                    execute([run, *_more_channels(run, waiting, owner)], owner=owner)
+            return True
+        if not waiting:
+            break
+    return False

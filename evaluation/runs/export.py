@@ -18,18 +18,9 @@ COLUMNS = (
     *("persona_digest", "proposition_digest", "window", "where", "seed", "tags", "judged_at"),
     *("procedure", "repeat", "first_score", "count", "compared_with", "compared_text", "history", "history_where"),
 )
-OF_RUN = frozenset(
-    [
-        "is_baseline",
-        "persona_digest",
-        "proposition_digest",
-        "window",
-        "where",
-        "seed",
-        "procedure",
-        "history",
-        "history_where",
-    ]
+OF_RUN = (
+    *("is_baseline", "persona_digest", "proposition_digest", "window", "where", "seed"),
+    *("procedure", "history", "history_where"),
 )
 TEXTS = frozenset({"text", "compared_text", "flaws", "reason", "reasoning", "justification"})  # what quotes messages
 

@@ -6,64 +6,60 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from django.conf import settings
 from django.db import transaction
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from agents.llm import Block, Label, LLMRequest, Reply, Status, Turn, answers
+from agents.llm import Block, LLMRequest, Reply, Status, Turn, requests
 from agents.llm.requests import InvalidAnswer
 from agents.models import Message
 from agents.text.fences import fence, neutral, one_line
 from agents.text.tokens import tokenize
-from evaluation.judge.prompts import Event, Window, render, render_trajectory
-from evaluation.judge.questions import Verdict, unscored
+from evaluation.judge.questions import Verdict, object_schema, render, render_trajectory, unscored
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
-from evaluation.runs.judging import Judging, dimension_span, label_of
-from evaluation.runs.store import FAILURES
+from evaluation.runs.summary import FAILURES
 from evaluation.scorers import ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject, said
+from evaluation.scorers.subjects import ChannelSubject, Event, Window, said
+
+if TYPE_CHECKING:
+    from evaluation.runs.judging import Judging
 
 
-@dataclass(frozen=True, slots=True)
-class DistinctIdea:
+class DistinctIdea(BaseModel):
     """One idea that counts, those that say the same, positions in the channel of all of them, and their speakers' names."""
 
-    idea: Idea
-    variants: tuple[Idea, ...]
+    idea: str
+    description: str
+    same: tuple[str, ...]
     positions: tuple[int, ...]
-    speakers: tuple[str, ...]
+    by: tuple[str, ...]
 
 
-def distinct_ideas(run: EvaluationRun, *, repeat: int = 1) -> list[DistinctIdea]:
-    """The distinct ideas of a channel's run, in order of first mention; empty for an agent's run.
-
-    Args:
-        run: A run that counted ideas.
-        repeat: Which of its repeated judgements.
-    """
-    listed = Idea.objects.filter(
-        part__evaluation_score__evaluation_run=run,
-        part__evaluation_score__repeat=repeat,
-        part__evaluation_score__status="scored",
-    )
-    ideas = list(listed.order_by("part__evaluation_score", "part__number", "number"))
-    variants: dict[int, list[Idea]] = {}
-    for idea in ideas:
-        if idea.same_as_id is not None:
-            variants.setdefault(idea.same_as_id, []).append(idea)
-    wanted = {position for idea in ideas for position in idea.positions}
+def distinct_ideas(run: EvaluationRun) -> list[DistinctIdea]:
+    """The distinct ideas of a channel's run (of repeats: of the first), in order of first mention; empty for an agent's run."""
+    of_run = {"part__evaluation_score__evaluation_run": run, "part__evaluation_score__repeat": 1}
+    listed = Idea.objects.filter(**of_run, part__evaluation_score__status="scored")
+    alike: dict[int, list[Idea]] = {}  # the first of each is the one that counts
+    for idea in listed.order_by("part__evaluation_score", "part__number", "number"):
+        group = alike.setdefault(idea.same_as_id or idea.pk, [])
+        group.insert(0 if idea.same_as_id is None else len(group), idea)
+    places = {first.pk: sorted({n for one in (first, *same) for n in one.positions}) for first, *same in alike.values()}
+    wanted = {n for positions in places.values() for n in positions}
     said = Message.objects.filter(channel=run.channel_id, position__in=wanted).select_related("agent", "user")
     names = {message.position: message.author_name for message in said}
-    return [_distinct(idea, variants.get(idea.pk, []), names) for idea in ideas if idea.same_as_id is None]
-
-
-def _distinct(idea: Idea, variants: list[Idea], names: dict[int, str]) -> DistinctIdea:
-    positions = sorted({position for one in (idea, *variants) for position in one.positions})
-    speakers = tuple(dict.fromkeys(names[position] for position in positions if position in names))
-    return DistinctIdea(idea, tuple(variants), tuple(positions), speakers)
+    return [
+        DistinctIdea(
+            idea=first.idea,
+            description=first.description,
+            same=tuple(one.idea for one in same),
+            positions=tuple(places[first.pk]),
+            by=tuple(dict.fromkeys(names[n] for n in places[first.pk] if n in names)),
+        )
+        for first, *same in alike.values()
+    ]
 
 
 LONGEST_IDEA, LONGEST_DESCRIPTION = 300, 1000
@@ -103,18 +99,10 @@ class _Pairs(BaseModel):
     same: list[_Pair]
 
 
-def _object(**properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
 _NUMBER, _TEXT = {"type": "integer"}, {"type": "string"}
-_LISTING = _object(
-    ideas={
-        "type": "array",
-        "items": _object(idea=_TEXT, description=_TEXT, entries={"type": "array", "items": _NUMBER}),
-    }
-)
-_PAIRS = _object(same={"type": "array", "items": _object(idea=_NUMBER, same_as=_NUMBER)})
+_LISTED_IDEA = object_schema({"idea": _TEXT, "description": _TEXT, "entries": {"type": "array", "items": _NUMBER}})
+_LISTING = object_schema({"ideas": {"type": "array", "items": _LISTED_IDEA}})
+_PAIRS = object_schema({"same": {"type": "array", "items": object_schema({"idea": _NUMBER, "same_as": _NUMBER})}})
 _LISTED = {
     "ideas": [{"idea": "A bench by the pond", "description": "Somewhere to sit in the park.", "entries": [2, 5]}]
 }
@@ -126,11 +114,9 @@ def listing_request(
     proposition: Proposition,
     events: Sequence[Event],
     part: tuple[int, int],
-    label: Label,
-    model: str,
     nonce: str,
-    max_tokens: int = 4000,
     again: bool = False,
+    **call: Any,
 ) -> LLMRequest:
     """Ask for the ideas of one part of a conversation.
 
@@ -139,11 +125,8 @@ def listing_request(
         proposition: Its claim says what is to be listed.
         events: What was said, all of it.
         part: Its number, and how many there are.
-        label: Columns of the ledger.
-        model: The judge.
-        nonce: Of the fences.
-        max_tokens: Most tokens of the answer.
         again: Whether the same is asked again (repeats), so that the prompt cache should hold it.
+        call: `label`, `model` and `max_tokens` of the request.
     """
     shown = one_line(name)
     text = render(
@@ -154,69 +137,50 @@ def listing_request(
         trajectory=render_trajectory(Window(tuple(events), 0, ()), nonce=nonce),
         claim=neutral(fill(proposition.claim, {"agent_name": shown, "channel_name": shown}))[0],
     )
-    return LLMRequest(
-        role="judge",
-        task="ideas",
-        system=(Block(render("ideas"), cache=True),),
-        turns=(Turn("user", (Block(text, cache=again),)),),
-        label=label,
+    return _request(
+        "ideas",
+        rubric="ideas",
+        text=Block(text, cache=again),
         schema=_LISTING,
         parse=lambda data: _Listing.model_validate(data).ideas,
         example=_LISTED,
-        reask=True,
-        max_tokens=max_tokens,
-        retries=settings.LLM_EVALUATION_RETRIES,
-        model=model,
         nonce=nonce,
         facts={"lines": [event.text for event in events]},
+        **call,
     )
 
 
-def collapse_request(
-    *, name: str, ideas: Sequence[tuple[str, str]], known: int, label: Label, model: str, nonce: str, max_tokens: int
-) -> LLMRequest:
-    """Ask which ideas of a list repeat an earlier one.
-
-    Args:
-        name: The channel's.
-        ideas: (idea, description), the first `known` of which are known to differ.
-        known: How many.
-        label: Columns of the ledger.
-        model: The judge.
-        nonce: Of the fences.
-        max_tokens: Most tokens of the answer.
+def collapse_request(*, name: str, ideas: Sequence[tuple[str, str]], known: int, nonce: str, **call: Any) -> LLMRequest:
+    """Ask which ideas of a list, (idea, description) each, repeat an earlier one; the first `known` are known to differ.
 
     Returns:
         A request whose answer is a mapping of 0-based places: a repetition to the earlier idea it repeats.
     """
     lines = [f"{number}. {_line(*idea)}" for number, idea in enumerate(ideas, 1)]
-    text = render(
-        "ideas_list",
-        name=one_line(name),
-        ideas=fence("IDEAS", "\n".join(lines), nonce),
-        known=known,
-        first=known + 1,
-        last=len(ideas),
-    )
-
-    def parse(data: Any) -> dict[int, int]:
-        return _places(_Pairs.model_validate(data), len(ideas))
-
-    return LLMRequest(
-        role="judge",
-        task="collapse",
-        system=(Block(render("ideas_collapse"), cache=True),),
-        turns=(Turn("user", (Block(text),)),),
-        label=label,
+    fenced = fence("IDEAS", "\n".join(lines), nonce)
+    text = render("ideas_list", name=one_line(name), ideas=fenced, known=known, first=known + 1, last=len(ideas))
+    return _request(
+        "collapse",
+        rubric="ideas_collapse",
+        text=Block(text),
         schema=_PAIRS,
-        parse=parse,
+        parse=lambda data: _places(_Pairs.model_validate(data), len(ideas)),
         example={"same": [{"idea": 4, "same_as": 1}]},
-        reask=True,
-        max_tokens=max_tokens,
-        retries=settings.LLM_EVALUATION_RETRIES,
-        model=model,
         nonce=nonce,
         facts={"ideas": [" ".join(idea) for idea in ideas], "known": known},
+        **call,
+    )
+
+
+def _request(task: str, *, rubric: str, text: Block, **fields: Any) -> LLMRequest:
+    return LLMRequest(
+        role="judge",
+        task=task,
+        system=(Block(render(rubric), cache=True),),
+        turns=(Turn("user", (text,)),),
+        reask=True,
+        retries=settings.LLM_EVALUATION_RETRIES,
+        **fields,
     )
 
 
@@ -238,13 +202,14 @@ def _places(answer: _Pairs, count: int) -> dict[int, int]:
     return originals
 
 
+LISTING_TOKENS = 4000  # most of an answer
 BATCH = 60  # new ideas compared in one call with all that are known
 DIMENSION = ideas_quantity.DIMENSION
 AGAIN = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILABLE)
 NOTHING_MARKED = "needs an LLM judge: no message lists ideas as points or announces one"
 
 
-def count_ideas(judging: Judging) -> None:
+def count_ideas(judging: Judging, calls: Counter[str]) -> None:
     """Make every pending count of a run: list the ideas of each part of the conversation, then collapse the lists into one (S-6.6).
 
     Every conversation, short or long, goes the same way, so that the count does not depend on where it was cut. What a part holds is
@@ -254,14 +219,13 @@ def count_ideas(judging: Judging) -> None:
         return
     hindrance = ideas_quantity.not_evaluable(judging.subject)
     pending = EvaluationScore.objects.filter(evaluation_run=judging.run, dimension=DIMENSION, status="pending")
-    with dimension_span(DIMENSION) as calls:
-        for row in pending.order_by("pk"):
-            if not judging.renew():
-                return
-            if hindrance:
-                judging.store([row], [unscored(hindrance)], None)
-            else:
-                _Count(judging, judging.subject, row, calls).make()
+    for row in pending.order_by("pk"):
+        if not judging.renew():
+            return
+        if hindrance:
+            judging.store([row], [unscored(hindrance)], None)
+        else:
+            _Count(judging, judging.subject, row, calls).make()
 
 
 class _Unanswered(Exception):
@@ -317,7 +281,7 @@ class _Count:
         reply = self.last
         return {
             "judge": self.judging.run.judge,
-            "served_model": answers.one_line(reply.served_model, 200) if reply else "",
+            "served_model": requests.one_line(reply.served_model, 200) if reply else "",
             "call": reply.call_id if reply else None,
         }
 
@@ -372,10 +336,10 @@ class _Count:
                 proposition=judging.propositions[DIMENSION, row.proposition_id],
                 events=[subject.event(message) for message in messages],
                 part=(part.number, number_of_parts),
-                label=label_of(judging.run, DIMENSION, item=str(row.pk)),
+                label=judging.label(DIMENSION, row),
                 model=judging.run.judge,
                 nonce=judging.nonce,
-                max_tokens=8000 if again else 4000,
+                max_tokens=2 * LISTING_TOKENS if again else LISTING_TOKENS,
                 again=judging.run.repeats > 1,
             )
 
@@ -406,7 +370,7 @@ class _Count:
                 name=self.subject.name,
                 ideas=[(by_key[pk].idea, by_key[pk].description) for pk in shown],
                 known=max(1, len(known)),
-                label=label_of(judging.run, DIMENSION, item=str(self.row.pk)),
+                label=judging.label(DIMENSION, self.row),
                 model=judging.run.judge,
                 nonce=judging.nonce,
                 max_tokens=(1000 + 40 * len(batch)) * tries,
@@ -438,8 +402,8 @@ def _store_listing(part: IdeaPart, positions: list[int], listed: list[ListedIdea
         Idea(
             part=part,
             number=number,
-            idea=answers.one_line(entry.idea, LONGEST_IDEA),
-            description=answers.one_line(entry.description, LONGEST_DESCRIPTION),
+            idea=requests.one_line(entry.idea, LONGEST_IDEA),
+            description=requests.one_line(entry.description, LONGEST_DESCRIPTION),
             positions=sorted({positions[n - 1] for n in entry.entries if 1 <= n <= len(positions)}),
         )
         for number, entry in enumerate(listed, 1)

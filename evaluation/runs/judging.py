@@ -20,10 +20,9 @@ from django.utils import timezone
 from agents.bulk import update_rows
 from agents.llm import Label, complete_many
 from agents.models import Message
-from agents.persona import TraitLike, current_digest, render_persona
+from agents.persona import current_digest
 from agents.text.fences import new_nonce, one_line
-from agents.work.outages import OUTAGE, outlasting
-from evaluation.judge.prompts import Context
+from agents.work.running import OUTAGE, outlasting
 from evaluation.judge.questions import (
     Asking,
     JudgeHealth,
@@ -35,16 +34,14 @@ from evaluation.judge.questions import (
     unscored,
     verdict_by_rule,
 )
-from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, EvaluationScore, PatternTimeout
-from evaluation.propositions.files import LoadedFile, propositions_for
-from evaluation.propositions.rules import PRECONDITIONS, Target
-from evaluation.propositions.schema import Proposition, fill, propositions_digest
-from evaluation.propositions.traits import with_traits
-from evaluation.runs.budget import BudgetWatch
-from evaluation.runs.store import FAILURES
+from evaluation.models import Dimension, EvaluationRun, EvaluationScore, PatternTimeout
+from evaluation.propositions.files import LoadedFile
+from evaluation.propositions.schema import PRECONDITIONS, Proposition, Target, fill, propositions_digest
+from evaluation.runs.ideas import count_ideas
+from evaluation.runs.planning import BudgetWatch, propositions_asked, subject_of
+from evaluation.runs.summary import FAILURES
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import ChannelSubject, Ends, Subject, stretch_end
-from evaluation.scorers.windows import parse_history, parse_window
+from evaluation.scorers.subjects import ChannelSubject, Context, Ends, Subject, stretch_end
 
 T = TypeVar("T")
 
@@ -61,21 +58,8 @@ class Open(NamedTuple, Generic[T]):
     repeat: int = 1
 
 
-def context_of(scorer: Any, subject: Subject | ChannelSubject, entry: Open[Any], additional: Any) -> Context:
-    """What the judge is shown for an item, with what is given to every judgement of the run."""
-    context: Context = scorer.context(subject, entry.proposition, entry.message, entry.earlier)
-    return replace(context, additional=additional or None)
-
-
-class Group(NamedTuple, Generic[T]):
-    """Items that share a call. `alone` when no other group is shown the same window."""
-
-    entries: list[Open[T]]
-    alone: bool
-
-
-def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[Group[T]]:
-    """Items that may share a call: the same message, window and repeat, up to `per_call` of them.
+def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[tuple[list[Open[T]], bool]]:
+    """Items that may share a call (the same message, window and repeat, up to `per_call`), and whether no other is shown their window.
 
     What begins alike comes as far apart as possible, the messages of one stretch and the repeats of one item: by then the prompt cache
     may hold what they share.
@@ -93,7 +77,42 @@ def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[Group[T]]:
     for _, _, shared, group in sorted(ordered, key=lambda place: place[:2]):
         alone = seen[shared] == 1 and group[0].earlier is None and len(group) <= per_call
         for start in range(0, len(group), per_call):
-            yield Group(group[start : start + per_call], alone)
+            yield group[start : start + per_call], alone
+
+
+def questions(
+    entries: Iterable[Open[T]],
+    subject: Subject | ChannelSubject,
+    run: EvaluationRun,
+    *,
+    dimension: str,
+    nonce: str,
+    label: Callable[[T], Label],
+) -> Iterator[tuple[list[Open[T]], Question | None]]:
+    """What to ask about items that need the judge; None where there is no text to judge. `label` makes the ledger's columns of a call."""
+    again = run.repeats > 1 or run.double_check
+    for chunk, alone in groups(entries, run.per_call):
+        first = chunk[0]
+        context: Context = SCORERS[dimension].context(subject, first.proposition, first.message, first.earlier)
+        if not any(text.strip() for text in context.judged_texts()):
+            yield chunk, None
+            continue
+        yield (
+            chunk,
+            Question(
+                propositions=tuple(entry.proposition for entry in chunk),
+                context=replace(context, additional=run.additional_context or None),
+                label=label(first.item),
+                model=run.judge,
+                nonce=nonce,
+                double_check=run.double_check,
+                advise=True,
+                method=run.method,
+                alone=alone and not again,
+                again=again,
+                items=[entry.item for entry in chunk],
+            ),
+        )
 
 
 def _shown(entry: Open[Any]) -> tuple[object, ...]:
@@ -128,92 +147,6 @@ def variables_in(subject: Subject | ChannelSubject, message: Message) -> dict[st
     """Values of the variables of a proposition about one message."""
     name = subject.agent.display_name if isinstance(subject, Subject) else subject.name
     return {"agent_name": one_line(name), "channel_name": one_line(str(message.channel))}
-
-
-def propositions_asked(
-    *,
-    slug: str,
-    dimension: str,
-    hard: bool,
-    files: Sequence[LoadedFile] | None = None,
-    traits: Iterable[TraitLike] | None = None,
-    seeded: bool = False,
-) -> list[Proposition]:
-    """The propositions of a run about the agent (or channel) of that slug; in a hard run all that can be hard are.
-
-    Args:
-        slug: Of the agent or channel.
-        dimension: Its id.
-        hard: Whether it is a hard run.
-        files: What `load_all` returned, for callers that ask for several dimensions.
-        traits: Of the agent: each is measured in adherence.
-        seeded: Whether the agent is one of the examples.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
-    asked = propositions_for(agent_slug=slug, dimension=dimension, files=files, seeded=seeded)
-    if traits is not None and dimension == "adherence":
-        asked = with_traits(asked, traits, automatic=settings.TRAIT_PROPOSITIONS)
-    if not hard or dimension == "ideas_quantity":
-        return asked
-    return [p if p.inverted or p.rule else replace(p, hard=True) for p in asked]
-
-
-def propositions_of_run(
-    run: EvaluationRun, subject: Subject | ChannelSubject, files: Sequence[LoadedFile]
-) -> list[Proposition]:
-    """All that a run asks about its subject, as propositions and traits are now.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
-    if isinstance(subject, Subject):
-        slug, traits, seeded = subject.agent.slug, list(subject.agent.traits.all()), subject.agent.seeded
-    else:
-        slug, traits, seeded = subject.channel.slug, None, False
-    return [
-        proposition
-        for dimension in run.own_dimensions
-        for proposition in propositions_asked(
-            slug=slug, dimension=dimension, hard=run.hard, files=files, traits=traits, seeded=seeded
-        )
-    ]
-
-
-def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
-    """The agent or channel as this run looks at it; the same when the run resumes later.
-
-    Raises:
-        ValueError: The run has no target, or its dimensions are not those of a channel.
-    """
-    window = replace(parse_window(run.window), start=run.window_start, end=run.window_end)
-    if run.agent is None:
-        if run.channel is None:
-            raise ValueError(f"evaluation run {run.pk} has no target")
-        if set(run.dimensions) - set(CHANNEL_DIMENSIONS):
-            raise ValueError(f"evaluation run {run.pk} targets a channel, not an agent")
-        return ChannelSubject(channel=run.channel, window=window, where=run.where, seed=run.seed)
-    history = replace(parse_history(run.history), start=run.history_start, end=run.history_end)
-    return Subject(
-        agent=run.agent,
-        persona=render_persona(system_prompt=run.agent.system_prompt, traits=run.agent.traits.all()),
-        window=window,
-        where=run.where,
-        samples=run.samples,
-        seed=run.seed,
-        history=history,
-        history_where=run.history_where,
-        simulated=run.simulated,
-        position_bins=tuple((first, last) for first, last in run.position_bins),
-    )
-
-
-def variables_of(subject: Subject | ChannelSubject) -> dict[str, str]:
-    """What propositions about all of the window may name; a channel is both its own name and its channel's."""
-    if isinstance(subject, ChannelSubject):
-        return dict.fromkeys(("agent_name", "channel_name"), one_line(subject.name))
-    return {"agent_name": subject.agent.display_name}
 
 
 CHUNK = 500
@@ -266,10 +199,14 @@ class Leases:
 
 
 SNIPPET_CHARACTERS = 240
+_OF_VERDICT = {
+    **{name: name for name in ("status", "evidence", "reasoning", "justification", "confidence", "reason", "cause")},
+    **{"score": "value", "raw_score": "raw_value", "first_score": "first_value"},
+    **{"judge": "judge", "served_model": "served_model", "call_id": "call"},
+}
 _SAVED = (
-    *("status", "score", "raw_score", "first_score", "count", "recommendations", "flaws", "evidence"),
-    *("reasoning", "justification", "confidence", "reason", "cause"),
-    *("context_snippet", "claim", "judge", "served_model", "call", "judged_at"),
+    *(name.removesuffix("_id") for name in _OF_VERDICT),
+    *("count", "recommendations", "flaws", "context_snippet", "claim", "judged_at"),
 )
 
 
@@ -288,16 +225,15 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     claims = (
         dict(zip((p.id for p in question.propositions), question.claims().values(), strict=True)) if question else {}
     )
-    snippet = _snippet(question) if question else ""
+    snippet = ""  # the start of what was judged
+    if question:
+        texts = question.context.judged_texts()
+        snippet = _short(" / ".join(texts[-3:]) if question.context.message is None else (texts[0] if texts else ""))
     for row, verdict in zip(rows, verdicts, strict=True):
-        row.status, row.score, row.raw_score = verdict.status, verdict.value, verdict.raw_value
-        row.first_score = verdict.first_value
+        for column, name in _OF_VERDICT.items():
+            setattr(row, column, getattr(verdict, name))
         row.recommendations = row.recommendations or verdict.recommendations
-        row.flaws, row.evidence = list(verdict.flaws), verdict.evidence
-        row.reasoning, row.justification, row.confidence = verdict.reasoning, verdict.justification, verdict.confidence
-        row.reason, row.cause = verdict.reason, verdict.cause
-        row.judge, row.served_model = verdict.judge, verdict.served_model
-        row.call_id, row.judged_at = verdict.call, now
+        row.flaws, row.judged_at = list(verdict.flaws), now
         row.claim = claims.get(row.proposition_id, row.claim)
         row.context_snippet = snippet if question else _short(row.message.text if row.message is not None else "")
     tries = 0
@@ -316,12 +252,6 @@ def save_verdicts(rows: Sequence[EvaluationScore], verdicts: Sequence[Verdict], 
     # What the database did before its connection was lost counts, although its answer never came.
     mine = EvaluationScore.objects.filter(pk__in=[row.pk for row in rows], judged_at=now)
     return tries > 1 and mine.count() == len(rows)
-
-
-def _snippet(question: Question) -> str:
-    """The start of what was judged."""
-    texts = question.context.judged_texts()
-    return _short(" / ".join(texts[-3:]) if question.context.message is None else (texts[0] if texts else ""))
 
 
 def _short(text: str) -> str:
@@ -354,6 +284,18 @@ class Judging:
 
     def renew(self) -> bool:
         return self.leases.renew(self.run)
+
+    def label(self, dimension: str, row: EvaluationScore) -> Label:
+        """The ledger's columns for a question."""
+        agent, work = self.run.agent_id, self.run.work_id
+        return Label(
+            purpose="evaluation",
+            mechanism=dimension,
+            dimension=dimension,
+            agent_id=agent,
+            work_id=work,
+            item=str(row.pk),
+        )
 
     def may_ask(self) -> bool:
         """Whether to go on asking: the run is still ours, the judge answers, and the budget is not used up."""
@@ -398,7 +340,9 @@ def begin_judging(
         subject.read = read
         if current_digest(subject.agent) != run.persona_digest:
             raise Superseded("the persona changed after this run was planned; start a new one")
-    loaded = propositions_of_run(run, subject, files())
+    target = subject.agent if isinstance(subject, Subject) else subject.channel
+    asked = (propositions_asked(target, d, hard=run.hard, files=files()) for d in run.own_dimensions)
+    loaded = [proposition for each in asked for proposition in each]
     if propositions_digest(loaded) != run.proposition_digest:
         raise Superseded("the proposition files changed after this run was planned; start a new one")
     propositions = {(p.dimension, p.id): p for p in loaded}
@@ -420,10 +364,15 @@ def dimension_span(dimension: str) -> Iterator[Counter[str]]:
 
 def judge_dimension(judging: Judging, dimension: str) -> None:
     """Judge what is pending of one dimension, then store what its scorer measures beside the judgements (AC-6.4.8)."""
-    with (
-        dimension_span(dimension) as calls,
-        closing(ask_all(_questions(judging, dimension), ask=judging.ask)) as answers,
-    ):
+    with dimension_span(dimension) as calls:
+        if dimension == Dimension.IDEAS_QUANTITY:
+            count_ideas(judging, calls)
+        else:
+            _judge_scores(judging, dimension, calls)
+
+
+def _judge_scores(judging: Judging, dimension: str, calls: Counter[str]) -> None:
+    with closing(ask_all(_questions(judging, dimension), ask=judging.ask)) as answers:
         for answer in answers:
             rows = [answer.question.items[position] for position in answer.positions]
             if not judging.store(rows, answer.verdicts, answer.question):
@@ -444,7 +393,6 @@ def judge_dimension(judging: Judging, dimension: str) -> None:
 def _questions(judging: Judging, dimension: str) -> Iterator[Question]:
     """The questions still to ask, made one by one while earlier ones are being answered; settles what needs no judge on the way."""
     scorer, run = SCORERS[dimension], judging.run
-    again = run.repeats > 1 or run.double_check
     hindrance, read_ahead = scorer.not_evaluable(judging.subject), getattr(scorer, "read_ahead", None)
     for rows, messages in _pending(run, dimension):
         if not judging.renew():
@@ -471,37 +419,20 @@ def _questions(judging: Judging, dimension: str) -> Iterator[Question]:
             verdicts.append(by_method(verdict, run.method))
         if settled and not judging.store(settled, verdicts, None):
             return
-        for chunk, alone in groups(needed, run.per_call):
-            context = context_of(scorer, judging.subject, chunk[0], run.additional_context)
-            chunk_rows = [entry.item for entry in chunk]
-            if not any(text.strip() for text in context.judged_texts()):
-                judging.store(chunk_rows, [unscored("there is no text to judge")] * len(chunk), None)
+        asked = questions(
+            needed,
+            judging.subject,
+            run,
+            dimension=dimension,
+            nonce=judging.nonce,
+            label=partial(judging.label, dimension),
+        )
+        for chunk, question in asked:
+            if question is None:
+                rows = [entry.item for entry in chunk]
+                judging.store(rows, [unscored("there is no text to judge")] * len(chunk), None)
             elif judging.may_ask():  # else what is free is still settled
-                yield Question(
-                    propositions=tuple(entry.proposition for entry in chunk),
-                    context=context,
-                    label=label_of(run, dimension, item=str(chunk_rows[0].pk)),
-                    model=run.judge,
-                    nonce=judging.nonce,
-                    double_check=run.double_check,
-                    advise=True,
-                    method=run.method,
-                    alone=alone and not again,
-                    again=again,
-                    items=chunk_rows,
-                )
-
-
-def label_of(run: EvaluationRun, dimension: str, *, item: str = "") -> Label:
-    """The ledger's columns for a question of a run."""
-    return Label(
-        purpose="evaluation",
-        mechanism=dimension,
-        dimension=dimension,
-        agent_id=run.agent_id,
-        work_id=run.work_id,
-        item=item,
-    )
+                yield question
 
 
 def _pending(run: EvaluationRun, dimension: str) -> Iterator[tuple[list[EvaluationScore], dict[int, Message]]]:

@@ -1,12 +1,15 @@
-"""Plan evaluations: load what they depend on, store their judgements as pending rows, find the unfinished run to resume."""
+"""Plan evaluations: what is asked for, as rows to judge; the unfinished run to resume; what they depend on, and what they may cost."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from itertools import islice
 from typing import Any
 
@@ -14,11 +17,15 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Count, Q
 from django.utils import timezone
+from django.utils.module_loading import import_string
+from pydantic import BaseModel, ConfigDict
 
 from agents.bulk import insert_values
 from agents.llm.batches import is_waiting
-from agents.models import Agent, Channel
-from agents.persona import current_digest
+from agents.llm.endpoints import provider_of
+from agents.models import Agent, Channel, LLMCall
+from agents.persona import current_digest, render_persona
+from agents.text.fences import one_line
 from evaluation.models import (
     CHANNEL_DIMENSIONS,
     ChannelShare,
@@ -29,13 +36,21 @@ from evaluation.models import (
     Method,
     procedure_name,
 )
-from evaluation.propositions.files import LoadedFile, load_all
+from evaluation.propositions.files import LoadedFile, load_all, propositions_for, with_traits
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest
-from evaluation.runs.judging import propositions_asked, subject_of, variables_of
-from evaluation.runs.store import reopen_failed
+from evaluation.runs.summary import reopen_failed
 from evaluation.scorers import SCORERS
-from evaluation.scorers.subjects import Item
-from evaluation.scorers.windows import BEFORE, MessageWindow, check_bins, spoken_by
+from evaluation.scorers.subjects import (
+    BEFORE,
+    ChannelSubject,
+    Item,
+    MessageWindow,
+    Subject,
+    check_bins,
+    parse_history,
+    parse_window,
+    spoken_by,
+)
 
 MOST_SAMPLES = 100_000
 MOST_REPEATS = 20
@@ -155,7 +170,21 @@ class RunSpec:
         return self.judge or str(settings.JUDGE_MODEL)
 
 
+ENOUGH = 10  # messages: for an agent with fewer, conversations are simulated
+
+
+def has_little_speech(spec: RunSpec) -> bool:
+    """Whether the agent has fewer than 10 messages. A spec that names tags wants real speech, however little."""
+    if spec.agent is None or spec.where or spec.history_where or spec.simulated:
+        return False
+    return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
+
+
 MOST_CHANNELS = 20  # per agent: those in which it said most
+_OF_AGENTS = (  # what an agent's channels do not share with it
+    *("agent", "channel", "dimensions", "samples", "simulated", "actor_model"),
+    *("history", "history_where", "position_bins"),
+)
 
 
 def channel_specs(spec: RunSpec) -> list[tuple[RunSpec, int]]:
@@ -171,29 +200,13 @@ def channel_specs(spec: RunSpec) -> list[tuple[RunSpec, int]]:
     counted = spoken.order_by().values_list("channel").annotate(n=Count("pk")).order_by("-n", "channel")
     shares = dict(counted[:MOST_CHANNELS])
     channels = Channel.objects.in_bulk(list(shares))
-    return [
-        (RunSpec(**_same_for_channels(spec), channel=channels[pk], dimensions=dimensions), n)
-        for pk, n in shares.items()
-    ]
-
-
-def _same_for_channels(spec: RunSpec) -> dict[str, Any]:
-    of_agents_only = {
-        "agent",
-        "dimensions",
-        "samples",
-        "simulated",
-        "actor_model",
-        "history",
-        "history_where",
-        "position_bins",
-        "channel",
-    }
-    return {f.name: getattr(spec, f.name) for f in fields(spec) if f.name not in of_agents_only}
+    same = {f.name: getattr(spec, f.name) for f in fields(spec) if f.name not in _OF_AGENTS}
+    return [(RunSpec(channel=channels[pk], dimensions=dimensions, **same), n) for pk, n in shares.items()]
 
 
 RESUMABLE_FOR = timedelta(hours=24)
 PAUSED_FOR = timedelta(days=7)  # a run that waits for its agent's budget resumes on a later day
+RESUMABLE = (EvaluationRun.Status.FAILED, EvaluationRun.Status.ERRORED, EvaluationRun.Status.PAUSED_BUDGET)
 UNFINISHED = ("pending", "running", "failed", "errored", "paused_budget")
 _PLANNING = 0x504C414E  # the lock's number among those of the database
 
@@ -256,6 +269,62 @@ def _columns(proposition: Proposition, variables: dict[str, str]) -> tuple[Any, 
     )
 
 
+def propositions_asked(
+    target: Agent | Channel, dimension: str, *, hard: bool = False, files: Sequence[LoadedFile] | None = None
+) -> list[Proposition]:
+    """The propositions of a run about an agent or a channel, as files and traits are now; in a hard run all that can be hard are.
+
+    Args:
+        files: What `load_all` returned, for callers that ask for several dimensions.
+
+    Raises:
+        PropositionError: Proposition files cannot be used.
+    """
+    agent = target if isinstance(target, Agent) else None
+    seeded = agent is not None and agent.seeded
+    asked = propositions_for(agent_slug=target.slug, dimension=dimension, files=files, seeded=seeded)
+    if agent is not None and dimension == "adherence":
+        asked = with_traits(asked, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
+    if not hard or dimension == "ideas_quantity":
+        return asked
+    return [p if p.inverted or p.rule else replace(p, hard=True) for p in asked]
+
+
+def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
+    """The agent or channel as this run looks at it; the same when the run resumes later.
+
+    Raises:
+        ValueError: The run has no target, or its dimensions are not those of a channel.
+    """
+    window = replace(parse_window(run.window), start=run.window_start, end=run.window_end)
+    if run.agent is None:
+        if run.channel is None:
+            raise ValueError(f"evaluation run {run.pk} has no target")
+        if set(run.dimensions) - set(CHANNEL_DIMENSIONS):
+            raise ValueError(f"evaluation run {run.pk} targets a channel, not an agent")
+        return ChannelSubject(channel=run.channel, window=window, where=run.where, seed=run.seed)
+    history = replace(parse_history(run.history), start=run.history_start, end=run.history_end)
+    return Subject(
+        agent=run.agent,
+        persona=render_persona(system_prompt=run.agent.system_prompt, traits=run.agent.traits.all()),
+        window=window,
+        where=run.where,
+        samples=run.samples,
+        seed=run.seed,
+        history=history,
+        history_where=run.history_where,
+        simulated=run.simulated,
+        position_bins=tuple((first, last) for first, last in run.position_bins),
+    )
+
+
+def variables_of(subject: Subject | ChannelSubject) -> dict[str, str]:
+    """What propositions about all of the window may name; a channel is both its own name and its channel's."""
+    if isinstance(subject, ChannelSubject):
+        return dict.fromkeys(("agent_name", "channel_name"), one_line(subject.name))
+    return {"agent_name": subject.agent.display_name}
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A spec with everything it depends on loaded: propositions (from `files`), persona and their digests."""
@@ -270,25 +339,19 @@ class Plan:
     def spec_digest(self) -> str:
         """Equal for two requests that would judge the same things in the same way; finds the run to resume."""
         s = self.spec
-        parts = [
-            *(s.target.pk, sorted(s.dimensions), s.window.spec, sorted(s.where.items()), s.samples, s.seed, s.per_call),
-            *(s.judge_model, s.is_baseline, self.persona_digest, self.proposition_digest),
-            *(
-                s.agent is None,
-                s.history.spec,
-                sorted(s.history_where.items()),
-                s.repeats,
-                s.hard,
-                s.double_check,
-                s.method,
-            ),
-            s.additional_context,
-            *(s.simulated, s.actor_model, s.position_bins),
-            *(
-                (s.schedule.pk, s.schedule.last_fired_at) if s.schedule else (None,)
-            ),  # each firing is a measurement of its own
-        ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()
+        asked = {f.name: getattr(s, f.name) for f in fields(s) if f.name != "batch"} | {
+            "agent": s.agent.pk if s.agent else None,
+            "channel": s.channel.pk if s.channel else None,
+            "dimensions": sorted(s.dimensions),
+            "judge": s.judge_model,
+            "window": s.window.spec,
+            "history": s.history.spec,
+            "schedule": (s.schedule.pk, s.schedule.last_fired_at)
+            if s.schedule
+            else None,  # each firing is one of its own
+            "digests": (self.persona_digest, self.proposition_digest),
+        }
+        return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def make_plan(spec: RunSpec, *, files: Sequence[LoadedFile] | None = None) -> Plan:
@@ -301,13 +364,8 @@ def make_plan(spec: RunSpec, *, files: Sequence[LoadedFile] | None = None) -> Pl
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    files, slug = load_all() if files is None else files, spec.target.slug
-    traits = list(spec.agent.traits.all()) if spec.agent is not None else None
-    seeded = spec.agent is not None and spec.agent.seeded
-    propositions = {
-        d: propositions_asked(slug=slug, dimension=d, hard=spec.hard, files=files, traits=traits, seeded=seeded)
-        for d in spec.own_dimensions
-    }
+    files = load_all() if files is None else files
+    propositions = {d: propositions_asked(spec.target, d, hard=spec.hard, files=files) for d in spec.own_dimensions}
     flat = [p for group in propositions.values() for p in group]
     persona = current_digest(spec.agent) if spec.agent is not None else ""
     return Plan(spec, propositions, persona, propositions_digest(flat), files)
@@ -443,3 +501,90 @@ def plan_later(run: EvaluationRun, spec: RunSpec, *, owner: str) -> bool:
         insert_items(run, plan.propositions)
         link_channels(run, plan, [])
     return True
+
+
+# -- what it may cost
+LOOK_AFTER_CALLS = 10
+LOOK_AFTER_SECONDS = 30.0
+
+
+def why_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decimal(0)) -> str | None:
+    """Why no paid question about `agent` may be asked of `judge` now; empty when it may, None when nothing is capped.
+
+    A channel's evaluation has no agent: those of all channels have one budget together. `planned` US dollars are about to be spent at
+    once.
+    """
+    if not settings.EVALUATION_BUDGET:
+        return None
+    over: Callable[..., str | None] = import_string(settings.EVALUATION_BUDGET)
+    return over(agent, judge, planned=planned) if planned else over(agent, judge)
+
+
+class BudgetWatch:
+    """Asked before each call of one evaluation; safe to use from several threads.
+
+    Looks every ten calls where there is a cap, every 30 seconds in any case. So that many calls, and those in flight or about to be (twice
+    as many as may be in flight at once), may be made past the cap.
+
+    Attributes:
+        reason: Why the evaluation must pause; it stays so until it is resumed.
+    """
+
+    def __init__(self, agent: Agent | None, judge: str) -> None:
+        self.agent, self.judge, self.reason = agent, judge, ""
+        self._calls_left, self._looked = 0, -LOOK_AFTER_SECONDS
+        self._lock = threading.Lock()
+
+    def used_up(self) -> bool:
+        """Whether the evaluation must pause."""
+        with self._lock:
+            if not self.reason:
+                now = time.monotonic()
+                if self._calls_left == 0 or now - self._looked > LOOK_AFTER_SECONDS:
+                    reason, self._looked = why_over_budget(self.agent, self.judge), now
+                    self.reason, self._calls_left = reason or "", -1 if reason is None else LOOK_AFTER_CALLS
+                self._calls_left -= 1
+            return bool(self.reason)
+
+
+OUTPUT_TOKENS_PER_CLAIM = 160  # a few sentences of reasoning; an assumption, said so where it is shown
+ENOUGH_CALLS = 20  # of a judge about a dimension, whose mean is better than the assumption
+NEWEST_RUNS, NEWEST_CALLS = 50, 2_000  # whose answers are looked at
+
+
+class AnswerLength(BaseModel):
+    """Output tokens of an answered proposition: the mean of so many calls in the ledger; an assumption where these are 0."""
+
+    model_config = ConfigDict(frozen=True)
+
+    tokens: int
+    measured_calls: int
+
+
+ASSUMED = AnswerLength(tokens=OUTPUT_TOKENS_PER_CLAIM, measured_calls=0)
+
+
+def answer_lengths(judge: str) -> dict[str, AnswerLength]:
+    """How long this judge's answers to a proposition were in its newest evaluations, for the dimensions with enough calls."""
+    if provider_of(judge) != "anthropic":
+        return {}
+    runs = EvaluationRun.objects.filter(judge=judge).order_by("-pk").values_list("pk", flat=True)[:NEWEST_RUNS]
+    calls = LLMCall.objects.filter(
+        work_id__in=[f"evaluation_run:{pk}" for pk in runs],
+        purpose="evaluation",
+        model=judge,
+        status=LLMCall.Status.OK,
+        output_tokens__isnull=False,
+    )
+    calls = calls.exclude(dimension=Dimension.IDEAS_QUANTITY)  # a list, not an answer to a proposition
+    claims = calls.annotate(claims=Count("evaluation_scores")).filter(claims__gt=0).order_by("-pk")
+    by_dimension: dict[str, list[tuple[int, int]]] = {}
+    for dimension, tokens, number in claims.values_list("dimension", "output_tokens", "claims")[:NEWEST_CALLS]:
+        by_dimension.setdefault(dimension, []).append((tokens or 0, number))
+    return {
+        dimension: AnswerLength(
+            tokens=round(sum(t for t, _ in rows) / sum(n for _, n in rows)), measured_calls=len(rows)
+        )
+        for dimension, rows in by_dimension.items()
+        if len(rows) >= ENOUGH_CALLS
+    }

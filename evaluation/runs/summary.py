@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from math import sqrt
 from statistics import median_low
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from django.conf import settings
 from django.db.models import Count, F, Max, Q, Sum
 from django.db.models.functions import Coalesce
-from pydantic import PlainSerializer
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field, model_serializer
 
 from agents.llm import ledger
+from agents.models import LLMBatch
 from evaluation.models import (
     BY_MESSAGE,
     COUNTED,
@@ -25,7 +27,63 @@ from evaluation.models import (
     EvaluationRun,
     EvaluationScore,
 )
-from evaluation.runs.store import unanswered
+
+if TYPE_CHECKING:
+    pass
+
+FAILURES = ("timeout", "rate_limited", "unavailable", "rejected")  # of the call, not of the answer
+CALL_FAILED = Q(status="unscored", cause__in=FAILURES)
+
+
+def reopen_failed(run: EvaluationRun) -> int:
+    """Make items whose call failed pending again, so that the run judges them when it resumes; returns how many."""
+    failed = EvaluationScore.objects.filter(CALL_FAILED, evaluation_run=run)
+    reopened = failed.update(status="pending", reason="", cause="", call=None, judged_at=None)
+    if reopened and run.series_points is not None:  # its series looks at it again when it has ended
+        EvaluationRun.objects.filter(pk=run.pk).update(series_points=None)
+    return reopened
+
+
+def failed_call(run: EvaluationRun) -> str:
+    """Why one of the run's calls failed; empty when none did."""
+    failed = EvaluationScore.objects.filter(CALL_FAILED, evaluation_run=run)
+    return failed.values_list("reason", flat=True).first() or ""
+
+
+def judge_answered(run: EvaluationRun) -> bool:
+    """Whether the judge answered any call: what rules and preconditions settle needs no judge."""
+    return EvaluationScore.objects.filter(evaluation_run=run, judge=run.judge).exclude(CALL_FAILED).exists()
+
+
+ANSWERED = ~CALL_FAILED & ~Q(judge__in=["", RULE_JUDGE])  # by the judge, be it that it cannot tell
+# What asking again cannot help: a key that is refused, a model or an address that does not exist.
+_MISCONFIGURED = re.compile(
+    r"rejected: (HTTP 40[134]:|HTTP 400:.*(\bmodel\b.*(not|invalid|unknown|exist)|(invalid|unknown) model)|.*is the base URL right)",
+    re.IGNORECASE,
+)
+
+
+def unanswered(runs: Sequence[EvaluationRun]) -> set[tuple[int, str]]:
+    """Run and dimension where the judge was asked and answered nothing: what rules score there is no score of this judge."""
+    if not runs:
+        return set()
+    rows = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs]).order_by()
+    per_dimension = rows.values("evaluation_run", "dimension").annotate(
+        failed=Count("pk", filter=CALL_FAILED), answered=Count("pk", filter=ANSWERED)
+    )
+    return set(per_dimension.filter(failed__gt=0, answered=0).values_list("evaluation_run", "dimension"))
+
+
+def refusal(runs: Iterable[EvaluationRun]) -> str:
+    """Why the judge refused every question of these runs, and would again: key, model or address are wrong; else empty."""
+    keys = {run.pk for run in runs}
+    keys.update(ChannelShare.objects.filter(agent_run__in=keys).values_list("channel_run", flat=True))
+    rows = EvaluationScore.objects.filter(evaluation_run__in=keys)
+    reasons = list(rows.filter(CALL_FAILED).order_by().values_list("reason", flat=True).distinct())
+    if not reasons or not all(map(_MISCONFIGURED.match, reasons)) or rows.filter(ANSWERED).exists():
+        return ""
+    return f"the judge answered nothing: {reasons[0]}"
+
 
 # Settled, and not out of reach. A trivial judgement is left out: it could not be false there, so nothing is missing.
 COVERABLE = Q(status="scored") | (Q(status="unscored") & ~Q(judge="") & ~Q(cause=OUT_OF_REACH))
@@ -68,7 +126,7 @@ class Share:
 
 
 NOTHING = Share()
-ShareShown = Annotated[Share | None, PlainSerializer(lambda share: share and share.rounded)]
+ShareShown = Annotated[Share | None, PlainSerializer(lambda share: share and share.rounded, return_type=float | None)]
 
 
 def total(shares: Iterable[Share]) -> Share:
@@ -120,8 +178,10 @@ def shares_of(runs: Collection[int]) -> dict[int, dict[str, Share]]:
     return shares
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Numbers:
+Usd = Annotated[Decimal | None, PlainSerializer(lambda usd: None if usd is None else float(usd))]
+
+
+class Numbers(BaseModel):
     """What was judged of a proposition or a dimension.
 
     Attributes:
@@ -130,6 +190,8 @@ class Numbers:
         scored, trivial, unscored, pending: Judgements in that status.
         share: How much of it the judge scored, of what it can score; repeats count once.
     """
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     score: float | None = None
     count: int | None = None
@@ -140,7 +202,6 @@ class Numbers:
     share: Share = NOTHING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PropositionSummary(Numbers):
     """One proposition over a run."""
 
@@ -149,12 +210,13 @@ class PropositionSummary(Numbers):
     inverted: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelScore:
+class ChannelScore(BaseModel):
     """What one channel contributes to an agent's dimension. `messages` are the agent's there: its weight in the mean.
 
     `share` is how much was scored there.
     """
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
     run: EvaluationRun
     messages: int
@@ -163,9 +225,11 @@ class ChannelScore:
     share: Share = NOTHING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DimensionSummary(Numbers):
     """One dimension over a run. Its score is weighted by proposition; an agent's in a channel's dimension is that of its channels.
+
+    Dumped, one that is counted has `count` where others have `score`, and `coverage` is the share scored of the judgements this judge can
+    make, 0 to 1, null where there are none.
 
     Attributes:
         noise: Standard deviation of a judgement around the mean of its item's repeats, in points; None without repeats.
@@ -194,32 +258,68 @@ class DimensionSummary(Numbers):
         """Whether there were judgements enough for a score, and too few of them were scored; with fewer there was little to judge."""
         return bool(self.reason) and self.share.asked >= settings.SCORE_MIN_JUDGEMENTS
 
+    @model_serializer
+    def _dumped(self) -> dict[str, Any]:
+        number = "count" if self.dimension in COUNTED else "score"
+        channels = [
+            {
+                "channel": part.run.channel.slug if part.run.channel else None,
+                "evaluation_run": part.run.pk,
+                "messages": part.messages,
+                number: getattr(part, number),
+                "coverage": part.share.rounded,
+            }
+            for part in self.channels
+        ]
+        return {
+            number: getattr(self, number),
+            **{name: getattr(self, name) for name in ("scored", "trivial", "unscored")},
+            "coverage": self.share.rounded,
+            "propositions": {p.id: getattr(p, number) for p in self.propositions},
+            **({} if self.noise is None else {"noise": self.noise}),
+            **({"channels": channels} if channels else {}),
+            **({"reason": self.reason} if self.reason else {}),
+        }
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSummary:
-    """A run in numbers. `overall_score` is the mean of its dimensions' scores; tokens and cost are sums over the ledger.
 
-    It is empty where a dimension fell short: the mean of the others would rise when the persona is lost.
+class Spending(BaseModel):
+    """Sums over calls: `input_tokens` are all that were sent, from the prompt cache or not; `cost_usd` is None where none has a price."""
 
-    `input_tokens` are all that were sent, those that the prompt cache held (`cache_read_tokens`) included.
-    """
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
-    run: EvaluationRun
-    overall_score: float | None
-    dimensions: dict[str, DimensionSummary] = field(default_factory=dict)
     calls: int = 0
-    tokens: int = 0
-    cost_usd: Decimal | None = None
-    unpriced_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    cost_usd: Usd = None
+
+
+class Used(Spending):
+    """What calls that were made used. `unpriced_calls`: how many of them the cost leaves out."""
+
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
+    unpriced_calls: int = 0
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def cache_read_share(self) -> float | None:
         """Share of the input tokens that was read from the prompt cache, 0 to 1; None when nothing was sent."""
         return round(self.cache_read_tokens / self.input_tokens, 4) if self.input_tokens else None
+
+
+class RunSummary(Used):
+    """A run in numbers. `overall_score` is the mean of its dimensions' scores; tokens and cost are sums over the ledger.
+
+    It is empty where a dimension fell short: the mean of the others would rise when the persona is lost.
+
+    Dumped it is what ``--json`` and the API show of a run. `procedure` is given for runs that were not judged in the usual way; a run of a
+    channel has `channel` where others have `agent`.
+    """
+
+    run: EvaluationRun
+    overall_score: float | None
+    dimensions: dict[str, DimensionSummary] = Field(default_factory=dict)
+    tokens: int = 0
 
     @property
     def share(self) -> Share:
@@ -231,6 +331,29 @@ class RunSummary:
         """Whether any dimension has a number. A count is one, and is in no `overall_score`."""
         return any(d.measured for d in self.dimensions.values())
 
+    @model_serializer
+    def _dumped(self) -> dict[str, Any]:
+        run = self.run
+        usual = run.procedure == "plumbline" and run.repeats == 1
+        return {
+            **({"channel": run.channel.slug} if run.channel else {"agent": run.agent.slug if run.agent else None}),
+            "evaluation_run": run.pk,
+            "status": run.status,
+            "error": run.error,
+            **({} if usual else {"procedure": run.procedure, "repeats": run.repeats}),
+            **({"simulated": True, "actor_model": run.actor_model} if run.simulated else {}),
+            "persona_digest": run.persona_digest,
+            "overall_score": self.overall_score,
+            "coverage": self.share.rounded,
+            "dimensions": {
+                name: (self.dimensions.get(name) or DimensionSummary(dimension=name)).model_dump()
+                for name in run.dimensions
+            },
+            **{name: getattr(self, name) for name in ("calls", "tokens")},
+            "cost_usd": None if self.cost_usd is None else float(self.cost_usd),
+            **{name: getattr(self, name) for name in ("unpriced_calls", "cache_read_share")},
+        }
+
 
 def rounded(value: float | None) -> float | None:
     """As scores are stored and shown: four decimals."""
@@ -238,6 +361,7 @@ def rounded(value: float | None) -> float | None:
 
 
 _STATUSES = ("scored", "trivial", "unscored", "pending")
+_BY_STATUS = {status: Count("pk", filter=Q(status=status)) for status in _STATUSES}
 WITHOUT_SCORE = (
     EvaluationRun.Status.FAILED,
     EvaluationRun.Status.ERRORED,
@@ -314,7 +438,7 @@ def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, Dimens
             by_id.setdefault(proposition.id, []).append((share.messages, proposition))
     return DimensionSummary(
         dimension=dimension,
-        propositions=tuple(replace(group[0][1], **_together(group)) for _, group in sorted(by_id.items())),
+        propositions=tuple(group[0][1].model_copy(update=_together(group)) for _, group in sorted(by_id.items())),
         noise=rounded(sqrt(sum(noise**2 for noise in noises) / len(noises))) if noises else None,
         channels=tuple(
             ChannelScore(
@@ -342,12 +466,12 @@ def _repeated_rows(run: EvaluationRun) -> Iterable[dict[str, Any]]:
         with_score=Count("pk", filter=scored),
         single=Count("pk", filter=MESSAGES),
         **share_counts(),
-        **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in _STATUSES},
+        **_BY_STATUS,
     )
     sums: dict[tuple[str, str], Counter[str]] = {}
     for item in items.iterator(chunk_size=2000):
         row = sums.setdefault((item["dimension"], item["proposition_id"]), Counter(dict.fromkeys(_SUMS, 0)))
-        row.update({status: item[f"n_{status}"] for status in _STATUSES})
+        row.update({status: item[status] for status in _STATUSES})
         row.update(
             {"hits": item["hits"], "asked": item["asked"], "inverted": item["flipped"], "of_messages": item["single"]}
         )
@@ -390,37 +514,31 @@ def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
     rows, used = _rows(runs), ledger.totals_of_work([run.work_id for run in runs])
     silent = unanswered([run for run in runs if any(row["unscored"] for row in rows[run.pk])])
     linked = linked_dimensions([run for run in runs if set(run.dimensions) - set(run.own_dimensions)])
-    return [
-        _summary(
-            run,
-            {**_answered(run, dimension_summaries(rows[run.pk]), silent), **linked.get(run.pk, {})},
-            used[run.work_id],
+    summaries = []
+    for run in runs:
+        dimensions = dimension_summaries(rows[run.pk])
+        for name, dimension in dimensions.items():
+            if (run.pk, name) in silent:  # what is left is of exact rules, and no score of this judge
+                dimensions[name] = dimension.model_copy(update={"score": None})
+        dimensions |= linked.get(run.pk, {})
+        spent = used[run.work_id]
+        sent = spent.input_tokens + spent.cache_read_tokens + spent.cache_write_tokens
+        summaries.append(
+            RunSummary(
+                run=run,
+                overall_score=None if run.status in WITHOUT_SCORE else overall(dimensions.values()),
+                dimensions=dimensions,
+                calls=spent.calls,
+                tokens=sent + spent.output_tokens,
+                cost_usd=spent.cost_usd if spent.unpriced < spent.calls or not spent.calls else None,
+                unpriced_calls=spent.unpriced,
+                input_tokens=sent,
+                output_tokens=spent.output_tokens,
+                cache_read_tokens=spent.cache_read_tokens,
+                cache_write_tokens=spent.cache_write_tokens,
+            )
         )
-        for run in runs
-    ]
-
-
-def _answered(
-    run: EvaluationRun, dimensions: dict[str, DimensionSummary], silent: set[tuple[int, str]]
-) -> dict[str, DimensionSummary]:
-    """The dimensions, without a score where the judge answered nothing: the rest is of exact rules, and not the judge's."""
-    return {name: replace(d, score=None) if (run.pk, name) in silent else d for name, d in dimensions.items()}
-
-
-def _summary(run: EvaluationRun, dimensions: dict[str, DimensionSummary], used: ledger.Totals) -> RunSummary:
-    return RunSummary(
-        run=run,
-        overall_score=None if run.status in WITHOUT_SCORE else overall(dimensions.values()),
-        dimensions=dimensions,
-        calls=used.calls,
-        tokens=used.input_tokens + used.output_tokens + used.cache_read_tokens + used.cache_write_tokens,
-        cost_usd=used.cost_usd if used.unpriced < used.calls or not used.calls else None,
-        unpriced_calls=used.unpriced,
-        input_tokens=used.input_tokens + used.cache_read_tokens + used.cache_write_tokens,
-        output_tokens=used.output_tokens,
-        cache_read_tokens=used.cache_read_tokens,
-        cache_write_tokens=used.cache_write_tokens,
-    )
+    return summaries
 
 
 def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
@@ -434,11 +552,8 @@ def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
             weight=Max("weight"),
             inverted=Count("pk", filter=Q(inverted=True)),
             total=Coalesce(Sum("score", filter=Q(status="scored")), 0),
-            scored=Count("pk", filter=Q(status="scored")),
-            trivial=Count("pk", filter=Q(status="trivial")),
-            unscored=Count("pk", filter=Q(status="unscored")),
-            pending=Count("pk", filter=Q(status="pending")),
             **share_counts(),
+            **_BY_STATUS,
             of_messages=Count("pk", filter=MESSAGES),
             counted=Sum("count"),  # of one row: nothing is repeated
         )
@@ -484,38 +599,6 @@ def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, Dime
     }
 
 
-def tag_scores(run: EvaluationRun, key: str) -> dict[str, tuple[float | None, Share]]:
-    """The run's adherence per value of a tag, sorted by value: the same judgements, told apart.
-
-    Returns:
-        By value the mean score weighted by proposition, 0 to 9, and how much was scored; messages without the tag are left out.
-    """
-    sums: dict[str, list[float]] = {}
-    shares: dict[str, Share] = {}
-    rows = EvaluationScore.objects.filter(COVERABLE, evaluation_run=run, dimension="adherence", message__isnull=False)
-    fields = ("message__tags", "status", "weight", "score", "judge", "repeat")
-    for tags, status, weight, score, judge, repeat in rows.values_list(*fields).iterator():
-        if not (isinstance(tags, dict) and key in tags):
-            continue
-        value = str(tags[key])
-        entry = sums.setdefault(value, [0.0, 0.0])
-        if status == "scored":
-            share = weight if judge == RULE_JUDGE else weight / run.repeats  # a rule is judged once
-            entry[0] += share * (score or 0)
-            entry[1] += share
-        if repeat == 1:
-            shares[value] = shares.get(value, NOTHING) + Share(int(status == "scored"), 1)
-    return {
-        value: (rounded(points / weight) if weight else None, shares.get(value, NOTHING))
-        for value, (points, weight) in sorted(sums.items())
-    }
-
-
-def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
-    """The scores of `tag_scores` alone, where there is one."""
-    return {value: score for value, (score, _) in tag_scores(run, key).items() if score is not None}
-
-
 def worst_judgement(run: EvaluationRun, dimension: str, proposition_id: str) -> EvaluationScore | None:
     """The lowest scored judgement of a proposition, the oldest of equals."""
     return (
@@ -536,3 +619,33 @@ def channels_of(summaries: Iterable[RunSummary]) -> list[RunSummary]:
     """The evaluations of channels that stand behind these of agents, each once, by channel."""
     runs = {c.run.pk: c.run for summary in summaries for d in summary.dimensions.values() for c in d.channels}
     return summarize_all(sorted(runs.values(), key=lambda run: str(run.channel)))
+
+
+def spent_on(summaries: Iterable[RunSummary]) -> Used:
+    """What these evaluations used, with those of their channels, each once."""
+    summaries = list(summaries)
+    used = {summary.run.pk: summary for summary in (*summaries, *channels_of(summaries))}.values()
+    costs = [one.cost_usd for one in used if one.cost_usd is not None and one.calls]
+    counted = ("calls", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "unpriced_calls")
+    return Used(
+        **{name: sum(getattr(one, name) for one in used) for name in counted},
+        cost_usd=sum(costs, Decimal(0)) if costs or not any(one.calls for one in used) else None,
+    )
+
+
+def spending_json(estimate: Spending | None, actual: Used) -> dict[str, Any]:
+    """``estimate`` (null where nothing was estimated: an offline judge costs nothing) and ``actual``, each over all runs and channels."""
+    return {"estimate": estimate and estimate.model_dump(), "actual": actual.model_dump()}
+
+
+def waiting_words(runs: Sequence[EvaluationRun]) -> dict[int, str]:
+    """What each run waits for, by primary key, its channels' batches included; one query for any number of runs. Others are left out."""
+    by_work = {run.work_id: run.pk for run in runs}
+    by_run: dict[int, list[str]] = {}
+    for batch in LLMBatch.objects.filter(work_id__in=list(by_work), status__in=LLMBatch.OPEN).order_by("pk"):
+        name = batch.batch_id or "(being submitted)"
+        words = f"waiting for batch {name}: {batch.answered} of {batch.requests} answered"
+        if batch.cancel_requested_at is not None:
+            words = f"batch {name} is being cancelled"
+        by_run.setdefault(by_work[batch.work_id], []).append(words + (f" ({batch.error})" if batch.error else ""))
+    return {pk: "; ".join(words) for pk, words in by_run.items()}

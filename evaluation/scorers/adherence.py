@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agents.models import Message
-from evaluation.judge.prompts import Context, Event
-from evaluation.scorers.subjects import Item, Subject
-from evaluation.scorers.windows import NO_MESSAGE
+from evaluation.scorers.subjects import NO_MESSAGE, Context, Event, Item, Subject
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition

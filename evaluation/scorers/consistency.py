@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import log
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
 
 from agents.models import Message
-from evaluation.judge.prompts import Context, Event, Window
-from evaluation.scorers.subjects import Item, Subject, can_pair, find_pairs, said
-from evaluation.scorers.windows import NO_MESSAGE
+from agents.text.tokens import tokenize
+from evaluation.scorers.subjects import NO_MESSAGE, Context, Event, Halves, Item, Subject, Window, said
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
@@ -20,6 +22,82 @@ DIMENSION = "consistency"
 SAID_BEFORE = 2  # messages of the channel shown before each message of a pair
 NEAR, READ_AHEAD = 8, 50  # positions looked at before a message; messages that share a query
 PROFILED = 200  # most earlier messages that the offline judge's profile is made of: the newest
+
+
+MOST_PAIRS = 10
+
+
+POOL = 500  # most earlier messages of a channel that are looked at, drawn with the seed: any history costs the same
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Ids of two messages to compare, and how near in topic they are, 0 to 1."""
+
+    current: int
+    earlier: int
+    nearness: float
+
+
+def can_pair(halves: Halves) -> bool:
+    """Whether any message of now can be compared with one of the history; reads no texts."""
+    channel_of = dict(_values([*halves.current, *halves.history], "channel_id"))
+    past = {channel_of[pk] for pk in halves.history}
+    return any(channel_of[pk] in past for pk in halves.current)
+
+
+def find_pairs(halves: Halves, *, seed: int) -> list[Pair]:
+    """Up to ten pairs: messages of now drawn with the seed, each with the nearest message of its channel's history, none used twice.
+
+    Nearness is the share of words two messages have in common, rare words counting more (weighted Jaccard, weights
+    ``log((1 + n) / df)`` over the channel's pool). Of equally near messages the latest is chosen.
+    """
+    channel_of = dict(_values([*halves.current, *halves.history], "channel_id"))
+    pools: dict[int, list[int]] = defaultdict(list)
+    for pk in halves.history:
+        pools[channel_of[pk]].append(pk)
+    comparable = [pk for pk in halves.current if channel_of[pk] in pools]
+    rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
+    drawn = _drawn(comparable, MOST_PAIRS, rng)
+    by_channel: dict[int, list[int]] = defaultdict(list)
+    for pk in drawn:
+        by_channel[channel_of[pk]].append(pk)
+    pools = {channel: _drawn(pools[channel], POOL, rng) for channel in by_channel}
+    texts = dict(_values([*drawn, *(pk for pool in pools.values() for pk in pool)], "text"))
+    words = {pk: frozenset(tokenize(text)) for pk, text in texts.items()}
+    pairs = [pair for channel, current in by_channel.items() for pair in _match(current, pools[channel], words)]
+    return sorted(pairs, key=lambda pair: halves.current.index(pair.current))
+
+
+def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
+    if len(ids) <= most:
+        return ids
+    return [ids[i] for i in sorted(rng.sample(range(len(ids)), most))]
+
+
+def _values(ids: Sequence[int], field: str) -> Iterator[tuple[int, Any]]:
+    for start in range(0, len(ids), 5000):
+        yield from Message.objects.filter(pk__in=ids[start : start + 5000]).values_list("pk", field)
+
+
+def _match(current: list[int], pool: list[int], words: Mapping[int, frozenset[str]]) -> list[Pair]:
+    frequency = Counter(word for pk in pool for word in words[pk])
+    weight = {word: log((1 + len(pool)) / count) for word, count in frequency.items()}
+    rarest = log(1 + len(pool))
+    left, pairs = dict.fromkeys(pool), []
+
+    def nearness(a: frozenset[str], b: frozenset[str]) -> float:
+        shared, all_words = (sum(weight.get(word, rarest) for word in sorted(group)) for group in (a & b, a | b))
+        return shared / all_words if all_words else 0.0
+
+    for pk in current:
+        if not left:
+            break
+        near = [(nearness(words[pk], words[other]), place, other) for place, other in enumerate(left)]
+        best = max(near)
+        left.pop(best[2])
+        pairs.append(Pair(pk, best[2], round(best[0], 4)))
+    return pairs
 
 
 def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:

@@ -19,8 +19,7 @@ from agents.text.voices import (
     vocabulary_statistics,
     voice_distinctness,
 )
-from evaluation.judge.prompts import Context
-from evaluation.scorers.subjects import ChannelSubject, Item
+from evaluation.scorers.subjects import ChannelSubject, Context, Item
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 
 from agents.models import Message
 from agents.text.ngrams import repetition_statistics
-from evaluation.judge.prompts import Context
-from evaluation.scorers.subjects import Item, Subject
-from evaluation.scorers.windows import NO_MESSAGE
+from evaluation.scorers.subjects import NO_MESSAGE, Context, Item, Subject
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition

@@ -1,28 +1,416 @@
-"""Read what a measurement is about: an agent in its conversations, or a channel, and the events around what is judged."""
+"""What a measurement is about: windows and positions of messages, an agent or a channel as a run sees it, and what the judge is shown."""
 
 from __future__ import annotations
 
 import random
-from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import log
-from typing import TYPE_CHECKING, NamedTuple
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from django.db.models import QuerySet
+from django.db import models
+from django.db.models import F, Q, QuerySet, TextField
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, RowNumber
+from django.utils import timezone
 
 from agents.models import Agent, Channel, Message
 from agents.persona import render_persona
-from agents.text.tokens import tokenize
+from agents.text.fences import one_line
 from agents.text.voices import StyleProfile, style_profile
-from evaluation.judge.prompts import Event, Window
-from evaluation.scorers.windows import BEFORE, MessageWindow, said_before, said_in, sample_by_position, spoken_by
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
 
-MOST_PAIRS = 10
-POOL = 500  # most earlier messages of a channel that are looked at, drawn with the seed: any history costs the same
+
+_DURATION = re.compile(r"(\d{1,5})([hdw])")
+_LAST = re.compile(r"last:(\d{1,6})")
+_UNITS = {"h": "hours", "d": "days", "w": "weeks"}
+NO_MESSAGE = "no message of the agent in the window"  # why nothing of an agent was measured
+BEFORE = "before"
+ALLOWED = "all, last:N (the agent's last N messages) or a duration such as 24h, 7d, 4w"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageWindow:
+    """A window, made concrete: an open or closed stretch of time, or a number of last messages.
+
+    A message without a time is in no stretch of time, only in ``all`` and ``last:N``. `stored_by` leaves out what was stored later: the
+    window as it was then.
+    """
+
+    spec: str = "all"
+    start: datetime | None = None
+    end: datetime | None = None
+    last: int | None = None
+    stored_by: datetime | None = None
+
+
+def parse_window(spec: str, *, now: datetime | None = None) -> MessageWindow:
+    """Read a window as people write it.
+
+    Raises:
+        ValueError: Names the value and what is allowed.
+    """
+    spec = spec.strip().lower()
+    if spec == "all":
+        return MessageWindow()
+    if match := _LAST.fullmatch(spec):
+        if int(match[1]) < 1:
+            raise ValueError(f"window {spec!r}: at least 1 message; allowed: {ALLOWED}")
+        return MessageWindow(spec, last=int(match[1]))
+    if match := _DURATION.fullmatch(spec):
+        if int(match[1]) < 1:
+            raise ValueError(f"window {spec!r} is empty; allowed: {ALLOWED}")
+        end = now or timezone.now()
+        return MessageWindow(spec, start=end - timedelta(**{_UNITS[match[2]]: int(match[1])}), end=end)
+    raise ValueError(f"window {spec!r} is not understood; allowed: {ALLOWED}")
+
+
+def parse_history(spec: str, *, now: datetime | None = None) -> MessageWindow:
+    """Read what a window is compared with: ``before`` (all that was said before it), or a window as `parse_window` reads it.
+
+    Raises:
+        ValueError: Names the value and what is allowed.
+    """
+    if spec.strip().lower() == BEFORE:
+        return MessageWindow(BEFORE)
+    try:
+        return parse_window(spec, now=now)
+    except ValueError as error:
+        raise ValueError(f"history {str(error).removeprefix('window ')}, {BEFORE}") from None
+
+
+def with_tags(messages: QuerySet[Message], where: Mapping[str, str]) -> QuerySet[Message]:
+    """The messages that carry every one of these tags."""
+    for number, (key, value) in enumerate(sorted(where.items())):
+        # KeyTextTransform takes the key as it is; a lookup such as tags__KEY would read meaning into underscores. The Cast makes
+        # the comparison one of texts: without it SQLite reads the value as JSON and "41" is a number.
+        tag = Cast(KeyTextTransform(key, "tags"), TextField())
+        messages = messages.alias(**{f"tag_{number}": tag}).filter(**{f"tag_{number}": value})
+    return messages
+
+
+def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Message]:
+    """The messages inside the window's stretch of time."""
+    if window.start is not None:
+        messages = messages.filter(sent_at__gte=window.start)
+    if window.end is not None:
+        messages = messages.filter(sent_at__lte=window.end)
+    if window.stored_by is not None:
+        messages = messages.filter(created_at__lte=window.stored_by)
+    return messages
+
+
+def spoken_by(
+    *, agent: Agent, window: MessageWindow, where: Mapping[str, str] | None = None, simulated: bool = False
+) -> QuerySet[Message]:
+    """What an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first.
+
+    With `simulated`, what it was made to say for a measurement, and nothing else: the two never mix (AC-6.5.2). Messages without
+    a time stand before those with one, in the order they were stored.
+    """
+    messages = with_tags(Message.objects.filter(agent=agent, synthetic=simulated, text__regex=r"\S"), where or {})
+    messages = in_window(messages, window).order_by(F("sent_at").asc(nulls_first=True), "pk")
+    if window.last is None:
+        return messages
+    newest = messages.order_by(F("sent_at").desc(nulls_last=True), "-pk").values_list("pk", flat=True)[: window.last]
+    return Message.objects.filter(pk__in=list(newest)).order_by(F("sent_at").asc(nulls_first=True), "pk")
+
+
+def said_in(
+    *, channel: Channel, window: MessageWindow, where: Mapping[str, str] | None = None, agents_only: bool = False
+) -> QuerySet[Message]:
+    """What was said in a channel, in its order; simulated speech only where the channel was simulated.
+
+    Args:
+        window: ``last:N`` are the channel's last N messages.
+    """
+    messages = Message.objects.filter(channel=channel, synthetic=channel.synthetic, text__regex=r"\S")
+    messages = in_window(with_tags(messages, where or {}), window)
+    if agents_only:
+        messages = messages.filter(agent__isnull=False)
+    if window.last is not None:
+        newest = list(messages.order_by("-position").values_list("position", flat=True)[: window.last])
+        messages = messages.filter(position__gte=min(newest, default=0))
+    return messages.order_by("position")
+
+
+def said_before(message: Message, *, agent: Agent, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
+    """What the agent said before a message of its own, in the order of `spoken_by`."""
+    earlier = Q(sent_at__isnull=True, pk__lt=message.pk)
+    if message.sent_at is not None:
+        earlier = (
+            Q(sent_at__isnull=True) | Q(sent_at__lt=message.sent_at) | Q(sent_at=message.sent_at, pk__lt=message.pk)
+        )
+    return spoken_by(agent=agent, window=MessageWindow(), where=where).filter(earlier)
+
+
+Bin = tuple[int, int | None]  # first and last position, from 1; None = no end
+
+DEFAULT_BINS = "1-5,6-15,16-30,31+"
+MOST_BINS = 12
+ALLOWED_BINS = f"up to {MOST_BINS} stretches of positions, rising and apart, such as {DEFAULT_BINS}"
+_BIN = re.compile(r"(\d{1,6})(?:-(\d{1,6})|(\+))?")
+
+
+def parse_bins(text: str) -> tuple[Bin, ...]:
+    """Read stretches of positions as people write them: ``1-5,6-15,16+``; a single number is a stretch of one position.
+
+    Raises:
+        ValueError: Names the value and what is allowed.
+    """
+    bins: list[Bin] = []
+    for part in (piece.strip() for piece in text.split(",")):
+        match = _BIN.fullmatch(part)
+        if match is None:
+            raise ValueError(f"bins {text!r}: {part!r} is not understood; allowed: {ALLOWED_BINS}")
+        first, last, open_end = match.groups()
+        bins.append((int(first), None if open_end else int(last or first)))
+    check_bins(bins)
+    return tuple(bins)
+
+
+def check_bins(bins: Sequence[Bin]) -> None:
+    """Refuse stretches that do not rise, overlap, or have no position.
+
+    Raises:
+        ValueError: Names the stretch and what is allowed.
+    """
+    if len(bins) > MOST_BINS:
+        raise ValueError(f"{len(bins)} bins; allowed: {ALLOWED_BINS}")
+    before: int | None = 0
+    for bin_ in bins:
+        first, last = bin_
+        if before is None or first <= before or (last is not None and last < first):
+            raise ValueError(f"bin {bin_name(bin_)} of {', '.join(map(bin_name, bins))}; allowed: {ALLOWED_BINS}")
+        before = last
+
+
+def bin_name(bin_: Bin) -> str:
+    """As `parse_bins` reads it."""
+    first, last = bin_
+    return f"{first}+" if last is None else str(first) if first == last else f"{first}-{last}"
+
+
+def bin_of(position: int, bins: Sequence[Bin]) -> int | None:
+    """The index of the stretch a position lies in; None for one between or after them."""
+    within = (i for i, (first, last) in enumerate(bins) if position >= first and (last is None or position <= last))
+    return next(within, None)
+
+
+def numbered(*, agent: Agent, simulated: bool = False) -> Any:
+    """Everything the agent said, as messages, each with its position as `own_position`; channel by channel, each in its order."""
+    own = models.Window(RowNumber(), partition_by=F("channel_id"), order_by=F("position").asc())
+    said = spoken_by(agent=agent, window=MessageWindow(), simulated=simulated)
+    return said.annotate(own_position=own).order_by("channel_id", "position")
+
+
+def positions_of(messages: Collection[int], *, agent: Agent, simulated: bool = False) -> dict[int, tuple[int, int]]:
+    """Channel and position of some of the agent's messages, by primary key; those that are gone are left out."""
+    wanted = set(messages)
+    channels = Message.objects.filter(pk__in=wanted).values("channel_id")
+    rows = numbered(agent=agent, simulated=simulated).filter(channel_id__in=channels)
+    positions = rows.values_list("pk", "channel_id", "own_position").iterator()
+    return {pk: (channel, position) for pk, channel, position in positions if pk in wanted}
+
+
+# -- samples
+def sample_by_position(
+    *,
+    agent: Agent,
+    eligible: QuerySet[Message],
+    bins: Sequence[Bin],
+    samples: int,
+    seed: int,
+    simulated: bool = False,
+) -> list[int]:
+    """Return the ids of up to `samples` messages, as many from each stretch; what a short one leaves goes to the others.
+
+    Later positions come from long conversations only. So conversations that reach from the first to the last stretch with messages are
+    drawn from before the others, and each stretch takes one message after the other from them in the same order: early and late
+    positions then stand for the same conversations. Drawn with the seed; two passes over the agent's messages, of which only counts per
+    conversation and stretch are kept.
+
+    Args:
+        agent: Who spoke.
+        eligible: Its messages that may be drawn.
+        bins: The stretches.
+        samples: Most messages, at least 1.
+        seed: Equal seeds draw equal samples.
+        simulated: Whether `eligible` is simulated speech.
+    """
+    rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
+    counts = Counter((channel, place) for _, channel, place in _in_bins(agent, eligible, bins, simulated))
+    sizes: Counter[int] = Counter()
+    for (_, place), count in counts.items():
+        sizes[place] += count
+    channels = sorted({channel for channel, _ in counts})
+    rng.shuffle(channels)
+    through = spanning(counts)
+    picked: dict[tuple[int, int], list[int]] = {}
+    for place, share in sorted(_shares(sizes, samples).items()):
+        first = _one_by_one([c for c in channels if c in through], place, counts, share)
+        then = _one_by_one([c for c in channels if c not in through], place, counts, share - sum(first.values()))
+        for channel, number in {**first, **then}.items():
+            picked[channel, place] = sorted(rng.sample(range(counts[channel, place]), number), reverse=True)
+    ids: list[int] = []
+    seen: Counter[tuple[int, int]] = Counter()
+    for pk, channel, place in _in_bins(agent, eligible, bins, simulated):
+        left = picked.get((channel, place))
+        if left and left[-1] == seen[channel, place]:
+            left.pop()
+            ids.append(pk)
+        seen[channel, place] += 1
+    return ids
+
+
+def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:
+    """Of (conversation, stretch) → messages, the conversations with messages in the first and in the last stretch that has any."""
+    places = {place for _, place in counts}
+    ends = {min(places), max(places)} if places else set()
+    return {channel for channel, _ in counts if all(counts.get((channel, end)) for end in ends)}
+
+
+def _in_bins(
+    agent: Agent, eligible: QuerySet[Message], bins: Sequence[Bin], simulated: bool
+) -> Iterator[tuple[int, int, int]]:
+    """(message, channel, stretch) of what may be drawn. Positions count everything the agent said there, drawn or not.
+
+    Both are read in the same order and merged: a subquery per message may cost PostgreSQL a scan for each.
+    """
+    keys = eligible.order_by("channel_id", "position").values_list("channel_id", "position")
+    may = keys.iterator(chunk_size=2000)
+    next_may = next(may, None)
+    rows = numbered(agent=agent, simulated=simulated).values_list("pk", "channel_id", "position", "own_position")
+    for pk, channel, position, own_position in rows.iterator(chunk_size=2000):
+        while next_may is not None and next_may < (channel, position):
+            next_may = next(may, None)
+        if next_may is None:
+            return
+        place = bin_of(own_position, bins) if next_may == (channel, position) else None
+        if place is not None:
+            yield pk, channel, place
+
+
+def _shares(sizes: Mapping[int, int], samples: int) -> dict[int, int]:
+    """How many to draw from each stretch: equally many, and what one has not goes to the others."""
+    shares = dict.fromkeys(sizes, 0)
+    while samples and (open_ := [place for place in sorted(sizes) if shares[place] < sizes[place]]):
+        each = max(1, samples // len(open_))
+        for place in open_[:samples]:
+            more = min(each, sizes[place] - shares[place])
+            shares[place] += more
+            samples -= more
+    return shares
+
+
+def _one_by_one(
+    channels: Sequence[int], place: int, counts: Mapping[tuple[int, int], int], share: int
+) -> dict[int, int]:
+    """How many messages to take from each conversation in a stretch: one from each after the other, until the share is drawn."""
+    sizes = {rank: counts[channel, place] for rank, channel in enumerate(channels) if (channel, place) in counts}
+    return {channels[rank]: number for rank, number in _shares(sizes, share).items() if number}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened: an action of the agent judged, or a stimulus that reached it.
+
+    Attributes:
+        kind: ``action`` or ``stimulus``.
+        name: Who acts; for a stimulus, whom it reaches.
+        text: What was said.
+        speaker: For a stimulus, who said it; empty when unknown.
+    """
+
+    kind: Literal["action", "stimulus"]
+    name: str
+    text: str
+    speaker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The events shown: the first ones, how many were left out, and the last ones. No event stands in both."""
+
+    first: tuple[Event, ...]
+    omitted: int
+    last: tuple[Event, ...]
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        return self.first + self.last
+
+
+def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
+    """The first `first_n` and last `last_n` events, in order. Where the two would overlap everything is shown, once."""
+    if first_n + last_n >= len(events):
+        return Window(tuple(events), 0, ())
+    last_start = len(events) - last_n
+    return Window(tuple(events[:first_n]), last_start - first_n, tuple(events[last_start:]))
+
+
+EMPTY_WINDOW = Window((), 0, ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Everything the judge is shown beside the claims. Immutable, without ORM objects.
+
+    Attributes:
+        agent_name: Whom the claims are about; the channel's name for an environment.
+        persona: The rendered persona; None withholds it (AC-6.0.9).
+        message: The one message judged; None judges the window.
+        message_number: Of its entry in the window; None where it is not there.
+        action: A draft that has not been sent (the gate); excludes `message`.
+        environment: Whether a conversation is judged (AC-6.0.10).
+        own_messages: Whether the window holds only the agent's own messages.
+        pair: Two moments to compare, the earlier and the later one; the last event of each is the agent's message.
+        additional: What those who measure say beside the messages; shown as data.
+        measured: Figures for the offline judge alone; a model is not shown them.
+    """
+
+    agent_name: str
+    persona: str | None = None
+    window: Window = EMPTY_WINDOW
+    message: Event | None = None
+    message_number: int | None = None
+    action: str | None = None
+    channel_name: str = ""
+    statistics: Mapping[str, Any] | None = None
+    environment: bool = False
+    own_messages: bool = False
+    pair: tuple[Window, Window] | None = None
+    additional: Mapping[str, Any] | None = None
+    measured: Mapping[str, Any] | None = None
+
+    def variables(self) -> dict[str, str]:
+        """Values of the variables that claims may use here, each on one line: no name can add a claim."""
+        values = {"agent_name": one_line(self.agent_name)}
+        if self.channel_name:
+            values["channel_name"] = one_line(self.channel_name)
+        if self.action is not None:
+            values["action"] = "the message that is about to be sent"
+        return values
+
+    def judged_texts(self) -> list[str]:
+        """The texts the claims are about: the draft, the one message, or everything said in the window."""
+        if self.action is not None:
+            return [self.action]
+        if self.message is not None:
+            return [self.message.text]
+        if self.pair is not None:
+            return [self.pair[1].events[-1].text]
+        return [event.text for event in self.window.events if event.kind == "action"]
+
+    def history(self) -> list[str] | None:
+        """What the agent said before the draft; None where no draft is judged."""
+        if self.action is None:
+            return None
+        return [event.text for event in self.window.events if event.kind == "action"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,77 +419,6 @@ class Halves:
 
     current: tuple[int, ...]
     history: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Ids of two messages to compare, and how near in topic they are, 0 to 1."""
-
-    current: int
-    earlier: int
-    nearness: float
-
-
-def can_pair(halves: Halves) -> bool:
-    """Whether any message of now can be compared with one of the history; reads no texts."""
-    channel_of = _channels([*halves.current, *halves.history])
-    past = {channel_of[pk] for pk in halves.history}
-    return any(channel_of[pk] in past for pk in halves.current)
-
-
-def find_pairs(halves: Halves, *, seed: int) -> list[Pair]:
-    """Up to ten pairs: messages of now drawn with the seed, each with the nearest message of its channel's history, none used twice.
-
-    Nearness is the share of words two messages have in common, rare words counting more (weighted Jaccard, weights
-    ``log((1 + n) / df)`` over the channel's pool). Of equally near messages the latest is chosen.
-    """
-    channel_of = _channels([*halves.current, *halves.history])
-    pools: dict[int, list[int]] = defaultdict(list)
-    for pk in halves.history:
-        pools[channel_of[pk]].append(pk)
-    comparable = [pk for pk in halves.current if channel_of[pk] in pools]
-    rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
-    drawn = _drawn(comparable, MOST_PAIRS, rng)
-    pairs: list[Pair] = []
-    for channel in dict.fromkeys(channel_of[pk] for pk in drawn):
-        pool = _drawn(pools[channel], POOL, rng)
-        pairs += _match([pk for pk in drawn if channel_of[pk] == channel], pool)
-    return sorted(pairs, key=lambda pair: halves.current.index(pair.current))
-
-
-def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
-    if len(ids) <= most:
-        return ids
-    return [ids[i] for i in sorted(rng.sample(range(len(ids)), most))]
-
-
-def _channels(ids: Sequence[int]) -> dict[int, int]:
-    channels: dict[int, int] = {}
-    for start in range(0, len(ids), 5000):
-        channels.update(Message.objects.filter(pk__in=ids[start : start + 5000]).values_list("pk", "channel_id"))
-    return channels
-
-
-def _match(current: list[int], pool: list[int]) -> list[Pair]:
-    texts = dict(Message.objects.filter(pk__in=[*current, *pool]).values_list("pk", "text"))
-    words = {pk: frozenset(tokenize(text)) for pk, text in texts.items()}
-    frequency = Counter(word for pk in pool for word in words[pk])
-    weight = {word: log((1 + len(pool)) / count) for word, count in frequency.items()}
-    rarest = log(1 + len(pool))
-    left, pairs = dict.fromkeys(pool), []
-
-    def nearness(a: frozenset[str], b: frozenset[str]) -> float:
-        shared, all_words = (sum(weight.get(word, rarest) for word in sorted(group)) for group in (a & b, a | b))
-        return shared / all_words if all_words else 0.0
-
-    for pk in current:
-        if not left:
-            break
-        near = [(nearness(words[pk], words[other]), place, other) for place, other in enumerate(left)]
-        best = max(near)
-        left.pop(best[2])
-        pairs.append(Pair(pk, best[2], round(best[0], 4)))
-    return pairs
 
 
 STRETCH = 20  # most consecutive events of a channel whose messages are shown the same window

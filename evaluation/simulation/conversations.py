@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import sentry_sdk
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.utils import timezone
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
 from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep, owner_name
 from agents.persona import current_digest
@@ -25,17 +25,15 @@ from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
 from agents.turn.receive import receive_message
 from agents.turn.send_message import SendRefused
 from agents.work.lease import LeaseLost
-from agents.work.outages import is_outage
+from agents.work.running import is_outage
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
-from evaluation.runs.budget import why_over_budget
-from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, RunSpec, plan_later
-from evaluation.scorers.windows import BEFORE, MessageWindow, parse_history, parse_window, spoken_by
+from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, RunSpec, has_little_speech, plan_later, why_over_budget
+from evaluation.scorers.subjects import BEFORE, MessageWindow, parse_history, parse_window
 from evaluation.simulation.situations import Situation, load_situations, situations_digest
 
 logger = logging.getLogger(__name__)
 
-ENOUGH = 10  # messages: for an agent with fewer, conversations are simulated
 MOST_REPEATS = 20
 GIVE_UP_AFTER = 3  # failed conversations in a row: the model is down, the others are not tried
 RESUMABLE_FOR = timedelta(hours=24)
@@ -82,9 +80,11 @@ class Conversation(BaseModel):
         return self.situation if self.repeat == 1 else f"{self.situation} ({self.repeat})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
-    """An agent's conversations in all situations, each in a channel of its own that is marked synthetic.
+Slug = Annotated[Agent, PlainSerializer(lambda agent: agent.slug)]
+
+
+class Simulation(BaseModel):
+    """An agent's conversations in all situations, each in a channel of its own that is marked synthetic; dumped as commands print it.
 
     Every message has the tags ``simulation`` (the id), ``situation``, ``repeat`` and ``turn`` (which of the situation's lines, from 1).
 
@@ -93,14 +93,17 @@ class Simulation:
         resumed: Whether it continues what an earlier process left.
     """
 
-    id: str
-    agent: Agent
-    actor_model: str
-    persona_digest: str
-    conversations: tuple[Conversation, ...]
-    messages: int
-    resumed: bool = False
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
+    agent: Slug
+    id: str = Field(serialization_alias="simulation")
+    actor_model: str
+    messages: int
+    persona_digest: str = Field(exclude=True)
+    conversations: tuple[Conversation, ...]
+    resumed: bool = Field(False, exclude=True)
+
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def complete(self) -> bool:
         return not self.unfinished
@@ -120,6 +123,7 @@ class Simulation:
         """Whether there is nothing to measure because the actor failed: trying again may help."""
         return not self.complete and not self.usable
 
+    @computed_field  # type: ignore[prop-decorator]
     @property
     def problem(self) -> str:
         """Why there is less to measure than there should be, in a sentence; empty when everything was simulated."""
@@ -137,18 +141,7 @@ class Simulation:
 
 def simulations_json(simulations: Sequence[Simulation]) -> dict[str, Any]:
     """The entry ``simulations`` of a command's object; nothing without any."""
-    rows = [
-        {
-            "agent": one.agent.slug,
-            "simulation": one.id,
-            "actor_model": one.actor_model,
-            "messages": one.messages,
-            "problem": one.problem,
-            "complete": one.complete,
-            "conversations": [conversation.model_dump() for conversation in one.conversations],
-        }
-        for one in simulations
-    ]
+    rows = [one.model_dump(by_alias=True) for one in simulations]
     return {"simulations": rows} if rows else {}
 
 
@@ -377,11 +370,7 @@ def _finished(run: Run) -> Run:
     """
     owner = owner_name()
     while True:
-        try:
-            run = run_turn(run, owner=owner)
-        except Exception:
-            logger.exception("turn %s of agent %s crashed in a simulation", run.pk, run.agent_id)
-            run.refresh_from_db()
+        run = run_turn(run, owner=owner)
         if run.status in Run.FINAL:
             return run
         others = Run.objects.filter(agent=run.agent_id, status=Run.Status.RUNNING).exclude(pk=run.pk)
@@ -421,13 +410,6 @@ def simulation_spec(spec: RunSpec, simulation: Simulation) -> RunSpec:
         history_where={},
         samples=min(max(spec.samples, simulation.messages), MOST_SAMPLES),
     )
-
-
-def has_little_speech(spec: RunSpec) -> bool:
-    """Whether the agent has fewer than 10 messages. A spec that names tags wants real speech, however little."""
-    if spec.agent is None or spec.where or spec.history_where or spec.simulated:
-        return False
-    return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
 
 
 def simulate_specs(

@@ -6,19 +6,19 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from evaluation.statistics.estimates import Estimate, check_level, numbers, percentile_estimate, replicates
+from evaluation.statistics.bootstrap import Estimate, numbers, percentile_estimate, replicates
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from evaluation.statistics.estimates import Floats
+    from evaluation.statistics.bootstrap import Floats
 
 RESAMPLES = 2_000
 
 
 def quadratic_weighted_kappa(
-    first: Sequence[float], second: Sequence[float], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
+    first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES
 ) -> Estimate:
     """Cohen's kappa with quadratic weights: 1 − observed ÷ chance-expected squared difference of two raters.
 
@@ -28,37 +28,31 @@ def quadratic_weighted_kappa(
 
     Args:
         first, second: Ratings of the two, shape (items,), same items in the same order, on an interval scale (0 to 9).
-        level, resamples, seed: Of the interval; at least 100 resamples.
 
     Returns:
         At most 1 (perfect); 0 is chance, also when one of the two raters never varies; below 0 worse than chance. None for fewer than two
         items, or when both raters gave one and the same rating throughout.
 
     Raises:
-        ValueError: Lists of different length, a rating that is no finite number, or an option out of range.
+        ValueError: Lists of different length, or a rating that is no finite number.
     """
-    return _paired(first, second, _kappa, "both raters gave one and the same rating throughout", level, resamples, seed)
+    return _paired(first, second, _kappa, "both raters gave one and the same rating throughout", resamples)
 
 
-def spearman(
-    first: Sequence[float], second: Sequence[float], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> Estimate:
+def spearman(first: Sequence[float], second: Sequence[float], *, resamples: int = RESAMPLES) -> Estimate:
     """Spearman's rank correlation, ties given their mean rank.
 
     Source: Spearman, "The proof and measurement of association between two things", American Journal of Psychology 15 (1904),
-    72–101; agrees with ``scipy.stats.spearmanr``. Interval: percentile bootstrap over items, indifferent to their order.
-
-    Arguments and errors are those of `quadratic_weighted_kappa`; any ordinal scale will do, and the two may differ.
+    72–101; agrees with ``scipy.stats.spearmanr``. Arguments, interval and errors are those of `quadratic_weighted_kappa`; any ordinal
+    scale will do, and the two may differ.
 
     Returns:
         −1 to 1. None for fewer than two items or when a rater never varies.
     """
-    return _paired(first, second, _spearman, "a rater gave the same rating to every item", level, resamples, seed)
+    return _paired(first, second, _spearman, "a rater gave the same rating to every item", resamples)
 
 
-def krippendorff_alpha(
-    items: Sequence[Sequence[float | None]], *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> Estimate:
+def krippendorff_alpha(items: Sequence[Sequence[float | None]], *, resamples: int = RESAMPLES) -> Estimate:
     """Krippendorff's alpha on an interval scale: agreement of any number of raters, with missing ratings.
 
     The value is the `krippendorff` package's. Interval: percentile bootstrap over items (Zapf, Castell, Morawietz & Karch, BMC Medical
@@ -66,19 +60,17 @@ def krippendorff_alpha(
 
     Args:
         items: One row per item, one rating per rater; None where a rater gave none. The order of items and raters changes nothing.
-        level, resamples, seed: As for `quadratic_weighted_kappa`.
 
     Returns:
         At most 1; 0 is chance. `n` counts the items with two ratings or more, the only ones that say something. None when fewer than
         two items have them, or when all ratings are the same.
 
     Raises:
-        ValueError: A rating that is no finite number, or an option out of range.
+        ValueError: A rating that is no finite number.
     """
     import krippendorff
     import numpy as np
 
-    check_level(level)
     rows = [numbers(f"item {i}", [r for r in row if r is not None]) for i, row in enumerate(items, 1)]
     rows = [row for row in rows if row.size >= 2]
     if len(rows) < 2:
@@ -98,8 +90,8 @@ def krippendorff_alpha(
     def alphas(drawn: Floats) -> Floats:
         return np.array([alpha(row) for row in drawn])
 
-    drawn = replicates(alphas, counts, resamples=resamples, seed=seed)
-    return percentile_estimate(alpha(counts.astype(np.float64)), drawn, level=level, n=len(rows))
+    drawn = replicates(alphas, counts, resamples=resamples)
+    return percentile_estimate(alpha(counts.astype(np.float64)), drawn, n=len(rows))
 
 
 def judge_noise(repeats: Iterable[Sequence[float]]) -> float | None:
@@ -122,13 +114,10 @@ def _paired(
     second: Sequence[float],
     statistic: Statistic,
     undefined: str,
-    level: float,
     resamples: int,
-    seed: int,
 ) -> Estimate:
     import numpy as np
 
-    check_level(level)
     a, b = numbers("first rater", first), numbers("second rater", second)
     if a.size != b.size:
         raise ValueError(f"the first rater has {a.size} ratings, the second {b.size}; they must rate the same items")
@@ -139,8 +128,8 @@ def _paired(
     value = float(statistic(x, y, counts[None, :].astype(np.float64))[0])
     if not np.isfinite(value):
         return Estimate(None, None, int(a.size), undefined)
-    drawn = replicates(lambda rows: statistic(x, y, rows), counts, resamples=resamples, seed=seed)
-    return percentile_estimate(value, drawn, level=level, n=int(a.size))
+    drawn = replicates(lambda rows: statistic(x, y, rows), counts, resamples=resamples)
+    return percentile_estimate(value, drawn, n=int(a.size))
 
 
 def _kappa(x: Floats, y: Floats, counts: Floats) -> Floats:

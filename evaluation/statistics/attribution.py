@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from evaluation.statistics.estimates import Floats
+    from evaluation.statistics.bootstrap import Floats
 
     Labels = NDArray[np.intp]
 

@@ -1,17 +1,127 @@
-"""Means of scores and their differences, with intervals that know that scores of one message belong together."""
+"""What a statistic returns, and the bootstrap: means of scores and their differences, drawn by whole messages or conversations."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from evaluation.statistics.estimates import Estimate, Interval, check_level, numbers, resample_counts
+from pydantic import PlainSerializer
 
 if TYPE_CHECKING:
-    from evaluation.statistics.estimates import Floats
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+LEVEL = 0.95  # of every confidence interval
+CELLS_AT_ONCE = 1_000_000  # 8 MB
+LEAST_SHARE_DEFINED = 0.9  # of the resamples; an interval from fewer would describe only the lucky ones
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A 95 % confidence interval, ends included."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
+            raise ValueError(f"an interval from {self.low} to {self.high}: low must not exceed high, both finite")
+
+
+IntervalShown = Annotated[
+    Interval | None,
+    PlainSerializer(
+        lambda one: None if one is None else [round(one.low, 4), round(one.high, 4)],
+        return_type=list[float] | None,  # which the API's schema shows
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A statistic of `n` independent things (messages, items).
+
+    Attributes:
+        value: The statistic; None when it is undefined for this input.
+        interval: None when there is none to give.
+        reason: Why value or interval is None, as a sentence for people; empty otherwise.
+    """
+
+    value: float | None
+    interval: Interval | None
+    n: int
+    reason: str = ""
+
+
+def numbers(what: str, values: Sequence[float]) -> Floats:
+    """The values as an array.
+
+    Raises:
+        ValueError: One of them is not a finite number; names which.
+    """
+    import numpy as np
+
+    array = np.asarray(values, dtype=np.float64).reshape(-1)
+    bad = np.flatnonzero(~np.isfinite(array))
+    if bad.size:
+        raise ValueError(f"{what}: number {bad[0] + 1} is {array[bad[0]]}; allowed: finite numbers")
+    return array
+
+
+def percentile_estimate(value: float, replicates: Floats, *, n: int) -> Estimate:
+    """The value with the percentile bootstrap interval of its replicates (Efron & Tibshirani 1993, chapter 13).
+
+    Args:
+        value: The statistic of the data, of `n` independent things.
+        replicates: The statistic of each resample; NaN where it was undefined.
+
+    Returns:
+        Without an interval when more than a tenth of the replicates is undefined, or when all are equal: a bootstrap that never
+        sees a difference does not know how likely one is.
+    """
+    import numpy as np
+
+    defined = replicates[np.isfinite(replicates)]
+    if defined.size < LEAST_SHARE_DEFINED * replicates.size:
+        undefined = replicates.size - defined.size
+        return Estimate(
+            value, None, n, f"undefined in {undefined} of {replicates.size} resamples: too few different ratings"
+        )
+    low, high = (float(x) for x in np.quantile(defined, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    if np.ptp(defined) <= 1e-12:
+        return Estimate(value, None, n, f"the same in every resample of {n}: the bootstrap cannot say how sure this is")
+    return Estimate(value, Interval(low, high), n)
+
+
+def resample_counts(counts: NDArray[np.int64], *, resamples: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """Resamples, with replacement, of as many items as there are.
+
+    Items are given as distinct kinds with their counts, shape (kinds,): so a resample does not depend on the order of the items, and
+    many equal items cost no more than one.
+
+    Yields:
+        Arrays of shape (some resamples, kinds), in all `resamples` rows, each summing to the number of items.
+    """
+    import numpy as np
+
+    total = int(counts.sum())
+    step = max(1, CELLS_AT_ONCE // max(1, counts.size))
+    for start in range(0, resamples, step):
+        drawn = rng.multinomial(total, counts / total, size=min(step, resamples - start))
+        yield drawn.astype(np.float64)
+
+
+def replicates(statistic: Callable[[Floats], Floats], counts: NDArray[np.int64], *, resamples: int) -> Floats:
+    """The statistic of each resample, shape (resamples,); `statistic` maps counts (rows, kinds) to (rows,), NaN = undefined."""
+    import numpy as np
+
+    rng = np.random.default_rng(0)
+    return np.concatenate([statistic(rows) for rows in resample_counts(counts, resamples=resamples, rng=rng)])
 
 
 class Observation(NamedTuple):
@@ -74,8 +184,6 @@ def _too_small(sizes: Counter[Hashable]) -> set[Hashable]:
     return lonely
 
 
-__all__ = ["Observation", "bootstrap_difference", "bootstrap_mean"]
-
 RESAMPLES = 4_000
 RESOLUTION = 1.0  # scores are whole numbers
 
@@ -89,39 +197,27 @@ class _Drawn:
     freedom: int
 
 
-def bootstrap_mean(
-    observations: Sequence[Observation],
-    *,
-    level: float = 0.95,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    resolution: float = RESOLUTION,
-) -> Estimate:
+def bootstrap_mean(observations: Sequence[Observation], *, resamples: int = RESAMPLES) -> Estimate:
     """The weighted mean of scores, Σ weight · value ÷ Σ weight, with a cluster bootstrap interval.
 
     Whole clusters are drawn with replacement within each stratum (Davison & Hinkley, "Bootstrap Methods and their Application", 1997,
     sections 2.4 and 3.8). The percentiles are expanded for small samples as in Hesterberg, "What Teachers Should Know About the
     Bootstrap", The American Statistician 69 (2015), 371–386: plain percentiles of ten messages cover some 90 % where they say 95 %. To
-    either end the interval reaches at least as far as Student's t would, with a standard deviation no smaller than rounding alone
-    gives (resolution ÷ √12, Sheppard's correction): three equal scores do not prove that all are equal.
-
-    Args:
-        observations: Scores; their order changes nothing.
-        level, resamples, seed: Of the interval; at least 100 resamples.
-        resolution: Smallest step between scores, ≥ 0; 1 for whole numbers, 0 for continuous ones.
+    either end the interval reaches at least as far as Student's t would, with a standard deviation no smaller than rounding to whole
+    scores alone gives (1 ÷ √12, Sheppard's correction): three equal scores do not prove that all are equal.
 
     Returns:
-        `n` counts the clusters. No value without observations of positive weight; no interval for fewer than two clusters.
+        `n` counts the clusters. No value without observations of positive weight; no interval for fewer than two clusters. The order
+        of the observations changes nothing.
 
     Raises:
-        ValueError: A value or weight that is no finite number, a negative weight, a cluster in two strata, an option out of range.
+        ValueError: A value or weight that is no finite number, a negative weight, a cluster in two strata.
     """
-    _check(level, resamples, resolution)
     tables = cluster_sums(observations)
     if not tables:
         return Estimate(None, None, 0, "no scores")
-    drawn = _draw(tables, resamples, seed)
-    return _estimate(_mean(tables), [drawn], level=level, resolution=resolution, n=drawn.clusters)
+    drawn = _draw(tables, resamples)
+    return _estimate(mean_of(tables), [drawn], n=drawn.clusters)
 
 
 def bootstrap_difference(
@@ -129,10 +225,7 @@ def bootstrap_difference(
     current: Sequence[Observation],
     *,
     paired: bool = False,
-    level: float = 0.95,
     resamples: int = RESAMPLES,
-    seed: int = 0,
-    resolution: float = RESOLUTION,
 ) -> Estimate:
     """The weighted mean of `current` minus that of `baseline`, with a cluster bootstrap interval; negative: it got worse.
 
@@ -140,45 +233,26 @@ def bootstrap_difference(
         baseline, current: Scores before and now.
         paired: Clusters are items (situations, propositions) that occur in both samples and are drawn together; those that occur in
             one only are left out. Without it the two samples are drawn independently.
-        level, resamples, seed, resolution: As in `bootstrap_mean`, where method and source are given.
 
     Returns:
         `n` counts the pairs, or unpaired the clusters of the smaller sample. No value when one is empty (paired: no item in both).
 
     Raises:
-        ValueError: As in `bootstrap_mean`; paired also when an observation has no cluster.
+        ValueError: As in `bootstrap_mean`, where method and source are given.
     """
-    _check(level, resamples, resolution)
     if paired:
-        tables = cluster_sums(*_in_both(baseline, current))
+        both = {o.cluster for o in baseline if o.weight} & {o.cluster for o in current if o.weight}
+        tables = cluster_sums(*([o for o in sample if o.cluster in both] for sample in (baseline, current)))
         if not tables:
             return Estimate(None, None, 0, "no item has scores in both")
-        drawn = _draw(tables, resamples, seed)
-        width = resolution * math.sqrt(2)  # two rounded scores
-        return _estimate(_mean(tables), [drawn], level=level, resolution=width, n=drawn.clusters)
+        drawn = _draw(tables, resamples)
+        width = RESOLUTION * math.sqrt(2)  # two rounded scores
+        return _estimate(mean_of(tables), [drawn], resolution=width, n=drawn.clusters)
     before, now = cluster_sums(baseline), cluster_sums(current)
     if not before or not now:
         return Estimate(None, None, 0, "no scores now" if before else "no scores in the baseline")
-    samples = [_draw(before, resamples, seed, of=2), _draw(now, resamples, seed, of=2, part=1)]
-    n = min(sample.clusters for sample in samples)
-    return _estimate(_mean(now) - _mean(before), samples, level=level, resolution=resolution, n=n)
-
-
-def _check(level: float, resamples: int, resolution: float) -> None:
-    check_level(level)
-    if resamples < 100:
-        raise ValueError(f"resamples is {resamples}; an interval needs at least 100")
-    if not (math.isfinite(resolution) and resolution >= 0):
-        raise ValueError(f"resolution is {resolution}; allowed: 0 or more")
-
-
-def _in_both(
-    baseline: Sequence[Observation], current: Sequence[Observation]
-) -> tuple[list[Observation], list[Observation]]:
-    if any(o.cluster is None for sample in (baseline, current) for o in sample):
-        raise ValueError("paired differences need a cluster (the item) on every observation")
-    both = {o.cluster for o in baseline if o.weight} & {o.cluster for o in current if o.weight}
-    return [o for o in baseline if o.cluster in both], [o for o in current if o.cluster in both]
+    samples = [_draw(before, resamples, of=2), _draw(now, resamples, of=2, part=1)]
+    return _estimate(mean_of(now) - mean_of(before), samples, n=min(sample.clusters for sample in samples))
 
 
 def _ratio(totals: Floats) -> Floats:
@@ -188,17 +262,18 @@ def _ratio(totals: Floats) -> Floats:
     return means[..., 0] if half == 1 else means[..., 1] - means[..., 0]
 
 
-def _mean(tables: Sequence[Floats]) -> float:
+def mean_of(tables: Sequence[Floats]) -> float:
+    """The weighted mean, or with two samples their difference, of tables as `cluster_sums` makes them."""
     import numpy as np
 
     return float(_ratio(np.sum([table.sum(axis=0) for table in tables], axis=0)))
 
 
-def _draw(tables: Sequence[Floats], resamples: int, seed: int, *, of: int = 1, part: int = 0) -> _Drawn:
-    """Replicates of the mean; `part` says which of `of` independent streams of the seed is used."""
+def _draw(tables: Sequence[Floats], resamples: int, *, of: int = 1, part: int = 0) -> _Drawn:
+    """Replicates of the mean; `part` says which of `of` independent streams of random numbers is used."""
     import numpy as np
 
-    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(of)[part])
+    rng = np.random.default_rng(np.random.SeedSequence(0).spawn(of)[part])
     totals = np.zeros((resamples, tables[0].shape[1]))
     for table in tables:
         kinds, counts = np.unique(table, axis=0, return_counts=True)  # whole scores: few kinds, however many messages
@@ -207,7 +282,7 @@ def _draw(tables: Sequence[Floats], resamples: int, seed: int, *, of: int = 1, p
     return _Drawn(_ratio(totals), clusters, clusters - len(tables))
 
 
-def _estimate(value: float, samples: Sequence[_Drawn], *, level: float, resolution: float, n: int) -> Estimate:
+def _estimate(value: float, samples: Sequence[_Drawn], *, n: int, resolution: float = RESOLUTION) -> Estimate:
     """The value with expanded percentiles of its replicates: of one sample, or of the second less the first."""
     import numpy as np
     from scipy.special import stdtrit
@@ -221,16 +296,14 @@ def _estimate(value: float, samples: Sequence[_Drawn], *, level: float, resoluti
         for sample, least in zip(samples, rounding, strict=True)
     ]
     total, spread = sum(variances), float(np.std(replicates))
-    if not total:
-        return Estimate(value, Interval(value, value, level), n)
     freedom = total**2 / sum(
         v**2 / sample.freedom for v, sample in zip(variances, samples, strict=True)
     )  # Welch–Satterthwaite
-    t = -float(stdtrit(freedom, (1 - level) / 2))
+    t = -float(stdtrit(freedom, (1 - LEVEL) / 2))
     tail = _normal_tail(t * math.sqrt(total) / spread) if spread else 0.5
     low, high = (float(x) for x in np.quantile(replicates, [tail, 1 - tail]))
     least = t * math.sqrt(total)  # percentiles of a handful of clusters end where the data end
-    return Estimate(value, Interval(min(low, value - least), max(high, value + least), level), n)
+    return Estimate(value, Interval(min(low, value - least), max(high, value + least)), n)
 
 
 def _normal_tail(z: float) -> float:

@@ -9,13 +9,13 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from evaluation.statistics.estimates import numbers
+from evaluation.statistics.bootstrap import numbers
 from evaluation.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from evaluation.statistics.estimates import Floats
+    from evaluation.statistics.bootstrap import Floats
 
 SERIES = 40
 FALSE_ALARMS_PER_MONTH = 1.0
@@ -80,7 +80,6 @@ def find_drops(
     *,
     every: timedelta,
     series: int = SERIES,
-    false_alarms_per_month: float = FALSE_ALARMS_PER_MONTH,
     limit: float = LIMIT,
 ) -> Scan:
     """Find drops in a series of scores: Page's one-sided CUSUM on self-started, studentised recursive residuals.
@@ -96,7 +95,7 @@ def find_drops(
     estimated from earlier points by DerSimonian & Laird (Controlled Clinical Trials 7, 1986); threshold: Siegmund, "Sequential
     Analysis" (1985), section II.6.
 
-    **False alarms**: while nothing changes, at most `false_alarms_per_month` over all `series` together in expectation, if they are
+    **False alarms**: while nothing changes, at most one a month over all `series` together in expectation, if they are
     evaluated every `every` and the evaluations of one series share no messages (`apart` sees to that). Times need not be regular:
     an evaluation left out is one chance less for a false alarm. Scores that hang together from one evaluation to the next for other
     reasons (a topic that lasts for days) raise the rate: day effects of 0.3 points with a lag-one correlation of 0.5 gave 7 alarms in
@@ -107,7 +106,6 @@ def find_drops(
         points: Of one agent and dimension, by one judge, oldest first.
         every: Time between evaluations as scheduled.
         series: How many series (agents × dimensions) share the rate.
-        false_alarms_per_month: For all of them together, > 0; a month has 30 days.
         limit: A drop smaller than this raises no alarm, ≥ 0, in points.
 
     Returns:
@@ -116,7 +114,7 @@ def find_drops(
     Raises:
         ValueError: Points out of order, a score or error that is no finite number, a negative error, an option out of range.
     """
-    threshold = alarm_threshold(every=every, series=series, false_alarms_per_month=false_alarms_per_month)
+    threshold = alarm_threshold(every=every, series=series)
     if not (math.isfinite(limit) and limit >= 0):
         raise ValueError(f"limit is {limit}; allowed: 0 or more")
     scores, variances = numbers("scores", [p.score for p in points]), _variances(points)
@@ -155,20 +153,16 @@ def apart(points: Sequence[Point], at_least: timedelta) -> list[Point]:
     return chosen
 
 
-def alarm_threshold(
-    *, every: timedelta, series: int = SERIES, false_alarms_per_month: float = FALSE_ALARMS_PER_MONTH
-) -> float:
+def alarm_threshold(*, every: timedelta, series: int = SERIES) -> float:
     """The threshold at which a chart's mean run to a false alarm is what the rate allows, with a safety factor of 1.5.
 
     Raises:
-        ValueError: `every`, `series` or the rate is not above 0.
+        ValueError: `every` or `series` is not above 0.
     """
     days = every / timedelta(days=1)
-    if days <= 0 or series < 1 or not (math.isfinite(false_alarms_per_month) and false_alarms_per_month > 0):
-        raise ValueError(
-            f"every is {every}, series is {series}, false_alarms_per_month is {false_alarms_per_month}; allowed: more than 0"
-        )
-    wanted = max(2.0, SAFETY * series * DAYS_PER_MONTH / days / false_alarms_per_month)
+    if days <= 0 or series < 1:
+        raise ValueError(f"every is {every}, series is {series}; allowed: more than 0")
+    wanted = max(2.0, SAFETY * series * DAYS_PER_MONTH / days / FALSE_ALARMS_PER_MONTH)
     low, high = 0.0, 100.0
     while high - low > 1e-9:
         middle = (low + high) / 2

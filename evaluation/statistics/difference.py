@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from evaluation.statistics.bootstrap import RESOLUTION, Observation, cluster_sums
-from evaluation.statistics.estimates import Interval
+from evaluation.statistics.bootstrap import LEVEL, RESOLUTION, Interval, Observation, cluster_sums, mean_of
 
 if TYPE_CHECKING:
-    from evaluation.statistics.estimates import Floats
+    from evaluation.statistics.bootstrap import Floats
 
 Verdict = Literal["drifted", "possibly drifted", "steady", "improved", "not enough data"]
 Scores = Sequence[Observation]
 
-ALPHA = 0.05
+ALPHA, POWER = 0.05, 0.8
 MARGIN = 0.5  # points
 MOST_MESSAGES = 10_000_000
 ROUNDING_SD = RESOLUTION / math.sqrt(12)
@@ -70,14 +70,10 @@ def decide(
         unit: What they are, for the sentence.
 
     Raises:
-        ValueError: `margin`, `n` or `baseline_n` out of range, or a delta that is no finite number.
+        ValueError: `margin` is not above 0.
     """
     if not (math.isfinite(margin) and margin > 0):
         raise ValueError(f"margin is {margin}; allowed: more than 0")
-    if any(count is not None and count < 1 for count in (n, baseline_n)):
-        raise ValueError(f"n is {n}, baseline_n is {baseline_n}; allowed: 1 or more")
-    if delta is not None and not math.isfinite(delta):
-        raise ValueError(f"delta is {delta}; allowed: a finite number")
     if delta is None or interval is None:
         return Decision(undecided(delta, margin), None, "there is no interval to decide by: too few messages")
     if -margin <= interval.low and interval.high <= margin:
@@ -127,18 +123,18 @@ def difference_p(baseline: Scores, candidate: Scores, *, paired: bool = False) -
     return welch_p(delta, variances)
 
 
-def difference_interval(baseline: Scores, candidate: Scores, *, paired: bool = False, level: float = 0.95) -> Interval:
+def difference_interval(baseline: Scores, candidate: Scores, *, paired: bool = False) -> Interval:
     """The interval that goes with `difference_p`, by Student's t: for many clusters, where resampling would only cost time.
 
     Both samples have at least two clusters (pairs, when paired).
     """
-    return welch_interval(*_linearised(baseline, candidate, paired=paired), level)
+    return welch_interval(*_linearised(baseline, candidate, paired=paired))
 
 
 def from_fixed_p(fixed: float, observations: Scores) -> float | None:
     """Two-sided p of the weighted mean being `fixed`; None for fewer than two clusters."""
     tables = cluster_sums(observations)
-    return welch_p(_mean(tables) - fixed, [_variance(tables, RESOLUTION)]) if tables else None
+    return welch_p(mean_of(tables) - fixed, [_variance(tables, RESOLUTION)]) if tables else None
 
 
 def welch_p(delta: float, variances: Sequence[tuple[float, int]]) -> float | None:
@@ -151,13 +147,23 @@ def welch_p(delta: float, variances: Sequence[tuple[float, int]]) -> float | Non
     return float(2 * stdtr(freedom, -abs(delta) / math.sqrt(total)))
 
 
-def welch_interval(delta: float, variances: Sequence[tuple[float, int]], level: float = 0.95) -> Interval:
+def welch_interval(delta: float, variances: Sequence[tuple[float, int]]) -> Interval:
     """The interval that goes with `welch_p`; each variance has a degree of freedom at least."""
     from scipy.special import stdtrit
 
     total, freedom = _welch(variances)
-    reach = -float(stdtrit(freedom, (1 - level) / 2)) * math.sqrt(total)
-    return Interval(delta - reach, delta + reach, level)
+    reach = -float(stdtrit(freedom, (1 - LEVEL) / 2)) * math.sqrt(total)
+    return Interval(delta - reach, delta + reach)
+
+
+def error_of(scores: Scores) -> float | None:
+    """The standard error of a weighted mean whose clusters are drawn: Cochran's as in `difference_p`, whatever rounding gives.
+
+    Returns:
+        In points; None for fewer than two clusters.
+    """
+    variance, freedom = _variance(cluster_sums(scores), 0.0)
+    return math.sqrt(variance) if freedom else None
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -177,18 +183,10 @@ def _linearised(baseline: Scores, candidate: Scores, *, paired: bool) -> tuple[f
     """The difference of the weighted means, and the variance and degrees of freedom of what it is made of."""
     if paired:
         tables = cluster_sums(baseline, candidate)
-        return _mean(tables) if tables else 0.0, [_variance(tables, RESOLUTION * math.sqrt(2))]
+        return mean_of(tables) if tables else 0.0, [_variance(tables, RESOLUTION * math.sqrt(2))]
     before, now = cluster_sums(baseline), cluster_sums(candidate)
-    delta = _mean(now) - _mean(before) if before and now else 0.0
+    delta = mean_of(now) - mean_of(before) if before and now else 0.0
     return delta, [_variance(before, RESOLUTION), _variance(now, RESOLUTION)]
-
-
-def _mean(tables: Sequence[Floats]) -> float:
-    """The weighted mean, or with two samples their difference."""
-    totals = sum(table.sum(axis=0) for table in tables)
-    half = tables[0].shape[1] // 2
-    means = [float(totals[i] / totals[half + i]) for i in range(half)]
-    return means[0] if half == 1 else means[1] - means[0]
 
 
 def _variance(tables: Sequence[Floats], resolution: float) -> tuple[float, int]:
@@ -235,15 +233,9 @@ def spread(baseline: Scores, candidate: Scores, *, paired: bool = False) -> floa
 
 
 def smallest_detectable_change(
-    n: int,
-    sd: float,
-    power: float = 0.8,
-    alpha: float = ALPHA,
-    *,
-    baseline_n: int | None = None,
-    paired: bool = False,
+    n: int, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
 ) -> float | None:
-    """The smallest true change of a mean that a comparison of this size would find with the given power, two-sided.
+    """The smallest true change of a mean that a comparison of this size would find with power 0.8, two-sided.
 
     (t₁₋α/₂ + t_power) · standard error, at the comparison's degrees of freedom; the approximation to the non-central t of Cohen,
     "Statistical Power Analysis for the Behavioral Sciences" (1988), chapter 2, e.g. 64 messages each for half a standard deviation.
@@ -251,43 +243,26 @@ def smallest_detectable_change(
     Args:
         n: Messages of the candidate; with `paired`, where the same items are in both, pairs.
         sd: Standard deviation between messages (paired: of the differences), ≥ 0, in points.
-        power: Chance to detect the change if it is there, above 0.5 and below 1.
-        alpha: Chance to detect one that is not there, between 0 and 1.
+        alpha: Chance to detect a change that is not there.
         baseline_n: Messages of the baseline; None: as many as `n`. Not used when paired.
 
     Returns:
         In points, ≥ 0. None for fewer than 2 messages in one of the two.
-
-    Raises:
-        ValueError: An argument out of range.
     """
-    for name, value, low, high in (("power", power, 0.5, 1.0), ("alpha", alpha, 0.0, 1.0)):
-        if not low < value < high:
-            raise ValueError(f"{name} is {value}; allowed: above {low:g} and below {high:g}")
-    if not (math.isfinite(sd) and sd >= 0):
-        raise ValueError(f"sd is {sd}; allowed: 0 or more")
     before = n if baseline_n is None or paired else baseline_n
-    if n < 0 or before < 0:
-        raise ValueError(f"n is {n}, baseline_n is {baseline_n}; allowed: 0 or more")
     if min(n, before) < 2:
         return None
     from scipy.special import stdtrit
 
     freedom = n - 1 if paired else n + before - 2
-    quantiles = float(stdtrit(freedom, 1 - alpha / 2) + stdtrit(freedom, power))
+    quantiles = float(stdtrit(freedom, 1 - alpha / 2) + stdtrit(freedom, POWER))
     return quantiles * sd * math.sqrt(1 / n if paired else 1 / n + 1 / before)
 
 
 def n_to_detect(
-    change: float,
-    sd: float,
-    power: float = 0.8,
-    alpha: float = ALPHA,
-    *,
-    baseline_n: int | None = None,
-    paired: bool = False,
+    change: float, sd: float, *, alpha: float = ALPHA, baseline_n: int | None = None, paired: bool = False
 ) -> int | None:
-    """How many messages find a true change of this size with the given power: the inverse of `smallest_detectable_change`.
+    """How many messages find a true change of this size: the inverse of `smallest_detectable_change`.
 
     Args:
         change: In points; any finite number but 0, its sign does not matter.
@@ -298,13 +273,13 @@ def n_to_detect(
         or more than ten million would be needed.
 
     Raises:
-        ValueError: An argument out of range.
+        ValueError: `change` is 0 or no number.
     """
     if not math.isfinite(change) or not change:
         raise ValueError(f"change is {change}; allowed: any finite number but 0")
 
     def enough(n: int) -> bool:
-        smallest = smallest_detectable_change(n, sd, power, alpha, baseline_n=baseline_n, paired=paired)
+        smallest = smallest_detectable_change(n, sd, alpha=alpha, baseline_n=baseline_n, paired=paired)
         return smallest is not None and smallest <= abs(change)
 
     high = 2
@@ -312,8 +287,4 @@ def n_to_detect(
         high *= 2
         if high > MOST_MESSAGES:
             return None
-    low = high // 2  # not enough, or below 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return high // 2 + 1 + bisect_left(range(high // 2 + 1, high), True, key=enough)

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from evaluation.statistics.estimates import Estimate, Interval, check_level, numbers
+from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval, numbers
 from evaluation.wording import counted
 
 if TYPE_CHECKING:
-    from evaluation.statistics.estimates import Floats
+    from evaluation.statistics.bootstrap import Floats
 
 LEAST_LABELS = 50
 ROUNDING_VARIANCE = 1 / 12  # of whole numbers (Sheppard's correction)
@@ -26,25 +26,17 @@ class PredictionPowered:
         estimate: Mean on the people's scale, with interval; `n` counts the labels. No value for too few labels.
         labels_only: The mean of the labels alone, the classical interval: what the judge's scores must improve on.
         judge_mean: The judge's mean over everything, uncorrected; None without scores.
-        bias: Judge minus people on the labelled messages, in points; None without labels.
         tuning: λ, how far the judge's scores are relied on: 0 not at all, 1 as in plain PPI. None without estimate.
     """
 
     estimate: Estimate
     labels_only: Estimate
     judge_mean: float | None
-    bias: float | None
     tuning: float | None
 
 
 def prediction_powered_mean(
-    labels: Sequence[float],
-    judged: Sequence[float],
-    judged_rest: Sequence[float],
-    *,
-    power_tuning: bool = True,
-    level: float = 0.95,
-    least_labels: int = LEAST_LABELS,
+    labels: Sequence[float], judged: Sequence[float], judged_rest: Sequence[float]
 ) -> PredictionPowered:
     """Mean of λ · judge over the rest + mean of (label − λ · judge) over the labelled.
 
@@ -57,37 +49,31 @@ def prediction_powered_mean(
         labels: What people gave, shape (n,), a random sample of the messages.
         judged: What the judge gave the same messages, in the same order.
         judged_rest: What the judge gave all other messages, shape (N,).
-        power_tuning: False sets λ = 1, the first paper's estimator (also with an empty rest, where no λ can help, it is 0).
-        level: Confidence level.
-        least_labels: Below this many labels (at least 2) there is no estimate: the interval is asymptotic.
+
+    Returns:
+        No estimate for fewer than 50 labels: the interval is asymptotic. λ is 0 with an empty rest, where none can help.
 
     Raises:
-        ValueError: Lists that do not match, a score that is no finite number, an option out of range.
+        ValueError: Lists that do not match, or a score that is no finite number.
     """
     import numpy as np
 
-    check_level(level)
-    if least_labels < 2:
-        raise ValueError(f"least_labels is {least_labels}; allowed: 2 or more")
     y, f, rest = numbers("labels", labels), numbers("judged", judged), numbers("judged_rest", judged_rest)
     if y.size != f.size:
         raise ValueError(f"{y.size} labels but {f.size} judge scores for them; each label needs its judge score")
     everything = np.concatenate([f, rest])
     judge_mean = float(everything.mean()) if everything.size else None
-    bias = float((f - y).mean()) if y.size else None
-    if y.size < least_labels:
+    if y.size < LEAST_LABELS:
         value = float(y.mean()) if y.size else None
-        too_few = f"{counted(y.size, 'label')}; at least {least_labels} from a random sample are needed"
+        too_few = f"{counted(y.size, 'label')}; at least {LEAST_LABELS} from a random sample are needed"
         return PredictionPowered(
             Estimate(None, None, int(y.size), too_few),
             Estimate(value, None, int(y.size), too_few),
             judge_mean,
-            bias,
             None,
         )
-    tuning = 0.0 if rest.size < 2 else _tuning(y, f, rest) if power_tuning else 1.0
-    estimate = _estimate(y, f, rest, tuning, level)
-    return PredictionPowered(estimate, _estimate(y, f, rest, 0.0, level), judge_mean, bias, tuning)
+    tuning = _tuning(y, f, rest) if rest.size > 1 else 0.0
+    return PredictionPowered(_estimate(y, f, rest, tuning), _estimate(y, f, rest, 0.0), judge_mean, tuning)
 
 
 def _tuning(y: Floats, f: Floats, rest: Floats) -> float:
@@ -100,7 +86,7 @@ def _tuning(y: Floats, f: Floats, rest: Floats) -> float:
     return min(1.0, max(0.0, float(np.cov(y, f, ddof=1)[0, 1]) / variance))
 
 
-def _estimate(y: Floats, f: Floats, rest: Floats, tuning: float, level: float) -> Estimate:
+def _estimate(y: Floats, f: Floats, rest: Floats, tuning: float) -> Estimate:
     import numpy as np
 
     rectifier = y - tuning * f
@@ -109,5 +95,5 @@ def _estimate(y: Floats, f: Floats, rest: Floats, tuning: float, level: float) -
         value += tuning * float(rest.mean())
         variance += tuning**2 * float(np.var(rest, ddof=1)) / rest.size
     variance = max(variance, ROUNDING_VARIANCE / y.size)  # equal labels do not prove that all are equal
-    width = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(variance)
-    return Estimate(value, Interval(value - width, value + width, level), int(y.size))
+    width = NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(variance)
+    return Estimate(value, Interval(value - width, value + width), int(y.size))

@@ -25,7 +25,7 @@ from agents.models import (
     RunStep,
 )
 from agents.persona import TraitValue
-from tests.console import HOSTILE, list_of, page_of, queries, read, signed_in, staff
+from tests.console import list_of, page_of, queries, read, signed_in, staff
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
@@ -85,21 +85,6 @@ def test_logs_are_never_counted(root: Client) -> None:
         assert all("LIMIT" in sql for sql in counted), counted
 
 
-@pytest.mark.parametrize("model", LOGS)
-def test_a_log_cannot_be_added_to_changed_or_deleted_by_anybody(root: Client, model: type[Model]) -> None:
-    fill(1)
-    row = model._default_manager.order_by("pk").first()
-    assert row is not None
-
-    read(root, page_of(row))
-    assert root.get(list_of(model) + "add/").status_code == 403
-    assert root.post(page_of(row), {"text": "forged", "status": "ok"}).status_code == 403
-    assert root.post(page_of(row, "delete"), {"post": "yes"}).status_code == 403
-    chosen = {"action": "delete_selected", "_selected_action": [str(row.pk)], "post": "yes"}
-    root.post(list_of(model), chosen)
-    assert model._default_manager.filter(pk=row.pk).exists()
-
-
 def test_the_menu_shows_what_one_may_view() -> None:
     menu = read(signed_in(staff("agents.view_agent", "agents.view_llmcall")), "/admin/")
 
@@ -107,16 +92,6 @@ def test_the_menu_shows_what_one_may_view() -> None:
     assert list_of(LLMCall) in menu
     assert list_of(Message) not in menu
     assert list_of(User) not in menu
-
-
-def test_hostile_text_is_shown_and_never_run(root: Client) -> None:
-    fill(1, text=HOSTILE, name=HOSTILE)
-    Group.objects.create(name=HOSTILE)
-
-    for url in pages():
-        html = read(root, url)
-        assert "<script>alert" not in html, url
-        assert "alert(&#x27;x&#x27;)" in html or url == list_of(User) or "/user/" in url, url
 
 
 def test_characters_that_reorder_text_are_shown_as_code_points(root: Client) -> None:
@@ -176,16 +151,9 @@ def test_a_member_cannot_be_added_twice(root: Client) -> None:
     assert [member.agent for member in channel.memberships.all()] == [ada]
 
 
-def test_one_file_knows_the_theme() -> None:
+def test_the_kit_alone_knows_the_theme() -> None:
     root = Path(__file__).resolve().parents[2]
-    sources = [path for app in ("agents", "evaluation", "project") for path in (root / app).rglob("*.py")]
+    sources = [path for app in ("agents", "evaluation", "correction", "project") for path in (root / app).rglob("*.py")]
     knowing = [path for path in sources if re.search(r"^\s*(?:from|import) unfold", path.read_text(), flags=re.M)]
 
-    assert [path.relative_to(root).as_posix() for path in knowing] == ["agents/console/site.py"]
-
-
-def test_users_are_edited_in_the_theme(root: Client) -> None:
-    person = User.objects.create_user("person")
-
-    assert "material-symbols-outlined" in read(root, page_of(person))
-    assert root.get(list_of(User) + "add/").status_code == 200
+    assert {path.parent.relative_to(root).as_posix() for path in knowing} == {"agents/console"}

@@ -63,7 +63,3 @@ def test_a_token_s_page_is_for_its_user_and_not_to_others_who_may_view_tokens() 
     for page in ("change", "delete", "history"):
         answer = curious.get(f"{list_of(TokenProxy)}{grace.pk}/{page}/", follow=True)
         assert token.key not in answer.content.decode(), page
-
-
-def test_the_pages_have_the_look_of_the_console(root: Client) -> None:
-    assert "agents/console.css" in read(root, list_of(TokenProxy))

@@ -62,10 +62,6 @@ def test_the_page_begins_with_what_can_be_done(root: Client, ada: Agent) -> None
     assert 'id="persona"' in page
 
 
-def test_a_trait_says_under_which_words_it_is_read(root: Client, ada: Agent) -> None:
-    assert 'title="Never (stop doing this)">never</span>' in read(root, page_of(ada))
-
-
 def test_each_part_of_the_prompt_says_which_stage_added_it(root: Client, ada: Agent, settings: Settings) -> None:
     settings.TURN_PIPELINE = [f"{__name__}.Shouting"]
     page = read(root, page_of(ada, "prompt"))
@@ -80,15 +76,6 @@ def test_each_part_of_the_prompt_says_which_stage_added_it(root: Client, ada: Ag
     assert "shouting ran" in text
     assert not LLMCall.objects.exists()
     assert not Run.objects.exists()
-
-
-def test_the_prompt_of_another_channel_stands_in_the_url(root: Client, ada: Agent) -> None:
-    lobby = make_channel("lobby")
-    ChannelMember.objects.create(channel=lobby, agent=ada)
-    say(lobby, "Bob", "Hello there.")
-
-    assert "Hello there." in read(root, page_of(ada, "prompt") + "?channel=lobby")
-    assert "Hello there." not in read(root, page_of(ada, "prompt") + "?channel=office")
 
 
 @pytest.mark.parametrize("view", ["prompt", "turn"])
@@ -131,26 +118,8 @@ def test_an_inactive_agent_takes_no_turn(root: Client, ada: Agent) -> None:
     assert not Run.objects.exists()
 
 
-def test_a_channel_it_is_not_in_is_refused(root: Client, ada: Agent) -> None:
-    make_channel("lobby")
-    page = root.post(page_of(ada, "turn"), {"channel": "lobby"}).content.decode()
-
-    assert 'role="alert"' in page
-    assert not Run.objects.exists()
-
-
 def test_a_prompt_holds_messages_so_it_takes_the_right_to_read_them(ada: Agent) -> None:
     client = signed_in(staff("agents.view_agent"))
 
     assert client.get(page_of(ada, "prompt")).status_code == 403
     assert page_of(ada, "prompt") not in read(client, page_of(ada))
-
-
-@pytest.mark.parametrize("view", ["prompt", "turn", "change"])
-def test_names_stay_texts(root: Client, office: Channel, view: str) -> None:
-    bob = make_agent("bob", display_name=HOSTILE, title=HOSTILE, system_prompt=HOSTILE)
-    ChannelMember.objects.create(channel=office, agent=bob)
-    office.name = HOSTILE
-    office.save()
-
-    assert HOSTILE not in read(root, page_of(bob, view))

@@ -6,7 +6,7 @@ import pytest
 from django.utils import timezone
 
 from agents.models import LLMBatch, LLMBatchRequest
-from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, viewer
+from tests.console import HOSTILE, page_of, plain, read, signed_in, viewer
 
 pytestmark = pytest.mark.django_db
 
@@ -22,19 +22,6 @@ def handed_in(work: int, **fields: object) -> LLMBatch:
             result=result,
         )  # fmt: skip
     return batch
-
-
-def test_the_list_shows_each_batch_with_its_work_in_a_constant_number_of_queries() -> None:
-    client = signed_in(viewer())
-    handed_in(12, batch_id="msgbatch_1")
-    page = read(client, list_of(LLMBatch))
-    assert "msgbatch_1" in page
-    assert "evaluation run 12" in plain(page)
-    assert "2 of 3" in page
-    few = len(queries(client, list_of(LLMBatch)))
-    for number in range(8):
-        handed_in(20 + number)
-    assert len(queries(client, list_of(LLMBatch))) == few
 
 
 def test_a_batch_s_page_says_what_became_of_its_questions_and_shows_errors_as_text() -> None:

@@ -7,12 +7,10 @@ from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django import Settings
 
-from agents.imports.jobs import LEASE, preview
-from agents.imports.reading import Choices
+from agents.imports.jobs import LEASE
 from agents.models import Agent, Import, Message, owner_name
 from tests.agents.imports.uploading import (
     ADD,
-    PERSONA,
     file,
     filled_in,
     lines,
@@ -75,23 +73,21 @@ def test_choices_count_at_once_and_the_preview_shows_them(console: Client) -> No
     assert 'value="build=41"' in html
     assert (job.status, job.choices["channel"], job.contents["channels"]) == ("waiting", "quay", [["quay", 2]])
 
-    choose(console, job, tags="build=42", without_agents="on", **{"import": "1"})
+    choose(console, job, tags="build=42", **{"import": "1"})
     assert work()
     assert Message.objects.filter(channel__slug="quay", tags__build="42").count() == 2
 
 
-def test_an_import_is_corrected_and_undone_on_its_page(console: Client) -> None:
+def test_speakers_are_chosen_and_an_import_is_undone_on_its_page(console: Client) -> None:
     make_agent("guide")
     job = upload(console, file(TALK))
-    choose(console, job, without_agents="on", **{"import": "1"})
+    assert "No speaker is one of your agents" in plain(read(console, page_of(job)))
+    choose(console, job, **{"s0-who": "agent", "s0-agent": "guide", "s1-who": "outsider", "import": "1"})
     assert work()
-    author = page_of(job).replace("change", "author")
-    form = filled_in(read(console, page_of(job)), author)
-    assert "there is no agent" in console.post(author, {**form, "agent": "x"}, follow=True).content.decode()
-    assert (
-        "1 messages are by guide now" in console.post(author, {**form, "agent": "guide"}, follow=True).content.decode()
-    )
-    assert Message.objects.filter(agent__slug="guide").count() == 1
+    assert list(Message.objects.order_by("position").values_list("agent__slug", "outsider")) == [
+        ("guide", ""),
+        (None, "Pat"),
+    ]
 
     html = console.post(page_of(job).replace("change", "undo"), follow=True).content.decode()
     assert "being undone" in html
@@ -100,78 +96,10 @@ def test_an_import_is_corrected_and_undone_on_its_page(console: Client) -> None:
     assert not Message.objects.exists()
 
 
-def test_a_speaker_becomes_a_new_agent_with_the_persona_that_was_typed(console: Client) -> None:
-    job = upload(console, file(TALK))
-    choose(console, job, **{"s0-who": "new", "s0-slug": "ada", "s0-persona": "You are Ada,\r\na clerk."})
-    assert "new agent ada" in plain(read(console, page_of(job)))
-    choose(console, job, **{"import": "1"})
-    assert job.status == "pending"
-    assert work()
-
-    assert Agent.objects.get().system_prompt == "You are Ada,\na clerk."
-    assert Message.objects.get(agent__slug="ada").text == "No."
-
-
-@pytest.mark.parametrize(
-    ("agents", "speaker", "proposed"),
-    [
-        ([("guide", "Harbour Guide")], "Assistant", "guide"),
-        ([("guide", "Harbour Guide")], "HarbourBot", "guide"),
-        ([("guide", "Harbour Guide"), ("ben", "Ben Hal")], "Harbour guide (web)", "guide"),
-        ([("guide", "Harbour Guide"), ("ben", "Ben Hal")], "Harbor Guide", "guide"),
-        ([("guide", "Harbour Guide"), ("ben", "Ben Hal")], "harbour", "guide"),
-        ([("guide", "Harbour Guide")], "Zed", "guide"),  # it always answers
-        ([("guide", "Harbour Guide"), ("ben", "Ben Hal")], "Assistant", ""),  # one of the two
-    ],
-)
-def test_a_conversation_without_an_agent_is_refused_with_a_proposal(
-    console: Client, agents: list[tuple[str, str]], speaker: str, proposed: str
-) -> None:
-    for slug, name in agents:
-        make_agent(slug, display_name=name)
-    talk = lines(*[("Pat", "Is the ferry late?"), (speaker, "Twenty minutes.")] * 3)
-    job = upload(console, file(talk))
-    html = read(console, page_of(job))
-    choose(console, job, **{"import": "1", "s0-who": "auto", "s1-who": "auto"})
-
-    assert "No speaker is one of your agents" in plain(html)
-    assert job.status == "waiting"
-    form = filled_in(html, page_of(job).replace("change", "choose"))
-    speakers = [row["name"] for row in job.contents["speakers"]]
-    assert form[f"s{speakers.index(speaker)}-agent"] == proposed
-    assert form[f"s{speakers.index('Pat')}-who"] == "auto"
-    choose(console, job, **{"import": "1"})
-    assert work() == bool(proposed), "without an agent to propose the form asks for one"
-    if proposed:
-        assert Message.objects.filter(agent__slug=proposed).count() == 3
-
-
-def test_a_conversation_without_an_agent_is_imported_when_that_is_confirmed(console: Client) -> None:
-    """The page then says how it can still be measured, and that works."""
-    make_agent("guide", display_name="Harbour Guide")
-    talk = lines(*[("Pat", "Is the ferry late?"), ("Assistant", "Twenty minutes.")] * 3)
-    first = upload(console, file(talk))
-    choose(console, first, **{"import": "1", "s0-who": "auto", "s1-who": "auto"})
-    assert first.status == "waiting", "nothing was confirmed"
-    choose(console, first, without_agents="on", **{"import": "1"})
-    assert work()
-    assert not Message.objects.filter(agent__isnull=False).exists()
-    assert "Say below which speaker is an agent" in plain(read(console, page_of(first)))
-
-    again = upload(console, file(talk))
-    choose(console, again, channel="once more", **{"import": "1"})
-    assert work()
-    assert Message.objects.filter(agent__slug="guide").count() == 3
-
-
 @pytest.mark.parametrize(
     ("given", "says"),
     [
         ({"s0-who": "agent", "s0-agent": "nobody"}, "there is no agent &#x27;nobody&#x27;; allowed:"),
-        ({"s0-who": "new", "s0-slug": "ben"}, "there is an agent &#x27;ben&#x27; already"),
-        ({"s0-who": "new", "s0-slug": "a b"}, "is no id; allowed: letters, digits"),
-        ({"s0-who": "new", "s0-slug": "_default"}, "cannot begin with an underscore"),
-        ({"s0-who": "new", "s0-slug": "new", "s0-persona": " "}, "an agent needs a persona"),
         ({"s0-who": "somebody"}, "Select a valid choice"),
         ({"tags": "build"}, "write tags as key=value"),
         ({"time_zone": "Mars/Base"}, "unknown time zone &#x27;Mars/Base&#x27;"),
@@ -189,12 +117,11 @@ def test_a_choice_that_cannot_be_carried_out_is_named_and_nothing_changes(
     assert (job.choices, job.status) == (before, "waiting")
 
 
-def test_a_bad_line_is_shown_with_its_neighbours(console: Client) -> None:
+def test_a_bad_line_is_named(console: Client) -> None:
     job = upload(console, file(TALK + '{"speaker": "Pat", "text"\n'))
     html = read(console, page_of(job))
 
     assert "talk.jsonl, line 3: not valid JSON" in plain(html)
-    assert '<li class="pl-excerpt-bad"><span class="pl-number">3</span>' in html
     assert 'name="import"' not in html
 
 
@@ -208,37 +135,28 @@ def test_csv_columns_are_chosen_among_those_of_the_file(console: Client) -> None
     assert job.choices["columns"] == {"speaker": "Wer", "text": "Was"}
 
 
-def test_personas_are_shown_with_what_they_would_change(console: Client) -> None:
-    job = upload(console, file(PERSONA, "guide.yaml"), file("# The Ghost\nYou are a ghost.", "ghost.md"))
-    html = read(console, page_of(job))
-    assert "2 personas in 2 files" in html
-    assert "Import 2 personas" in html
-
-    choose(console, job, **{"import": "1"})
-    assert work()
-    assert page_of(Agent.objects.get(slug="guide")) in read(console, page_of(job))
-
-
 def test_texts_of_strangers_stay_texts(console: Client) -> None:
     text = lines((HOSTILE, HOSTILE), ("a\u202eb", "\u202egnp.exe"), channel=HOSTILE)
     job = upload(console, file(text, f"{HOSTILE}.jsonl"))
     for page in (page_of(job), list_of(Import)):
         assert HOSTILE not in read(console, page)
         assert "\u202e" not in read(console, page)
-    choose(console, job, without_agents="on", **{"import": "1"})
+    choose(console, job, **{"import": "1"})
     assert work()
     assert HOSTILE not in read(console, page_of(job))
     broken = upload(console, file(f'{{"text": "{HOSTILE}"', f"{HOSTILE}.jsonl"))
     assert HOSTILE not in read(console, page_of(broken))
 
 
-def test_no_file_an_empty_one_and_files_that_are_too_large_are_refused(console: Client, settings: Settings) -> None:
+def test_no_file_an_empty_one_several_and_one_that_is_too_large_are_refused(
+    console: Client, settings: Settings
+) -> None:
     settings.IMPORT_MOST_BYTES = 100_000
-    large = [file(b"x" * 90_000, "a.md"), file(b"x" * 90_000, "b.md")]
     for files, says in (
-        ([], "Choose at least one file"),
-        ([file("", "empty.jsonl")], "Choose at least one file"),
-        (large, "larger than 97.7\xa0KB together and were not stored"),
+        ([], "choose at least one file"),
+        ([file("", "empty.jsonl")], "choose at least one file"),
+        ([file(TALK), file(TALK)], "one transcript at a time"),
+        ([file(b"x" * 90_000, "a.md"), file(b"x" * 90_000, "b.md")], "larger than 97.7\xa0KB together"),
     ):
         assert says in console.post(ADD, {"files": files}).content.decode()
     assert not Import.objects.exists()
@@ -251,7 +169,7 @@ def test_a_form_without_its_token_does_nothing(olga: User) -> None:
 
     for url in (
         ADD,
-        *(page_of(job).replace("change", name) for name in ("choose", "cancel", "undo", "author", "discard")),
+        *(page_of(job).replace("change", name) for name in ("choose", "cancel", "undo", "discard")),
     ):
         assert client.post(url, secure=True).status_code == 403
     assert job.status == "waiting"
@@ -279,11 +197,11 @@ def test_progress_says_when_something_happened_and_when_it_is_over(console: Clie
 
 def test_discarding_says_what_it_does_and_the_page_says_how_to_go_on(console: Client) -> None:
     job = upload(console, file(TALK))
-    assert "upload them again" in read(console, page_of(job))
+    assert "upload it again" in read(console, page_of(job))
     html = console.post(page_of(job).replace("change", "discard"), follow=True).content.decode()
 
-    assert "its files are deleted" in html
-    assert "Upload them again" in html
+    assert "its file is deleted" in html
+    assert "Upload it again" in html
     assert console.get(page_of(job)).status_code == 200
 
 
@@ -305,12 +223,3 @@ def test_list_and_page_cost_the_same_however_much_there_is(console: Client, olga
 
     assert len(queries(console, list_of(Import))) == len(few)
     assert len(queries(console, page_of(other))) == len(few_page)
-
-
-def test_the_choice_of_personas_for_a_transcript_is_possible_and_back(console: Client) -> None:
-    job = upload(console, file("You are a ghost.\n", "ghost.txt"))
-    assert job.kind == "personas"
-    preview(job, Choices(format="chat"))
-    assert job.status == "failed"
-    choose(console, job, format="personas")
-    assert (job.kind, job.status) == ("personas", "waiting")

@@ -42,13 +42,6 @@ def test_a_call_without_a_price_is_unpriced(console: Client) -> None:
         assert "$0" not in html
 
 
-def test_a_tiny_cost_is_not_shown_as_nothing(console: Client) -> None:
-    call(cost_usd=Decimal("0.00000123"))
-
-    html = read(console, list_of(LLMCall))
-    assert "&lt; $0.0001" in html
-
-
 def test_the_totals_are_those_of_the_filtered_calls(console: Client) -> None:
     ada = make_agent()
     call(
@@ -84,26 +77,11 @@ def test_filters_offer_what_the_newest_calls_have(console: Client) -> None:
     call(purpose="gate", model="small", work_id="evaluation_run:7")
     html = read(console, list_of(LLMCall))
 
-    for choice in ("purpose=evaluation", "purpose=gate", "model=large", "role=judge", "work_id=evaluation_run%3A7"):
-        assert f"?{choice}" in html
+    for choice in ("evaluation", "gate", "large", "judge", "evaluation_run:7"):
+        assert f'<option value="{choice}"' in html
     narrowed = read(console, list_of(LLMCall, "?purpose=gate"))
     assert "small" in re.sub(r"<a href=.*?</a>", "", narrowed, flags=re.S)
     assert totals(narrowed).startswith("1 calls")
-
-
-def test_a_filter_set_by_a_link_is_shown_even_if_no_new_call_has_it(console: Client) -> None:
-    html = read(console, list_of(LLMCall, "?work_id=evaluation_run:99"))
-
-    assert "evaluation_run:99" in html
-    assert totals(html).startswith("0 calls")
-
-
-@pytest.mark.parametrize("text", ["evaluation_run:7", "req_1", "abcdef"])
-def test_a_call_is_found_by_its_work_request_or_digest(console: Client, text: str) -> None:
-    call(work_id="evaluation_run:7", request_id="req_1", request_digest="abcdef", cost_usd=Decimal(1))
-    call(work_id="evaluation_run:71", request_id="req_12", request_digest="abcdefg")
-
-    assert totals(read(console, list_of(LLMCall, f"?q={text}"))).startswith("1 calls")
 
 
 def test_prices_can_be_edited(console: Client) -> None:

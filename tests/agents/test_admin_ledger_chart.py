@@ -57,14 +57,6 @@ def test_what_was_called_within_two_days_is_counted_by_hour_and_the_filters_hold
     assert rows(html)[1:] == ["Mon 09:00 2 0", "Mon 10:00 0 0", "Mon 11:00 1 0"]
 
 
-def test_a_single_call_or_hour_is_no_chart(root: Client) -> None:
-    assert chart(read(root, list_of(LLMCall))) == ""
-    call(timedelta())
-    assert chart(read(root, list_of(LLMCall))) == ""
-    call(timedelta(minutes=1))
-    assert chart(read(root, list_of(LLMCall))) == ""
-
-
 def test_a_large_ledger_is_looked_at_no_further_than_its_sums(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "TOTALLED_ROWS", 3)
     for days in range(5):

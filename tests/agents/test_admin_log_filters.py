@@ -8,12 +8,10 @@ from html import unescape
 
 import pytest
 from django.test import Client
-from django.urls import reverse
 from django.utils import timezone
 
-from agents.console import filters
 from agents.models import LLMCall, Message, Run
-from tests.console import HOSTILE, list_of, plain, queries, read
+from tests.console import HOSTILE, list_of, plain, read
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel, say
 
@@ -40,18 +38,6 @@ def test_messages_are_found_by_their_tags(root: Client) -> None:
     assert found("nothing%3D41") == []
     assert found("") == ["a", "b", "c", "d"]
     assert found("%3D41") == found("41%3Dx") == found("b%22uild%3D41") == []
-
-
-def test_turns_are_found_by_the_tags_of_their_channel_and_of_what_they_answer(root: Client) -> None:
-    ada, tagged, plain_one = make_agent(), make_channel("tagged"), make_channel("plain")
-    tagged.tags = {"build": "41"}
-    tagged.save()
-    question = say(plain_one, "X", "?", tags={"build": "41"})
-    Run.objects.create(agent=ada, channel=tagged, prompt="first")
-    Run.objects.create(agent=ada, channel=plain_one, trigger=question)
-    Run.objects.create(agent=ada, channel=plain_one, prompt="third")
-
-    assert sorted(cells(read(root, list_of(Run, "?tag=build%3D41")), "answers")) == ["?", "first"]
 
 
 def test_rows_with_an_error_are_found(root: Client) -> None:
@@ -89,25 +75,16 @@ def test_filters_in_effect_stand_above_the_list_and_can_be_taken_off_one_by_one(
     assert chips(read(root, list_of(Run))) == {}
 
 
-def test_where_there_are_many_agents_one_is_typed(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filters, "MOST_RELATED", 3)
+def test_related_rows_are_searched_by_name_however_many_there_are(root: Client) -> None:
     agents = [make_agent(f"agent-{number}") for number in range(5)]
     for agent in agents:
         Run.objects.create(agent=agent, prompt=agent.slug)
-    html = read(root, list_of(Run))
-    assert 'name="agent_slug"' in html
-    assert "agent__id__exact" not in html
+    html = read(root, list_of(Run, f"?agent__id__exact={agents[1].pk}&error=no"))
 
-    html = read(root, list_of(Run, "?agent_slug=agent-3&error=no"))
-    assert cells(html, "answers") == ["agent-3"]
-    assert "agent agent-3" in chips(html)
-    chosen = read(root, list_of(Run, f"?agent__id__exact={agents[1].pk}"))
-    assert cells(chosen, "answers") == ["agent-1"]
-    assert 'value="agent-1"' in chosen
-    few = len(queries(root, list_of(Run)))
-    for number in range(5, 15):
-        make_agent(f"agent-{number}")
-    assert len(queries(root, list_of(Run))) == few
+    assert cells(html, "answers") == ["agent-1"]
+    assert 'data-ajax--url="/admin/autocomplete/"' in html
+    assert f'<option value="{agents[1].pk}" selected>' in html
+    assert f'<option value="{agents[2].pk}"' not in html
 
 
 def test_hostile_filters_are_shown_as_text_or_refused(root: Client) -> None:
@@ -118,13 +95,3 @@ def test_hostile_filters_are_shown_as_text_or_refused(root: Client) -> None:
     assert "<script>alert" not in html
     for query in ("?tag=build%3D%00", "?status__exact=%00", "?%00=1"):
         assert root.get(list_of(Run, query))["Location"] == list_of(Run)
-
-
-def test_a_name_with_a_nul_is_read_without_it(root: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filters, "MOST_RELATED", 0)
-    make_agent()
-    page = root.get(reverse("admin:evaluation_driftalert_changelist"), {"agent_slug": "\x00a\x00da\x00"})
-    specs = page.context["cl"].filter_specs
-
-    assert page.status_code == 200
-    assert [spec.typed for spec in specs if isinstance(spec, filters.AgentFilter)] == ["ada"]

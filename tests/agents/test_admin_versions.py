@@ -8,9 +8,9 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.console.display import word_diff
-from agents.models import Agent, PersonaVersion
+from agents.models import Agent
 from agents.persona import TraitValue, current_digest, save_persona
-from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, viewer
+from tests.console import page_of, plain, queries, read, signed_in, viewer
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -66,13 +66,6 @@ def test_a_restored_version_is_a_new_one_with_the_persona_of_the_old(root: Clien
     assert LogEntry.objects.filter(object_id=str(ada.pk), change_message="restored version 1").exists()
 
 
-def test_restoring_what_is_current_makes_no_version(root: Client, ada: Agent) -> None:
-    answer = root.post(restore(ada, 2), confirmed(ada), follow=True).content.decode()
-
-    assert "Nothing changed" in answer
-    assert ada.persona_versions.count() == 2
-
-
 def test_what_changed_since_the_page_was_opened_is_not_undone(root: Client, ada: Agent) -> None:
     opened = confirmed(ada)
     save_persona(agent=ada, traits=[TraitValue("kind")], note="behaviour request 7")
@@ -108,24 +101,6 @@ def test_older_versions_stand_on_pages_of_their_own_in_as_many_queries(root: Cli
     assert "Version 12" in older
     assert "Version 13" not in older
     assert "Version 2 " not in older
-
-
-def test_words_of_personas_stay_words(root: Client) -> None:
-    bob = make_agent("bob", display_name=HOSTILE, system_prompt=HOSTILE, traits=[TraitValue(HOSTILE)])
-    bob.system_prompt = HOSTILE * 2
-    save_persona(agent=bob, traits=[TraitValue("<b>x</b>")], note=HOSTILE)
-
-    for page in (page_of(bob, "versions"), restore(bob, 1)):
-        html = read(root, page)
-        assert HOSTILE not in html
-        assert "<b>x</b>" not in html
-
-
-def test_an_agent_without_a_version_says_so(root: Client) -> None:
-    bob = make_agent("bob")
-    PersonaVersion.objects.all().delete()
-
-    assert "No version was noted yet" in read(root, page_of(bob, "versions"))
 
 
 def test_long_prose_is_compared_word_by_word_and_endless_repetition_is_not() -> None:

@@ -95,14 +95,6 @@ def test_what_does_not_fit_is_drawn_at_the_edge(root: Client) -> None:
     assert "<script>alert" not in html
 
 
-def test_rows_of_another_shape_are_no_error(root: Client) -> None:
-    run = timed(trace=["odd", {"phase": ["prepare"], "ms": "x"}, {"phase": "prepare", "ms": None}])
-    RunStep.objects.create(run=run, number=4, kind="tool_call", detail=[], duration_ms=None)
-    RunStep.objects.create(run=run, number=5, kind="tool_call", detail={"stages": {"a": 1}})
-
-    assert "Where the time went" in read(root, page_of(run))
-
-
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [(0, "0"), (0.003, "3 ms"), (0.81, "0.81 s"), (12.44, "12.4 s"), (125.7, "2 min 5 s"), (4000, "66 min 40 s")],

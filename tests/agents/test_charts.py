@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from datetime import timedelta
 from html import unescape
 from typing import Any
 
-from agents.console.charts import MOST_ROWS, Bar, Line, Marker, Point, bars, line_chart, sparkline
+from agents.console.charts import MOST_ROWS, Bar, Line, Marker, Point, bars, line_chart
 from tests.console import HOSTILE, drawn, plain
 from tests.factories import MONDAY
 
@@ -50,13 +49,6 @@ def test_lines_share_the_rows_of_their_common_times_and_a_baseline_comes_first()
     assert "baseline 0.00" in plain(html[: html.index("<canvas")])
 
 
-def test_errors_are_bars_and_plus_minus() -> None:
-    html = line_chart([Line(name="Ada", points=[Point(at=MONDAY, value=4.5, error=1.0)])], label="Scores")
-
-    assert rows(html) == ["2 Nov 2026, 09:00 4.5 ± 1.0"]
-    assert drawn(html)[0]["datasets"][0]["data"][0]["error"] == 1.0
-
-
 def test_markers_outside_of_the_range_are_left_out() -> None:
     markers = [Marker(at=MONDAY + day * DAY, title=f"edit {day}", url=f"/{day}/", kind="alert") for day in (-1, 1, 9)]
     html = line_chart([line(7, 6, 5)], label="Scores", markers=markers)
@@ -77,16 +69,9 @@ def test_names_titles_and_labels_are_escaped() -> None:
     hostile = f"{HOSTILE}\u202e"
     html = line_chart([line(7, name=hostile)], label=hostile, markers=[Marker(at=MONDAY, title=hostile, kind="alert")])
     html += bars([Bar(label=hostile, values=[1])], label=hostile, series=[hostile])
-    html += sparkline([1, 2], label=hostile)
 
     assert "<script>" not in html
     assert "\u202e" not in unescape(html)
-
-
-def test_a_chart_of_nothing_is_no_error() -> None:
-    assert values(line_chart([], label="Scores")) == []
-    assert drawn(bars([], label="Drafts"))[0]["labels"] == []
-    assert "Ada: not measured" in sparkline([], label="Ada")
 
 
 def test_bars_have_a_value_per_series_and_a_threshold() -> None:
@@ -97,11 +82,3 @@ def test_bars_have_a_value_per_series_and_a_threshold() -> None:
     assert rows(html) == ["4 to 5 1 3", "5 to 6 0 0"]
     assert re.search(r'<th scope="row"><a [^>]*href="/4/"', html)
     assert [marker["at"] for marker in drawn(html)[0]["markers"]] == [4.5]
-
-
-def test_a_sparkline_says_its_values_and_leaves_gaps() -> None:
-    html = sparkline([8.1, None, 3.2, 3.0], label="Ada, adherence")
-
-    assert 'aria-label="Ada, adherence: 8.1, not measured, 3.2, 3.0"' in html
-    assert values(html) == [[8.1, None, 3.2, 3.0]]
-    assert json.dumps([0, 9]) in unescape(html)

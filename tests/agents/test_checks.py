@@ -69,12 +69,6 @@ def test_a_server_of_ones_own_needs_no_key(settings: Settings) -> None:
     assert "agents.E001" not in found()
 
 
-def test_a_garbled_key_is_an_error(settings: Settings) -> None:
-    settings.ANTHROPIC_API_KEY = "sk-test\n"
-
-    assert "copy it again" in str(found()["agents.E001"].hint)
-
-
 def test_a_replay_needs_its_file(settings: Settings, tmp_path: Path) -> None:
     answers = tmp_path / "answers.jsonl"
     settings.JUDGE_MODEL = f"replay:{answers}"
@@ -195,20 +189,14 @@ def test_what_production_lacks_is_warned_about_only_when_asked(settings: Setting
     assert found() == {}, "not on every command"
 
 
-def test_what_production_may_do_without_is_told_but_no_fault(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_proxy_that_ends_tls_needs_a_setting(settings: Settings) -> None:
     settings.NOT_SET, settings.PRODUCTION = [], True
-    settings.CELERY_BROKER_URL = settings.METRICS_TOKEN = ""
-    monkeypatch.setitem(settings.DATABASES["default"], "ENGINE", "django.db.backends.sqlite3")
     settings.SECURE_SSL_REDIRECT, settings.SECURE_PROXY_SSL_HEADER = True, None
 
     messages = found(deploy=True)
 
-    assert messages.keys() == {"agents.I002", "agents.I003", "agents.I004", "agents.I005"}
-    assert not any(message.is_serious() for message in messages.values())
-    assert "`manage.py work`, of which several may run" in messages["agents.I002"].msg
-    assert found() == {}, "not on every command"
+    assert list(messages) == ["agents.I005"]
+    assert not messages["agents.I005"].is_serious()
 
 
 def test_production_that_has_all_is_not_told_anything(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,9 +206,3 @@ def test_production_that_has_all_is_not_told_anything(settings: Settings, monkey
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 
     assert found(deploy=True) == {}
-
-
-def test_an_offline_model_that_does_not_exist_is_an_error(settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:bogus"
-
-    assert "offline:lexical-1" in str(found()["agents.E005"].hint)

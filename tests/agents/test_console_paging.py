@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from agents.console import filters, site
+from agents.console import site
 from agents.console.site import BoundedPaginator
 from agents.models import Agent
 from tests.console import list_of, plain, queries, read, signed_in, superuser
@@ -69,21 +68,3 @@ def test_an_action_on_all_of_too_many_does_nothing_and_says_so(root: Client, mon
 
     assert "Nothing was done: that would be more than" in plain(answer.content.decode())
     assert not Agent.objects.filter(evaluation_runs__isnull=False).exists()
-
-
-def test_users_are_found_by_the_name_of_a_group_where_there_are_too_many_to_choose_from(
-    root: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(filters, "MOST_RELATED", 3)
-    group = Group.objects.create(name="Night shift")
-    Group.objects.bulk_create(Group(name=f"group {n}") for n in range(5))
-    User.objects.create_user("grace").groups.add(group)
-    User.objects.create_user("heidi")
-
-    html = read(root, list_of(User, "?group_name=Night+shift"))
-
-    assert "grace" in html
-    assert "heidi" not in html
-    assert 'value="Night shift"' in html  # shown in its field, where it is taken out again
-    assert "grace" not in read(root, list_of(User, "?group_name=nobody"))
-    assert "group 4" not in html

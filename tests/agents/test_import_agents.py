@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from agents.models import Agent, PersonaVersion
+from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from tests.agents.transcripts.helpers import run_json, write
 
@@ -64,16 +64,6 @@ def test_our_yaml_gives_agent_traits_memory_lines_and_a_first_version(tmp_path: 
     assert list(agent.memory_blocks.values_list("label", "value")) == [("personality", "Calm.")]
     assert agent.persona_versions.count() == 1
     assert report["agents"] == [{"slug": "mara", "display_name": "Mara Lind", "outcome": "created", "changed": []}]
-
-
-def test_importing_again_changes_nothing_and_an_edited_file_updates(tmp_path: Path) -> None:
-    path = write(tmp_path, "mara.yaml", OURS)
-    run_json("import_agents", path)
-    assert run_json("import_agents", path)["unchanged"] == 1
-    assert PersonaVersion.objects.count() == 1
-    report = run_json("import_agents", write(tmp_path, "mara.yaml", OURS.replace("short sentences", "riddles")))
-    assert report["updated"] == 1
-    assert PersonaVersion.objects.count() == 2
 
 
 def test_a_persona_that_a_person_edited_is_kept_unless_reset(tmp_path: Path) -> None:
@@ -276,18 +266,3 @@ def test_what_is_wrong_in_other_files_is_named(tmp_path: Path, name: str, text: 
     with pytest.raises(CommandError, match=reason):
         call_command("import_agents", write(tmp_path, name, text))
     assert not Agent.objects.exists()
-
-
-def test_one_bad_file_in_a_folder_imports_nobody(tmp_path: Path) -> None:
-    write(tmp_path, "a.md", "You are A.")
-    write(tmp_path, "b.yaml", "display_name: B\n")
-    with pytest.raises(CommandError, match=r"b.yaml, line 1: 'system_prompt' is missing\nNothing was imported."):
-        call_command("import_agents", tmp_path)
-    assert not Agent.objects.exists()
-
-
-def test_an_empty_folder_and_a_missing_path_are_named(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="no persona files here"):
-        call_command("import_agents", tmp_path)
-    with pytest.raises(CommandError, match="no such file or folder"):
-        call_command("import_agents", tmp_path / "none")

@@ -21,7 +21,6 @@ from agents.ops.telemetry import (
     About,
     Json,
     Plain,
-    collecting_ids,
     logging_about,
     scrub_event,
     scrub_transaction,
@@ -96,13 +95,6 @@ def test_nothing_but_our_own_handler_writes_lines() -> None:
 
     assert (named["django"], named["django.server"]) == ([], []), "Django's own handlers would write each line again"
     assert not any(named.values())
-
-
-def test_what_is_done_is_known_by_its_ids() -> None:
-    with logging_about(request_id="r-1"), collecting_ids() as ids, logging_about(run=12, agent=None):
-        pass
-
-    assert ids == {"run": 12}
 
 
 def test_a_plain_line_ends_with_the_ids() -> None:

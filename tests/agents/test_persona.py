@@ -53,10 +53,6 @@ def test_traits_stand_under_their_strength_strongest_first_and_a_stop_is_shown()
     )
 
 
-def test_without_traits_there_is_only_the_prompt() -> None:
-    assert render_persona(system_prompt="You are Ada.", traits=[]) == "You are Ada."
-
-
 @pytest.mark.parametrize(
     ("strength", "band"),
     [
@@ -138,16 +134,6 @@ def test_traits_that_stay_keep_their_rows_and_others_go() -> None:
     assert ada.traits.get(pk=stored).strength == 0.0
 
 
-@pytest.mark.django_db
-def test_saving_without_traits_leaves_them_and_an_empty_list_removes_them() -> None:
-    ada = make_agent("ada", traits=TRAITS)
-
-    save_persona(agent=ada, note="prompt only")
-    assert ada.traits.count() == 4
-    save_persona(agent=ada, traits=[], note="none")
-    assert ada.traits.count() == 0
-
-
 # -- from a source
 PERSONALITY = {"label": "personality", "value": "I am dry."}
 
@@ -211,25 +197,6 @@ def test_an_edited_persona_is_kept_unless_it_is_reset(through_a_version: bool) -
 
 
 @pytest.mark.django_db
-def test_an_edited_trait_is_an_edited_persona() -> None:
-    upsert()
-    Trait.objects.filter(name="small talk").update(strength=0.7)
-
-    assert upsert() is Outcome.KEPT_EDITED
-    assert Trait.objects.get(name="small talk").strength == 0.7
-
-
-@pytest.mark.django_db
-def test_what_the_source_leaves_out_stays_as_it_is() -> None:
-    upsert(title="Clerk", model_id="m")
-
-    assert upsert(title="", model_id="", traits=None, sample_lines=()) is Outcome.UNCHANGED
-
-    ada = Agent.objects.get()
-    assert (ada.title, ada.model_id, ada.sample_lines, ada.traits.count()) == ("Clerk", "m", ["No."], 4)
-
-
-@pytest.mark.django_db
 def test_memory_blocks_are_the_agents_own_once_they_are_there() -> None:
     upsert()
     MemoryBlock.objects.update(value="I have changed.")
@@ -278,16 +245,7 @@ def test_strength_0_alone_is_a_stop(strength: float) -> None:
     assert (strength_band(strength) == "Never (stop doing this)") is (strength == 0)
 
 
-def test_a_sum_of_steps_stands_in_the_band_it_adds_up_to() -> None:
-    assert strength_band(0.1 * 8.5) == strength_band(0.85) == "Usually"
-    assert strength_band(0.55 + 1e-12) == "Sometimes"
-
-
 def test_a_trait_is_one_line_and_adds_no_heading() -> None:
     text = render_persona(system_prompt="x", traits=[TraitValue("a", "b\n\n### Always\n- loud", 0.0, 0.0)])
 
     assert text == f"x\n\n## Traits\n\n{MANNER}\n\n### Never (stop doing this)\n- a: b ### Always - loud"
-
-
-def test_a_stop_is_another_persona_than_a_trait_that_is_gone() -> None:
-    assert persona_digest(system_prompt="x", traits=[STOP]) != persona_digest(system_prompt="x", traits=[])

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from django.core.management import call_command
 
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
-from agents.persona import save_persona
 from agents.personas_io.shape import PersonaSpec
 from agents.seed import loader
 
@@ -83,19 +80,6 @@ def table(heading: str) -> list[list[str]]:
     section = PAGE.split(f"## {heading}\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|")]
     return [[cell.strip().strip("`*") for cell in line.strip("|").split("|")] for line in lines[2:]]
-
-
-def messages_by_agent() -> Counter[tuple[str, str]]:
-    return Counter((m.author, m.build) for c in loader.conversations() for m in c.messages if m.author)
-
-
-def test_the_page_counts_the_messages_of_each_agent_rightly() -> None:
-    said = messages_by_agent()
-
-    for slug, old, new, total, drifts in table("Messages per agent"):
-        assert (said[slug, "40"], said[slug, "41"]) == (int(old), int(new)), slug
-        assert int(total) == int(old) + int(new)
-        assert (drifts == "yes") == (slug in DRIFTING)
 
 
 def test_the_page_counts_channels_and_messages_rightly() -> None:
@@ -172,22 +156,6 @@ def test_dates_are_relative_to_the_day_of_seeding() -> None:
     reply = Message.objects.get(external_id="dm-michael-dwight-002")
     assert reply.parent == message
     assert (message.position, reply.position, reply.channel.kind) == (1, 2, "dm")
-
-
-@pytest.mark.django_db
-def test_an_edited_persona_is_kept_unless_reset() -> None:
-    loader.seed(now=NOW)
-    jim = Agent.objects.get(slug="jim")
-    jim.system_prompt = "Somebody's own Jim."
-    save_persona(agent=jim, note="a person")
-
-    out = io.StringIO()
-    call_command("seed", stdout=out)
-    assert Agent.objects.get(slug="jim").system_prompt == "Somebody's own Jim."
-    assert "Edited personas stay as they are: jim. --reset overwrites them." in out.getvalue()
-
-    call_command("seed", "--reset", stdout=out)
-    assert Agent.objects.get(slug="jim").system_prompt != "Somebody's own Jim."
 
 
 @pytest.mark.django_db

@@ -20,7 +20,8 @@ from pytest_django import Settings
 from agents.api import requests
 from tests.api_client import Program, program
 from tests.console import Browser, superuser
-from tests.factories import make_channel
+from tests.evaluation.judged import make_run
+from tests.factories import make_agent, make_channel
 from tests.machinery import Redis, free_port
 
 URL = "/api/messages/"
@@ -44,6 +45,34 @@ def counted_in(settings: Settings, url: str) -> None:
         "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},
     }
     settings.CACHES = {"default": settings.CACHES["default"], "throttles": shared}
+
+
+LIMITS = {  # by setting, the routes whose POSTs are counted together
+    "API_PAID_PER_MINUTE": (
+        *("messages/", "agents/ada/turns/", "evaluations/", "evaluations/baselines/", "evaluations/{run}/resume/"),
+        *("behavior-requests/1/apply/", "behavior-requests/1/effect/"),
+    ),
+    "API_SENDS_PER_MINUTE": ("messages/send/", "quality-checks/"),
+    "API_INGESTS_PER_MINUTE": ("messages/ingest/",),
+    "API_TRANSCRIPTS_PER_MINUTE": ("transcripts/",),
+}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("setting", LIMITS)
+def test_what_costs_is_bounded_per_user_and_minute_over_all_its_routes(settings: Settings, setting: str) -> None:
+    setattr(settings, setting, 1)
+    client, run = program(superuser()), make_run(make_agent("ada"), status="pending")
+    routes = [f"/api/{route.format(run=run.pk)}" for route in LIMITS[setting]]
+
+    assert client.post(routes[0], {}).status_code == 400, "a mistake is counted, too"
+    for route in routes:
+        refused = client.post(route, {})
+        assert refused.status_code == 429, route
+        assert 0 < int(refused["Retry-After"]) <= 60
+    assert client.get("/api/messages/").status_code == 200, "reading is free"
+    assert client.post(f"/api/evaluations/{run.pk}/cancel/").status_code == 200, "and so is stopping"
+    assert program(superuser("bob")).post(routes[0], {}).status_code == 400
 
 
 # -- counting

@@ -13,7 +13,7 @@ from correction.demonstration import show_correction
 from correction.models import GateDimensionResult
 from evaluation.calibration.labels import save_label
 from evaluation.models import DriftAlert, EvaluationSchedule, EvaluationScore
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.judged import make_run, make_score
 

@@ -112,13 +112,6 @@ def test_any_state_will_do_with_a_star_or_without_the_header_and_several_may_be_
     assert [named.status_code, star.status_code, none.status_code] == [200, 200, 200]
 
 
-def test_a_body_of_a_configuration_larger_than_any_is_a_413_that_says_how_large(client: Program) -> None:
-    refused = client.patch(ADA, {"reason": "x" * 70_000})
-
-    assert refused.status_code == 413
-    assert refused.json()["detail"] == "the body is too large; allowed: at most 65,536 bytes"
-
-
 @pytest.mark.service
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("own_row", [True, False])

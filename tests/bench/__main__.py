@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.bench.judging import CLAIMS, LATENCY, REPEATS, judge, judging
 
-SECTIONS = ("judging", "capture", "gate", "repetition", "sampling", "web", "import")
+SECTIONS = ("startup", "judging", "capture", "gate", "repetition", "sampling", "web", "import")
 
 
 def main() -> None:
@@ -74,6 +74,8 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
     from tests.bench.capture import capturing
     from tests.bench.gate import gating
     from tests.bench.server import ServerProcess
+    from tests.bench.startup import starting
+    from tests.bench.web import web
 
     table = Table(title="Measured", title_justify="left")
     for heading in ("What", "Measured", "Floor"):
@@ -83,8 +85,9 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
     url = options.base_url or (server.url if server else "")
     try:
         warm_up(url)
-        sections = {"judging": judging}
+        sections = {"judging": judging, "web": web}
         if server:
+            sections = {"startup": partial(starting, folder=folder, latency=LATENCY), **sections}
             sections |= {"capture": partial(capturing, latency=LATENCY), "gate": partial(gating, latency=LATENCY)}
         for row in (row for name, section in sections.items() if name in wanted for row in section(url, server)):
             table.add_row(*row)
@@ -95,11 +98,6 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
         from tests.bench.sampling import sampling
 
         for row in sampling():
-            table.add_row(*row)
-    if "web" in wanted:
-        from tests.bench.web import web
-
-        for row in web():
             table.add_row(*row)
     if "repetition" in wanted:
         from tests.bench.repetition import repetition

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from agents.work.parallel import side_by_side
+from agents.work.running import side_by_side
 
 DIMENSIONS = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
 CONCURRENCY = 20
@@ -22,9 +22,10 @@ def capturing(url: str, server: Any, *, latency: float, repeats: int = 3) -> Ite
     from django.test import override_settings
 
     from agents.models import Agent
-    from evaluation.runs.capture import capture, estimated, spent_on
-    from evaluation.runs.estimate import estimate_before
+    from evaluation.runs.estimate import estimate_before, estimated
+    from evaluation.runs.execute import capture
     from evaluation.runs.planning import RunSpec
+    from evaluation.runs.summary import spent_on
 
     call_command("seed", stdout=io.StringIO())
     agents = list(Agent.objects.filter(is_active=True).order_by("slug"))
@@ -43,7 +44,7 @@ def capturing(url: str, server: Any, *, latency: float, repeats: int = 3) -> Ite
             results = capture(specs(seed))
             walls.append(time.perf_counter() - wall)
             cpus.append(time.process_time() - cpu)
-            used = spent_on(results)
+            used = spent_on(result.summary for result in results)
             ratios.append(walls[-1] / (used.calls / CONCURRENCY * latency))
             if seed == 0:
                 first = used
@@ -87,7 +88,7 @@ def _one_worker(agents: Any, spec: Any, server: Any, *, latency: float) -> tuple
     from agents.models import LLMCall, WorkerHeartbeat
     from agents.work.queues import work_queues
     from agents.work.worker import Worker
-    from evaluation.runs.control import queue_baseline
+    from tests.evaluation.measuring import queue_baseline
 
     queue_baseline(agents=agents, spec=spec)
     server.program({"latency": latency}, cache={"minimum": 4096, "delay": latency})

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 from statistics import median
 from typing import TYPE_CHECKING
 
-from evaluation.change.over_time import AGENTS, ratio_error
+from evaluation.change.over_time import AGENTS
+from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import DAYS_PER_MONTH, FALSE_ALARMS_PER_MONTH, Point, find_drops
+from evaluation.statistics.difference import error_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,7 +107,7 @@ def _drops(assumed: Assumed, rng: np.random.Generator, drop: float) -> list[date
         count = max(2, assumed.messages // 2) if day % 3 == 2 else assumed.messages
         message = rng.normal(mean + effect - (drop if day >= DROP_ON_DAY else 0), BETWEEN_MESSAGES, (count, 1))
         scores = np.clip(np.rint(message + rng.normal(0, WITHIN_MESSAGE, (count, 3))), 0, 9)
-        error = ratio_error([3.0] * count, [float(total) for total in scores.sum(axis=1)])
+        error = error_of([Observation(float(total), 3.0, n) for n, total in enumerate(scores.mean(axis=1))])
         points.append(Point(START + day * DAY, float(scores.mean()), error))
     series = max(AGENTS, assumed.agents) * assumed.dimensions
     return [alarm.time for alarm in find_drops(points, every=DAY, series=series, limit=assumed.limit).alarms]

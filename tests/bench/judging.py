@@ -29,8 +29,8 @@ def propositions() -> list[Any]:
 def questions(per_call: int) -> Iterator[Any]:
     from agents.llm import Label
     from agents.text.fences import new_nonce
-    from evaluation.judge.prompts import Context, Event, Window
     from evaluation.judge.questions import Question
+    from evaluation.scorers.subjects import Context, Event, Window
 
     events = tuple(
         Event("action", "Ada", f"Message number {n} with a few more words in it, as people write.") for n in range(30)
@@ -79,6 +79,8 @@ def judging(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
                 f"at most {seen['peak_inflight']} in flight, {scored} of {total} scored",
                 floor,
             )
+            if server:
+                yield input_tokens(server, per_call)
             yield "   CPU per judgement, ledger rows included", f"{cpu_of(runs) / total * 1000:.2f} ms", "-"
             with mock.patch("agents.llm.ledger.record_all", lambda calls: [None] * len(calls)):
                 judge(per_call)
@@ -89,12 +91,26 @@ def judging(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
             yield long_channel(server)
 
 
+def input_tokens(server: Any, per_call: int) -> tuple[str, str, str]:
+    """Of a judgement with a persona of 1,300 characters and a window of 30 messages; four characters count as a token, cached or not."""
+    from django.db.models import Max, Sum
+
+    from agents.models import LLMCall
+
+    newest = LLMCall.objects.aggregate(pk=Max("pk", default=0))["pk"]
+    server.program({"latency": LATENCY}, cache={"minimum": 10**9, "delay": LATENCY})
+    judge(per_call)
+    tokens = LLMCall.objects.filter(pk__gt=newest).aggregate(n=Sum("input_tokens"))["n"]
+    return "   input tokens per judgement", f"{tokens / (MESSAGES * CLAIMS):.0f}", "-"
+
+
 def long_channel(server: Any) -> tuple[str, str, str]:
     """Input tokens of judging 20 sampled messages of an agent in a long channel, each shown what was said around it."""
     from agents.models import Agent, Channel, Message
     from agents.persona import save_persona
-    from evaluation.runs.capture import capture, spent_on
+    from evaluation.runs.execute import capture
     from evaluation.runs.planning import RunSpec
+    from evaluation.runs.summary import spent_on
 
     agents = [Agent(slug=f"long-{n}", display_name=f"Long {n}") for n in range(SPEAKERS)]
     for agent in agents:
@@ -113,7 +129,7 @@ def long_channel(server: Any) -> tuple[str, str, str]:
         for n in range(1, LONG_CHANNEL + 1)
     )
     server.program({"latency": LATENCY}, cache={"minimum": 4096, "delay": LATENCY})
-    used = spent_on(capture([RunSpec(agent=agents[0], dimensions=("adherence",), seed=1)]))
+    used = spent_on(one.summary for one in capture([RunSpec(agent=agents[0], dimensions=("adherence",), seed=1)]))
     return (
         f"{MESSAGES} sampled messages of an agent in a channel of {LONG_CHANNEL}",
         f"{used.calls} calls, {used.input_tokens:,} input tokens ({used.input_tokens / max(TOKENS_BEFORE, 1):.2f} x {TOKENS_BEFORE:,}), "

@@ -42,7 +42,7 @@ def sampling() -> Iterator[tuple[str, str, str]]:
 
 def _row(name: str, calls: float, sent: float, claims: float) -> tuple[str, str, str]:
     from agents.llm.ledger import estimate_cost
-    from evaluation.runs.budget import OUTPUT_TOKENS_PER_CLAIM
+    from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM
 
     per_call = (round(sent / calls), round(claims * OUTPUT_TOKENS_PER_CLAIM / calls))
     dollars = [(estimate_cost(model, *per_call) or Decimal(0)) * round(calls) for model in MODELS]
@@ -85,9 +85,8 @@ def _gate_tokens() -> tuple[float, float]:
 def _capture(samples: int) -> tuple[float, float, float]:
     """Mean calls, input tokens and claims of evaluating an example agent by `samples` of its messages."""
     from agents.models import Agent
-    from evaluation.runs.budget import OUTPUT_TOKENS_PER_CLAIM
     from evaluation.runs.estimate import estimate
-    from evaluation.runs.planning import RunSpec
+    from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM, RunSpec
 
     agents = list(Agent.objects.filter(is_active=True))
     found = [

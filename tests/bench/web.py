@@ -22,8 +22,8 @@ BATCHES, BATCH = 20, 1_000
 HEADERS = {"Host": "localhost", "X-Forwarded-Proto": "https", "Content-Type": "application/json"}
 
 
-def web() -> Iterator[tuple[str, str, str]]:
-    """Rows for the table, measured in the database that settings name."""
+def web(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
+    """Rows for the table, measured in the database that settings name; `server` answers the gate's questions at once."""
     from rest_framework.authtoken.models import Token
 
     from agents.models import Agent, Channel
@@ -35,6 +35,8 @@ def web() -> Iterator[tuple[str, str, str]]:
     for room in rooms:
         room.memberships.create(agent=agent)
     yield from sending(token, agent, rooms[0], rooms[1])
+    if server:
+        yield gating(token, agent, rooms[0], url, server)
     yield ingesting(token)
 
 
@@ -66,6 +68,31 @@ def sending(token: str, agent: Any, spoken: Any, bare: Any) -> Iterator[tuple[st
         p95 = ordered[len(ordered) * 95 // 100] * 1000
         yield f"{what}, {CLIENTS} clients", f"{rates[name]:.0f} requests/s, 95 % within {p95:.0f} ms", "-"
     yield "   ratio of their rates, rounds in turn", f"{rates['send'] / rates['bare']:.2f}", ">= 0.6"
+
+
+def gating(token: str, agent: Any, channel: Any, url: str, server: Any) -> tuple[str, str, str]:
+    """Sends through a gate of three dimensions, whose judge answers at once."""
+    from correction.models import AgentEvaluationConfig
+    from tests.bench.gate import VERDICT
+
+    gate = {f"gate_{name}_enabled": True for name in ("adherence", "consistency", "fluency")}
+    AgentEvaluationConfig.objects.create(agent=agent, **gate)
+    server.program({"latency": 0, "json": VERDICT})
+
+    def send() -> tuple[str, dict[str, Any]]:
+        return "/api/messages/send/", {"agent": agent.slug, "channel": channel.slug, "text": "I filed it this morning."}
+
+    with Server(JUDGE_MODEL="claude-haiku-5-5", JUDGE_BASE_URL=url) as port:
+        load(port, token, send, 100)
+        calls = server.stats()["calls"]
+        wall, seconds = load(port, token, send, REQUESTS)
+        calls = server.stats()["calls"] - calls
+    p95 = sorted(seconds)[REQUESTS * 95 // 100] * 1000
+    return (
+        f"messages/send/ through a gate of 3 dimensions, judge at 0 ms, {CLIENTS} clients, one process",
+        f"{REQUESTS / wall:.0f} requests/s, 95 % within {p95:.0f} ms, {calls / REQUESTS:.1f} calls each",
+        "-",
+    )
 
 
 def load(
@@ -105,6 +132,9 @@ def load(
 class Server:
     """gunicorn with the project's configuration: one process, so that both routes have the same to work with."""
 
+    def __init__(self, **settings: str) -> None:
+        self.settings = settings
+
     def __enter__(self) -> int:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -117,6 +147,7 @@ class Server:
             "WEB_BIND": f"127.0.0.1:{self.port}",
             "WEB_PROCESSES": "1",
             "WEB_THREADS": str(CLIENTS),
+            **self.settings,
         }
         command = [
             str(Path(sys.executable).parent / "gunicorn"),

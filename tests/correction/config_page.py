@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.models import Agent
-from correction.config.fields import SETTINGS
+from correction.config.settings import SETTINGS
 from correction.models import AgentEvaluationConfig
 
 

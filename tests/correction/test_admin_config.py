@@ -7,14 +7,12 @@ import re
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
-from django.urls import reverse
 from pytest_django import Settings
 
 from correction.config.configure import config_history, configure
-from correction.config.settings import resolve_config
 from correction.gate.thresholds import mark_result
 from correction.models import AgentEvaluationConfig
-from tests.console import HOSTILE, Browser, page_of, plain, queries, read, signed_in, staff, viewer
+from tests.console import HOSTILE, plain, queries, read
 from tests.correction.config_page import filled_in, own, save, url_of
 from tests.correction.judged_drafts import OFFLINE, make_log, verdict
 from tests.factories import make_agent
@@ -48,14 +46,6 @@ def test_saving_stores_what_was_changed_with_user_and_reason(root: Client) -> No
     assert (newest.user, newest.reason) == ("root", "too loud lately")
     assert newest.changes.keys() == {"gate_adherence_enabled", "gate_adherence_threshold"}
     assert "Ada: corrections saved." in plain(answer.content.decode())
-
-
-def test_emptied_fields_inherit_again(root: Client) -> None:
-    ada = make_agent()
-    configure(agent=ada, changes={"gate_adherence_enabled": "off", "gate_adherence_threshold": "6.5"})
-    save(root, ada, gate_adherence_enabled="", gate_adherence_threshold="")
-
-    assert own(ada) == {}
 
 
 def test_what_another_person_changed_meanwhile_stays(root: Client) -> None:
@@ -113,65 +103,6 @@ def test_one_mechanism_is_edited_alone_and_leads_back_to_its_cell(root: Client) 
     assert root.get(url_of(ada, query="?mechanism=nonsense")).status_code == 404
 
 
-def test_inherit_takes_back_a_mechanism_or_everything(root: Client) -> None:
-    ada = make_agent()
-    configure(agent=ada, changes={"gate_adherence_enabled": "on", "gate_mode": "off", "daily_budget_usd": "2"})
-    root.post(url_of(ada, query="?mechanism=adherence"), {"_reset": ""})
-    assert own(ada).keys() == {"gate_mode", "daily_budget_usd"}
-
-    root.post(url_of(ada), {"_reset": ""})
-    assert own(ada) == {}
-
-
-def test_the_defaults_have_the_same_page(root: Client) -> None:
-    ada = make_agent()
-    save(root, None, gate_adherence_threshold="4", confirmed="1")
-
-    assert resolve_config(ada).provenance["gate_adherence_threshold"] == "defaults"
-    assert "In effect: 4 (set here)" in plain(read(root, url_of(None)))
-
-
-def test_the_addresses_that_django_knows_lead_to_the_agents_page(root: Client) -> None:
-    ada = make_agent()
-    configure(agent=ada, changes={"gate_mode": "off"})
-    row = AgentEvaluationConfig.objects.get(agent=ada)
-
-    assert root.get(page_of(row))["Location"] == url_of(ada)
-    assert root.get(page_of(row, "history"))["Location"] == url_of(ada, "target_history")
-    assert root.get(reverse("admin:correction_agentevaluationconfig_add")).status_code == 403
-
-
-# -- who may
-def test_a_viewer_reads_everything_and_changes_nothing() -> None:
-    ada, looking = make_agent(), signed_in(viewer())
-    configure(agent=ada, changes={"gate_mode": "observe"})
-    configure(agent=ada, changes={"gate_mode": "off"})
-    for view in ("target", "target_history"):
-        html = read(looking, url_of(ada, view))
-        assert 'name="_save"' not in html
-        assert 'name="history_id"' not in html
-
-    first = config_history(ada)[-1].history_id
-    assert looking.post(url_of(ada), {"gate_fluency_enabled": "on"}).status_code == 403
-    assert looking.post(url_of(ada), {"_reset": ""}).status_code == 403
-    assert looking.post(url_of(ada, "target_history"), {"history_id": first}).status_code == 403
-    assert own(ada) == {"gate_mode": "off"}
-
-
-@pytest.mark.parametrize("view", ["target", "target_history"])
-def test_others_see_nothing(view: str) -> None:
-    url = url_of(make_agent(), view)
-
-    assert signed_in(staff("agents.view_agent")).get(url).status_code == 403
-    assert Browser().get(url)["Location"].startswith(reverse("admin:login"))
-
-
-@pytest.mark.parametrize("target", ["77", "nonsense", "99999999999999999999"])
-def test_an_agent_that_is_not_there_is_not_found(root: Client, target: str) -> None:
-    for view in ("target", "target_history"):
-        assert root.get(reverse(f"admin:correction_agentevaluationconfig_{view}", args=[target])).status_code == 404
-
-
 def test_the_number_of_queries_does_not_grow_with_drafts_marks_or_changes(root: Client) -> None:
     ada, person = make_agent(), User.objects.create_user("grace")
 
@@ -209,17 +140,6 @@ def test_what_the_threshold_in_effect_and_a_refused_one_would_have_done_stands_b
     text = plain(answer.content.decode())
     assert "3 of 4 (75 %) judged drafts would have failed. With the 5 in effect: 2 of 4 (50 %)." in text
     assert not AgentEvaluationConfig.objects.exists()
-
-
-def test_drafts_judged_offline_are_marked_heuristic(root: Client, settings: Settings) -> None:
-    settings.JUDGE_MODEL = OFFLINE
-    ada = make_agent()
-    make_log(ada, {"adherence": 4.0}, judge=OFFLINE)
-    make_log(ada, {"adherence": 4.0})
-    text = plain(read(root, url_of(ada)))
-
-    assert "1 of 1 (100 %) judged drafts would have failed." in text
-    assert "heuristic See the scores" in text
 
 
 # -- history

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from html import unescape
 from typing import Any
 
@@ -12,7 +11,7 @@ from django.urls import reverse
 
 from agents.models import Run
 from correction.models import Intervention, InterventionLog
-from tests.console import HOSTILE, Browser, list_of, page_of, plain, queries, read, signed_in, staff, viewer
+from tests.console import list_of, page_of, plain, read
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel
 
@@ -77,33 +76,12 @@ def test_what_cannot_be_used_is_said_beside_the_field(root: Client, typed: dict[
     assert not Intervention.objects.exists()
 
 
-def test_the_form_explains_functions_kinds_and_variables(root: Client) -> None:
-    text = plain(read(root, ADD))
-
-    assert "message_count Messages ever committed in this channel, by the agent or by all." in text
-    assert "at_least holds from this number on" in text
-    assert "Claims may use {{agent_name}} , {{channel_name}}" in text
-    assert "devil's advocate" in text
-
-
 def test_a_function_that_is_gone_is_shown_and_refused(root: Client) -> None:
     row = Intervention.objects.create(slug="old", function="was_removed", nudge="Go on.")
     assert "was_removed (not known)" in plain(read(root, page_of(row)))
     answer = root.post(page_of(row), {**GOOD, "function": "was_removed"})
 
     assert "function 'was_removed' is not registered" in plain(answer.content.decode())
-
-
-def test_a_viewer_reads_interventions_and_changes_none() -> None:
-    row = Intervention.objects.create(slug="old", function="silence", function_parameters={"at_least": 3}, nudge="Go.")
-    looking = signed_in(viewer())
-
-    for url in (list_of(Intervention), page_of(row)):
-        assert 'name="_save"' not in read(looking, url)
-        assert Browser().get(url)["Location"].startswith(reverse("admin:login"))
-        assert signed_in(staff(username=f"s{len(url)}")).get(url).status_code == 403
-    assert looking.post(page_of(row), GOOD).status_code == 403
-    assert looking.get(ADD).status_code == 403
 
 
 def test_an_evaluation_shows_each_precondition_and_why(root: Client) -> None:
@@ -153,53 +131,3 @@ def test_the_log_is_filtered_and_counts_how_often_something_fired(root: Client) 
     assert got(f"?agent__id__exact={ada.pk}") == ["fired"]
     assert got(f"?intervention={row.pk}") == ["did not fire", "fired"]
     assert cells(read(root, list_of(Intervention)), "fired_times")[0].startswith("once ")
-
-
-def test_the_log_cannot_be_written_by_any_user(root: Client) -> None:
-    log = make_intervention_log()
-
-    assert root.get(list_of(InterventionLog) + "add/").status_code == 403
-    assert root.post(page_of(log), {"fired": ""}).status_code == 403
-    assert root.post(page_of(log, "delete"), {"post": "yes"}).status_code == 403
-
-
-def test_the_number_of_queries_does_not_grow_with_the_rows(root: Client) -> None:
-    def fill(number: int) -> None:
-        for _ in range(number):
-            n = Intervention.objects.count()
-            agents = [make_agent(f"a-{n}-{m}") for m in range(2)]
-            row = Intervention.objects.create(
-                slug=f"i-{n}", function="silence", function_parameters={"at_least": 3}, nudge="Go."
-            )
-            row.agents.set(agents)
-            make_intervention_log(name=row.slug, intervention=row, agent=agents[0], channel=make_channel(f"c-{n}"))
-
-    fill(2)
-    urls = [list_of(Intervention), list_of(InterventionLog), page_of(InterventionLog.objects.earliest("pk"))]
-    few = [len(queries(root, url)) for url in urls]
-    fill(20)
-
-    assert [len(queries(root, url)) for url in urls] == few
-
-
-def test_hostile_text_is_shown_and_never_run(root: Client) -> None:
-    row = Intervention.objects.create(
-        slug="bad", description=HOSTILE, textual_claim=HOSTILE, proposition_claim=HOSTILE, nudge=HOSTILE
-    )
-    condition = {
-        "kind": HOSTILE,
-        "text": HOSTILE,
-        "held": True,
-        "reasoning": HOSTILE,
-        "judge": HOSTILE,
-        "more": HOSTILE,
-    }
-    log = make_intervention_log(
-        name=HOSTILE, why=HOSTILE, nudge=HOSTILE, nudge_type=HOSTILE[:32], preconditions=[condition], intervention=row
-    )
-
-    for url in (list_of(Intervention), page_of(row), list_of(InterventionLog), page_of(log)):
-        html = read(root, url)
-        assert "<script>alert" not in html, url
-        assert "alert(&#x27;x&#x27;)" in html, url
-        assert re.findall(r"<script(?![^>]*\bsrc=)[^>]*>", html) == [], url

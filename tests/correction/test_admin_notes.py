@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 
@@ -16,7 +14,7 @@ from agents.models import Channel, Message, Run
 from correction.admin import sessions
 from correction.models import CorrectionLog, GateDimensionResult, InterventionLog
 from tests.console import HOSTILE, Browser, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
-from tests.correction.judged_drafts import OFFLINE, corrected, make_log, verdict
+from tests.correction.judged_drafts import corrected, make_log, verdict
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel, say
 
@@ -52,29 +50,6 @@ def test_a_note_opens_to_the_drafts_what_was_found_and_what_changed(root: Client
     assert page_of(CorrectionLog.objects.get(message=message, attempt=2)) in note
 
 
-def test_an_earlier_and_better_attempt_that_was_forced_through_is_said_to_be(root: Client) -> None:
-    ada, channel = make_agent(), make_channel()
-    message = say(channel, ada, "The better one.")
-    session: dict[str, Any] = {"session": uuid.uuid4(), "message": message, "channel": channel}
-    make_log(ada, {"adherence": 4.0}, text=message.text, outcome="corrected", committed=True, attempt=1, **session)
-    make_log(ada, {"adherence": 1.0}, text="The worse one.", outcome="forced_through", attempt=2, **session)
-
-    assert plain(note_of(read(root, transcript(message)), 1)).startswith("forced through ✗ failed: adherence 4 < 5")
-    assert cells(read(root, list_of(Message, "?gate=forced")), "author") != []
-
-
-def test_a_heuristic_judge_is_marked_and_what_was_not_judged_is_no_zero(root: Client) -> None:
-    ada, channel = make_agent(), make_channel()
-    message = say(channel, ada, "Noted.")
-    make_log(ada, {"adherence": None, "fluency": 8.0}, message=message, committed=True, judge=OFFLINE, text="Noted.")
-    text = plain(note_of(read(root, transcript(message)), 1))
-
-    assert "heuristic lexical-1" in text
-    assert "– adherence too late" in text
-    assert "Draft passed said" in text
-    assert "Was this verdict right?" not in text
-
-
 def test_a_verdict_is_marked_in_the_conversation_and_the_page_comes_back_to_it(root: Client) -> None:
     message = corrected(make_agent())
     result = verdict(CorrectionLog.objects.get(message=message, attempt=1))
@@ -90,15 +65,6 @@ def test_a_verdict_is_marked_in_the_conversation_and_the_page_comes_back_to_it(r
     html = read(root, answer["Location"])
     assert f'id="gate-{message.position}" open' in html
     assert "Marked right root" in plain(note_of(html, message.position))
-
-
-def test_the_page_of_a_message_has_the_same_note_within_its_own_form(root: Client) -> None:
-    message = corrected(make_agent())
-    html = read(root, page_of(message))
-
-    assert '<h2>Gate</h2><details class="pl-gate"' in html
-    assert 'form="marks"' not in html
-    assert "Was this verdict right?" in html
 
 
 @pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "javascript:alert(1)", ""])
@@ -120,16 +86,6 @@ def test_only_who_may_mark_sees_the_buttons() -> None:
     assert 'name="mark"' not in seen
     assert careful.post(reverse("admin:correction_mark", args=[result.pk]), {"mark": "right"}).status_code == 403
     assert verdict(result.log).mark == ""
-
-
-def test_drafts_too_long_to_compare_are_shown_whole_and_the_session_named(root: Client) -> None:
-    ada, channel = make_agent(), make_channel()
-    message = say(channel, ada, "Noted.")
-    make_log(ada, {"adherence": 2.0}, text="word " * sessions.MOST_COMPARED, message=message, outcome="corrected")
-    text = plain(note_of(read(root, transcript(message)), 1))
-
-    assert "Too long to compare here" in text
-    assert text.count("word") > 1000
 
 
 def test_a_page_compares_a_few_drafts_and_names_the_session_of_the_others(
@@ -158,14 +114,6 @@ def test_many_small_words_are_too_many_to_compare(root: Client) -> None:
     assert "Too long to compare here: both texts are in the session" in plain(
         note_of(read(root, transcript(message)), 1)
     )
-
-
-def test_hostile_texts_are_shown_and_never_run(root: Client) -> None:
-    message = corrected(make_agent(), text=f"{HOSTILE}\u202e", said=HOSTILE, feedback=HOSTILE)
-    html = read(root, transcript(message, at=HOSTILE, opened="gate"))
-
-    assert "<script>alert" not in html
-    assert "U+202E" in html
 
 
 def test_a_page_of_notes_needs_as_many_queries_as_a_page_with_few(root: Client) -> None:
@@ -215,27 +163,6 @@ def test_messages_and_turns_are_found_by_what_the_gate_did(root: Client, chosen:
     assert set(cells(read(root, list_of(Run, f"?gate={chosen}")), "answers")) == got
 
 
-def test_who_may_not_see_the_log_cannot_filter_by_it() -> None:
-    outcomes_in(make_channel())
-    half = signed_in(staff("agents.view_message"))
-
-    assert "By gate" not in plain(read(half, list_of(Message)))
-    assert half.get(list_of(Message, "?gate=forced"))["Location"] == list_of(Message, "?e=1")
-
-
-def test_attempts_are_found_by_why_they_were_not_judged_and_by_judge(root: Client) -> None:
-    ada = make_agent()
-    make_log(ada, {"adherence": None}, text="late")
-    make_log(ada, {"adherence": 8.0}, text="judged", judge=OFFLINE)
-
-    def drafts(query: str) -> list[str]:
-        return sorted(cells(read(root, list_of(CorrectionLog, query)), "draft"))
-
-    assert drafts("?not_judged=any") == drafts("?not_judged=timeout") == ["late"]
-    assert drafts("?not_judged=budget") == []
-    assert drafts(f"?judge={OFFLINE}") == ["judged"]
-
-
 def test_a_session_shows_how_long_each_attempt_took(root: Client) -> None:
     log = CorrectionLog.objects.get(message=corrected(make_agent()), attempt=1)
     text = plain(read(root, page_of(log)).partition("pl-waterfall")[2].partition("</section>")[0])
@@ -256,18 +183,3 @@ def test_a_turn_names_the_interventions_that_were_looked_at(root: Client) -> Non
     assert "<script>alert" not in html
     half = signed_in(staff("agents.view_run", "correction.view_correctionlog"))
     assert "they do not agree" not in read(half, page_of(run))
-
-
-@pytest.mark.parametrize(("group", "marks"), [("Viewer", False), ("Operator", True), ("Editor", True)])
-def test_every_group_reads_conversations_and_takes_logs_along_and_operators_mark(group: str, marks: bool) -> None:
-    message = corrected(make_agent())
-    person = User.objects.create_user(group, is_staff=True)
-    person.groups.add(Group.objects.get(name=group))
-    client = signed_in(person)
-    result = verdict(CorrectionLog.objects.get(message=message, attempt=1))
-    answer = client.post(reverse("admin:correction_mark", args=[result.pk]), {"mark": "right"})
-
-    assert ("Was this verdict right?" in read(client, transcript(message))) is marks
-    assert answer.status_code == (302 if marks else 403)
-    for label in ("agents_message", "agents_run", "correction_correctionlog"):
-        assert client.get(reverse(f"admin:{label}_export", args=["csv"])).status_code == 200

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from agents.models import LLMCall, ModelPrice
+from agents.models import ModelPrice
 from correction.api import urls
-from correction.config.configure import configure
-from correction.models import CorrectionLog
 from tests.api_client import program
 from tests.console import superuser
-from tests.correction.gating import join, judge, outcomes, send
+from tests.correction.gating import join, judge, send
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
@@ -51,29 +49,6 @@ def test_gates_switched_over_the_api_act_on_the_next_message_and_their_cost_is_s
     }  # fmt: skip
     (log,) = client.get("/api/evaluations/correction-logs/?agent=michael").json()["results"]
     assert (log["outcome"], [d["passed"] for d in log["dimensions"]]) == ("corrected", [False, True])
-
-
-def test_past_its_budget_a_message_is_sent_unchecked_and_the_log_says_why(llm_server: LLMServer) -> None:
-    michael = make_agent("michael")
-    channel = join(michael)
-    configure(
-        agent=michael,
-        changes={"gate_fluency_enabled": True, "budget_enabled": True, "daily_budget_usd": 0},
-    )
-
-    sent = send(michael, channel, "Anything at all.")
-
-    assert sent.committed
-    assert outcomes() == ["budget_passed"]
-    assert llm_server.calls == 0
-
-
-def test_with_everything_off_a_message_leaves_no_call_and_no_log(llm_server: LLMServer) -> None:
-    michael = make_agent("michael")
-
-    assert send(michael, join(michael), "Anything at all.").committed
-
-    assert (LLMCall.objects.count(), CorrectionLog.objects.count()) == (0, 0)
 
 
 def test_the_document_lists_every_route_and_no_other() -> None:

@@ -22,9 +22,8 @@ from correction.config.configure import configure
 from correction.config.settings import resolve_config
 from correction.costs import BudgetDay, budgets_today, evaluation_over_budget, over_budget, spent_today
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.execute import execute
+from evaluation.runs.execute import execute, work_one
 from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.runs.work import work_one
 from tests.correction.ledger import call
 from tests.evaluation.channel_cast import gather
 from tests.evaluation.conftest import PropositionFolder
@@ -117,22 +116,6 @@ def test_a_cap_of_zero_stops_every_paid_check(ada: Agent) -> None:
     assert is_over(ada)
 
 
-@pytest.mark.parametrize("judge", ["offline:lexical-1", "replay:calls.jsonl"])
-def test_a_judge_that_is_never_billed_is_never_stopped(ada: Agent, judge: str, settings: Settings) -> None:
-    cap(ada, "0")
-    settings.JUDGE_MODEL = judge
-
-    assert not is_over(ada)
-
-
-def test_the_defaults_give_every_agent_a_budget_of_its_own(ada: Agent) -> None:
-    configure(agent=None, changes={"budget_enabled": True, "daily_budget_usd": "0.01"})
-    call(ada)
-
-    assert is_over(ada)
-    assert not is_over(make_agent("bob"))
-
-
 # -- evaluations
 @pytest.fixture
 def paid(llm_server: LLMServer) -> LLMServer:
@@ -198,21 +181,6 @@ def test_what_is_free_is_still_settled_when_the_budget_is_used_up(paid: LLMServe
     assert set(rules.values_list("status", flat=True)) == {"scored"}
 
 
-def test_a_paused_evaluation_goes_on_after_the_cap_is_raised_and_judges_only_the_rest(
-    paid: LLMServer, chatty: Agent, settings: Settings
-) -> None:
-    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 2, 0
-    cap(chatty, "0.05")
-    paused = evaluate(chatty)
-    cap(chatty, "100")
-
-    run = evaluate(chatty)
-
-    assert (run.pk, run.status, run.error) == (paused.pk, "completed", "")
-    assert left(run) == 0
-    assert paid.calls == 40
-
-
 def test_a_worker_takes_a_paused_evaluation_up_the_next_day_and_not_before(paid: LLMServer, chatty: Agent) -> None:
     cap(chatty, "0.4")
     now = timezone.now()
@@ -228,44 +196,8 @@ def test_a_worker_takes_a_paused_evaluation_up_the_next_day_and_not_before(paid:
     assert (run.status, paid.calls) == ("completed", 40)
 
 
-def test_asking_for_the_same_on_the_next_day_takes_the_paused_evaluation_up(paid: LLMServer, chatty: Agent) -> None:
-    cap(chatty, "0")
-    run = evaluate(chatty)
-    EvaluationRun.objects.filter(pk=run.pk).update(created_at=timezone.now() - timedelta(hours=47))
-    cap(chatty, "9")
-
-    assert evaluate(chatty).pk == run.pk
-
-
-def test_one_agent_s_budget_does_not_stop_the_others(paid: LLMServer, chatty: Agent) -> None:
-    other = make_agent("other")
-    talk(other, ["hello"])
-    cap(chatty, "0")
-    runs = [prepare_run(RunSpec(agent=a, dimensions=("adherence",)))[0] for a in (chatty, other)]
-
-    execute(runs)
-
-    assert [EvaluationRun.objects.get(pk=r.pk).status for r in runs] == ["paused_budget", "completed"]
-
-
-def test_unpriced_calls_never_pause_an_evaluation(llm_server: LLMServer, chatty: Agent) -> None:
-    cap(chatty, "0.01")
-
-    run = evaluate(chatty)
-
-    assert run.status == "completed"
-    assert spent_today(chatty).unpriced == 40
-
-
 def test_an_offline_judge_goes_on_without_a_budget_left(chatty: Agent, settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
-    cap(chatty, "0")
-
-    assert evaluate(chatty).status == "completed"
-
-
-def test_without_a_watcher_no_evaluation_pauses(paid: LLMServer, chatty: Agent, settings: Settings) -> None:
-    settings.EVALUATION_BUDGET = ""
     cap(chatty, "0")
 
     assert evaluate(chatty).status == "completed"
@@ -293,9 +225,7 @@ def test_a_capture_at_the_terminal_ends_with_the_reason_and_how_to_go_on(paid: L
 def test_watching_a_budget_costs_few_queries(paid: LLMServer, chatty: Agent, settings: Settings) -> None:
     cap(chatty, "100")
 
-    with CaptureQueriesContext(
-        connection,
-    ) as seen:
+    with CaptureQueriesContext(connection) as seen:
         evaluate(chatty)
 
     asked = [q["sql"] for q in seen if "agent_evaluation_config" in q["sql"]]
@@ -311,13 +241,6 @@ def today() -> BudgetDay:
 
 def with_budget(agent: Agent | None, amount: str) -> None:
     configure(agent=agent, changes={"budget_enabled": True, "daily_budget_usd": amount})
-
-
-def test_without_any_budget_there_is_none() -> None:
-    call(make_agent(), cost="0.25", at=TODAY_NOON)
-    got = today()
-
-    assert (got.total, got.checking, got.budget, got.budgets) == (Decimal("0.25"), Decimal("0.25"), None, 0)
 
 
 def test_only_checking_and_measuring_count_and_only_since_midnight_utc() -> None:
@@ -410,13 +333,6 @@ def test_calls_for_no_agent_use_up_the_cap_of_the_defaults_and_no_agent_s() -> N
 
     assert why is not None
     assert "the daily budget of evaluations of channels (that of the defaults) is used up: $0.0200 of $0.0200" in why
-
-
-def test_without_a_cap_in_the_defaults_channels_are_not_capped(cast: dict[str, Agent]) -> None:
-    configure(agent=cast["ada"], changes={"budget_enabled": True, "daily_budget_usd": "0"})
-
-    assert evaluation_over_budget(None, PAID) is None
-    assert evaluation_over_budget(None, "offline:lexical-1") is None
 
 
 @pytest.mark.parametrize("dimension", ["convergence", "ideas_quantity"])

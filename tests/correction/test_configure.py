@@ -18,9 +18,8 @@ from django.core.management import CommandError, call_command
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Agent
-from correction.config.configure import config_history, configure, copy_config, ensure_rows, notes_on, revert
-from correction.config.fields import SETTINGS, ConfigError
-from correction.config.settings import resolve_config
+from correction.config.configure import config_history, configure, copy_config, notes_on, revert
+from correction.config.settings import SETTINGS, ConfigError, resolve_config
 from correction.models import AgentEvaluationConfig
 from tests import zygote
 from tests.factories import make_agent
@@ -38,57 +37,13 @@ def rows() -> int:
 
 
 # -- setting
-def test_a_change_is_in_effect_at_once_and_leaves_the_other_fields(ada: Agent) -> None:
-    configure(agent=ada, changes={"gate_fluency_threshold": 6})
-
-    config = configure(agent=ada, changes={"gate_adherence_enabled": True})
-
-    assert config == resolve_config(ada)
-    assert (config["gate_adherence_enabled"], config["gate_fluency_threshold"]) == (True, 6)
-    assert config.gate_mode == "enforce"
-    assert rows() == 1
-
-
-def test_the_defaults_hold_for_every_agent_that_says_nothing(ada: Agent) -> None:
-    bob = make_agent("bob")
-    configure(agent=bob, changes={"gate_fluency_enabled": "off"})
-
-    config = configure(agent=None, changes={"gate_fluency_enabled": "on"})
-
-    assert config["gate_fluency_enabled"] is True
-    assert resolve_config(ada)["gate_fluency_enabled"] is True
-    assert resolve_config(bob)["gate_fluency_enabled"] is False
-
-
-@pytest.mark.parametrize("nothing", [None, "", "inherit", " Inherit "])
-def test_a_field_is_reset_to_inherit(ada: Agent, nothing: Any) -> None:
-    configure(agent=None, changes={"gate_fluency_threshold": 3})
-    configure(agent=ada, changes={"gate_fluency_threshold": 8})
-
-    config = configure(agent=ada, changes={"gate_fluency_threshold": nothing})
-
-    assert config["gate_fluency_threshold"] == 3
-    assert config.provenance["gate_fluency_threshold"] == "defaults"
-
-
 @pytest.mark.parametrize(
     ("name", "value", "stored"),
-    [
-        ("gate_adherence_enabled", "ON", True),
-        ("gate_adherence_enabled", "no", False),
-        ("gate_adherence_enabled", 1, True),
-        ("gate_adherence_enabled", False, False),
-        ("gate_mode", "Observe", "observe"),
-        ("gate_adherence_threshold", 5, Decimal("5.0")),
-        ("gate_adherence_threshold", 5.5, Decimal("5.5")),
-        ("gate_adherence_threshold", " 0 ", Decimal("0.0")),
-        ("gate_adherence_threshold", "9", Decimal("9.0")),
-        ("repetition_threshold", 0.3, Decimal("0.300")),
-        ("max_correction_attempts", "0", 0),
-        ("max_correction_attempts", 10.0, 10),
-        ("daily_budget_usd", "0.0001", Decimal("0.0001")),
-    ],
-)
+    [("gate_adherence_enabled", "ON", True), ("gate_adherence_enabled", 1, True), ("gate_adherence_enabled", False, False),
+     ("gate_mode", "Observe", "observe"), ("gate_adherence_threshold", 5.5, Decimal("5.5")),
+     ("gate_adherence_threshold", " 0 ", Decimal("0.0")), ("max_correction_attempts", 10.0, 10),
+     ("daily_budget_usd", "0.0001", Decimal("0.0001"))],
+)  # fmt: skip
 def test_values_are_read_as_people_and_programs_write_them(ada: Agent, name: str, value: Any, stored: Any) -> None:
     configure(agent=ada, changes={name: value})
 
@@ -98,32 +53,19 @@ def test_values_are_read_as_people_and_programs_write_them(ada: Agent, name: str
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("gate_adherence_enabled", "maybe", "on or off"),
-        ("gate_adherence_enabled", 2, "on or off"),
-        ("gate_adherence_enabled", [True], "on or off"),
+        ("gate_adherence_enabled", "maybe", "on or off"), ("gate_adherence_enabled", 2, "on or off"),
         ("gate_mode", "enforced", "off or observe or enforce"),
-        ("gate_mode", True, "off or observe or enforce"),
         ("gate_adherence_threshold", 9.1, "0 to 9 with at most 1 decimal place"),
-        ("gate_adherence_threshold", -1, "0 to 9"),
-        ("gate_adherence_threshold", "5.25", "at most 1 decimal place"),
-        ("gate_adherence_threshold", True, "0 to 9"),
-        ("gate_adherence_threshold", "five", "0 to 9"),
-        ("gate_adherence_threshold", "NaN", "0 to 9"),
-        ("gate_adherence_threshold", float("nan"), "0 to 9"),
-        ("gate_adherence_threshold", float("inf"), "0 to 9"),
-        ("gate_adherence_threshold", "1e999999999", "0 to 9"),
+        ("gate_adherence_threshold", -1, "0 to 9"), ("gate_adherence_threshold", "5.25", "at most 1 decimal place"),
+        ("gate_adherence_threshold", True, "0 to 9"), ("gate_adherence_threshold", float("nan"), "0 to 9"),
+        ("gate_adherence_threshold", float("inf"), "0 to 9"), ("gate_adherence_threshold", "1e999999999", "0 to 9"),
         ("gate_adherence_threshold", "9" * 10_000, "0 to 9"),
-        ("gate_adherence_threshold", {}, "0 to 9"),
         ("max_correction_attempts", 2.5, "a whole number, 0 to 10"),
-        ("max_correction_attempts", 11, "a whole number, 0 to 10"),
         ("max_correction_attempts", "1e999999999", "a whole number, 0 to 10"),
         ("variety_message_threshold", 0, "a whole number, 1 to 10000"),
-        ("gate_deadline_seconds", 0, "0.1 to 60"),
-        ("gate_total_deadline_seconds", 301, "0.1 to 300"),
-        ("daily_budget_usd", "100000.01", "0 to 100000"),
-        ("observe_sample_rate", "10%", "0 to 1"),
+        ("daily_budget_usd", "100000.01", "0 to 100000"), ("observe_sample_rate", "10%", "0 to 1"),
     ],
-)
+)  # fmt: skip
 def test_a_value_that_is_not_allowed_is_refused_with_field_value_and_range(
     ada: Agent, name: str, value: Any, allowed: str
 ) -> None:
@@ -137,13 +79,6 @@ def test_a_value_that_is_not_allowed_is_refused_with_field_value_and_range(
     assert "inherit" in message
     assert len(message) < 250
     assert rows() == 0
-
-
-def test_an_unknown_field_is_refused_with_the_nearest_and_all_that_are_allowed(ada: Agent) -> None:
-    with pytest.raises(ConfigError, match="did you mean gate_fluency_enabled") as refused:
-        configure(agent=ada, changes={"gate_fluency_enable": True})
-
-    assert "daily_budget_usd" in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["id", "agent", "agent_id", "is_defaults", "updated_at", "history", "pk", "__class__"])
@@ -276,20 +211,6 @@ def test_the_defaults_are_shown_and_set_by_that_name() -> None:
     assert "gate_fluency_enabled" in run("defaults")
 
 
-def test_json_is_one_object_with_values_and_where_they_come_from() -> None:
-    shown = json.loads(run("michael", "gate_adherence_threshold=6.5", "--json"))
-
-    assert shown["agent"] == "michael"
-    assert shown["config"]["gate_adherence_threshold"] == 6.5
-    assert shown["provenance"]["gate_adherence_threshold"] == "agent"
-    assert list(shown["config"]) == list(SETTINGS)
-
-
-def test_a_mistyped_agent_is_told_the_nearest() -> None:
-    assert "did you mean michael?" in refused("micheal", "gate_mode=off")
-    assert "agents: dwight, michael" in refused("xyzzy")
-
-
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
@@ -305,10 +226,6 @@ def test_a_mistyped_agent_is_told_the_nearest() -> None:
 def test_bad_input_is_refused_with_a_sentence_and_changes_nothing(arguments: list[str], answer: str) -> None:
     assert answer in refused(*arguments)
     assert config_history(michael()) == []
-
-
-def test_settings_without_effect_are_noted() -> None:
-    assert "Note: gate_mode is observe, but no dimension is enabled" in run("michael", "gate_mode=observe")
 
 
 def test_the_history_is_shown_and_gone_back_in() -> None:
@@ -340,15 +257,6 @@ def test_every_field_is_listed_with_what_is_allowed() -> None:
     assert "a whole number, 0 to 10" in out
 
 
-def test_the_help_shows_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        run("--help")
-
-    out = capsys.readouterr().out
-    assert "manage.py configure michael gate_adherence_enabled=on" in out
-    assert "Exit code: 0 done, 2" in out
-
-
 # -- history
 def test_every_change_is_kept_with_who_when_and_why(ada: Agent) -> None:
     eve = User.objects.create_user("eve")
@@ -373,14 +281,6 @@ def test_nothing_is_written_where_nothing_changes(ada: Agent) -> None:
     configure(agent=ada, changes={"gate_fluency_threshold": 5, "gate_mode": None})
 
     assert len(config_history(ada)) == before
-
-
-def test_a_history_is_that_of_one_agent_or_of_the_defaults(ada: Agent) -> None:
-    configure(agent=make_agent("bob"), changes={"gate_mode": "off"})
-    configure(agent=None, changes={"gate_mode": "observe"})
-
-    assert config_history(ada) == []
-    assert config_history(None)[0].changes == {"gate_mode": (None, "observe")}
 
 
 def test_a_history_costs_one_query_however_long(ada: Agent, django_assert_num_queries: DjangoAssertNumQueries) -> None:
@@ -442,24 +342,3 @@ def test_copying_gives_the_source_s_own_settings_inherited_ones_too(ada: Agent) 
     for agent in (bob, cyd):
         assert resolve_config(agent).values == resolve_config(ada).values
         assert config_history(agent)[0].reason == "copied from ada"
-
-
-def test_copying_from_an_agent_without_settings_resets_the_targets(ada: Agent) -> None:
-    bob = make_agent("bob")
-    configure(agent=bob, changes={"gate_mode": "observe"})
-
-    copy_config(source=ada, targets=[bob])
-
-    assert resolve_config(bob).provenance["gate_mode"] == "built-in"
-
-
-def test_missing_rows_are_made_and_edited_ones_left_alone(ada: Agent) -> None:
-    bob = make_agent("bob")
-    configure(agent=bob, changes={"gate_mode": "observe"})
-
-    assert ensure_rows(agents=[ada, bob], reason="example data") == 2
-    assert ensure_rows(agents=[ada, bob], reason="example data") == 0
-
-    assert resolve_config(bob).gate_mode == "observe"
-    assert resolve_config(ada).gate_is_off
-    assert [change.reason for change in config_history(ada)] == ["example data"]

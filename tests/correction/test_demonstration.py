@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, LLMCall, Message
+from agents.models import Agent, Channel, Message
 from agents.persona import upsert_agent
 from agents.seed.loader import personas
 from correction import demonstration as scenes
 from correction.demonstration import show_correction
-from correction.gate import observe
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
-from evaluation.scorers.windows import parse_window, spoken_by
+from evaluation.scorers.subjects import parse_window, spoken_by
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +33,7 @@ def cast() -> None:
 
 @pytest.fixture
 def stage(cast: None) -> scenes.Stage:
-    return scenes.set_up()
+    return scenes.Stage.set_up()
 
 
 def outcomes(results: list[tuple[str, Any]]) -> list[str]:
@@ -55,14 +54,14 @@ def judging(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def play(stage: scenes.Stage) -> None:
-    scenes.lay_down(stage, stage.channel, (("michael", scenes.UNCHECKED),))
+    stage.lay_down(stage.channel, [("michael", scenes.UNCHECKED)])
     on = scenes.gate_settings()
-    assert outcomes(scenes.attempts(stage, "michael", [scenes.IN_CHARACTER], overrides=on)) == ["passed"]
-    corrected = scenes.attempts(stage, "michael", [scenes.OFF_CHARACTER, scenes.RECOVERED], overrides=on)
+    assert outcomes(stage.attempts("michael", [scenes.IN_CHARACTER], on)) == ["passed"]
+    corrected = stage.attempts("michael", [scenes.OFF_CHARACTER, scenes.RECOVERED], on)
     assert outcomes(corrected) == ["corrected", "passed_after_retry"]
     assert corrected[0][1].reports["gate"]["dimensions"]["adherence"]["passed"] is False
     assert "Persona adherence" in corrected[0][1].feedback
-    forced = scenes.attempts(stage, "michael", scenes.ATTEMPTS, overrides=on)
+    forced = stage.attempts("michael", scenes.ATTEMPTS, on)
     assert outcomes(forced) == ["corrected", "corrected", "forced_through"]
     assert forced[-1][1].text == scenes.ATTEMPTS[1]  # the best, not the last
 
@@ -77,42 +76,19 @@ def test_the_scenes_at_the_gate_come_out_as_told_with_a_judge(stage: scenes.Stag
     assert llm_server.calls == 3 * (1 + 2 + 3)  # three dimensions, each attempt, nothing asked twice
 
 
-def test_with_everything_off_a_message_costs_no_call_and_no_log_row(stage: scenes.Stage, llm_server: LLMServer) -> None:
-    result = scenes.attempt(stage, "michael", scenes.OFF_CHARACTER, overrides=scenes.OFF)
-
-    assert (result.committed, result.outcome) == (True, "sent")
-    assert (llm_server.calls, LLMCall.objects.count(), CorrectionLog.objects.count()) == (0, 0, 0)
-    assert InterventionLog.objects.count() == 0
-
-
-def test_in_observe_mode_a_draft_out_of_character_is_said_at_once_and_judged_after(
-    stage: scenes.Stage, llm_server: LLMServer, settings: Settings
-) -> None:
-    settings.ACTOR_MODEL = "offline:scripted-1"
-    llm_server.respond = lambda body: {**judging(body)} | {"json": {**judging(body)["json"], "value": 2}}
-    run = scenes.take_turn(stage, stage.channel, "michael", overrides=scenes.gate_settings("observe"))
-    assert (Message.objects.filter(run=run).count(), llm_server.calls) == (1, 0)
-
-    assert observe.work_one(owner="test")
-
-    log = CorrectionLog.objects.get(run=run)
-    assert (log.outcome, log.committed, llm_server.calls) == ("observed", True, 3)
-    assert [r.passed for r in log.dimension_results.all()] == [False, False, False]
-
-
 def test_agreement_of_four_agents_nudges_the_fifth_and_the_nudge_is_kept_nowhere_but_in_the_log(
     stage: scenes.Stage, llm_server: LLMServer, settings: Settings
 ) -> None:
     settings.ACTOR_MODEL = "offline:scripted-1"
     llm_server.always(json={**ANSWER, "value": 7})
-    scenes.lay_down(stage, stage.picnic, scenes.AGREEING)
-    run = scenes.take_turn(stage, stage.picnic, "dwight", overrides={**scenes.OFF, "anti_convergence_enabled": True})
+    stage.lay_down(stage.picnic, scenes.AGREEING)
+    run = stage.take_turn(stage.picnic, "dwight", {**scenes.OFF, "anti_convergence_enabled": True})
 
     log = InterventionLog.objects.get(run=run)
     assert log.fired
     system = run.run_messages.get(role="system").content
     assert "### Conversation Guidance" in json.dumps(system)
-    assert log.nudge not in "".join(stage.agent("dwight").memory_blocks.values_list("value", flat=True))
+    assert log.nudge not in "".join(stage.agents["dwight"].memory_blocks.values_list("value", flat=True))
 
 
 def test_what_the_demonstration_says_enters_no_measurement_and_changes_no_configuration(cast: None) -> None:

@@ -9,15 +9,13 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from agents.llm import Label
 from agents.models import LLMCall, Message
-from agents.turn.send_message import SendRefused
-from correction.gate.check import Action, GateResult, check_action_quality, load_propositions
-from correction.models import AgentEvaluationConfig, CorrectionLog, Outcome
-from evaluation.judge.prompts import Event
+from correction.config.settings import merge
+from correction.gate.check import Action, GateResult, check_action_quality, scores_of
+from correction.models import AgentEvaluationConfig, CorrectionLog
+from evaluation.scorers.subjects import Event
 from tests.correction.gating import (
     DIMENSIONS,
-    configure,
     dimension_of,
     gated,
     join,
@@ -33,6 +31,8 @@ from tests.evaluation.judging import prompt_of, tail_of
 from tests.factories import make_agent, say
 from tests.llm_server import LLMServer
 
+pytestmark = pytest.mark.django_db
+
 GOOD = {"adherence": 8, "consistency": 7, "fluency": 9}
 ACTION = Action(
     text="I filed it. Twice.",
@@ -43,30 +43,14 @@ ACTION = Action(
 )
 
 
-def check(action: Action = ACTION, *dimensions: str, **fields: object) -> GateResult:
-    chosen = dimensions or DIMENSIONS
-    values = {
-        "thresholds": dict.fromkeys(chosen, Decimal(5)), "label": Label(purpose="gate", work_id="t"), "deadline": 5.0
-    }  # fmt: skip
-    return check_action_quality(action=action, dimensions=chosen, **{**values, **fields})  # type: ignore[arg-type]
+def check(action: Action = ACTION, *dimensions: str, hard: bool = False, **thresholds: Decimal) -> GateResult:
+    config = merge(own=None, defaults=None, overrides={"gate_adherence_hard": hard})
+    return check_action_quality(
+        agent=None, config=config, work_id="t", deadline=5.0, action=lambda propositions: action,
+        dimensions=dimensions or DIMENSIONS, thresholds=thresholds,
+    )  # fmt: skip
 
 
-@pytest.mark.django_db
-def test_a_draft_is_judged_on_each_dimension_without_any_row_of_an_agent(llm_server: LLMServer) -> None:
-    llm_server.respond = judge({"adherence": 8, "consistency": 4, "fluency": 5})
-    result = check()
-    log = result.log(attempt=1)
-    assert (log.scores, log.score_sum, log.outcome) == (
-        {"adherence": 8, "consistency": 4, "fluency": 5},
-        17,
-        "corrected",
-    )
-    assert [c.dimension for c in result.failures] == ["consistency"]
-    assert {c.reasoning for c in result.dimensions} == {f"{d} was looked at" for d in DIMENSIONS}
-    assert sorted(map(dimension_of, llm_server.bodies)) == sorted(DIMENSIONS)
-
-
-@pytest.mark.django_db
 def test_only_adherence_sees_the_persona_and_the_draft_is_no_part_of_the_trajectory(llm_server: LLMServer) -> None:
     llm_server.respond = judge(GOOD)
     check()
@@ -78,22 +62,18 @@ def test_only_adherence_sees_the_persona_and_the_draft_is_no_part_of_the_traject
         assert "On your desk." in prompt
 
 
-@pytest.mark.django_db
 def test_a_score_equal_to_the_threshold_passes(llm_server: LLMServer) -> None:
     llm_server.respond = judge({"adherence": 5, "consistency": 5, "fluency": 5})
-    result = check(thresholds={"adherence": Decimal("5.0"), "consistency": Decimal("5.1"), "fluency": Decimal("4.9")})
+    result = check(adherence=Decimal("5.0"), consistency=Decimal("5.1"), fluency=Decimal("4.9"))
     assert [c.dimension for c in result.failures] == ["consistency"]
 
 
-@pytest.mark.django_db
 def test_hard_adherence_takes_off_for_flaws(llm_server: LLMServer) -> None:
     flawed = {"evidence": "present", "reasoning": "r", "justification": "j", "flaws": ["a", "b"], "value": 9}
     llm_server.respond = lambda body: {"json": {**flawed, "confidence": 0.5}}
-    hard = load_propositions(agent_slug="", dimensions=["adherence"], hard_adherence=True)
-    assert check(ACTION, "adherence", propositions=hard).log(attempt=1).scores == {"adherence": 5}
+    assert scores_of(check(ACTION, "adherence", hard=True).log(attempt=1).results) == {"adherence": 5}
 
 
-@pytest.mark.django_db
 def test_a_judge_that_answers_with_the_four_fields_alone_decides_about_a_draft_ac_6_0_6(llm_server: LLMServer) -> None:
     agent, channel = gated("adherence")
     llm_server.respond = lambda body: {"json": {"reasoning": "r", "justification": "j", "value": 2, "confidence": 0.5}}
@@ -102,7 +82,6 @@ def test_a_judge_that_answers_with_the_four_fields_alone_decides_about_a_draft_a
     assert (scores(log), llm_server.calls) == ({"adherence": 2}, 1)
 
 
-@pytest.mark.django_db
 def test_a_passing_draft_is_said_at_once_and_logged(llm_server: LLMServer) -> None:
     agent, channel = gated(*DIMENSIONS)
     llm_server.respond = judge(GOOD)
@@ -139,17 +118,6 @@ def test_a_passing_draft_is_said_at_once_and_logged(llm_server: LLMServer) -> No
     ]
 
 
-@pytest.mark.django_db
-def test_each_dimension_can_be_switched_on_by_itself_with_a_threshold_of_its_own(llm_server: LLMServer) -> None:
-    agent, channel = gated("fluency", gate_fluency_threshold=Decimal("7.5"))
-    llm_server.respond = judge({"fluency": 7})
-    result = send(agent, channel, "I filed it.")
-    assert not result.committed
-    assert llm_server.calls == 1
-    assert result.reports["gate"]["dimensions"]["fluency"]["threshold"] == 7.5
-
-
-@pytest.mark.django_db
 def test_everything_off_costs_one_query_and_leaves_no_trace(llm_server: LLMServer) -> None:
     agent = make_agent()
     channel = join(agent)
@@ -160,7 +128,6 @@ def test_everything_off_costs_one_query_and_leaves_no_trace(llm_server: LLMServe
     assert llm_server.calls == CorrectionLog.objects.count() == 0
 
 
-@pytest.mark.django_db
 def test_three_dimensions_cost_at_most_twelve_statements(llm_server: LLMServer) -> None:
     agent, channel = gated(*DIMENSIONS)
     for number in range(30):
@@ -171,7 +138,6 @@ def test_three_dimensions_cost_at_most_twelve_statements(llm_server: LLMServer) 
     assert len(all_of_them) <= 12, "\n".join(sql[:120] for sql in all_of_them)
 
 
-@pytest.mark.django_db
 def test_a_retry_that_is_forced_through_stays_within_twelve_statements(llm_server: LLMServer) -> None:
     agent, channel = gated(*DIMENSIONS, max_correction_attempts=1)
     llm_server.respond = judge({**GOOD, "fluency": 1})
@@ -181,7 +147,6 @@ def test_a_retry_that_is_forced_through_stays_within_twelve_statements(llm_serve
     assert len(all_of_them) <= 12, "\n".join(sql[:120] for sql in all_of_them)
 
 
-@pytest.mark.django_db
 def test_the_judge_sees_the_start_and_the_end_of_a_long_conversation(llm_server: LLMServer) -> None:
     agent, channel = gated("consistency")
     for number in range(1, 41):
@@ -194,7 +159,6 @@ def test_the_judge_sees_the_start_and_the_end_of_a_long_conversation(llm_server:
     assert "25 events left out" in prompt
 
 
-@pytest.mark.django_db
 def test_a_rejected_draft_stands_in_no_later_question(llm_server: LLMServer) -> None:
     agent, channel = gated("consistency")
     llm_server.respond = judge(lambda d, tail: 1 if "lemon curd" in tail else 8)
@@ -206,7 +170,6 @@ def test_a_rejected_draft_stands_in_no_later_question(llm_server: LLMServer) -> 
     assert not Message.objects.filter(text__contains="lemon curd").exists()
 
 
-@pytest.mark.django_db
 def test_a_broken_rule_fails_adherence_whatever_the_judge_says(
     llm_server: LLMServer, tmp_path: Path, settings: Settings
 ) -> None:
@@ -222,7 +185,6 @@ def test_a_broken_rule_fails_adherence_whatever_the_judge_says(
     assert send(agent, channel, "Shorter, then.", session=result.session).outcome == "passed_after_retry"
 
 
-@pytest.mark.django_db
 def test_rules_alone_can_be_checked_without_asking_a_judge(
     llm_server: LLMServer, tmp_path: Path, settings: Settings
 ) -> None:
@@ -235,57 +197,9 @@ def test_rules_alone_can_be_checked_without_asking_a_judge(
     assert {log.judge for log in logs()} == {"rule"}
 
 
-@pytest.mark.django_db
-def test_rules_can_be_left_out(llm_server: LLMServer, tmp_path: Path, settings: Settings) -> None:
-    team_file(settings, tmp_path, "adherence/ada.yaml", "rule: {max_words: 4}")
-    agent, channel = gated("adherence", gate_rules_enabled=False)
-    llm_server.respond = judge({"adherence": 9})
-    assert send(agent, channel, "This is by far too long for Ada.").outcome == "passed"
-
-
-@pytest.mark.django_db
-def test_a_team_can_add_a_claim_to_a_dimension(llm_server: LLMServer, tmp_path: Path, settings: Settings) -> None:
-    team_file(settings, tmp_path, "consistency/ada.action.yaml", "weight: 1", level="action")
-    agent, channel = gated("consistency")
-
-    def respond(body: dict[str, object]) -> dict[str, object]:
-        entry = {"evidence": "present", "reasoning": "r", "justification": "j", "confidence": 0.5}
-        return {"json": {"p1": {**entry, "value": 8}, "p2": {**entry, "value": 1}}}
-
-    llm_server.respond = respond
-    assert not send(agent, channel, "I filed it.").committed
-    assert llm_server.calls == 1
-    assert logs()[0].dimension_results.get().score == 4.5
-
-
-@pytest.mark.django_db
-def test_observed_and_original_text_are_logged_apart_when_a_stage_rewrote_the_draft(
-    llm_server: LLMServer, settings: Settings
-) -> None:
-    settings.TURN_PIPELINE = ["tests.correction.gating.Polish", "correction.stages.ActionGate"]
-    agent, channel = gated("fluency")
-    llm_server.respond = judge({"fluency": 2})
-    result = send(agent, channel, "i filed it")
-    (log,) = logs()
-    assert (log.original_text, log.judged_text) == ("i filed it", "I FILED IT")
-    assert "> I FILED IT" in result.feedback
-
-
-@pytest.mark.django_db
-def test_a_new_configuration_holds_from_the_next_message_on(llm_server: LLMServer) -> None:
-    agent, channel = gated("adherence")
-    llm_server.respond = judge(GOOD)
-    send(agent, channel, "One.")
-    configure(agent, gate_adherence_enabled=False)
-    send(agent, channel, "Two.")
-    assert outcomes() == [Outcome.PASSED]
-    assert llm_server.calls == 1
-
-
 ADVICE = "Say it in half the words."
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize(("score", "sentence"), [(3, True), (8, False)])
 def test_advice_is_given_back_only_below_the_threshold_ac_6_0_14(
     llm_server: LLMServer, settings: Settings, tmp_path: Path, score: int, sentence: bool
@@ -323,7 +237,6 @@ def shape(body: dict[str, object]) -> tuple[list[str], int, int]:
     return markers, len(body["messages"]), prompt.count("\nClaim: ")  # type: ignore[arg-type]
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 def test_a_hostile_draft_changes_no_judges_structure(llm_server: LLMServer, text: str) -> None:
     agent, channel = gated(*DIMENSIONS)
@@ -340,16 +253,6 @@ def test_a_hostile_draft_changes_no_judges_structure(llm_server: LLMServer, text
         assert "\u202e" not in prompt_of(body)
 
 
-@pytest.mark.django_db
-@pytest.mark.parametrize("text", ["", "   \n", "x" * 1_000_000, "a\x00b"], ids=["empty", "white", "1 MB", "NUL"])
-def test_what_cannot_be_said_is_refused_before_anybody_is_asked(llm_server: LLMServer, text: str) -> None:
-    agent, channel = gated(*DIMENSIONS)
-    with pytest.raises(SendRefused, match="allowed: "):
-        send(agent, channel, text)
-    assert llm_server.calls == CorrectionLog.objects.count() == 0
-
-
-@pytest.mark.django_db
 def test_neither_the_draft_nor_the_judge_can_speak_in_the_feedback(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency")
     llm_server.respond = lambda body: {
@@ -369,7 +272,6 @@ def test_neither_the_draft_nor_the_judge_can_speak_in_the_feedback(llm_server: L
     assert "\u202e" not in feedback
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("reasoning", ["NUL \x00 here", "half \ud800 pair", "x" * 50_000])
 def test_what_a_judge_writes_can_be_stored(llm_server: LLMServer, reasoning: str) -> None:
     agent, channel = gated("fluency")
@@ -383,7 +285,6 @@ def test_what_a_judge_writes_can_be_stored(llm_server: LLMServer, reasoning: str
     assert "\x00" not in logs()[0].dimension_results.get().reasoning
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize("text", ["i " * 50_000, "\n" * 99_000 + "x", "!" * 100_000, "a\n" * 50_000])
 def test_rules_and_cues_survive_long_drafts(settings: Settings, text: str) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"

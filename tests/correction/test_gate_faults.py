@@ -24,6 +24,8 @@ from tests.correction.gating import DIMENSIONS, gated, judge, logs, outcomes, sc
 from tests.evaluation.judging import CONTEXT, LABEL, claim, entry
 from tests.llm_server import LLMServer
 
+pytestmark = pytest.mark.django_db
+
 HANG = {"hang": True}
 SHORT: dict[str, Any] = {"gate_deadline_seconds": Decimal("3")}  # with room for a busy machine
 
@@ -32,7 +34,6 @@ def statuses(**where: Any) -> dict[str, str]:
     return {r.dimension: r.status for log in logs(**where) for r in log.dimension_results.all()}
 
 
-@pytest.mark.django_db
 def test_when_every_dimension_hangs_the_message_is_said_after_one_deadline(llm_server: LLMServer) -> None:
     agent, channel = gated(*DIMENSIONS, **SHORT)
     llm_server.always(hang=True)
@@ -44,7 +45,6 @@ def test_when_every_dimension_hangs_the_message_is_said_after_one_deadline(llm_s
     assert [c.status for c in LLMCall.objects.all()] == ["timeout"] * 3
 
 
-@pytest.mark.django_db
 def test_a_dimension_that_hangs_does_not_cost_the_others_their_verdict(llm_server: LLMServer) -> None:
     agent, channel = gated(*DIMENSIONS, **SHORT)
     llm_server.respond = judge({"adherence": HANG, "consistency": 2, "fluency": 8})
@@ -55,7 +55,6 @@ def test_a_dimension_that_hangs_does_not_cost_the_others_their_verdict(llm_serve
     assert "adherence" not in result.feedback.lower()
 
 
-@pytest.mark.django_db
 @pytest.mark.parametrize(
     "fault",
     [
@@ -82,7 +81,6 @@ def test_a_judge_that_fails_is_asked_once_and_lets_pass(llm_server: LLMServer, f
     assert row.reason
 
 
-@pytest.mark.django_db
 def test_a_timeout_outranks_an_error_in_the_outcome(llm_server: LLMServer) -> None:
     agent, channel = gated(*DIMENSIONS, **SHORT)
     llm_server.respond = judge({"adherence": {"status": 529}, "consistency": HANG, "fluency": 8})
@@ -99,7 +97,6 @@ def requests_that_wait(number: int) -> list[LLMRequest]:
     ]  # fmt: skip
 
 
-@pytest.mark.django_db
 def test_an_evaluation_that_fills_every_slot_does_not_starve_the_gate(
     llm_server: LLMServer, settings: Settings
 ) -> None:
@@ -127,7 +124,6 @@ def test_an_evaluation_that_fills_every_slot_does_not_starve_the_gate(
     assert outcomes() == ["corrected"]
 
 
-@pytest.mark.django_db
 def test_without_a_free_slot_in_time_the_draft_passes_as_overloaded(llm_server: LLMServer, settings: Settings) -> None:
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
     agent, channel = gated("consistency", **SHORT)
@@ -146,7 +142,6 @@ def test_without_a_free_slot_in_time_the_draft_passes_as_overloaded(llm_server: 
     assert statuses() == {"consistency": "overload"}
 
 
-@pytest.mark.django_db
 def test_the_time_of_earlier_attempts_counts_and_no_one_is_asked_when_none_is_left(llm_server: LLMServer) -> None:
     agent, channel = gated("consistency", gate_total_deadline_seconds=Decimal("4"), gate_deadline_seconds=Decimal("4"))
     llm_server.respond = judge({"consistency": 2})
@@ -161,7 +156,6 @@ def test_the_time_of_earlier_attempts_counts_and_no_one_is_asked_when_none_is_le
     assert "used up by earlier attempts" in logs()[1].dimension_results.get().reason
 
 
-@pytest.mark.django_db
 def test_what_a_process_does_once_does_not_use_up_the_time_of_a_session(
     llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +173,6 @@ def test_what_a_process_does_once_does_not_use_up_the_time_of_a_session(
     assert logs()[0].duration_ms - call.latency_ms < 1500
 
 
-@pytest.mark.django_db
 def test_a_used_up_budget_lets_pass_without_a_call_but_rules_still_hold(
     llm_server: LLMServer, tmp_path: Path, settings: Settings
 ) -> None:
@@ -191,7 +184,6 @@ def test_a_used_up_budget_lets_pass_without_a_call_but_rules_still_hold(
     assert llm_server.calls == 0
 
 
-@pytest.mark.django_db
 def test_a_proposition_file_that_cannot_be_used_lets_pass_as_an_error(
     llm_server: LLMServer, tmp_path: Path, settings: Settings
 ) -> None:
@@ -201,7 +193,6 @@ def test_a_proposition_file_that_cannot_be_used_lets_pass_as_an_error(
     assert "max_wrods" in logs()[0].dimension_results.first().reason  # type: ignore[union-attr]
 
 
-@pytest.mark.django_db
 def test_a_gate_that_crashes_lets_the_message_through_and_the_trace_says_so(
     llm_server: LLMServer, settings: Settings
 ) -> None:
@@ -288,7 +279,6 @@ def numbers(session: str) -> list[tuple[int, str]]:
     return [(log.attempt, log.outcome) for log in logs(session=session)]
 
 
-@pytest.mark.django_db
 def test_two_rejected_attempts_get_numbers_of_their_own(agent_in_channel: tuple[Agent, Channel]) -> None:
     agent, channel = agent_in_channel
     session = send(agent, channel, "one").session
@@ -300,7 +290,6 @@ def test_two_rejected_attempts_get_numbers_of_their_own(agent_in_channel: tuple[
     assert [log.judged_text for log in logs()] == ["one", "theirs", "ours"]
 
 
-@pytest.mark.django_db
 def test_a_rejection_after_the_message_was_said_begins_a_session_of_its_own(
     agent_in_channel: tuple[Agent, Channel],
 ) -> None:
@@ -315,7 +304,6 @@ def test_a_rejection_after_the_message_was_said_begins_a_session_of_its_own(
     assert send(agent, channel, "good as well", session=ours.session).outcome == "passed_after_retry"
 
 
-@pytest.mark.django_db
 def test_two_attempts_that_pass_are_both_said_and_both_logged(agent_in_channel: tuple[Agent, Channel]) -> None:
     agent, channel = agent_in_channel
     session = send(agent, channel, "one").session
@@ -329,7 +317,6 @@ def test_two_attempts_that_pass_are_both_said_and_both_logged(agent_in_channel: 
     ]
 
 
-@pytest.mark.django_db
 def test_one_key_rejected_twice_at_once_gets_one_answer(agent_in_channel: tuple[Agent, Channel]) -> None:
     agent, channel = agent_in_channel
     theirs: list[str] = []
@@ -339,7 +326,6 @@ def test_one_key_rejected_twice_at_once_gets_one_answer(agent_in_channel: tuple[
     assert len(logs()) == 1
 
 
-@pytest.mark.django_db
 def test_one_key_accepted_twice_at_once_is_said_once(agent_in_channel: tuple[Agent, Channel]) -> None:
     agent, channel = agent_in_channel
     meanwhile.append(lambda: send(agent, channel, "good", idempotency_key="k"))

@@ -12,13 +12,14 @@ from evaluation.propositions.offline import check_draft, score_claim
 from tests.correction.gating import gated, logs, outcomes, send, team_file
 from tests.factories import talk
 
+pytestmark = pytest.mark.django_db
+
 
 @pytest.fixture(autouse=True)
 def _offline(settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
 
 
-@pytest.mark.django_db
 def test_an_off_character_draft_is_caught_and_a_better_one_passes() -> None:
     agent, channel = gated("adherence", slug="michael", origin="seed")
     first = send(agent, channel, "Noted. The report is on track and will be submitted as planned, pending approval.")
@@ -36,7 +37,6 @@ def test_an_off_character_draft_is_caught_and_a_better_one_passes() -> None:
     assert second.outcome == "passed_after_retry"
 
 
-@pytest.mark.django_db
 def test_what_only_an_llm_can_judge_is_unscored_and_passes() -> None:
     agent, channel = gated("consistency")
     assert send(agent, channel, "I filed it.").outcome == "unscored_passed"
@@ -45,14 +45,12 @@ def test_what_only_an_llm_can_judge_is_unscored_and_passes() -> None:
     assert row.reason.startswith("needs an LLM judge")
 
 
-@pytest.mark.django_db
 def test_hard_adherence_is_more_than_cues_can_judge() -> None:
     agent, channel = gated("adherence", gate_adherence_hard=True)
     send(agent, channel, "I filed it.")
     assert "hard mode" in str(logs()[0].dimension_results.get().parts)
 
 
-@pytest.mark.django_db
 def test_fluency_counts_what_the_agent_said_before() -> None:
     agent, channel = gated("fluency")
     talk(agent, ["Hey everyone, just wanted to say the forms are due today."], channel=channel)

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, LLMCall, Message, Run, owner_name
 from agents.turn.orchestrator import run_turn, start_turn
-from correction.interventions.nudges import AGAINST_CONVERGENCE, NudgeType, load_nudges
+from correction.interventions.nudges import NudgeType, load_nudges
 from tests.agents.turn.playing import join
 from tests.correction.steering import AGREEMENT, chatter, configure, guidance, logs, prepared
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
@@ -40,25 +40,6 @@ def finds_agreement(body: dict[str, Any]) -> dict[str, Any]:
 
 
 # -- anti-convergence
-def test_agreement_in_everybodys_own_words_is_seen_by_the_judge_ac_7_1_6(
-    llm_server: LLMServer, oscar: Agent, office: Channel
-) -> None:
-    """A group talks, the judge scores how far it merely agrees, then a nudge against the prevailing opinion, in the character's manner."""
-    configure(oscar, anti_convergence_enabled=True)
-    chatter(office, AGREEMENT)
-    llm_server.always(json=entry(7))
-
-    turn = prepared(oscar, office)
-
-    assert "merely agree with each other" in claims_of(llm_server.bodies[0])["p1"]
-    log = logs()[0]
-    assert [(p["kind"], p["held"]) for p in log.preconditions] == [("functional", True), ("propositional", True)]
-    assert (log.preconditions[1]["score"], log.preconditions[1]["threshold"]) == (7, 6)
-    assert (log.name, log.fired, log.nudge) == ("anti_convergence", True, guidance(turn)[0].body)
-    assert log.nudge_type in set(AGAINST_CONVERGENCE)
-    assert log.nudge == load_nudges()["oscar"][NudgeType(log.nudge_type)]
-
-
 @pytest.mark.parametrize(("said", "speakers", "asked"), [(4, 3, 1), (10, 3, 1), (3, 3, 0), (4, 2, 0), (10, 2, 0)])
 def test_a_judge_is_asked_where_a_group_talks(
     llm_server: LLMServer, oscar: Agent, office: Channel, said: int, speakers: int, asked: int
@@ -128,17 +109,6 @@ def test_a_channel_is_judged_at_most_once_in_five_messages_whoever_s_turn_it_is(
     assert [p["held"] for p in logs()[1].preconditions] == [True, None]
 
 
-def test_a_turn_that_is_taken_again_after_an_interruption_asks_again(
-    llm_server: LLMServer, oscar: Agent, office: Channel
-) -> None:
-    configure(oscar, anti_convergence_enabled=True)
-    chatter(office, AGREEMENT)
-    run = start_turn(agent=oscar, channel=office)
-    llm_server.always(json=entry(7))
-
-    assert [bool(guidance(prepared(oscar, office, run=run))) for _ in range(2)] == [True, True]
-
-
 # -- variety
 @pytest.mark.parametrize(("said", "looked_closer"), [(6, False), (7, True)])
 def test_stagnation_is_looked_for_from_seven_messages_on_ac_7_1_7(
@@ -161,27 +131,6 @@ def test_stagnation_is_looked_for_from_seven_messages_on_ac_7_1_7(
         assert logs()[0].nudge == load_nudges()["oscar"][NudgeType.NEW_IDEAS]
 
 
-def test_an_agent_with_new_ideas_is_left_alone(llm_server: LLMServer, oscar: Agent, office: Channel) -> None:
-    configure(oscar, variety_intervention_enabled=True, variety_message_threshold=1)
-    say(office, oscar, "What if we leased the forklift?")
-    llm_server.always(json=entry(False))
-
-    assert not guidance(prepared(oscar, office))
-
-
-def test_both_may_fire_in_one_turn(llm_server: LLMServer, oscar: Agent, office: Channel) -> None:
-    configure(oscar, anti_convergence_enabled=True, variety_intervention_enabled=True, variety_message_threshold=1)
-    say(office, oscar, "A grill would be nice.")
-    chatter(office, AGREEMENT)
-    llm_server.respond = finds_agreement
-
-    turn = prepared(oscar, office)
-
-    assert [log.fired for log in logs()] == [True, True]
-    assert guidance(turn)[0].body.count("\n\n") == 1
-    assert llm_server.calls == 2
-
-
 # -- offline
 @pytest.mark.usefixtures("offline")
 def test_offline_agreement_is_asked_about_unscored_and_does_not_fire(oscar: Agent, office: Channel) -> None:
@@ -194,25 +143,6 @@ def test_offline_agreement_is_asked_about_unscored_and_does_not_fire(oscar: Agen
     assert (log.judge, log.preconditions[0]["held"], log.preconditions[1]["held"]) == ("offline:lexical-1", True, None)
     assert "could not be judged: needs an LLM judge" in log.why
     assert LLMCall.objects.get().cost_usd == 0
-
-
-@pytest.mark.usefixtures("offline")
-@pytest.mark.parametrize(
-    ("last", "fires"),
-    [
-        ("Like I said, the receipts.", True),
-        ("Like I said, the receipts. But what if we scan them?", False),
-        ("The receipts are blue.", False),
-    ],
-)
-def test_offline_stagnation_is_found_by_its_cues(oscar: Agent, office: Channel, last: str, fires: bool) -> None:
-    configure(oscar, variety_intervention_enabled=True)
-    say(office, "Visitor", "Like I said, what if we had a new idea?")  # another's words are no cue
-    for number in range(6):
-        say(office, oscar, f"Item {number}.")
-    say(office, oscar, last)
-
-    assert bool(guidance(prepared(oscar, office))) is fires
 
 
 def test_in_ordinary_conversations_a_judge_is_asked_and_its_word_counts(llm_server: LLMServer) -> None:
@@ -282,19 +212,3 @@ def test_demo_four_agents_agree_the_next_one_is_nudged_and_says_something_else(
     assert stage["counters"]["fired"] == 1
     calls = {(call.purpose, call.run) for call in LLMCall.objects.filter(agent=oscar)}
     assert calls == {("intervention", run), ("turn", run)}
-
-
-def test_demo_variety_fires_after_seven_messages(
-    llm_server: LLMServer, settings: Settings, oscar: Agent, office: Channel
-) -> None:
-    """S-7.1, demo 6: seven turns of the agent, then the nudge."""
-    settings.TURN_PIPELINE = ["correction.stages.Interventions"]
-    llm_server.respond = actor(nudged="What about a raft?", plain="Let me repeat the ledger.")
-    configure(oscar, variety_intervention_enabled=True)
-
-    for _ in range(8):
-        turn_of(oscar, office)
-
-    texts = list(Message.objects.filter(channel=office).order_by("position").values_list("text", flat=True))
-    assert texts == ["Let me repeat the ledger."] * 7 + ["What about a raft?"]
-    assert [log.fired for log in logs()] == [False] * 7 + [True]

@@ -9,7 +9,6 @@ import pytest
 
 from agents.models import Agent, Channel
 from correction.interventions import FUNCTIONS, Finding, FunctionalPrecondition, Parameters, named
-from correction.interventions.functions import function_named
 from tests.correction.steering import ECHOES, MIXED, chatter, context_of
 from tests.factories import make_agent, make_channel, say
 
@@ -54,28 +53,11 @@ def test_vocabulary_similarity_tells_an_echo_from_a_conversation(ada: Agent, off
     assert held(ada, mixed, "vocabulary_similarity", at_least=0.6)[0] is False
 
 
-def test_vocabulary_similarity_looks_at_the_last_messages_only(ada: Agent, office: Channel) -> None:
-    chatter(office, ECHOES)
-    chatter(office, MIXED)
-
-    assert held(ada, office, "vocabulary_similarity", window=8, at_least=0.6)[0] is False
-    chatter(office, ECHOES)
-    assert held(ada, office, "vocabulary_similarity", window=4, at_least=0.6)[0] is True
-
-
-def test_one_speaker_alone_agrees_with_nobody(ada: Agent, office: Channel) -> None:
-    for text in ECHOES:
-        say(office, ada, text)
-
-    assert held(ada, office, "vocabulary_similarity", at_least=0.0) == (False, None)
-
-
 def test_two_people_of_one_name_are_two_speakers(ada: Agent, office: Channel) -> None:
     say(office, make_agent("sam-1", display_name="Sam"), ECHOES[0])
     say(office, make_agent("sam-2", display_name="Sam"), ECHOES[1])
     say(office, "Sam", ECHOES[2])
 
-    assert held(ada, office, "speakers", at_least=3, at_most=3) == (True, 3)
     assert held(ada, office, "vocabulary_similarity", at_least=0.6)[0] is True
 
 
@@ -86,24 +68,6 @@ def test_silence_counts_what_others_said_since(ada: Agent, office: Channel) -> N
     assert held(ada, office, "silence", at_least=1) == (False, 0)
     chatter(office, MIXED[:2])
     assert held(ada, office, "silence", at_least=2) == (True, 2)
-
-
-def test_shares_are_of_the_last_messages(ada: Agent, office: Channel) -> None:
-    for text in ("Who?", "Why？", "Because.", "Fine."):
-        say(office, ada if text == "Fine." else "Visitor", text)
-
-    assert held(ada, office, "question_share", at_least=0.5) == (True, 0.5)
-    assert held(ada, office, "question_share", at_most=0.4) == (False, 0.5)
-    assert held(ada, office, "own_share", at_most=0.25) == (True, 0.25)
-
-
-def test_the_agents_own_style_can_be_measured(ada: Agent, office: Channel) -> None:
-    say(office, ada, "one two three four")
-    say(office, "Visitor", "a very long message that does not count at all")
-    say(office, ada, "one two three four")
-
-    assert held(ada, office, "words_per_message", at_least=4, at_most=4) == (True, 4)
-    assert held(ada, office, "repetition", at_least=0.9) == (True, 1)
 
 
 def test_mentions_counts_messages(ada: Agent, office: Channel) -> None:
@@ -122,14 +86,6 @@ def test_in_an_empty_channel_no_function_fails_and_none_holds_by_accident(
     assert held(ada, office, name, **given)[0] is False
 
 
-@pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_each_function_says_what_it_looks_at_and_what_its_parameters_mean(name: str) -> None:
-    function = FUNCTIONS[name]
-
-    assert len(function.doc) > 20
-    assert all(function.describe().values()), function.describe()
-
-
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
@@ -141,7 +97,6 @@ def test_each_function_says_what_it_looks_at_and_what_its_parameters_mean(name: 
         ("message_count", {"at_least": 1, "of": "bot"}, "message_count: of: 'bot' is not allowed; allowed: 'agent' or 'channel'"),
         ("message_count", {"at_least": 1, "x": 1}, "message_count: x: unknown field; allowed: at_least, of"),
         ("vocabulary_similarity", {"at_least": 1.1}, "less than or equal to 1 (got 1.1)"),
-        ("question_share", {}, "question_share: give at_least, at_most or both"),
         ("mentions", {"phrases": ["/(/"]}, "not a valid regular expression"),
         ("mentions", {"phrases": []}, "mentions: phrases:"),
     ],
@@ -169,13 +124,6 @@ def test_a_team_can_register_a_function_of_its_own(
 
 
 def test_a_message_of_any_length_is_looked_at_as_far_as_a_judge_reads(ada: Agent, office: Channel) -> None:
-    say(office, ada, "word " * 20_000)
+    say(office, ada, "word " * 20_000 + "beets")
 
-    assert held(ada, office, "words_per_message", at_least=1) == (True, 800)
-
-
-@pytest.mark.parametrize(
-    "phrase", [r"/\bagree(d|s)?\b/", "/(ha)+/", "/[a-z]+ing/", "/a{2,}b*/", "(a+)+ as plain words"]
-)
-def test_other_patterns_are_taken(phrase: str) -> None:
-    function_named("mentions").bind({"phrases": [phrase]})
+    assert held(ada, office, "mentions", phrases=["beets"]) == (False, 0)

@@ -16,8 +16,7 @@ from correction.interventions import (
     PropositionalPrecondition,
     TextualPrecondition,
 )
-from evaluation.propositions.rules import Rule
-from evaluation.propositions.schema import Proposition
+from evaluation.propositions.schema import Proposition, Rule
 from tests.correction.steering import always, chatter, dormant, guidance, logs, looked_at
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
 from tests.factories import make_agent, say
@@ -113,20 +112,6 @@ def test_a_textual_precondition_asks_the_judge_about_the_conversation_ac_7_1_5(
     assert logs()[0].preconditions[0]["reasoning"] == "Two words, no more. “Not me.”"
 
 
-def test_a_claim_about_the_agent_is_judged_from_its_place(llm_server: LLMServer, ada: Agent, office: Channel) -> None:
-    llm_server.always(json=entry(True))
-
-    looked_at(
-        ada, office, dormant(TextualPrecondition(claim="{{agent_name}} is bored in {{channel_name}}", about="agent"))
-    )
-
-    prompt = prompt_of(llm_server.bodies[0])
-    assert claims_of(llm_server.bodies[0]) == {"p1": "Ada is bored in #office"}
-    assert "--> Ada: Guest-0 says: The picnic on Friday" in prompt
-    assert "Ada acts: I would rather sort stamps." in prompt
-    assert logs()[0].preconditions[0]["text"] == "Ada is bored in #office"
-
-
 @pytest.mark.parametrize(
     ("reply", "why"),
     [
@@ -164,18 +149,6 @@ def test_a_claim_with_a_variable_that_has_no_value_is_unknown_not_a_crash(
 
 
 # -- propositional
-@pytest.mark.parametrize("holds", [True, False])
-def test_a_proposition_without_threshold_fires_when_its_claim_holds(
-    llm_server: LLMServer, ada: Agent, office: Channel, holds: bool
-) -> None:
-    llm_server.always(json=entry(holds))
-
-    turn = looked_at(ada, office, dormant(PropositionalPrecondition(proposition=scored())))
-
-    assert bool(guidance(turn)) is holds
-    assert "keeper of the stamp drawer" in prompt_of(llm_server.bodies[0])
-
-
 @pytest.mark.parametrize(("score", "fires"), [(0, True), (4, True), (5, False), (9, False)])
 def test_a_proposition_with_a_threshold_fires_when_its_score_is_below_ac_7_1_1(
     llm_server: LLMServer, ada: Agent, office: Channel, score: int, fires: bool
@@ -196,16 +169,6 @@ def test_a_proposition_with_a_threshold_fires_when_its_score_is_below_ac_7_1_1(
         assert logs()[0].why == f"the propositional precondition does not hold: score {score} is not below 5"
 
 
-def test_an_inverted_proposition_is_compared_after_it_is_flipped(
-    llm_server: LLMServer, ada: Agent, office: Channel
-) -> None:
-    llm_server.always(json=entry(8))
-
-    looked_at(ada, office, dormant(PropositionalPrecondition(proposition=scored(inverted=True), threshold=Decimal(3))))
-
-    assert (logs()[0].fired, logs()[0].preconditions[0]["score"]) == (True, 1)
-
-
 def test_without_evidence_a_scored_proposition_counts_as_true_and_fires_nothing(
     llm_server: LLMServer, ada: Agent, office: Channel
 ) -> None:
@@ -214,18 +177,6 @@ def test_without_evidence_a_scored_proposition_counts_as_true_and_fires_nothing(
     looked_at(ada, office, dormant(PropositionalPrecondition(proposition=scored(), threshold=Decimal(5))))
 
     assert (logs()[0].fired, logs()[0].preconditions[0]["score"]) == (False, 9)
-
-
-def test_a_proposition_about_the_whole_channel_is_judged_as_one(
-    llm_server: LLMServer, ada: Agent, office: Channel
-) -> None:
-    llm_server.always(json=entry(True))
-    proposition = Proposition(dimension="convergence", id="alike", claim="All sound alike", target_type="environment")
-
-    looked_at(ada, office, dormant(PropositionalPrecondition(proposition=proposition)))
-
-    assert "The conversation so far:" in prompt_of(llm_server.bodies[0])
-    assert "keeper of the stamp drawer" not in prompt_of(llm_server.bodies[0])
 
 
 @pytest.mark.parametrize("fields", [{"rule": Rule(max_words=3)}, {"precondition": "is_reply"}])

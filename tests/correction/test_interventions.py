@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from decimal import Decimal
 from typing import Any
@@ -33,7 +32,7 @@ from tests.correction.steering import (
     prepared,
     row,
 )
-from tests.evaluation.judging import answers, claims_of, entry, prompt_of
+from tests.evaluation.judging import answers, entry
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 from tests.tracing import Caught, tree
@@ -72,12 +71,6 @@ def test_each_kind_is_enabled_for_itself_and_for_one_agent_ac_7_1_12(
     assert [(log.name, log.agent) for log in logs()] == [(name, ada) for name in names]
 
 
-def test_a_turn_may_bring_its_own_settings(llm_server: LLMServer, ada: Agent, office: Channel) -> None:
-    prepared(ada, office, overrides={"anti_convergence_enabled": True})
-
-    assert [log.name for log in logs()] == ["anti_convergence"]
-
-
 # -- what fires
 def test_the_nudge_stands_under_conversation_guidance_in_the_prompt_ac_7_1_9(
     llm_server: LLMServer, ada: Agent, office: Channel
@@ -89,23 +82,6 @@ def test_the_nudge_stands_under_conversation_guidance_in_the_prompt_ac_7_1_9(
     ]
     prompt = "\n".join(block.text for block in build_prompt(turn).system)
     assert re.search(r"^### Conversation Guidance\n+Say something else\.", prompt, re.MULTILINE)
-
-
-def test_the_sections_of_other_stages_are_left_as_they_are(ada: Agent, office: Channel) -> None:
-    plain = "\n".join(block.text for block in build_prompt(prepared(ada, office)).system)
-
-    nudged = "\n".join(block.text for block in build_prompt(looked_at(ada, office, dormant())).system)
-
-    assert nudged.startswith(plain.rstrip())
-
-
-def test_two_that_fire_share_one_heading_and_equal_texts_stand_once(ada: Agent, office: Channel) -> None:
-    turn = looked_at(
-        ada, office, dormant(name="a"), dormant(name="b"), dormant(name="c", effect=advice("Ask a question."))
-    )
-
-    assert [section.body for section in guidance(turn)] == ["Say something else.\n\nAsk a question."]
-    assert [log.fired for log in logs()] == [True, True, True]
 
 
 def test_a_nudge_is_transient_it_is_stored_in_no_memory_and_no_message_ac_7_1_10(ada: Agent, office: Channel) -> None:
@@ -217,44 +193,12 @@ def test_it_is_for_the_agents_it_names_or_for_all(ada: Agent, office: Channel) -
     assert [log.name for log in logs()] == ["for-all", "for-both"]
 
 
-def test_a_claim_that_names_the_agent_is_about_the_agent(llm_server: LLMServer, ada: Agent, office: Channel) -> None:
-    llm_server.always(json=entry(False))
-    row("about-her", textual_claim="{{ agent_name }} is silent.")
-    row("about-all", textual_claim="Everybody is silent.")
-
-    prepared(ada, office)
-
-    shown = {claims_of(body)["p1"]: prompt_of(body) for body in llm_server.bodies}
-    assert "--> Ada: Guest-0 says:" in shown["Ada is silent."]
-    assert "Guest-0 acts:" in shown["Everybody is silent."]
-
-
-def test_its_window_says_how_much_the_judge_is_shown(llm_server: LLMServer, ada: Agent, office: Channel) -> None:
-    row("short", textual_claim="short", window=1)
-    row("long", textual_claim="long", window=100)
-    for number in range(110):
-        say(office, "Visitor", f"remark {number}.")
-
-    prepared(ada, office)
-
-    shown = {claims_of(body)["p1"]: prompt_of(body) for body in llm_server.bodies}
-    assert ("remark 109." in shown["short"], "remark 108." in shown["short"]) == (True, False)
-    assert ("remark 10." in shown["long"], "remark 9." in shown["long"]) == (True, False)
-
-
 def test_a_row_with_a_kind_instead_of_a_text_speaks_in_character(ada: Agent, office: Channel) -> None:
     row("story", **ALWAYS, nudge="", nudge_type="personal_story")
 
     turn = prepared(ada, office)
 
     assert "tell something that happened to you" in guidance(turn)[0].body
-    assert logs()[0].nudge_type == "personal_story"
-
-
-def test_its_own_text_goes_before_the_kind(ada: Agent, office: Channel) -> None:
-    row("story", **ALWAYS, nudge="Once upon a time.", nudge_type="personal_story")
-
-    assert guidance(prepared(ada, office))[0].body == "Once upon a time."
     assert logs()[0].nudge_type == "personal_story"
 
 
@@ -299,15 +243,6 @@ def test_a_row_that_slipped_past_the_form_never_fires_and_its_log_says_why(
     assert {log.name: log.fired for log in logs()} == {"broken": False, "sound": True}
     assert why in logs(name="broken")[0].why
     assert entry_of(turn).status == "ran"
-
-
-def test_a_deleted_row_leaves_its_logs(ada: Agent, office: Channel) -> None:
-    written = row("gone", **ALWAYS)
-    prepared(ada, office)
-
-    written.delete()
-
-    assert [(log.name, log.intervention) for log in logs()] == [("gone", None)]
 
 
 # -- the log
@@ -379,18 +314,6 @@ def test_after_it_fired_it_rests_for_so_many_messages(ada: Agent, office: Channe
     assert logs()[1].preconditions[0]["held"] is None
 
 
-def test_a_cooldown_holds_for_one_agent_and_channel_only(ada: Agent, office: Channel) -> None:
-    bob, elsewhere = make_agent("bob"), make_channel("elsewhere")
-    chatter(elsewhere)
-    resting = dormant(cooldown_messages=10)
-    assert guidance(looked_at(ada, office, resting))
-
-    assert not guidance(looked_at(ada, office, resting))
-    assert guidance(looked_at(bob, office, resting))
-    assert guidance(looked_at(ada, elsewhere, resting))
-    assert guidance(looked_at(ada, office, dormant(name="other", cooldown_messages=10)))
-
-
 def test_what_rests_asks_no_judge(llm_server: LLMServer, ada: Agent, office: Channel) -> None:
     llm_server.always(json=entry(True))
     resting = dormant(TextualPrecondition(claim="true"), cooldown_messages=2)
@@ -399,12 +322,6 @@ def test_what_rests_asks_no_judge(llm_server: LLMServer, ada: Agent, office: Cha
     looked_at(ada, office, resting)
 
     assert llm_server.calls == 1
-
-
-def test_what_did_not_fire_need_not_rest(ada: Agent, office: Channel) -> None:
-    looked_at(ada, office, dormant(always(False), cooldown_messages=5))
-
-    assert guidance(looked_at(ada, office, dormant(cooldown_messages=5)))
 
 
 def test_a_run_that_was_interrupted_before_its_agent_read_the_nudge_is_nudged_again(
@@ -452,34 +369,6 @@ def test_evaluation_and_injection_have_spans_ac_7_1_15(
     assert got["llm.call", "correction.interventions"] == 2
     assert got["correction.nudge", "correction.interventions"] == 1
     assert got["correction.repetition", "test"] == 1
-
-
-def test_spans_say_what_fired_and_hold_no_text(
-    sentry: Caught, llm_server: LLMServer, nudged: Agent, office: Channel
-) -> None:
-    llm_server.respond = answers(lambda text: 8 if "merely agree" in text else True)
-
-    spans = traced(nudged, office, sentry)["spans"]
-
-    assert isinstance(spans, list)
-    each = {span["description"]: span["data"] for span in spans if span["op"] == "correction.intervention"}
-    assert {name: data["fired"] for name, data in each.items()} == {"anti_convergence": True, "variety": True}
-    repetition = next(span["data"] for span in spans if span["op"] == "correction.repetition")
-    assert (repetition["messages"], repetition["triggered"]) == (3, True)
-    assert not [secret for secret in ("raccoon", "picnic", "merely agree", "new ideas") if secret in sentry.text]
-
-
-def test_what_fired_is_logged_with_agent_and_channel_but_without_texts(
-    caplog: pytest.LogCaptureFixture, llm_server: LLMServer, nudged: Agent, office: Channel
-) -> None:
-    llm_server.respond = answers(lambda text: 8 if "merely agree" in text else True)
-    caplog.set_level(logging.INFO, logger="correction")
-
-    prepared(nudged, office)
-
-    assert "intervention anti_convergence fired for agent ada in channel office (run None)" in caplog.messages
-    assert any(line.startswith("agent ada repeats itself (run None): overlap") for line in caplog.messages)
-    assert "raccoon" not in caplog.text
 
 
 # -- no leaks

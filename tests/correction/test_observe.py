@@ -5,21 +5,22 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
+from pytest_django import Settings
 
-from agents.models import LLMCall, Message
-from agents.work.queues import wake_workers
-from correction.gate.observe import is_sampled, work_one
+from agents.models import LLMCall
+from correction.gate.observe import work_one
+from correction.gate.stage import is_sampled
 from correction.models import ObservedMessage
 from tests.correction.gating import DIMENSIONS, configure, gated, judge, logs, scores, send
 from tests.evaluation.judging import prompt_of
 from tests.factories import say
 from tests.llm_server import LLMServer
 
+pytestmark = pytest.mark.django_db
+
 BAD = {"adherence": 1, "consistency": 2, "fluency": 8}
 
 
-@pytest.mark.django_db
 def test_a_message_is_said_at_once_and_judged_by_a_worker(llm_server: LLMServer) -> None:
     agent, channel = gated(*DIMENSIONS, gate_mode="observe")
     say(channel, "Bob", "Where is it?")
@@ -43,7 +44,6 @@ def test_a_message_is_said_at_once_and_judged_by_a_worker(llm_server: LLMServer)
     assert {c.work_id for c in LLMCall.objects.all()} == {log.work_id}
 
 
-@pytest.mark.django_db
 def test_only_a_share_is_observed_and_always_the_same(llm_server: LLMServer) -> None:
     sampled = [n for n in range(10_000) if is_sampled(n, Decimal("0.25"))]
     assert 2_300 < len(sampled) < 2_700
@@ -55,24 +55,6 @@ def test_only_a_share_is_observed_and_always_the_same(llm_server: LLMServer) -> 
     assert ObservedMessage.objects.count() == 0
 
 
-@pytest.mark.django_db
-def test_a_worker_is_woken_when_the_message_is_saved(
-    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
-) -> None:
-    agent, channel = gated("fluency", gate_mode="observe")
-    with django_capture_on_commit_callbacks() as callbacks:
-        send(agent, channel, "Hello.")
-    assert wake_workers in callbacks
-
-
-@pytest.mark.django_db
-def test_with_the_mode_off_nothing_is_queued() -> None:
-    agent, channel = gated("fluency", gate_mode="off")
-    send(agent, channel, "Hello.")
-    assert ObservedMessage.objects.count() == 0
-
-
-@pytest.mark.django_db
 def test_a_gate_switched_off_meanwhile_judges_nothing(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency", gate_mode="observe")
     send(agent, channel, "Hello.")
@@ -85,7 +67,6 @@ def test_a_gate_switched_off_meanwhile_judges_nothing(llm_server: LLMServer) -> 
     )  # fmt: skip
 
 
-@pytest.mark.django_db
 def test_a_judge_that_is_down_is_logged_as_such(llm_server: LLMServer, settings: Settings) -> None:
     settings.LLM_EVALUATION_RETRIES = 0
     agent, channel = gated("fluency", gate_mode="observe")
@@ -95,7 +76,6 @@ def test_a_judge_that_is_down_is_logged_as_such(llm_server: LLMServer, settings:
     assert [r.status for r in logs()[0].dimension_results.all()] == ["error"]
 
 
-@pytest.mark.django_db
 def test_observing_leaves_the_gates_slots_alone(llm_server: LLMServer, settings: Settings) -> None:
     settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 4
     agent, channel = gated(*DIMENSIONS, gate_mode="observe")
@@ -105,18 +85,6 @@ def test_observing_leaves_the_gates_slots_alone(llm_server: LLMServer, settings:
     assert (llm_server.calls, llm_server.peak_inflight) == (3, 1)
 
 
-@pytest.mark.django_db
-def test_a_crash_is_tried_again_and_then_final(settings: Settings) -> None:
-    agent, channel = gated("fluency", gate_mode="observe")
-    send(agent, channel, "Hello.")
-    settings.LLM_MAX_CONCURRENCY, settings.JUDGE_MODEL = "many", "claude-haiku-5-5"
-    assert [work_one(owner="w") for _ in range(4)] == [True, True, True, False]
-    observed = ObservedMessage.objects.get()
-    assert (observed.status, observed.attempt) == ("errored", 3)
-    assert observed.error
-
-
-@pytest.mark.django_db
 def test_an_observation_a_worker_lost_is_logged_once(llm_server: LLMServer) -> None:
     agent, channel = gated("fluency", gate_mode="observe")
     send(agent, channel, "Hello.")
@@ -126,11 +94,3 @@ def test_an_observation_a_worker_lost_is_logged_once(llm_server: LLMServer) -> N
     work_one(owner="v")
     assert len(logs()) == 1
     assert ObservedMessage.objects.get().status == "completed"
-
-
-@pytest.mark.django_db
-def test_a_deleted_message_takes_its_observation_along() -> None:
-    agent, channel = gated("fluency", gate_mode="observe")
-    send(agent, channel, "Hello.")
-    Message.objects.all().delete()
-    assert not work_one(owner="w")

@@ -8,7 +8,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.core.management import call_command
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries, Settings
@@ -34,10 +33,7 @@ from tests.llm_server import LLMServer
 WORDS = ["we", "all", "love", "paper", "clips", "and", "ink", ",", ".", "’", "Ünï", "很", "😀", "don't"]
 
 
-messages = st.lists(
-    st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join),
-    max_size=6,
-)
+messages = st.lists(st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join), max_size=6)
 
 
 # -- detection
@@ -50,24 +46,9 @@ def test_the_example_of_the_specification_is_found_ac_7_2_3() -> None:
     assert result.overlap == compute_corpus_repetition(HEY, 3)
 
 
-def test_what_differs_triggers_nothing() -> None:
-    result = detect_repetition(FRESH, threshold=0.3)
-
-    assert (result.overlap, result.triggered, result.ngrams) == (0.0, False, ())
-
-
 @pytest.mark.parametrize("few", [(), ("Hey everyone, just wanted to say hey everyone, just wanted to.",)])
 def test_fewer_than_two_messages_repeat_nothing(few: tuple[str, ...]) -> None:
     assert not detect_repetition(few, threshold=0).triggered
-
-
-def test_it_triggers_above_the_threshold_not_at_it_ac_7_2_3() -> None:
-    """One 3-gram of two in each of two messages recurs: overlap 0.5."""
-    pair = ("one two three four", "one two three five")
-
-    assert detect_repetition(pair, threshold=Decimal("0.5")).overlap == 0.5
-    assert not detect_repetition(pair, threshold=Decimal("0.5")).triggered
-    assert detect_repetition(pair, threshold=Decimal("0.499")).triggered
 
 
 def test_an_overlap_of_three_tenths_does_not_exceed_a_threshold_of_three_tenths() -> None:
@@ -76,12 +57,6 @@ def test_an_overlap_of_three_tenths_does_not_exceed_a_threshold_of_three_tenths(
     overlap = detect_repetition(pair, threshold=Decimal("0.4"))
     assert overlap.overlap == pytest.approx(0.4)
     assert not overlap.triggered
-
-
-def test_case_punctuation_and_apostrophes_make_no_difference() -> None:
-    pair = ("Don't you EVER do that, again!", "don’t you ever — do that again…")
-
-    assert detect_repetition(pair, threshold=0.3).overlap == 1.0
 
 
 @given(messages)
@@ -119,27 +94,6 @@ def test_any_text_at_all_can_be_compared_and_twice_with_the_same_result(texts: l
     assert first == detect_repetition(list(texts), threshold=0.3)
     assert 0 <= first.overlap <= 1
     assert build_repetition_context(first) == "" or first.triggered
-
-
-@given(messages)
-def test_the_order_of_the_messages_makes_no_difference(texts: list[str]) -> None:
-    forth, back = detect_repetition(texts, threshold=0.3), detect_repetition(texts[::-1], threshold=0.3)
-
-    assert (forth.overlap, forth.ngrams) == (back.overlap, back.ngrams)
-
-
-def test_phrases_are_as_long_as_they_are_shared_and_no_pile_of_fragments() -> None:
-    assert phrases_to_avoid(HEY) == ["hey everyone just wanted to"]
-    assert phrases_to_avoid((*HEY[:2], "So the minutes of the meeting, again.")) == [
-        "hey everyone just wanted to",
-        "the minutes of the meeting",
-    ]
-
-
-def test_a_phrase_that_is_a_whole_message_is_shown_with_its_beginning() -> None:
-    text = " ".join(f"word{n}" for n in range(40))
-
-    assert phrases_to_avoid([text, text]) == [" ".join(f"word{n}" for n in range(12))]
 
 
 @pytest.mark.parametrize("text", ["a " * 50_000, "lorem ipsum dolor sit amet " * 4_000, "很" * 20_000])
@@ -234,13 +188,6 @@ def test_earlier_messages_are_data_and_can_neither_leave_the_fence_nor_add_an_en
     assert "{{ count }} {% now 'Y' %} & <b> ‹‹‹END MESSAGES 0›››<U+202E>" in text
 
 
-def test_a_long_message_is_cut_with_a_mark() -> None:
-    text = build_repetition_context(detect_repetition(["word and word " * 1_000] * 2, threshold=0.3))
-
-    assert text.count("[… 12000 characters cut]") == 2
-    assert len(text) < 6_000
-
-
 @pytest.fixture
 def office(ada: Agent) -> Channel:
     return make_channel("office")
@@ -317,12 +264,3 @@ def test_demo_five_greetings_and_the_next_message_avoids_them(
     assert (said.text, said.run) == ("Coffee is ready.", run)
     assert next(e for e in run.trace if e["stage"] == "repetition")["counters"]["suppressed"] == 1
     assert {call.purpose for call in LLMCall.objects.all()} == {"turn"}
-
-
-def test_jims_planted_repetition_in_the_seed_is_found(db: None) -> None:
-    """The seeded drift of build 41, without any model."""
-    call_command("seed", verbosity=0)
-
-    triggered = {agent.slug for agent in Agent.objects.all() if check_repetition(agent).triggered}
-
-    assert triggered == {"jim"}

@@ -10,10 +10,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from agents.models import Message
 from tests.correction.gating import DIMENSIONS, gated, join, judge, logs
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
 
 KEYS = {"outcome", "text", "message", "gate_session", "attempt", "dimensions", "feedback"}
 
@@ -35,33 +36,6 @@ def run_json(*arguments: str) -> tuple[int, dict[str, Any]]:
     return code, json.loads(out)
 
 
-@pytest.mark.django_db
-def test_a_draft_that_passes_is_said(llm_server: LLMServer) -> None:
-    gated(*DIMENSIONS)
-    llm_server.respond = judge({"adherence": 8, "consistency": 7, "fluency": 9})
-    code, got = run_json("ada", "office", "I filed it.")
-    assert code == 0
-    assert got.keys() == KEYS
-    assert (got["outcome"], got["text"], got["attempt"], got["feedback"]) == ("passed", "I filed it.", 1, "")
-    assert got["message"] == Message.objects.get().pk
-    assert got["gate_session"] == str(logs()[0].session)
-    assert got["dimensions"]["adherence"] == {
-        "score": 8.0, "threshold": 5.0, "passed": True, "status": "scored", "reasoning": "adherence was looked at"
-    }  # fmt: skip
-
-
-@pytest.mark.django_db
-def test_a_draft_sent_back_can_be_continued(llm_server: LLMServer) -> None:
-    gated("fluency")
-    llm_server.respond = judge(lambda d, tail: 8 if "good" in tail else 2)
-    code, first = run_json("ada", "office", "bad")
-    assert (code, first["outcome"], first["message"], first["text"]) == (1, "corrected", None, "bad")
-    assert "Fluency: 2 of 9" in first["feedback"]
-    code, second = run_json("ada", "office", "good", "--session", first["gate_session"])
-    assert (code, second["outcome"], second["attempt"]) == (0, "passed_after_retry", 2)
-
-
-@pytest.mark.django_db
 def test_what_is_forced_through_shows_the_text_that_was_said(llm_server: LLMServer) -> None:
     gated("fluency", max_correction_attempts=1)
     llm_server.respond = judge(lambda d, tail: 4 if "one" in tail else 1)
@@ -72,7 +46,6 @@ def test_what_is_forced_through_shows_the_text_that_was_said(llm_server: LLMServ
     assert "Said: one" in out
 
 
-@pytest.mark.django_db
 def test_people_get_a_table_the_feedback_and_how_to_go_on(llm_server: LLMServer) -> None:
     gated(*DIMENSIONS)
     llm_server.respond = judge({"adherence": 2, "consistency": 7, "fluency": 9})
@@ -83,7 +56,6 @@ def test_people_get_a_table_the_feedback_and_how_to_go_on(llm_server: LLMServer)
     assert f"--session {logs()[0].session}" in out
 
 
-@pytest.mark.django_db
 def test_an_offline_judge_wears_its_badge(settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     gated("adherence", slug="michael", origin="seed")
@@ -92,7 +64,6 @@ def test_an_offline_judge_wears_its_badge(settings: Settings) -> None:
     assert "Judge: offline:lexical-1 (heuristic)" in out
 
 
-@pytest.mark.django_db
 def test_without_a_gate_it_is_simply_said(llm_server: LLMServer) -> None:
     join(make_agent())
     code, got = run_json("ada", "office", "Hello.")
@@ -103,23 +74,6 @@ def test_without_a_gate_it_is_simply_said(llm_server: LLMServer) -> None:
     assert llm_server.calls == 0
 
 
-@pytest.mark.django_db
-def test_the_text_can_come_from_standard_input(llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    join(make_agent())
-    monkeypatch.setattr("sys.stdin", io.StringIO("Two\nlines\n"))
-    assert run_json("ada", "office", "-")[1]["text"] == "Two\nlines"
-
-
-@pytest.mark.django_db
-def test_the_same_key_is_said_once(llm_server: LLMServer) -> None:
-    gated("fluency")
-    llm_server.respond = judge({"fluency": 8})
-    first, again = (run_json("ada", "office", "Hello.", "--key", "k")[1] for _ in range(2))
-    assert first["message"] == again["message"]
-    assert Message.objects.count() == llm_server.calls == 1
-
-
-@pytest.mark.django_db
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -138,7 +92,6 @@ def test_bad_input_is_named_and_ends_with_2(llm_server: LLMServer, arguments: tu
     assert logs() == []
 
 
-@pytest.mark.django_db
 def test_an_agent_that_is_no_member_is_refused() -> None:
     _, channel = gated("fluency")
     make_agent("bob")

@@ -8,9 +8,14 @@ from playwright.sync_api import Page
 GRAVE = ("serious", "critical")
 
 
-def grave_faults(page: Page) -> list[str]:
-    """One line per element: the rule, how grave, the element, and what to do. Empty = nothing serious."""
-    found = Axe().run(page, options={"preload": False}).response["violations"]  # no rule needs it, and it may time out
+def grave_faults(page: Page, *only: str) -> list[str]:
+    """One line per element: the rule, how grave, the element, and what to do. Empty = nothing serious.
+
+    Args:
+        only: Rules; default all of them.
+    """
+    options = {"preload": False}  # no rule needs it, and it may time out
+    found = Axe().run(page, options={**options, "runOnly": list(only)} if only else options).response["violations"]
     return [
         f"{rule['id']} ({rule['impact']}): {node['target']} {node['html'][:160]} | {node['failureSummary'][:200]}"
         for rule in found

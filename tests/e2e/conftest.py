@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import pytest
@@ -84,8 +85,18 @@ class Visitor:
     def is_foreign(self, url: str) -> bool:
         return not url.startswith((self.home, "data:", "blob:"))
 
+    @property
+    def fits(self) -> bool:
+        """Whether the page can be read without scrolling sideways."""
+        return bool(self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
+
     def open(self, path: str) -> None:
         self.page.goto(self.home + path)
+
+    def dress(self, scheme: Literal["light", "dark"]) -> None:
+        """Show the open page in a theme, as the console's own switch does."""
+        self.page.emulate_media(color_scheme=scheme)
+        self.page.evaluate("dark => document.documentElement.classList.toggle('dark', dark)", scheme == "dark")
 
     def enter(self, user: User) -> None:
         """Be signed in already."""

@@ -41,7 +41,7 @@ def main_pages() -> dict[str, str]:
         "channel": reverse("admin:agents_channel_transcript", args=[scenes.pk]),
         "evaluation-run": page_of(drifted),
         "gate-session": page_of(forced),
-        "turn": page_of(Run.objects.filter(agent=michael).latest("pk")),
+        "turn": page_of(Run.objects.latest("pk")),
         "correction-matrix": reverse("admin:correction_agentevaluationconfig_changelist"),
         "behaviour-requests": reverse("admin:correction_behaviorrequest_changelist"),
         "import": reverse("admin:agents_import_changelist"),

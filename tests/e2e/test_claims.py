@@ -8,19 +8,17 @@ from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import User
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 from pytest_django import Settings
 
 from correction.gate.thresholds import mark_result
 from correction.models import AgentEvaluationConfig
 from evaluation.propositions.files import load_file
-from tests.correction.gating import gated, send
-from tests.correction.judged_drafts import MODEL, OFFLINE, make_log, verdict
+from tests.correction.judged_drafts import MODEL, make_log, verdict
 from tests.e2e.conftest import Visitor
 from tests.factories import make_agent, talk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
-WINDOWS = pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
 
 DRAFT = """\
 propositions:
@@ -32,13 +30,8 @@ propositions:
 """
 
 
-def fits(page: Page) -> bool:
-    return bool(page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
-
-
-@WINDOWS
 def test_a_draft_is_tried_edited_and_accepted(
-    visit: Callable[..., Visitor], operator: User, settings: Settings, tmp_path: Path, width: int, scheme: str
+    visit: Callable[..., Visitor], operator: User, settings: Settings, tmp_path: Path
 ) -> None:
     shipped, team = tmp_path / "shipped", tmp_path / "team"
     (team / "adherence").mkdir(parents=True)
@@ -47,7 +40,7 @@ def test_a_draft_is_tried_edited_and_accepted(
     path = team / "adherence" / "ada.suggestions.yaml"
     path.write_text(DRAFT)
     talk(make_agent(), ["No.", "Not in this office, and never again."])
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390, scheme="dark")
     visitor.enter(operator)
     page = visitor.page
 
@@ -58,21 +51,21 @@ def test_a_draft_is_tried_edited_and_accepted(
     page.get_by_role("button", name="Try on 10 messages").click()
     expect(page.locator("#trial")).to_contain_text("2 scored")
     expect(page.locator("#trial tbody tr").first).to_contain_text("never again")
-    assert fits(page)
+    assert visitor.fits
 
     page.get_by_role("link", name="Edit it").click()
     page.get_by_label("Max words").fill("7")
     page.get_by_role("button", name="Try on 10 messages, without saving").click()
     expect(page.locator("#trial")).to_contain_text("Mean, 0 to 99.0")
     assert path.read_text() == DRAFT
-    assert fits(page)
+    assert visitor.fits
     page.get_by_role("button", name="Save and accept").click()
     expect(page.get_by_text("ada-brief is saved to")).to_be_visible()
     [found] = load_file(path).propositions
     assert found.rule is not None
     assert found.rule.checks() == {"max_words": 7}
     assert "id: ada-brief   # hers" in path.read_text()
-    assert fits(page)
+    assert visitor.fits
 
     card.get_by_text("Retire …").click()
     card.get_by_role("button", name="Retire ada-brief").click()
@@ -80,16 +73,15 @@ def test_a_draft_is_tried_edited_and_accepted(
     assert load_file(path).propositions == ()
 
 
-@WINDOWS
 def test_a_typed_threshold_counts_at_once_and_is_used(
-    visit: Callable[..., Visitor], operator: User, settings: Settings, width: int, scheme: str
+    visit: Callable[..., Visitor], operator: User, settings: Settings
 ) -> None:
     settings.JUDGE_MODEL = MODEL
     ada = make_agent()
     for score in (2.0, 4.5, 6.0, 6.4, 8.0):
         make_log(ada, {"adherence": score})
     mark_result(result=verdict(make_log(ada, {"adherence": 1.0})), mark="right", user=None)
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390, scheme="dark")
     visitor.enter(operator)
     page = visitor.page
 
@@ -106,37 +98,10 @@ def test_a_typed_threshold_counts_at_once_and_is_used(
     expect(panel.get_by_role("alert")).to_have_text("0 to 9, with one decimal place")
     panel.get_by_label("Threshold, 0 to 9").fill("6.5")
     expect(panel.get_by_role("alert")).to_be_hidden()
-    assert fits(page)
+    assert visitor.fits
 
     panel.get_by_role("link", name="Use 6.5 as the threshold").click()
     expect(page.get_by_label("Adherence threshold")).to_have_value("6.5")
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("Ada: adherence saved.")).to_be_visible()
     assert AgentEvaluationConfig.objects.get(agent=ada).gate_adherence_threshold == Decimal("6.5")
-
-
-def test_a_changed_threshold_holds_for_the_next_message(
-    visit: Callable[..., Visitor], operator: User, settings: Settings
-) -> None:
-    settings.JUDGE_MODEL = OFFLINE
-    michael, office = gated("adherence", slug="michael", origin="seed", gate_adherence_threshold=Decimal("0.5"))
-    stiff = "Noted. The report is on track and will be submitted as planned, pending approval."
-    assert send(michael, office, stiff).outcome == "passed", "a score of 1 is enough for 0.5"
-    visitor = visit()
-    visitor.enter(operator)
-    page = visitor.page
-
-    visitor.open("/admin/correction/agentevaluationconfig/")
-    page.get_by_role("link", name="adherence of Michael: settings").click()
-    dialog = page.get_by_role("dialog")
-    dialog.get_by_label("Adherence threshold").fill("5")
-    expect(dialog).to_contain_text("1 of 1 (100 %) judged drafts would have failed.")
-    dialog.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("Michael: adherence saved.")).to_be_visible()
-
-    assert send(michael, office, f"{stiff} Thank you.").outcome == "corrected"
-    visitor.open("/admin/correction/correctionlog/")
-    rows = page.locator("#result_list tbody tr")
-    expect(rows.first).to_contain_text("sent back")
-    expect(rows.first).to_contain_text("1 < 5")
-    expect(rows.last).to_contain_text("1 ≥ 0.5")

@@ -19,7 +19,6 @@ from tests.factories import make_agent, say
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
-WINDOWS = [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")]
 HOSTILE = "<img src=x onerror=alert(1)>"
 PATIENCE = 15_000  # milliseconds: the page asks every five seconds
 
@@ -30,16 +29,10 @@ def message(live_server: LiveServer) -> Message:
     return corrected(make_agent(), text=f"Hooray, it is done! {HOSTILE}", said="It is done.", feedback="Drier, please.")
 
 
-def fits(visitor: Visitor) -> bool:
-    """Whether the page can be read without scrolling sideways."""
-    return bool(visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
-
-
-@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 def test_a_corrected_message_is_compared_with_its_draft_and_marked(
-    visit: Callable[..., Visitor], message: Message, operator: User, width: int, scheme: str
+    visit: Callable[..., Visitor], message: Message, operator: User
 ) -> None:
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390, scheme="dark")
     page = visitor.page
     visitor.enter(operator)
     visitor.open(page_of(message.channel, "transcript"))
@@ -51,7 +44,7 @@ def test_a_corrected_message_is_compared_with_its_draft_and_marked(
     expect(note.get_by_text("Attempt 1")).to_be_visible()
     expect(note.locator(".pl-diff del").first).to_contain_text("Hooray")
     expect(note).to_contain_text(HOSTILE)
-    assert fits(visitor)
+    assert visitor.fits
     note.get_by_role("button", name="False alarm").first.click()
     expect(note).to_have_attribute("open", "")
     expect(note).to_contain_text("Marked false alarm")
@@ -75,16 +68,15 @@ def test_what_is_opened_stays_open_while_the_conversation_goes_on(
     expect(note.get_by_text("Attempt 1")).to_be_visible()
 
 
-@pytest.mark.parametrize("width", [1440, 390])
 def test_the_log_is_narrowed_and_what_is_left_is_taken_along(
-    visit: Callable[..., Visitor], message: Message, operator: User, width: int
+    visit: Callable[..., Visitor], message: Message, operator: User
 ) -> None:
-    visitor = visit(width=width)
+    visitor = visit(width=390)
     page = visitor.page
     visitor.enter(operator)
     visitor.open(list_of(CorrectionLog, "?outcome__exact=corrected&failed=adherence"))
     expect(page.locator("#result_list .field-outcome_mark")).to_have_count(1)
-    assert fits(visitor)
+    assert visitor.fits
     with page.expect_download() as started:
         page.get_by_role("link", name="CSV").click()
     text = Path(started.value.path()).read_text()
@@ -96,4 +88,4 @@ def test_the_log_is_narrowed_and_what_is_left_is_taken_along(
     expect(page.locator("#result_list .field-outcome_mark")).to_have_count(2)
     page.locator("#result_list a", has_text="attempt 1").click()
     expect(page.locator(".pl-waterfall")).to_contain_text("Attempt 2")
-    assert fits(visitor)
+    assert visitor.fits

@@ -25,7 +25,6 @@ from tests.factories import make_agent, make_channel, say
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
 MATRIX = list_of(AgentEvaluationConfig)
-WINDOWS = [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")]
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -44,16 +43,10 @@ def ada(live_server: LiveServer) -> Agent:
     return agent
 
 
-def fits(visitor: Visitor) -> bool:
-    """Whether the page can be read without scrolling sideways."""
-    return bool(visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
-
-
-@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 def test_a_switch_is_flipped_and_taken_back_in_the_matrix(
-    visit: Callable[..., Visitor], ada: Agent, operator: User, width: int, scheme: str
+    visit: Callable[..., Visitor], ada: Agent, operator: User
 ) -> None:
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390, scheme="dark")
     page = visitor.page
     visitor.sign_in(operator)
     visitor.open(list_of(AgentEvaluationConfig))
@@ -61,7 +54,7 @@ def test_a_switch_is_flipped_and_taken_back_in_the_matrix(
     cell = page.locator(f"#cell-{ada.pk}-adherence")
     expect(switch).to_have_attribute("aria-checked", "false")
     expect(cell).to_contain_text("built-in")
-    assert fits(visitor)
+    assert visitor.fits
 
     switch.click()
     expect(switch).to_have_attribute("aria-checked", "true")
@@ -76,12 +69,11 @@ def test_a_switch_is_flipped_and_taken_back_in_the_matrix(
     assert resolve_config(ada).provenance["gate_adherence_enabled"] == "built-in"
 
 
-@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 def test_the_defaults_are_changed_after_a_question_and_changed_back(
-    visit: Callable[..., Visitor], ada: Agent, operator: User, width: int, scheme: str
+    visit: Callable[..., Visitor], ada: Agent, operator: User
 ) -> None:
     before = resolve_config(ada)
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390, scheme="dark")
     page = visitor.page
     visitor.enter(operator)
     visitor.open(MATRIX)
@@ -89,13 +81,13 @@ def test_the_defaults_are_changed_after_a_question_and_changed_back(
     switch.click()
     expect(page.get_by_text("2 agents inherit this")).to_be_visible()
     expect(page.get_by_text("Drafts that fail adherence are sent back from now on.")).to_be_visible()
-    assert fits(visitor)
+    assert visitor.fits
     assert resolve_config(ada) == before
 
     page.get_by_role("button", name="Change it for 2 agents").click()
     expect(switch).to_have_attribute("aria-checked", "true")
     expect(page.get_by_text("Drafts that fail adherence are sent back from now on.")).to_be_visible()
-    assert fits(visitor)
+    assert visitor.fits
     assert resolve_config(ada).gate_mode == "enforce"
 
     page.get_by_role("button", name="Undo").click()
@@ -104,31 +96,27 @@ def test_the_defaults_are_changed_after_a_question_and_changed_back(
     assert resolve_config(ada) == before
 
 
-@pytest.mark.parametrize("width", [1440, 390])
 def test_what_fell_is_observed_and_nothing_is_held_back(
-    visit: Callable[..., Visitor], ada: Agent, operator: User, width: int
+    visit: Callable[..., Visitor], ada: Agent, operator: User
 ) -> None:
     flattened(ada)
-    visitor = visit(width=width)
+    visitor = visit(width=390)
     page = visitor.page
     visitor.enter(operator)
     visitor.open(reverse("admin:evaluation_drift_overview"))
     page.get_by_role("link", name="Observe it at the gate").click()
     expect(page.locator("[name=gate_mode][value=observe]")).to_be_checked()
-    assert fits(visitor)
+    assert visitor.fits
     page.get_by_role("button", name="Save").click()
 
     expect(page.get_by_text("Nothing is held back from now on")).to_be_visible()
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
-    assert fits(visitor)
+    assert visitor.fits
     assert resolve_config(ada).gate_mode == "observe"
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-def test_a_threshold_is_tried_in_the_cell_and_saved(
-    visit: Callable[..., Visitor], ada: Agent, operator: User, width: int
-) -> None:
-    visitor = visit(width=width)
+def test_a_threshold_is_tried_in_the_cell_and_saved(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
+    visitor = visit(width=390)
     page = visitor.page
     visitor.enter(operator)
     visitor.open(MATRIX)
@@ -164,20 +152,17 @@ def test_the_dialog_is_worked_with_the_keyboard(visit: Callable[..., Visitor], a
     expect(page.get_by_role("dialog")).to_be_hidden()
 
 
-@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
-def test_a_false_alarm_is_marked_and_unmarked(
-    visit: Callable[..., Visitor], ada: Agent, operator: User, width: int, scheme: str
-) -> None:
+def test_a_false_alarm_is_marked_and_unmarked(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
     failed = CorrectionLog.objects.get(outcome="corrected")
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390, scheme="dark")
     page = visitor.page
     visitor.enter(operator)
     visitor.open(list_of(CorrectionLog))
     expect(page.locator(".pl-failed")).to_have_count(2)
-    assert fits(visitor)
+    assert visitor.fits
     page.locator("#result_list").get_by_role("link", name=re.compile("attempt 1")).first.click()
     expect(page.locator(".pl-timeline")).to_contain_text(HOSTILE)
-    assert fits(visitor)
+    assert visitor.fits
 
     page.get_by_role("button", name="False alarm").click()
     expect(page.locator(".pl-marks")).to_contain_text("Marked false alarm")
@@ -187,46 +172,29 @@ def test_a_false_alarm_is_marked_and_unmarked(
     assert verdict(failed).mark == ""
 
 
-@pytest.mark.parametrize("width", [1440, 390])
-def test_the_other_pages_can_be_read(visit: Callable[..., Visitor], ada: Agent, operator: User, width: int) -> None:
+def test_the_other_pages_can_be_read(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
     run = Run.objects.create(agent=ada, channel=make_channel("den"), prompt=HOSTILE, trace=[{"stage": "gate", "ms": 1}])
-    visitor = visit(width=width)
+    visitor = visit(width=390)
     page = visitor.page
     visitor.enter(operator)
     visitor.open(page_of(ada))
     expect(page.locator("#config")).to_contain_text("anti-convergence")
     page.locator("#config").get_by_role("link", name="Change").click()
     expect(page.locator("#pl-form")).to_contain_text("inherit: off (built-in)")
-    assert fits(visitor)
+    assert visitor.fits
     visitor.open(page_of(run))
     page.locator("summary", has_text="Cancel …").click()
     page.get_by_role("button", name="Cancel this turn").click()
     expect(page.get_by_text(f"Run {run.pk} is cancelled.")).to_be_visible()
-    assert fits(visitor)
+    assert visitor.fits
     condition = {"kind": "functional", "text": "silence(at_least=3)", "held": True, "reasoning": f"{HOSTILE} " * 9}
     log = InterventionLog.objects.create(name="quiet", fired=True, agent=ada, preconditions=[condition, condition])
     visitor.open(page_of(log))
     expect(page.locator("td", has_text="silence(at_least=3)").first).to_be_visible()
-    assert fits(visitor)
+    assert visitor.fits
     visitor.open("/admin/correction/intervention/add/")
     expect(page.get_by_text("Functions and their parameters")).to_be_visible()
-    assert fits(visitor)
-
-
-def test_a_mechanism_is_switched_for_two_agents(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
-    visitor = visit()
-    page = visitor.page
-    visitor.enter(operator)
-    visitor.open(list_of(Agent))
-    for box in page.locator("#result_list input.action-select").all():
-        box.check()
-    page.locator("select[name=action]").select_option(label="Switch a correction mechanism on or off")
-    page.get_by_role("button", name="Run").click()
-    page.get_by_label("mechanism").select_option("repetition")
-    page.get_by_role("button", name="Switch").click()
-
-    expect(page.get_by_text("repetition on: set for Ada, Bob.")).to_be_visible()
-    assert resolve_config(ada)["repetition_suppression_enabled"] is True
+    assert visitor.fits
 
 
 def test_the_log_is_narrowed_to_a_range_of_days(visit: Callable[..., Visitor], ada: Agent, operator: User) -> None:
@@ -235,7 +203,7 @@ def test_the_log_is_narrowed_to_a_range_of_days(visit: Callable[..., Visitor], a
     visitor.enter(operator)
     visitor.open(list_of(CorrectionLog))
     page.locator("a", has_text="Filters").first.click()
-    page.locator("#id_created_at_to").fill("2020-01-01")
-    page.locator(".pl-range").get_by_role("button", name="Apply").click()
+    page.locator("[name=created_at_to]").fill("2020-01-01")
+    page.get_by_role("button", name="Apply Filters").click()
 
     expect(page.locator("#result_list tbody")).to_have_count(0)

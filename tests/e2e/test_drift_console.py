@@ -13,37 +13,33 @@ from playwright.sync_api import expect
 from evaluation.models import DriftAlert, EvaluationSchedule
 from tests.console import list_of, page_of
 from tests.e2e.conftest import Visitor
-from tests.e2e.test_console import WINDOWS, fits
 from tests.evaluation.drift.test_admin import fallen
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
 
-@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
-def test_an_operator_follows_an_alert_to_the_agent(
-    visit: Callable[..., Visitor], operator: User, width: int, scheme: str
-) -> None:
+def test_an_operator_follows_an_alert_to_the_agent(visit: Callable[..., Visitor], operator: User) -> None:
     schedule, agent = fallen()
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390, scheme="dark")
     page = visitor.page
     visitor.enter(operator)
 
     visitor.open(list_of(EvaluationSchedule))
     expect(page.locator("#result_list")).to_contain_text("alerts at 0.8 points")
-    assert fits(visitor)
+    assert visitor.fits
     visitor.open(page_of(schedule))
     expect(page.locator(".pl-panel", has_text="What it measured")).to_contain_text("completed")
-    assert fits(visitor)
+    assert visitor.fits
 
     visitor.open(list_of(DriftAlert))
     page.locator("#result_list").get_by_role("link", name=re.compile(r"alert \d")).click()
     expect(page.locator(".pl-drift canvas").first).to_be_visible()
-    assert fits(visitor)
+    assert visitor.fits
     visitor.open(page_of(agent))
     chart = page.locator(".pl-drift").first
     expect(chart.locator("canvas").first).to_be_visible()
     expect(chart).to_contain_text("alert: fell from")
-    assert fits(visitor)
+    assert visitor.fits
 
 
 def test_a_schedule_is_made_in_the_browser(visit: Callable[..., Visitor], operator: User) -> None:

@@ -13,11 +13,11 @@ from pytest_django.live_server_helper import LiveServer
 from agents.models import Agent, ChannelMember, Run
 from agents.persona import TraitValue, save_persona
 from evaluation.models import EvaluationRun
-from evaluation.runs.work import work_one
+from evaluation.runs.execute import work_one
 from tests.console import page_of
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
-from tests.e2e.test_console import HOSTILE, WINDOWS, fits
+from tests.e2e.test_console import HOSTILE
 from tests.evaluation.change.measured import flattened
 from tests.factories import make_agent
 
@@ -37,11 +37,10 @@ def ada(live_server: LiveServer) -> Agent:
     return agent
 
 
-@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 def test_the_overview_says_who_drifted_and_leads_to_the_agent(
-    visit: Callable[..., Visitor], ada: Agent, operator: User, width: int, scheme: str
+    visit: Callable[..., Visitor], ada: Agent, operator: User
 ) -> None:
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390, scheme="dark")
     page = visitor.page
     visitor.enter(operator)
     visitor.open(reverse("admin:evaluation_drift_overview"))
@@ -49,7 +48,7 @@ def test_the_overview_says_who_drifted_and_leads_to_the_agent(
     first = page.locator(".pl-overview-card").first
     expect(first).to_contain_text("Stopped “dry wit”: 8.1 → 3.1 since build 41.")
     expect(first.locator("blockquote")).to_have_count(2)
-    assert fits(visitor)
+    assert visitor.fits
     assert grave_faults(page) == []
     page.get_by_text("Filters", exact=True).click()
     page.get_by_label("Name").fill("ada")
@@ -60,7 +59,7 @@ def test_the_overview_says_who_drifted_and_leads_to_the_agent(
     expect(page.locator("#change")).to_contain_text("Stopped “dry wit”")
     page.get_by_text("Every proposition").click()
     expect(page.locator("#change table").last).to_contain_text("within chance")
-    assert fits(visitor)
+    assert visitor.fits
     assert grave_faults(page) == []
 
 
@@ -73,7 +72,7 @@ def test_an_evaluation_is_estimated_asked_for_and_watched_to_its_end(
     visitor.open(page_of(ada))
     page.get_by_role("link", name="Evaluate now").first.click()
     expect(page.get_by_text("What it takes")).to_be_visible()
-    assert fits(visitor)
+    assert visitor.fits
     assert grave_faults(page) == []
     page.get_by_label("Messages").fill("4")
     page.get_by_role("button", name="Estimate this").click()
@@ -95,7 +94,7 @@ def test_a_version_is_restored_a_prompt_read_and_a_turn_asked_for(
     visitor.enter(operator)
     visitor.open(page_of(ada, "versions"))
     expect(page.locator("#v2")).to_contain_text("dry 0.8 → 0")
-    assert fits(visitor)
+    assert visitor.fits
     assert grave_faults(page) == []
     page.locator("#v1").get_by_role("link", name="Restore version 1").click()
     page.get_by_role("button", name="Restore version 1").click()
@@ -104,7 +103,7 @@ def test_a_version_is_restored_a_prompt_read_and_a_turn_asked_for(
     visitor.open(page_of(ada, "prompt"))
     page.locator("summary", has_text="Persona").click()
     expect(page.get_by_text("You are Ada, a dry and careful clerk.")).to_be_visible()
-    assert fits(visitor)
+    assert visitor.fits
     assert grave_faults(page) == []
     visitor.open(page_of(ada, "turn"))
     assert grave_faults(page) == []

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 from pytest_django.live_server_helper import LiveServer
 
 from evaluation.calibration.agreement import refresh
-from evaluation.calibration.population import draw_label_set
+from evaluation.calibration.labels import draw_label_set
 from evaluation.models import LabelSet, ScoreLabel
 from tests.console import page_of
 from tests.e2e.conftest import PASSWORD, Visitor
@@ -20,7 +20,6 @@ from tests.factories import make_agent, make_channel, say
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
-WINDOWS = [(1440, "light"), (390, "dark")]
 HOSTILE = "<img src=x onerror=alert(1)>"
 LONG = "I counted them. " * 12
 
@@ -34,22 +33,17 @@ def label_set(live_server: LiveServer) -> LabelSet:
     return draw_label_set(name="first", judge=LLM, dimension="adherence", n=5)
 
 
-def fits(visitor: Visitor) -> bool:
-    return bool(visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth"))
-
-
-@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
 def test_five_judgements_are_labelled_with_the_keyboard(
-    visit: Callable[..., Visitor], label_set: LabelSet, operator: User, width: int, scheme: str
+    visit: Callable[..., Visitor], label_set: LabelSet, operator: User
 ) -> None:
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390, scheme="dark")
     page, order = visitor.page, drawn(label_set)
     visitor.enter(operator)
     visitor.open(page_of(label_set, "label"))
     expect(page.get_by_text("0 of 5")).to_be_visible()
     expect(page.locator(".pl-claim")).to_have_text("Ada is dry")
     assert "The judge weighed it" not in page.content()
-    assert fits(visitor)
+    assert visitor.fits
 
     page.keyboard.press("2")
     expect(page.get_by_text("1 of 5", exact=True)).to_be_visible()
@@ -69,7 +63,7 @@ def test_five_judgements_are_labelled_with_the_keyboard(
     expect(page.get_by_text("4 of 5", exact=True)).to_be_visible()
     page.keyboard.press("c")
     expect(page.get_by_text("All 5 labelled. Thank you.")).to_be_visible()
-    assert fits(visitor)
+    assert visitor.fits
 
     labels = {label.evaluation_score_id: label for label in ScoreLabel.objects.all()}
     assert [labels[score.pk].value for score in order] == [2, None, 9, 4, 6]
@@ -109,27 +103,26 @@ def test_labels_are_given_without_scripts(
     assert ScoreLabel.objects.values_list("value", flat=True).get() == 7
 
 
-@pytest.mark.parametrize(("width", "scheme"), WINDOWS)
-def test_what_came_of_it_can_be_read(visit: Callable[..., Visitor], operator: User, width: int, scheme: str) -> None:
+def test_what_came_of_it_can_be_read(visit: Callable[..., Visitor], operator: User) -> None:
     scores = judgements([0, 3, 6, 9, 2, 5, 8, 1, 4, 7] * 6)
     label_set = draw_label_set(name="first", judge=LLM, dimension="adherence", n=60)
     for name, shift in (("ann", 1), ("ben", 2)):
         label_all(scores, [min(9, (score.raw_score or 0) + shift * (n % 2)) for n, score in enumerate(scores)], name)
     refresh(KEY)
-    visitor = visit(width=width, scheme=scheme)
+    visitor = visit(width=390, scheme="dark")
     page = visitor.page
     visitor.enter(operator)
     visitor.open(page_of(label_set))
     page.get_by_role("button", name="Show the figures anyway").click()
     expect(page.locator(".pl-confusion tbody tr")).to_have_count(10)
     expect(page.get_by_text("first: prediction-powered mean")).to_be_visible()
-    assert fits(visitor)
+    assert visitor.fits
     visitor.open("/admin/evaluation/labelset/")
     expect(page.get_by_text("60 of 60").first).to_be_visible()
-    assert fits(visitor)
+    assert visitor.fits
     visitor.open("/admin/evaluation/labelset/add/")
     page.get_by_label("name").fill("second")
     page.get_by_label("how many").fill("5")
     page.get_by_role("button", name="Draw").click()
     expect(page.get_by_text("second: 5 of 60 judgements drawn.")).to_be_visible()
-    assert fits(visitor)
+    assert visitor.fits

@@ -69,7 +69,7 @@ def test_a_turn_s_page_shows_each_step_as_it_is_done(visit: Callable[..., Visito
 
 def test_an_import_s_page_shows_how_far_it_is(visit: Callable[..., Visitor], operator: User) -> None:
     operator.user_permissions.add(*Permission.objects.filter(codename__in=("view_import", "view_message")))
-    job = Import.objects.create(created_by=operator, kind="transcript", status="running", doing="Importing", total=4000)
+    job = Import.objects.create(created_by=operator, name="talk.jsonl", status="running", doing="Importing", total=4000)
     visitor = visit()
     visitor.enter(operator)
     visitor.open(page_of(job))

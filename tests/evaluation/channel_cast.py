@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agents.models import Agent
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converse, in_turn
 from tests.evaluation.judging import answers, prompt_of

@@ -9,7 +9,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent
-from tests.factories import make_agent, talk
+from tests.factories import speaking
 
 
 @pytest.fixture(autouse=True)
@@ -52,8 +52,7 @@ def propositions(settings: Settings, tmp_path: Path) -> PropositionFolder:
 def ada(propositions: PropositionFolder) -> Agent:
     """An agent with three messages and two propositions."""
     propositions.claims("adherence/_default.yaml", "voice", "mood")
-    agent = make_agent("ada")
-    talk(agent, ["No.", "Never.", "Why?"])
+    agent = speaking("ada", ["No.", "Never.", "Why?"])
     return agent
 
 
@@ -61,8 +60,7 @@ def ada(propositions: PropositionFolder) -> Agent:
 def chatty(propositions: PropositionFolder) -> Agent:
     """An agent with thirty messages and one proposition: thirty calls."""
     propositions.claims("adherence/_default.yaml", "voice")
-    agent = make_agent("chatty")
-    talk(agent, [f"line {n}" for n in range(30)])
+    agent = speaking("chatty", [f"line {n}" for n in range(30)])
     return agent
 
 

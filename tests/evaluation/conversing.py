@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from agents.models import Agent, Channel
-from evaluation.runs.capture import evaluate_channel
 from evaluation.runs.summary import RunSummary
+from tests.evaluation.measuring import evaluate_channel
 from tests.factories import MONDAY, make_agent, make_channel, say
 
 Line = tuple[str, str]  # speaker's slug (or "Name of an outsider"), text

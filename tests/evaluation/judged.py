@@ -12,7 +12,7 @@ from agents.models import Agent, Message
 from agents.persona import current_digest
 from evaluation.judge.questions import MALFORMED
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
-from evaluation.runs.store import FAILURES
+from evaluation.runs.summary import FAILURES
 from tests.factories import make_channel
 
 LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from agents.llm import Label
-from evaluation.judge.prompts import Context, Event, Window
 from evaluation.propositions.schema import Proposition
+from evaluation.scorers.subjects import Context, Event, Window
 
 LABEL = Label(purpose="test", work_id="evaluation_run:0")
 CONTEXT = Context(

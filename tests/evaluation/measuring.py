@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from agents.models import Agent
-from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.capture import Captured, capture
+from agents.models import Agent, Channel
+from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, EvaluationScore
+from evaluation.propositions.files import default_dimensions
+from evaluation.runs.control import queue_run
+from evaluation.runs.execute import Captured, capture
 from evaluation.runs.planning import RunSpec
+from evaluation.runs.summary import RunSummary
 from tests.evaluation.conftest import PropositionFolder
-from tests.factories import make_agent, talk
+from tests.factories import speaking
 
 
 def spec(agent: Agent, **fields: Any) -> RunSpec:
@@ -39,6 +44,36 @@ def three_kinds(propositions: PropositionFolder) -> Agent:
           - {id: brief, claim: brief, rule: {max_words: 2}}
         """,
     )
-    agent = make_agent("ada")
-    talk(agent, ["No."])
+    agent = speaking("ada", ["No."])
     return agent
+
+
+def by_tag(run: EvaluationRun, key: str) -> dict[str, float]:
+    """The run's adherence per value of a tag, weighted by proposition."""
+    sums: dict[str, list[float]] = {}
+    rows = run.scores.filter(dimension="adherence", status="scored", message__isnull=False)
+    for tags, weight, score in rows.values_list("message__tags", "weight", "score"):
+        entry = sums.setdefault(tags[key], [0.0, 0.0])
+        entry[0] += weight * (score or 0)
+        entry[1] += weight
+    return {value: points / weights for value, (points, weights) in sums.items()}
+
+
+def evaluate_agent(*, agent: Agent, **asked: Any) -> RunSummary:
+    """Measure an agent now; `asked` is everything else a `RunSpec` says."""
+    return capture([RunSpec(agent=agent, **asked)])[0].summary
+
+
+def evaluate_channel(*, channel: Channel, **asked: Any) -> RunSummary:
+    """Measure a conversation now: both of its dimensions, if nothing else is said."""
+    return capture([RunSpec(channel=channel, **{"dimensions": CHANNEL_DIMENSIONS, **asked})])[0].summary
+
+
+def queue_baseline(
+    *, agents: Iterable[Agent], spec: RunSpec | None = None, simulate: bool = False
+) -> list[EvaluationRun]:
+    """Have a worker capture a baseline of each agent: of every dimension, if nothing else is said."""
+    specs = (
+        replace(spec or RunSpec(agent=a, dimensions=default_dimensions()), agent=a, is_baseline=True) for a in agents
+    )
+    return [queue_run(one, simulate=simulate)[0] for one in specs]

@@ -16,12 +16,12 @@ from pytest_django import Settings
 from agents.seed import loader
 from evaluation.models import Baseline
 from evaluation.propositions.files import PropositionError, load_all, propositions_for
-from evaluation.runs.capture import evaluate_agent, evaluate_channel
 from evaluation.runs.summary import RunSummary
-from evaluation.scorers.windows import parse_window
+from evaluation.scorers.subjects import parse_window
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import converse, diverse
 from tests.evaluation.judging import answers, prompt_of
+from tests.evaluation.measuring import evaluate_agent, evaluate_channel
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
 from agents.persona import TraitValue
 from evaluation.models import EvaluationScore
-from evaluation.runs.capture import Captured
+from evaluation.runs.execute import Captured
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, tail_of
 from tests.evaluation.measuring import measured
-from tests.factories import make_agent, make_channel, say, talk
+from tests.factories import make_agent, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
-
-
-def prefix_of(body: dict[str, Any]) -> str:
-    """What a prompt cache compares: everything up to and including the last breakpoint."""
-    blocks = [*body["system"], *body["messages"][-1]["content"]]
-    last = max(i for i, block in enumerate(blocks) if "cache_control" in block)
-    return json.dumps(blocks[: last + 1])
 
 
 def test_each_message_is_judged_by_each_proposition_once_ac_6_1_4(
@@ -48,23 +39,6 @@ def test_each_message_is_judged_by_each_proposition_once_ac_6_1_4(
     ]
 
 
-def test_defaults_and_the_agents_own_propositions_are_merged_ac_6_1_5(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    propositions.claims("adherence/ada.yaml", "terse")
-    propositions.claims("adherence/bob.yaml", "loud")
-    ada, bob = make_agent("ada"), make_agent("bob")
-    talk(ada, ["No."])
-    talk(bob, ["YES."])
-
-    measured(ada)
-    measured(bob)
-
-    asked = [list(claims_of(body).values()) for body in llm_server.bodies]
-    assert asked == [["claim voice of Ada", "claim terse of Ada"], ["claim voice of Bob", "claim loud of Bob"]]
-
-
 def test_the_judge_sees_the_persona_with_its_traits_ac_6_1_3(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
@@ -81,22 +55,9 @@ def test_the_judge_sees_the_persona_with_its_traits_ac_6_1_3(
     assert "### Never (stop doing this)\n- small talk" in persona
 
 
-def test_only_what_was_said_is_shown_as_said_ac_6_1_1(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    talk(ada, ["said"])
-    talk(ada, ["simulated for a test"], synthetic=True)
-
-    found = measured(ada)
-
-    assert found.summary.run.sample_size == 1
-    assert "simulated for a test" not in json.dumps(llm_server.bodies)
-
-
 def test_up_to_twenty_messages_are_sampled_ac_6_1_2(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    talk(ada, map(str, range(31)))
+    ada = speaking("ada", map(str, range(31)))
 
     first, again = measured(ada), measured(ada)
     other = measured(ada, seed=7, samples=5)
@@ -126,8 +87,7 @@ def test_the_score_is_the_weighted_mean_and_each_part_is_stored_ac_6_1_6(
         """,
     )
     llm_server.respond = answers({"heavy": 9, "light": 1, "flipped": 7}.__getitem__)
-    ada = make_agent("ada")
-    talk(ada, ["No.", "Yes."])
+    ada = speaking("ada", ["No.", "Yes."])
 
     found = measured(ada).summary
 
@@ -144,26 +104,13 @@ def test_the_score_is_the_weighted_mean_and_each_part_is_stored_ac_6_1_6(
     assert heavy.recommendations == "Be heavier."
 
 
-def test_hard_mode_takes_a_fifth_off_per_flaw_ac_6_1_7(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "strict", extra="hard: true")
-    llm_server.always(json=entry(9, flaws=["too long", "too kind"]))
-    ada = make_agent("ada")
-    talk(ada, ["No."])
-
-    found = measured(ada).summary
-
-    row = EvaluationScore.objects.get()
-    assert (found.overall_score, row.score, row.raw_score, row.flaws) == (5, 5, 9, ["too long", "too kind"])
-
-
 @pytest.mark.parametrize("hard", [True, False])
 def test_the_same_answer_scores_lower_in_hard_mode_than_in_normal_mode_ac_6_1_8(
     llm_server: LLMServer, propositions: PropositionFolder, hard: bool
 ) -> None:
     propositions.claims("adherence/_default.yaml", "strict", extra=f"hard: {str(hard).lower()}")
     llm_server.always(json=entry(8, flaws=["one"]))
-    ada = make_agent("ada")
-    talk(ada, ["No."])
+    ada = speaking("ada", ["No."])
 
     assert measured(ada).summary.overall_score == (6 if hard else 8)
 
@@ -171,8 +118,7 @@ def test_the_same_answer_scores_lower_in_hard_mode_than_in_normal_mode_ac_6_1_8(
 # -- what needs no judge
 def test_rules_are_exact_and_ask_nobody(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "brief", extra="rule: {max_words: 2}")
-    ada = make_agent("ada")
-    talk(ada, ["Two words", "three words here", "one"])
+    ada = speaking("ada", ["Two words", "three words here", "one"])
 
     found = measured(ada).summary
 
@@ -184,24 +130,13 @@ def test_rules_are_exact_and_ask_nobody(llm_server: LLMServer, propositions: Pro
     assert broken.call is None
 
 
-def test_rules_join_the_mean_of_any_judge(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "brief", extra="rule: {max_words: 2}")
-    propositions.claims("adherence/ada.yaml", "kind")
-    llm_server.always(json=entry(3))
-    ada = make_agent("ada")
-    talk(ada, ["No."])
-
-    assert measured(ada).summary.overall_score == (9 + 3) / 2
-
-
 def test_where_a_precondition_does_not_hold_the_claim_is_trivial_ac_6_0_15(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
     """Trivial is stored as 9, is not inverted and is in no mean."""
     propositions.claims("adherence/_default.yaml", "asks", extra="precondition: asks_something, inverted: true")
     llm_server.always(json=entry(8))
-    ada = make_agent("ada")
-    talk(ada, ["Why?", "No."])
+    ada = speaking("ada", ["Why?", "No."])
 
     found = measured(ada).summary.dimensions["adherence"]
 
@@ -211,29 +146,10 @@ def test_where_a_precondition_does_not_hold_the_claim_is_trivial_ac_6_0_15(
     assert llm_server.calls == 1
 
 
-def test_preconditions_know_replies_and_direct_messages(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "answers", extra="precondition: is_reply")
-    propositions.claims("adherence/ada.yaml", "private", extra="precondition: in_direct_message")
-    ada, dm = make_agent("ada"), make_channel("dm", kind="dm")
-    question = say(dm, "Bob", "Why?")
-    say(dm, ada, "Because.", parent=question)
-    talk(ada, ["Out of the blue."])
-
-    measured(ada)
-
-    statuses = {(r.context_snippet or r.reason, r.proposition_id): r.status for r in EvaluationScore.objects.all()}
-    assert Counter(statuses.values()) == Counter({"scored": 2, "trivial": 2})
-    assert {key for key, status in statuses.items() if status == "scored"} == {
-        ("Because.", "answers"),
-        ("Because.", "private"),
-    }
-
-
 def test_absent_evidence_is_trivial_and_in_no_mean(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "family", "mood")
     llm_server.respond = answers(lambda text: entry(9, evidence="absent") if "family" in text else 2)
-    ada = make_agent("ada")
-    talk(ada, ["No."])
+    ada = speaking("ada", ["No."])
 
     found = measured(ada).summary.dimensions["adherence"]
 

@@ -13,12 +13,12 @@ import pytest
 from agents.models import Message
 from evaluation.models import EvaluationScore
 from evaluation.runs.planning import RunSpec
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import MessageWindow
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, prompt_of, tail_of
 from tests.evaluation.measuring import measured
 from tests.evaluation.test_trajectory import HOSTILE
-from tests.factories import MONDAY, make_agent, make_channel, say, talk
+from tests.factories import MONDAY, make_agent, make_channel, say, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -52,28 +52,6 @@ def test_calls_about_one_agent_and_channel_share_their_prefix_for_the_prompt_cac
     assert len({tail_of(body) for body in llm_server.bodies}) == 6
 
 
-def test_two_evaluations_do_not_share_a_nonce(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    talk(ada, ["No."])
-
-    measured(ada)
-    measured(ada)
-
-    assert len({prefix_of(body) for body in llm_server.bodies}) == 2
-
-
-def test_one_claim_per_call_where_that_is_asked_for(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "voice", "mood", "terse")
-    ada = make_agent("ada")
-    talk(ada, ["No.", "Never."])
-
-    measured(ada, per_call=1)
-
-    assert [len(claims_of(body)) for body in llm_server.bodies] == [1] * 6
-    assert len({prefix_of(body) for body in llm_server.bodies}) == 1
-
-
 def test_the_channel_is_named_in_claims_that_ask_for_it_ac_6_0_3(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
@@ -85,30 +63,13 @@ def test_the_channel_is_named_in_claims_that_ask_for_it_ac_6_0_3(
           - {id: brief, claim: "{{agent_name}} is brief in {{channel_name}}", rule: {max_words: 2}}
         """,
     )
-    ada = make_agent("ada")
-    talk(ada, ["No."], channel=make_channel("attic", name="The Attic"))
+    ada = speaking("ada", ["No."], channel=make_channel("attic", name="The Attic"))
 
     measured(ada)
 
     assert claims_of(llm_server.bodies[0]) == {"p1": "Ada behaves in #The Attic"}
     stored = dict(EvaluationScore.objects.values_list("proposition_id", "claim"))
     assert stored == {"place": "Ada behaves in #The Attic", "brief": "Ada is brief in #The Attic"}
-
-
-def test_the_window_of_the_proposition_is_what_is_shown_ac_6_0_12(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice", extra="first_n: 1, last_n: 2")
-    ada = make_agent("ada")
-    talk(ada, [f"line {n}" for n in range(9)])
-
-    measured(ada, samples=1)
-
-    judged = int(tail_of(llm_server.bodies[0]).partition("acts: line ")[2][0])
-    assert judged > 3
-    trajectory = llm_server.bodies[0]["messages"][0]["content"][0]["text"]
-    shown = "".join(f"\n{n + 1}. Ada acts: line {n}" for n in range(judged - 2, judged + 1))
-    assert f"1. Ada acts: line 0\n[… {judged - 3} events left out here …]{shown}\n<<<END" in trajectory
 
 
 def test_each_message_is_judged_with_the_question_it_answers(
@@ -141,29 +102,13 @@ def test_each_message_is_judged_with_the_question_it_answers(
     assert {len(prefixes) for prefixes in stretches.values()} == {1}
 
 
-def test_only_what_another_call_reads_is_written_to_the_prompt_cache(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    talk(ada, [f"line {n}" for n in range(21)])
-
-    measured(ada, samples=21)
-
-    cached = {tail_of(b): "cache_control" in b["messages"][0]["content"][0] for b in llm_server.bodies}
-    assert [
-        line for line in range(21) if not any(f"acts: line {line}\n" in tail and kept for tail, kept in cached.items())
-    ] == [20]
-
-
 @pytest.mark.parametrize("last_n", [1, 3, 10, 11, 25, 100])
 def test_each_message_has_what_was_said_before_it_ac_6_0_12(
     llm_server: LLMServer, propositions: PropositionFolder, last_n: int
 ) -> None:
     """Ten events, or `last_n` where that is less; also what was said before the window that is measured."""
     propositions.claims("adherence/_default.yaml", "voice", extra=f"first_n: 0, last_n: {last_n}")
-    ada = make_agent("ada")
-    talk(ada, [f"line {n}" for n in range(60)])
+    ada = speaking("ada", [f"line {n}" for n in range(60)])
 
     measured(ada, window=MessageWindow("1h", start=MONDAY + timedelta(minutes=15), end=MONDAY + timedelta(minutes=50)))
 

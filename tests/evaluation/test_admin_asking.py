@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import Group, User
 from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
 from evaluation.models import EvaluationRun
-from tests.console import HOSTILE, page_of, plain, read, signed_in, viewer
-from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
+from tests.console import page_of, plain, read
+from tests.evaluation.judged import LLM, OFFLINE
 from tests.factories import make_agent, talk
 
 pytestmark = pytest.mark.django_db
@@ -65,13 +64,6 @@ def test_a_model_without_a_price_is_unpriced_and_not_free(root: Client, ada: Age
     assert "Cost, estimated unpriced" in plain(read(root, ask(ada)))
 
 
-def test_a_judge_on_this_machine_is_free(root: Client, ada: Agent) -> None:
-    text = plain(read(root, ask(ada)))
-
-    assert "heuristic lexical-1" in text
-    assert "Calls of the judge none it answers on this machine Cost, estimated free" in text
-
-
 def test_a_click_queues_what_was_estimated_and_leads_to_its_progress(root: Client, ada: Agent) -> None:
     answer = root.post(ask(ada), {"dimensions": ["adherence"], "samples": "7"})
     run = EvaluationRun.objects.get()
@@ -90,26 +82,12 @@ def test_a_click_queues_what_was_estimated_and_leads_to_its_progress(root: Clien
     assert f"Under way already: evaluation {run.pk} ." in plain(read(root, ask(ada)))
 
 
-def test_a_baseline_is_asked_for_in_the_same_way(root: Client, ada: Agent) -> None:
-    assert "takes the place of the old one" in read(root, ask(ada, "capture"))
-    root.post(ask(ada, "capture"), {"dimensions": ["adherence"], "samples": "20"})
-
-    assert EvaluationRun.objects.get().is_baseline
-
-
 def test_who_said_too_little_is_simulated_first_and_the_page_says_so(root: Client) -> None:
     bob = make_agent("bob")
     assert "fewer than 10 messages" in read(root, ask(bob, "capture"))
     root.post(ask(bob, "capture"), {"dimensions": ["adherence"], "samples": "20"})
 
     assert EvaluationRun.objects.get().simulated
-
-
-def test_the_dimensions_of_its_baselines_are_chosen_first(root: Client, ada: Agent) -> None:
-    make_baseline(ada, make_run(ada, judge=OFFLINE))
-    form = root.get(ask(ada)).context["form"]
-
-    assert form["dimensions"].value() == ["adherence"]
 
 
 @pytest.mark.parametrize("asked", [{"samples": "0"}, {"samples": "501"}, {"samples": "x"}, {"dimensions": ["taste"]}])
@@ -126,26 +104,3 @@ def test_a_proposition_file_that_cannot_be_used_is_named(root: Client, ada: Agen
     (tmp_path / "adherence" / "_default.yaml").write_text("dimension: adherence\npropositions: 7\n")
 
     assert "_default.yaml" in read(root, ask(ada))
-
-
-@pytest.mark.parametrize(("group", "status"), [("Viewer", 403), ("Operator", 200), ("Editor", 200)])
-def test_operators_may_ask_and_viewers_may_not(ada: Agent, group: str, status: int) -> None:
-    user = User.objects.create_user(group, is_staff=True)
-    user.groups.add(Group.objects.get(name=group))
-    client = signed_in(user)
-
-    assert client.get(ask(ada)).status_code == status
-    assert (ask(ada) in read(client, page_of(ada))) is (status == 200)
-    client.post(ask(ada), {"dimensions": ["adherence"], "samples": "5"})
-    assert EvaluationRun.objects.exists() is (status == 200)
-
-
-def test_looking_changes_nothing_and_an_agent_that_is_not_there_is_not_found(root: Client) -> None:
-    assert root.get(reverse("admin:evaluation_agent_evaluate", args=[4711])).status_code == 404
-    assert signed_in(viewer()).post(reverse("admin:evaluation_agent_capture", args=[4711])).status_code == 403
-
-
-def test_names_stay_texts(root: Client) -> None:
-    bob = make_agent("bob", display_name=HOSTILE)
-
-    assert HOSTILE not in read(root, ask(bob))

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from evaluation.models import Baseline, EvaluationRun
-from tests.console import list_of, page_of, read, signed_in, viewer
+from tests.console import list_of, page_of, read
 from tests.evaluation.judged import LLM, OFFLINE, cells, make_baseline, make_run
 from tests.factories import make_agent, make_channel, say
 
@@ -57,17 +57,6 @@ def test_a_baseline_is_captured_from_the_list_of_agents(root: Client) -> None:
         (ada, "pending", True),
         (bob, "pending", True),
     ]
-
-
-@pytest.mark.usefixtures("_one_proposition")
-def test_capturing_needs_the_right_to_add_evaluations() -> None:
-    ada = make_agent()
-    looking = signed_in(viewer())
-    chosen = {"action": "capture_baseline", "confirmed": "1", "_selected_action": [str(ada.pk)]}
-    looking.post(list_of(Agent), chosen)
-
-    assert "Capture baseline" not in read(looking, list_of(Agent))
-    assert not EvaluationRun.objects.exists()
 
 
 def test_propositions_that_cannot_be_used_are_named_when_a_baseline_is_asked_for(

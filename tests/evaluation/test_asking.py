@@ -43,7 +43,7 @@ def kind_of(body: dict[str, Any]) -> str:
 
 EVERYTHING_OF_ADA = f"""
 from agents.models import Agent
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conversing import diverse
 diverse()
@@ -53,7 +53,7 @@ capture([RunSpec(agent=Agent.objects.get(slug="ada"), dimensions={EVERYTHING})])
 
 OF_SIX_AGENTS = """
 from agents.models import Agent
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.factories import make_agent, make_channel, talk
 agents = [make_agent(f"agent-{n}") for n in range(6)]

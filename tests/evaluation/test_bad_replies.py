@@ -12,11 +12,9 @@ from pytest_django import Settings
 from agents.models import Agent
 from evaluation.models import Baseline, EvaluationScore
 from tests.console import page_of, plain, read
-from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judging import answers, claims_of, entry, tail_of
+from tests.evaluation.judging import answers, entry, tail_of
 from tests.evaluation.measuring import measured, statuses
 from tests.evaluation.test_judge import NOT_A_SCORE
-from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -55,27 +53,6 @@ def test_a_judge_that_leaves_evidence_and_confidence_out_is_not_asked_again(
     page = plain(read(root, page_of(row)))
     assert "Evidence –" in page
     assert "Confidence –" in page
-
-
-@pytest.mark.parametrize("bad", [97, "7", 7.5, None, True], ids=repr)
-def test_one_bad_entry_costs_neither_its_neighbours_nor_itself(llm_server: LLMServer, ada: Agent, bad: Any) -> None:
-    tried: Counter[str] = Counter()
-
-    def respond(body: dict[str, Any]) -> dict[str, Any]:
-        said = tail_of(body).split("Ada acts: ")[1].split("\n")[0]
-        tried[said] += 1
-        if said == "Never." and tried[said] == 1:
-            return {"json": {"p1": entry(3), "p2": entry(bad)}}
-        return answers(lambda claim: 3 if "voice" in claim else 6)(body)
-
-    llm_server.respond = respond
-
-    found = measured(ada).summary
-
-    assert statuses() == Counter({"scored": 6})
-    assert found.overall_score == (3 + 6) / 2
-    assert tried == Counter({"No.": 1, "Never.": 2, "Why?": 1})
-    assert list(claims_of(llm_server.bodies[-1]).values()) == ["claim mood of Ada"]
 
 
 @pytest.mark.parametrize(
@@ -119,23 +96,3 @@ def test_nothing_scored_is_no_score_and_keeps_the_baseline(llm_server: LLMServer
     assert second.run.error.startswith("nothing scored: malformed: ")
     baseline = Baseline.objects.get()
     assert (baseline.evaluation_run, baseline.score) == (first, 6.0)
-
-
-def test_an_agent_that_said_nothing_has_no_score(llm_server: LLMServer, ada: Agent) -> None:
-    silent = make_agent("silent")
-
-    found = measured(silent).summary
-
-    assert (found.overall_score, found.run.status, llm_server.calls) == (None, "completed", 0)
-    assert found.run.error == "nothing scored: no message of the agent in the window"
-
-
-def test_everything_trivial_is_no_score(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "asks", extra="precondition: asks_something")
-    agent = make_agent("ada")
-    talk(agent, ["No."])
-
-    found = measured(agent).summary
-
-    assert (found.overall_score, found.dimensions["adherence"].trivial, found.run.status) == (None, 1, "completed")
-    assert not Baseline.objects.exists()

@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from tests.evaluation.capturing import captured, command, refused, two_agents
+from tests.evaluation.capturing import captured, command, two_agents
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of
 from tests.factories import MONDAY
@@ -50,14 +50,6 @@ def test_only_messages_with_the_tag_are_measured(llm_server: LLMServer) -> None:
     texts = set(EvaluationScore.objects.values_list("message__text", flat=True))
     assert texts == {"Yes!", "Sure thing!"}
     assert (run.where, run.sample_size) == ({"build": "41"}, 2)
-
-
-def test_a_tag_nobody_has_leaves_nothing_to_measure(llm_server: LLMServer) -> None:
-    code, words = refused("--agents", "ada", "--where", "build=42")
-
-    assert code == 2
-    assert "ada: nothing scored: no message of the agent in the window" in words
-    assert llm_server.calls == 0
 
 
 def test_window_samples_and_seed_are_kept_with_the_run(llm_server: LLMServer) -> None:

@@ -12,7 +12,7 @@ from django.test import Client
 
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.channel_cast import captured, gather
 from tests.factories import MONDAY, make_agent, make_channel, talk

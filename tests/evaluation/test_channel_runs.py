@@ -5,19 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from pytest_django import Settings
 
-from agents.models import Agent, Channel
-from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture, evaluate_channel
-from evaluation.runs.control import queue_baseline
-from evaluation.runs.execute import execute
+from agents.models import Agent
+from evaluation.models import Baseline, ChannelShare, EvaluationRun
+from evaluation.runs.execute import capture, execute, work_one
 from evaluation.runs.planning import RunSpec, prepare_run
 from evaluation.runs.summary import channels_of, summarize
-from evaluation.runs.work import work_one
 from tests.evaluation.channel_cast import ALL_FIVE, captured, gather
 from tests.evaluation.conversing import diverse
-from tests.evaluation.judging import claims_of, prompt_of
+from tests.evaluation.judging import prompt_of
+from tests.evaluation.measuring import queue_baseline
 from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer
 
@@ -30,12 +27,6 @@ def cast(llm_server: LLMServer) -> dict[str, Agent]:
 
 
 # -- a channel as the target
-def test_an_environment_is_judged_over_all_its_speakers_ac_6_0_10(llm_server: LLMServer) -> None:
-    found = evaluate_channel(channel=diverse(), dimensions=("convergence",))
-
-    assert found.run.channel is not None
-    prompt = prompt_of(llm_server.bodies[0])
-    assert all(f"{name} acts: " in prompt for name in ("Ada", "Bea", "Cyd"))
 
 
 def test_a_target_is_an_agent_or_a_channel_and_measures_what_it_can() -> None:
@@ -93,29 +84,6 @@ def test_overall_is_the_mean_of_scores_with_the_channels_and_without_the_count(c
 
     scores = [d.score for name, d in found.summary.dimensions.items() if name != "ideas_quantity"]
     assert found.summary.overall_score == pytest.approx(sum(scores) / 4, abs=1e-3)
-
-
-def test_who_speaks_to_nobody_has_no_convergence_and_keeps_the_rest(cast: dict[str, Agent]) -> None:
-    (found,) = captured([cast["dov"]], "fluency", "convergence")
-
-    assert found.summary.dimensions["convergence"].score is None
-    assert found.summary.overall_score == found.summary.dimensions["fluency"].score
-    assert set(Baseline.objects.values_list("dimension", flat=True)) == {"fluency"}
-
-
-def test_convergence_alone_says_why_there_is_none(cast: dict[str, Agent]) -> None:
-    (found,) = captured([cast["dov"]], "convergence")
-
-    assert found.summary.overall_score is None
-    assert found.summary.run.error.startswith("nothing scored: #diary: nothing scored: not evaluable: one agent alone")
-
-
-def test_an_agent_that_said_nothing_has_no_channels(llm_server: LLMServer) -> None:
-    (found,) = captured([make_agent("mute")])
-
-    assert found.summary.run.status == "completed"
-    assert "no message of the agent in the window; no channel in which the agent spoke" in found.summary.run.error
-    assert llm_server.calls == 0
 
 
 def test_window_tags_and_procedure_are_those_of_the_agents_run(cast: dict[str, Agent]) -> None:
@@ -191,22 +159,6 @@ def test_a_channel_whose_judge_failed_is_asked_again_by_the_same_command(
 
 
 # -- what people see
-def test_offline_all_agents_of_a_room_in_one_capture(settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    diverse()
-
-    results = capture([RunSpec(agent=agent, dimensions=ALL_FIVE, is_baseline=True) for agent in Agent.objects.all()])
-
-    assert [r.summary.run.status for r in results] == ["completed"] * 3
-    assert {r.summary.dimensions["convergence"].score for r in results} == {9.0}
-    assert Channel.objects.get().evaluation_runs.count() == 1
-
-
-def test_claims_speak_of_the_channel_by_its_name(llm_server: LLMServer) -> None:
-    evaluate_channel(channel=diverse(), dimensions=("convergence",))
-
-    assert all("#diverse" in claim for claim in claims_of(llm_server.bodies[0]).values())
-    assert all("#diverse" in row.claim for row in EvaluationScore.objects.all())
 
 
 # -- in a worker's queue

@@ -10,8 +10,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import LLMCall
-from evaluation.judge.check import Check, CheckResult, ask_together, check_proposition
-from evaluation.judge.questions import Question
+from evaluation.judge.questions import Check, CheckResult, Question, ask_together, check_proposition
 from evaluation.propositions.schema import Cues
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry, prompt_of
 from tests.llm_server import LLMServer
@@ -64,13 +63,6 @@ def test_what_is_neither_true_nor_false_is_asked_again_once_and_then_unknown(llm
     assert llm_server.calls == 2
 
 
-def test_asked_again_the_judge_may_still_answer(llm_server: LLMServer) -> None:
-    llm_server.reply(text="Yes.")
-    llm_server.reply(json=entry(True))
-
-    assert check_proposition(proposition=claim(), context=CONTEXT, label=LABEL).holds is True
-
-
 def test_in_the_gate_nothing_is_asked_again(llm_server: LLMServer) -> None:
     llm_server.always(text="Yes.")
 
@@ -102,12 +94,6 @@ def test_the_prompt_reads_as_its_snapshot(llm_server: LLMServer) -> None:
     assert found == SNAPSHOT.read_text(encoding="utf-8")
     schema = body["output_config"]["format"]["schema"]
     assert schema["properties"]["value"] == {"type": "boolean"}
-
-
-def test_the_persona_is_withheld_where_the_claim_may_not_see_it_ac_6_0_9(llm_server: LLMServer) -> None:
-    check_proposition(proposition=claim(include_personas=False), context=CONTEXT, label=LABEL)
-
-    assert "dry and careful clerk" not in prompt_of(llm_server.bodies[0])
 
 
 @pytest.mark.parametrize(
@@ -160,8 +146,3 @@ def test_asked_together_one_that_fails_costs_the_others_nothing(llm_server: LLMS
     assert isinstance(quick, CheckResult)
     assert (slow.holds, quick.holds) == (None, True)
     assert slow.reason.startswith("timeout: ")
-
-
-def test_nothing_to_ask_asks_nobody(llm_server: LLMServer) -> None:
-    assert ask_together([], deadline=1) == []
-    assert llm_server.calls == 0

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import Any
 
 import pytest
 from pytest_django import Settings
 
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.runs.capture import evaluate_agent
-from evaluation.scorers.windows import parse_history
+from evaluation.models import EvaluationRun, EvaluationScore
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judging import answers, claims_of, entry, prompt_of
+from tests.evaluation.judging import claims_of, entry, prompt_of
+from tests.evaluation.measuring import evaluate_agent
 from tests.evaluation.pairing import before_and_now, consistency, pairs
-from tests.factories import MONDAY, make_agent, make_channel, say, talk
+from tests.factories import MONDAY, make_agent, make_channel, say, speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -111,31 +109,6 @@ def test_the_score_is_the_mean_over_pairs_and_each_pair_is_stored_ac_6_2_5(
     assert rows["lol shut"].context_snippet == "lol shut"
 
 
-@pytest.mark.parametrize(
-    ("fields", "reason"),
-    [
-        ({"where": {"build": "40"}}, "said nothing before this window"),
-        ({"where": {"build": "41"}, "history_where": {"build": "39"}}, "said nothing before this window"),
-        ({"where": {"build": "41"}, "history": parse_history("1h")}, "said nothing before this window"),
-    ],
-)
-def test_without_a_past_it_is_not_evaluable_ac_6_2_6(
-    llm_server: LLMServer, one_claim: object, fields: dict[str, Any], reason: str
-) -> None:
-    ada = make_agent("ada")
-    before_and_now(ada, ["Yes."], ["No."])
-
-    found = evaluate_agent(agent=ada, dimensions=("consistency",), is_baseline=True, **fields)
-
-    assert (found.overall_score, found.dimensions["consistency"].score, llm_server.calls) == (None, None, 0)
-    assert found.run.status == "completed"
-    assert f"nothing scored: not evaluable: the agent {reason}" in found.run.error
-    (row,) = EvaluationScore.objects.all()
-    assert (row.status, row.score) == ("unscored", None)
-    assert reason in row.reason
-    assert not Baseline.objects.exists()
-
-
 def test_a_past_elsewhere_is_not_comparable_ac_6_2_6(llm_server: LLMServer, one_claim: object) -> None:
     ada = make_agent("ada")
     before_and_now(ada, ["Yes."], [], make_channel("one"))
@@ -152,8 +125,7 @@ def test_the_cold_start_of_one_dimension_leaves_the_others_alone_ac_6_2_6(
 ) -> None:
     one_claim.claims("adherence/_default.yaml", "voice")
     llm_server.always(json=entry(6))
-    ada = make_agent("ada")
-    talk(ada, ["Only one."])
+    ada = speaking("ada", ["Only one."])
 
     found = evaluate_agent(agent=ada, dimensions=("adherence", "consistency"))
 
@@ -170,23 +142,6 @@ BEFORE = [
 STEADY = [f"I have counted the {thing}. It is complete. Nobody is to move it." for thing in ("stamps", "coins", "keys")]
 
 
-DRIFTED = [f"omg you guys!!! the {thing} is soooo cute!! 💖💖 i can't even" for thing in ("drawer", "safe", "lamp")]
-
-
-def test_offline_a_drifted_window_scores_far_below_a_steady_one(settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    steady, drifted = make_agent("steady"), make_agent("drifted")
-    before_and_now(steady, BEFORE, STEADY, make_channel("one"))
-    before_and_now(drifted, BEFORE, DRIFTED, make_channel("two"))
-
-    high, low = consistency(steady), consistency(drifted)
-
-    assert high.score is not None
-    assert low.score is not None
-    assert (high.score >= 8, low.score <= 3) == (True, True), (high.score, low.score)
-    assert (high.scored, high.unscored) == (3, 9), "what is no matter of style needs an LLM judge"
-
-
 def test_offline_a_style_needs_some_history(settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     ada = make_agent("ada")
@@ -195,13 +150,3 @@ def test_offline_a_style_needs_some_history(settings: Settings) -> None:
     assert consistency(ada).score is None
     reason = EvaluationScore.objects.filter(proposition_id="consistency-manner-of-writing")[0].reason
     assert "at least 5 earlier messages" in reason
-
-
-def test_a_judge_that_sees_drift_scores_it_lower_than_steadiness(llm_server: LLMServer, one_claim: object) -> None:
-    llm_server.respond = answers(lambda claim: 5)
-    steady, drifted = make_agent("steady"), make_agent("drifted")
-    before_and_now(steady, BEFORE, STEADY, make_channel("one"))
-    before_and_now(drifted, BEFORE, DRIFTED, make_channel("two"))
-    llm_server.respond = lambda body: {"json": entry(1 if "💖" in prompt_of(body).split("<<<LATER")[1] else 8)}
-
-    assert (consistency(steady).score, consistency(drifted).score) == (8.0, 1.0)

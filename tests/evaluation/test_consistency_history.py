@@ -11,10 +11,10 @@ from agents.models import Message
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.execute import execute
 from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.scorers.windows import parse_window
+from evaluation.scorers.subjects import parse_window
 from tests.evaluation.judging import prompt_of
 from tests.evaluation.pairing import before_and_now, consistency, pairs
-from tests.factories import MONDAY, make_agent, make_channel, say, talk
+from tests.factories import MONDAY, make_agent, make_channel, say, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -22,8 +22,7 @@ pytestmark = pytest.mark.django_db
 
 # -- what is compared with what
 def test_without_a_window_the_newer_half_is_compared_with_the_older(llm_server: LLMServer, one_claim: object) -> None:
-    ada = make_agent("ada")
-    talk(ada, ["one", "two", "three", "four", "five"])
+    ada = speaking("ada", ["one", "two", "three", "four", "five"])
 
     consistency(ada, where={})
 
@@ -74,24 +73,6 @@ def test_rare_words_make_a_topic_and_frequent_ones_do_not(llm_server: LLMServer,
     consistency(ada)
 
     assert pairs()[0][1] == "Raccoons again."
-
-
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        (["会議は三時です。", "昼ご飯はカレーです。"], ["会議は四時になりました。", "今日の昼ご飯はそばです。"]),
-        (["الاجتماع في الثالثة.", "الغداء اليوم أرز."], ["تأخر الاجتماع إلى الرابعة.", "الغداء كان متأخرا."]),
-    ],
-)
-def test_topics_are_found_in_japanese_and_arabic(
-    llm_server: LLMServer, one_claim: object, before: list[str], now: list[str]
-) -> None:
-    ada = make_agent("ada")
-    before_and_now(ada, before, now)
-
-    consistency(ada)
-
-    assert pairs() == list(zip(now, before, strict=True))
 
 
 def test_of_a_long_history_a_sample_is_looked_at(

@@ -10,9 +10,8 @@ from agents.models import Agent
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.runs import judging
 from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_of, queue_run, resume_run
-from evaluation.runs.execute import execute
+from evaluation.runs.execute import execute, work_one
 from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.runs.work import work_one
 from tests.evaluation.conversing import DRY, LOUD, converse, in_turn
 from tests.evaluation.judging import answers, tail_of
 from tests.evaluation.measuring import spec, statuses
@@ -77,13 +76,6 @@ def test_what_ended_cannot_be_cancelled(ada: Agent, status: str) -> None:
 
     with pytest.raises(NotPossible, match=f"is {status}; only one that is pending, running or paused_budget can be"):
         cancel_run(run)
-
-
-def test_a_run_that_waits_for_its_budget_can_be_cancelled(ada: Agent) -> None:
-    run, _ = prepare_run(spec(ada))
-    EvaluationRun.objects.filter(pk=run.pk).update(status="paused_budget")
-
-    assert cancel_run(run).status == "cancelled"
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.scorers.windows import parse_window
+from evaluation.scorers.subjects import parse_window
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converged, convergence, converse, diverse, in_turn
-from tests.evaluation.judging import answers, claims_of, entry, prompt_of
+from tests.evaluation.judging import claims_of, entry, prompt_of
 from tests.factories import make_agent, make_channel, say, talk
 from tests.llm_server import LLMServer
 
@@ -210,64 +210,9 @@ def test_a_channels_own_propositions_join_the_defaults(llm_server: LLMServer, on
 
 
 # -- what cannot be measured
-@pytest.mark.parametrize(
-    ("lines", "reason"),
-    [
-        ([], ""),
-        ([("ada", "Alone.")], "one agent alone speaks in the window"),
-        ([("ada", text) for text in DRY], "one agent alone speaks in the window"),
-        ([("Lou", "Hello?"), ("Gus", "Hello!")], "no agent speaks in the window, only people"),
-    ],
-)
-def test_less_than_two_agents_have_no_voices_to_compare(
-    llm_server: LLMServer, lines: list[tuple[str, str]], reason: str
-) -> None:
-    found = convergence(converse(make_channel(), lines))
-
-    assert (found.overall_score, llm_server.calls, found.run.status) == (None, 0, "completed")
-    assert found.run.error.startswith("nothing scored: not evaluable: ")
-    assert (reason or "no message of the channel in the window") in found.run.error
-    assert {row.reason for row in EvaluationScore.objects.all()} == (
-        {f"not evaluable: {reason}; voices are compared between at least two"}
-        if "alone" in reason
-        else {f"not evaluable: {reason}"}
-        if reason
-        else set()
-    )
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        [
-            ("ada", "会議は三時です。"),
-            ("bea", "わかりました！"),
-            ("ada", "資料を忘れないで。"),
-            ("bea", "はい、もちろん。"),
-        ],
-        [("ada", "الاجتماع في الثالثة."), ("bea", "حسنا، سأكون هناك!"), ("ada", "لا تنس الأوراق."), ("bea", "بالطبع.")],
-    ],
-)
-def test_japanese_and_arabic_have_figures(llm_server: LLMServer, lines: list[tuple[str, str]]) -> None:
-    found = convergence(converse(make_channel(), lines))
-
-    for figures in found.run.figures["convergence"]["agents"].values():
-        assert figures["words"] > 3
-        assert 0 < figures["punctuation_density"] < 1
-        assert figures["average_sentence_length"] > 1
-    assert lines[0][1] in prompt_of(llm_server.bodies[0])
 
 
 # -- which way it moves
-def test_offline_a_converging_channel_scores_far_below_a_diverse_one(settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-
-    high, low = convergence(diverse()), convergence(converged())
-
-    assert high.overall_score is not None
-    assert low.overall_score is not None
-    assert (high.overall_score >= 8, low.overall_score <= 2) == (True, True), (high.overall_score, low.overall_score)
-    assert (high.dimensions["convergence"].scored, high.dimensions["convergence"].unscored) == (1, 4)
 
 
 def test_offline_few_lines_make_no_voices(settings: Settings) -> None:
@@ -277,11 +222,3 @@ def test_offline_few_lines_make_no_voices(settings: Settings) -> None:
 
     reason = EvaluationScore.objects.get(proposition_id="convergence-voices-of-their-own").reason
     assert "at least 10 lines" in reason
-
-
-def test_anti_patterns_of_conversations_are_flipped_ac_6_0_3a(llm_server: LLMServer) -> None:
-    llm_server.respond = answers(lambda claim: 8 if "agree with each other readily" in claim else 2)
-
-    found = convergence(diverse())
-
-    assert found.overall_score == pytest.approx((2 * 4 + (9 - 8)) / 5)

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 from scipy.stats import fisher_exact
 
-from evaluation.change.comparison import lost_propositions
+from evaluation.change.change import lost_propositions
 from evaluation.models import Baseline
-from evaluation.runs.capture import evaluate_agent
 from evaluation.runs.summary import Share, percent, why_too_little
 from tests.evaluation.conftest import PropositionFolder
-from tests.factories import make_agent, talk
+from tests.evaluation.measuring import evaluate_agent
+from tests.factories import speaking
 
 pytestmark = pytest.mark.usual_minimum
 SILENT = "Nothing in particular."
@@ -79,8 +79,7 @@ def offline(settings: Settings, propositions: PropositionFolder) -> PropositionF
 
 @pytest.mark.django_db
 def test_coverage_counts_only_what_this_judge_can_score(offline: PropositionFolder) -> None:
-    ada = make_agent("ada")
-    talk(ada, ["Good morning, all of you.", *[f"{SILENT} {n}" for n in range(9)]])
+    ada = speaking("ada", ["Good morning, all of you.", *[f"{SILENT} {n}" for n in range(9)]])
 
     found = evaluate_agent(agent=ada, dimensions=("adherence", "fluency"))
 
@@ -94,8 +93,7 @@ def test_coverage_counts_only_what_this_judge_can_score(offline: PropositionFold
 
 @pytest.mark.django_db
 def test_too_few_judgements_are_no_score_and_no_baseline_and_say_so(offline: PropositionFolder) -> None:
-    ada = make_agent("ada")
-    talk(ada, [f"{SILENT} {n}" for n in range(7)])
+    ada = speaking("ada", [f"{SILENT} {n}" for n in range(7)])
 
     found = evaluate_agent(agent=ada, dimensions=("adherence", "fluency"), is_baseline=True)
 

@@ -12,11 +12,11 @@ from agents.models import Agent, Channel, Run, RunMessage
 from correction.models import CorrectionLog
 from evaluation.lineup import line_up
 from evaluation.models import Baseline, EvaluationScore
-from evaluation.runs.capture import evaluate_agent, evaluate_channel
 from evaluation.runs.summary import RunSummary
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, converse
 from tests.evaluation.judging import answers, prompt_of
+from tests.evaluation.measuring import evaluate_agent, evaluate_channel
 from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer
 

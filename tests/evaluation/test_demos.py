@@ -6,9 +6,7 @@ The judge here is a server that reads nothing but the prompt it gets: what it ne
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -16,18 +14,18 @@ import pytest
 from django.core.management import call_command
 from pytest_django import Settings
 
-from agents.models import Agent, Channel
+from agents.models import Agent
 from agents.seed import loader
-from agents.text.ngrams import repetition_statistics
 from evaluation.change.comparison import compare_to_baseline
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture, evaluate_agent, evaluate_channel
+from evaluation.runs.execute import capture
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import by_tag, worst_judgement
-from tests.evaluation.brainstorming import BRAINSTORM, lister
+from evaluation.runs.summary import worst_judgement
+from tests.evaluation.brainstorming import lister
 from tests.evaluation.conversing import converged, converse, diverse
 from tests.evaluation.judging import claims_of, entry, prompt_of
+from tests.evaluation.measuring import by_tag, evaluate_agent, evaluate_channel
 from tests.evaluation.test_fluency import COPIED, VARIED
 from tests.evaluation.test_ideas import MARKED
 from tests.factories import MONDAY, make_agent, make_channel, talk
@@ -63,23 +61,6 @@ def judging(read: Callable[[str], int]) -> Callable[[dict[str, Any]], dict[str, 
     return respond
 
 
-def shown(prompt: str, marker: str) -> str:
-    """What stands between the fences of that name."""
-    return prompt.split(f"<<<{marker} ")[-1].split(f"<<<END {marker}")[0]
-
-
-def lines_of(prompt: str) -> list[str]:
-    """What was said in the trajectory, each as a set of words, digits aside."""
-    said = re.findall(r"^\d+\. .*?acts: (.*)$", shown(prompt, "TRAJECTORY"), re.MULTILINE)
-    return [re.sub(r"[\d\W]+", " ", line).strip() for line in said]
-
-
-def distinct(lines: Iterable[str]) -> int:
-    """0 to 9: the share of the words of all lines that are no repetitions."""
-    words = [word for line in lines for word in line.lower().split()]
-    return round(9 * len(set(words)) / len(words)) if words else 0
-
-
 @pytest.fixture
 def office(settings: Settings) -> None:
     """The example data and the shipped propositions."""
@@ -110,19 +91,6 @@ def test_demo_s_6_0_a_judge_scores_what_michael_said_and_it_is_stored_with_reaso
         assert "{{" not in score.claim
 
 
-def test_demo_s_6_0_a_proposition_about_a_conversation_is_scored_over_the_channel(
-    office: None, llm_server: LLMServer
-) -> None:
-    llm_server.respond = judging(lambda prompt: 6)
-    channel = Channel.objects.get(slug="general")
-
-    found = evaluate_channel(channel=channel, dimensions=("convergence",))
-
-    assert found.overall_score is not None
-    shown_lines = lines_of(prompt_of(llm_server.bodies[0]))
-    assert len(shown_lines) == channel.messages.filter(agent__isnull=False).count()
-
-
 # --- S-6.1: persona adherence
 def test_demo_s_6_1_michael_who_lost_his_voice_scores_lower_than_michael_offline(office: None, offline: None) -> None:
     run = evaluate_agent(agent=Agent.objects.get(slug="michael"), dimensions=("adherence",), samples=100).run
@@ -135,17 +103,6 @@ def test_demo_s_6_1_michael_who_lost_his_voice_scores_lower_than_michael_offline
     assert low.score <= 2
     assert "himself" in low.claim
     assert low.reasoning, "it says why"
-
-
-def test_demo_s_6_1_michael_who_lost_his_voice_scores_lower_than_michael(office: None, llm_server: LLMServer) -> None:
-    """The judge goes by whether the message speaks of its speaker at all, as the claim does."""
-    about_himself = re.compile(r"\b(I|me|my|we|us|our)\b|!", re.IGNORECASE)
-    llm_server.respond = judging(lambda prompt: 8 if about_himself.search(shown(prompt, "MESSAGE")) else 1)
-
-    run = evaluate_agent(agent=Agent.objects.get(slug="michael"), dimensions=("adherence",), samples=100).run
-
-    scores = by_tag(run, "build")
-    assert scores["41"] <= scores["40"] - 2
 
 
 # --- S-6.2: self-consistency
@@ -173,30 +130,6 @@ def test_demo_s_6_2_jim_who_talks_like_dwight_is_less_like_himself_offline(offli
     assert scores["drifted"] <= scores["steady"] - 3, scores
 
 
-def test_demo_s_6_2_jim_who_talks_like_dwight_is_less_like_himself(llm_server: LLMServer) -> None:
-    """The judge compares the words of the two moments of each pair."""
-
-    def alike(prompt: str) -> int:
-        before, now = (
-            set(re.findall(r"[a-z]+", shown(prompt, moment).lower().strip().splitlines()[-1]))
-            for moment in ("EARLIER", "LATER")
-        )
-        return round(9 * len(before & now) / len(before | now))
-
-    llm_server.respond = judging(alike)
-    scores = {}
-    for name, lately in (("steady", STILL_JIM), ("drifted", DWIGHTISH)):
-        jim = jim_of_two_periods(lately, name)
-        found = evaluate_agent(agent=jim, dimensions=("consistency",), where={"period": "now"})
-        scores[name] = found.overall_score
-        pairs = EvaluationScore.objects.filter(evaluation_run=found.run).values_list("message", "compared_with")
-        assert len(set(pairs)) == 3, "each pair is stored"
-
-    assert scores["steady"] is not None
-    assert scores["drifted"] is not None
-    assert scores["drifted"] <= scores["steady"] - 2, scores
-
-
 # --- S-6.3: fluency
 def two_sets() -> dict[str, Agent]:
     found = {"varied": make_agent("varied"), "copied": make_agent("copied")}
@@ -211,17 +144,6 @@ def test_demo_s_6_3_copies_with_minor_edits_score_lower_than_variety_offline(off
     assert scores["copied"] <= scores["varied"] - 3, scores
 
 
-def test_demo_s_6_3_copies_with_minor_edits_score_lower_than_variety(llm_server: LLMServer) -> None:
-    llm_server.respond = judging(lambda prompt: distinct(lines_of(prompt)))
-
-    scores = {n: evaluate_agent(agent=a, dimensions=("fluency",)).overall_score or 0 for n, a in two_sets().items()}
-
-    prompts = [prompt_of(body) for body in llm_server.bodies]
-    statistics = [json.loads(shown(prompt, "STATISTICS").partition("\n")[2]) for prompt in prompts]
-    assert [sorted(found) for found in statistics] == [sorted(asdict(repetition_statistics(VARIED)))] * 2
-    assert scores["copied"] <= scores["varied"] - 2, scores
-
-
 # --- S-6.4: convergence
 def test_demo_s_6_4_a_converging_channel_scores_lower_than_a_diverse_one_offline(offline: None) -> None:
     apart, alike = (
@@ -234,39 +156,12 @@ def test_demo_s_6_4_a_converging_channel_scores_lower_than_a_diverse_one_offline
     assert alike <= apart - 3, (apart, alike)
 
 
-def test_demo_s_6_4_a_converging_channel_scores_lower_than_a_diverse_one(llm_server: LLMServer) -> None:
-    llm_server.respond = judging(lambda prompt: distinct(lines_of(prompt)))
-
-    found = [evaluate_channel(channel=channel, dimensions=("convergence",)) for channel in (diverse(), converged())]
-
-    apart, alike = (summary.overall_score or 0 for summary in found)
-    assert alike <= apart - 2, (apart, alike)
-    assert all(len(lines_of(prompt_of(body))) == 15 for body in llm_server.bodies), "the whole conversation"
-    assert all("vocabulary_by_agent" in shown(prompt_of(body), "STATISTICS") for body in llm_server.bodies)
-    for summary in found:
-        pairs = summary.run.figures["convergence"]["pairs"]
-        similarities = [similarity for _, _, similarity in pairs]
-        assert len(pairs) == 3
-        assert similarities == sorted(similarities, reverse=True), "the most similar pair first"
-
-
 # --- S-6.6: ideas quantity
 def test_demo_s_6_6_repeated_ideas_are_collapsed_offline(offline: None) -> None:
     found = evaluate_channel(channel=converse(make_channel("marked"), MARKED), dimensions=("ideas_quantity",))
 
     assert found.dimensions["ideas_quantity"].count == 5
-    assert sum(len(idea.variants) for idea in distinct_ideas(found.run)) == 2
-
-
-def test_demo_s_6_6_ten_messages_with_repeated_ideas_hold_four(llm_server: LLMServer) -> None:
-    llm_server.respond = lister
-
-    found = evaluate_channel(channel=converse(make_channel("storm"), BRAINSTORM), dimensions=("ideas_quantity",))
-
-    assert found.dimensions["ideas_quantity"].count == 4
-    listed = distinct_ideas(found.run)
-    assert [len(idea.variants) + 1 for idea in listed] == [3, 2, 2, 1]
-    assert listed[0].positions == (1, 3, 10)
+    assert sum(len(idea.same) for idea in distinct_ideas(found.run)) == 2
 
 
 # --- S-6.5: baselines

@@ -10,10 +10,10 @@ from pytest_django import Settings
 from agents.models import LLMCall
 from evaluation.judge.questions import Question, ask_all
 from evaluation.models import EvaluationScore
-from evaluation.runs.capture import evaluate_agent
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, entry
-from tests.factories import make_agent, talk
+from tests.evaluation.measuring import evaluate_agent
+from tests.factories import speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -37,8 +37,7 @@ def judge(first: Any, second: Any) -> Any:
 @pytest.fixture
 def one_message(propositions: PropositionFolder) -> Any:
     propositions.claims("adherence/_default.yaml", "voice")
-    agent = make_agent("ada")
-    talk(agent, ["No."])
+    agent = speaking("ada", ["No."])
     return agent
 
 
@@ -59,21 +58,6 @@ def test_the_judge_is_asked_whether_it_is_sure_and_the_second_value_counts_ac_6_
     assert '"value": 8' in texts[1]
     assert "Please revise your evaluation to make it as correct as possible" in texts[2]
     assert row.call_id == LLMCall.objects.latest("pk").pk
-
-
-def test_a_judge_that_is_sure_keeps_its_value(llm_server: LLMServer, one_message: Any) -> None:
-    llm_server.respond = judge(7, 7)
-
-    evaluate_agent(agent=one_message, dimensions=("adherence",), double_check=True)
-
-    row = EvaluationScore.objects.get()
-    assert (row.score, row.first_score) == (7, 7)
-
-
-def test_without_double_check_it_is_asked_once(llm_server: LLMServer, one_message: Any) -> None:
-    evaluate_agent(agent=one_message, dimensions=("adherence",))
-
-    assert (llm_server.calls, EvaluationScore.objects.get().first_score) == (1, None)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +89,7 @@ def test_what_was_not_answered_at_first_is_not_asked_whether_it_is_sure(
 def test_flips_and_penalties_apply_to_both_values(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.claims("adherence/_default.yaml", "flat", extra="inverted: true")
     propositions.claims("adherence/ada.yaml", "strict", extra="hard: true")
-    ada = make_agent("ada")
-    talk(ada, ["No."])
+    ada = speaking("ada", ["No."])
     llm_server.respond = judge(entry(8, flaws=[]), entry(5, flaws=["one"]))
 
     evaluate_agent(agent=ada, dimensions=("adherence",), double_check=True)

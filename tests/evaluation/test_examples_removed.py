@@ -14,7 +14,7 @@ from agents.seed import loader
 from correction import demonstration as scenes
 from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.models import Baseline, EvaluationRun, EvaluationSchedule, EvaluationScore
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.console import superuser
 from tests.correction.steering import row as intervention_row
@@ -31,8 +31,8 @@ def examples(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Itera
         loader.seed()
         michael = Agent.objects.get(slug="michael")
         capture([RunSpec(agent=michael, dimensions=("adherence", "fluency", "convergence"), is_baseline=True)])
-        stage = scenes.set_up()
-        scenes.attempts(stage, "michael", [scenes.IN_CHARACTER], overrides=scenes.gate_settings())
+        stage = scenes.Stage.set_up()
+        stage.attempts("michael", [scenes.IN_CHARACTER], scenes.gate_settings())
         yield
 
 

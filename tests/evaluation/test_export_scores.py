@@ -14,12 +14,12 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.export import COLUMNS, score_rows
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry
-from tests.factories import make_agent, talk
+from tests.factories import make_agent, speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -41,8 +41,7 @@ def ada(settings: Settings, llm_server: LLMServer, propositions: PropositionFold
     )
     judged = {"strict": entry(9, flaws=["a", "b"]), "flipped": entry(2, flaws=[]), "broken": entry("7")}
     llm_server.respond = answers(judged.__getitem__)
-    agent = make_agent("ada")
-    talk(agent, ["=1+1", "Never, “ever”,\nagain"])
+    agent = speaking("ada", ["=1+1", "Never, “ever”,\nagain"])
     for seed in (1, 2):
         capture([RunSpec(agent=agent, dimensions=("adherence",), is_baseline=True, seed=seed)])
     return agent

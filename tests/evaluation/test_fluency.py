@@ -6,16 +6,15 @@ import json
 from typing import Any
 
 import pytest
-from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.models import EvaluationScore
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import DimensionSummary
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, entry, prompt_of
-from tests.factories import make_agent, make_channel, talk
+from tests.factories import make_agent, make_channel, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -79,8 +78,7 @@ def test_what_others_said_is_not_shown(llm_server: LLMServer) -> None:
 
 def test_the_score_is_stored_with_the_judges_reasoning_ac_6_3_6(llm_server: LLMServer) -> None:
     llm_server.respond = answers(lambda claim: entry(6, reasoning="varied enough"))
-    ada = make_agent("ada")
-    talk(ada, VARIED)
+    ada = speaking("ada", VARIED)
 
     fluency(ada)
 
@@ -90,25 +88,8 @@ def test_the_score_is_stored_with_the_judges_reasoning_ac_6_3_6(llm_server: LLMS
     assert all("Ada" in row.claim for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("said", "reason"),
-    [([], ""), (["Only one."], "one message only: fluency is judged across messages")],
-)
-def test_less_than_two_messages_say_nothing_about_fluency(llm_server: LLMServer, said: list[str], reason: str) -> None:
-    ada = make_agent("ada")
-    talk(ada, said)
-
-    (found,) = capture([RunSpec(agent=ada, dimensions=("fluency",))])
-
-    assert (found.summary.overall_score, found.summary.run.overall_score, llm_server.calls) == (None, None, 0)
-    assert found.summary.run.status == "completed"
-    assert "nothing scored" in found.summary.run.error
-    assert {row.reason for row in EvaluationScore.objects.all()} == ({reason} if reason else set())
-
-
 def test_only_the_windows_messages_are_shown(llm_server: LLMServer) -> None:
-    ada = make_agent("ada")
-    talk(ada, COPIED, tags={"build": "40"})
+    ada = speaking("ada", COPIED, tags={"build": "40"})
     talk(ada, VARIED, tags={"build": "41"})
 
     fluency(ada, where={"build": "41"})
@@ -126,26 +107,10 @@ def test_statistics_speak_of_the_messages_that_are_shown(
         "fluency/_default.yaml",
         "include_personas: false\nfirst_n: 1\nlast_n: 2\npropositions: [{id: varied, claim: varied}]\n",
     )
-    ada = make_agent("ada")
-    talk(ada, VARIED)
+    ada = speaking("ada", VARIED)
 
     fluency(ada)
 
     prompt = prompt_of(llm_server.bodies[0])
     assert '"messages": 3' in prompt
     assert "[… 3 events left out here …]" in prompt
-
-
-def test_offline_copies_score_far_below_variety(settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    varied, copied = make_agent("varied"), make_agent("copied")
-    talk(varied, VARIED, channel=make_channel("one"))
-    talk(copied, COPIED, channel=make_channel("two"))
-
-    high, low = fluency(varied), fluency(copied)
-
-    assert high.score is not None
-    assert low.score is not None
-    assert high.score >= 8
-    assert low.score <= 2
-    assert (high.scored, high.unscored) == (2, 2), "naturalness needs an LLM judge"

@@ -7,9 +7,9 @@ import os
 import pytest
 
 from agents.llm import LLMRequest, Reply, Status
-from evaluation.judge.prompts import Context, Event, Window
 from evaluation.judge.questions import Question, build_recheck, build_request
 from evaluation.runs.ideas import collapse_request, listing_request
+from evaluation.scorers.subjects import Context, Event, Window
 from tests.evaluation.test_judge_prompts import (
     ABOUT_A_MESSAGE,
     LABEL,

@@ -11,15 +11,14 @@ import pytest
 from pytest_django import Settings
 
 from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart
-from evaluation.runs.as_json import run_json
-from evaluation.runs.capture import evaluate_channel
+from evaluation.runs.execute import run_json
 from evaluation.runs.ideas import distinct_ideas
 from evaluation.scorers import ideas_quantity
-from evaluation.scorers.subjects import ChannelSubject
-from evaluation.scorers.windows import MessageWindow
+from evaluation.scorers.subjects import ChannelSubject, MessageWindow
 from tests.evaluation.brainstorming import BRAINSTORM, KINDS, brainstorm, lister
 from tests.evaluation.conversing import converse, ideas
 from tests.evaluation.judging import entry, prompt_of
+from tests.evaluation.measuring import evaluate_channel
 from tests.factories import make_agent, make_channel
 from tests.llm_server import LLMServer
 
@@ -65,7 +64,7 @@ def test_the_result_is_a_count_and_a_list_ac_6_6_3(judge: LLMServer) -> None:
     assert listed[0] == {
         "idea": "A vending machine for pencils.",
         "description": "as it was said",
-        "same": ["Or pencils from a machine in the hall, a vending machine.", "A pencil vending machine, but green."],
+        "same": ("Or pencils from a machine in the hall, a vending machine.", "A pencil vending machine, but green."),
         "positions": (1, 3, 10),
         "by": ("Ada", "Cyd"),
     }
@@ -78,7 +77,7 @@ def test_the_judge_is_told_what_counts_as_one_and_repetitions_are_collapsed_ac_6
     listing, collapse = map(prompt_of, judge.bodies)
     assert "minor variations of one concept are one item" in listing
     assert "Minor variations, other words, more or less detail do not make a new idea" in collapse
-    kept = [(idea.idea.idea, len(idea.variants)) for idea in distinct_ideas(found.run)]
+    kept = [(idea.idea, len(idea.same)) for idea in distinct_ideas(found.run)]
     assert kept == [
         ("A vending machine for pencils.", 2),
         ("A roof garden!", 1),
@@ -202,7 +201,7 @@ def test_offline_marked_ideas_are_counted_and_repetitions_collapsed(settings: Se
 
     found = ideas(converse(make_channel(), MARKED))
 
-    assert [(i.idea.idea, len(i.variants)) for i in distinct_ideas(found.run)] == [
+    assert [(i.idea, len(i.same)) for i in distinct_ideas(found.run)] == [
         ("a vending machine for pencils", 1),
         ("a roof garden", 1),
         ("quiet rooms on every floor", 0),

@@ -92,25 +92,6 @@ def test_a_hostile_message_stays_data(judge: LLMServer) -> None:
     assert "announces a number of ideas" in prompt
 
 
-@pytest.mark.parametrize(
-    ("lines", "reason"),
-    [
-        ([], "no message of the channel in the window"),
-        ([("Lou", "A pond!"), ("Gus", "A boat.")], "no agent speaks in the window, only people"),
-    ],
-)
-def test_without_agents_nothing_is_counted(judge: LLMServer, lines: list[tuple[str, str]], reason: str) -> None:
-    found = ideas(converse(make_channel(), lines))
-
-    assert (found.dimensions.get("ideas_quantity") is None) == (not lines)
-    assert judge.calls == 0
-    assert found.run.error == f"nothing scored: not evaluable: {reason}"
-
-
-def test_one_message_of_one_agent_can_hold_an_idea(judge: LLMServer) -> None:
-    assert ideas(converse(make_channel(), [("ada", "A roof garden.")])).dimensions["ideas_quantity"].count == 1
-
-
 def test_a_judge_that_is_down_is_found_out_at_once(llm_server: LLMServer, settings: Settings) -> None:
     settings.IDEAS_PART_CHARACTERS, settings.LLM_MAX_CONCURRENCY = 1, 1
     llm_server.always(status=401)

@@ -9,11 +9,10 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.judge.questions import GIVE_UP_AFTER
-from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture
+from evaluation.models import Baseline
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, entry, tail_of
-from tests.evaluation.measuring import measured, spec, statuses
+from tests.evaluation.measuring import measured, statuses
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -51,33 +50,6 @@ def test_the_same_capture_again_finishes_it_and_asks_nothing_twice(llm_server: L
     assert (found.summary.run.status, found.summary.overall_score, found.summary.run.attempt) == ("completed", 5.0, 2)
     assert llm_server.calls - before == 30, "nothing had been stored, so all thirty are asked"
     assert Baseline.objects.get().evaluation_run == failed
-
-
-def test_what_was_stored_is_not_asked_again(llm_server: LLMServer, settings: Settings, chatty: Agent) -> None:
-    """Five answers, then the power goes: the second attempt asks the other twenty-five."""
-    settings.LLM_MAX_CONCURRENCY = 1
-    stored: list[int] = []
-
-    def until_five(run: EvaluationRun, done: int) -> None:
-        stored.append(done)
-        if sum(stored) == 5:
-            raise KeyboardInterrupt
-
-    llm_server.always(json=entry(5))
-    with pytest.raises(KeyboardInterrupt):
-        capture([spec(chatty, samples=30)], progress=until_five)
-    run = EvaluationRun.objects.get()
-    assert (run.status, run.lease_owner) == ("errored", ""), "given up at once, for whoever asks for the same again"
-    assert statuses() == Counter({"scored": 5, "pending": 25})
-    judged = set(EvaluationScore.objects.filter(status="scored").values_list("pk", "judged_at"))
-    before = llm_server.calls
-
-    found = measured(chatty, samples=30)
-
-    assert found.resumed
-    assert statuses() == Counter({"scored": 30})
-    assert 25 <= llm_server.calls - before <= 26, "a call in flight at the interruption may reach the server late"
-    assert judged < set(EvaluationScore.objects.values_list("pk", "judged_at")), "what was stored was not touched"
 
 
 def test_a_few_calls_that_all_fail_are_a_failed_run_too(llm_server: LLMServer, ada: Agent) -> None:

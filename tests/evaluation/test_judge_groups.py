@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from evaluation.judge.questions import Question, ask_all, score_proposition, score_propositions
+from evaluation.judge.questions import Question, ask_all, score_propositions
 from tests.evaluation.judging import CONTEXT, LABEL, answers, claim, claims_of, entry, prompt_of
 from tests.llm_server import LLMServer
 
@@ -49,11 +49,6 @@ def test_claims_with_different_windows_or_personas_go_into_different_calls(llm_s
     assert set(by_claims) == {("claim 1", "claim 3"), ("claim 2", "claim 5"), ("claim 4",)}
     assert "dry and careful clerk" in prompt_of(by_claims["claim 1", "claim 3"])
     assert "dry and careful clerk" not in prompt_of(by_claims["claim 2", "claim 5"])
-
-
-def test_nothing_to_score_asks_nothing(llm_server: LLMServer) -> None:
-    assert score_propositions(propositions=[], context=CONTEXT, label=LABEL) == []
-    assert llm_server.calls == 0
 
 
 @pytest.mark.parametrize("bad", [97, "7", 7.5, None, True], ids=repr)
@@ -140,19 +135,3 @@ def test_a_judge_that_is_down_is_not_asked_everything_twice(llm_server: LLMServe
 
     assert {v.status for v in verdicts} == {"unscored"}
     assert llm_server.calls == 20 + 6
-
-
-def test_hard_mode_end_to_end_ac_6_0_16(llm_server: LLMServer) -> None:
-    llm_server.reply(json=entry(9, flaws=["too long", "too kind"]))
-
-    verdict = score_proposition(proposition=claim(hard=True), context=CONTEXT, label=LABEL)
-
-    assert (verdict.value, verdict.raw_value, verdict.flaws) == (5, 9, ("too long", "too kind"))
-
-
-def test_inverted_end_to_end_ac_6_0_3a(llm_server: LLMServer) -> None:
-    llm_server.reply(json=entry(8))
-
-    verdict = score_proposition(proposition=claim(inverted=True), context=CONTEXT, label=LABEL)
-
-    assert (verdict.value, verdict.raw_value) == (1, 8)

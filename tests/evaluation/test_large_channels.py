@@ -11,9 +11,9 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message
 from evaluation.models import IdeaPart
-from evaluation.runs.capture import evaluate_agent, evaluate_channel
 from evaluation.runs.ideas import distinct_ideas
-from evaluation.scorers.windows import parse_window
+from evaluation.scorers.subjects import parse_window
+from tests.evaluation.measuring import evaluate_agent, evaluate_channel
 from tests.factories import MONDAY, make_agent, make_channel
 
 pytestmark = pytest.mark.django_db

@@ -13,9 +13,8 @@ from django.test import Client
 from agents.models import Channel, owner_name
 from evaluation.lineup import line_up, newest_line_up, queue_line_up, said_since, work_one
 from evaluation.models import LineUpRun
-from tests.console import HOSTILE, list_of, page_of, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, page_of, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conversing import DRY, LEARNED, LOUD, converse, in_turn
-from tests.evaluation.judged import make_run
 from tests.evaluation.lining_up import VOICES, chat, voices
 from tests.factories import make_channel, say
 
@@ -65,14 +64,6 @@ def test_the_worker_measures_and_the_card_shows_the_figures(root: Client, channe
     for voice in made.result["voices"]:
         assert f"<bdi>{voice['speaker']}</bdi>" in html
     assert "since then" not in html
-
-
-def test_what_is_stored_is_what_the_command_prints(channel: Channel, capsys: pytest.CaptureFixture[str]) -> None:
-    queue_line_up(channel=channel)
-    work_one(owner=owner_name())
-    call_command("lineup", "--channel", "trio", "--json")
-
-    assert json.loads(capsys.readouterr().out) == LineUpRun.objects.get().result
 
 
 def test_the_card_counts_what_was_said_since(root: Client, channel: Channel) -> None:
@@ -161,29 +152,6 @@ def test_only_who_may_measure_has_a_button_and_only_by_post(channel: Channel) ->
     assert not LineUpRun.objects.exists()
 
 
-def test_a_run_of_a_channel_leads_to_its_voices(root: Client, channel: Channel) -> None:
-    run = make_run(None, dimensions=["convergence"])
-    run.channel = channel
-    run.save()
-    run.scores.create(dimension="convergence", proposition_id="voices", claim="c", status="scored", score=5)
-
-    assert f"{page_of(channel)}#line-up" in read(root, page_of(run))
-
-
-def test_the_list_of_line_ups_costs_the_same_however_many_there_are(root: Client, channel: Channel) -> None:
-    for _ in range(3):
-        queue_line_up(channel=channel)
-        work_one(owner=owner_name())
-    few = queries(root, list_of(LineUpRun))
-    for number in range(4):
-        other = make_channel(f"other-{number}")
-        queue_line_up(channel=other)
-        work_one(owner=owner_name())
-
-    assert len(queries(root, list_of(LineUpRun))) == len(few)
-    assert "Recognised" in read(root, page_of(LineUpRun.objects.filter(channel=channel)[0]))
-
-
 # -- ``manage.py lineup``: its table, its JSON, and how it ends
 def run(channel: str, *options: str) -> tuple[int, str, str]:
     """Exit code, standard output and complaint of the command."""
@@ -212,27 +180,6 @@ def test_the_table_shows_the_figure_beside_chance_and_who_is_taken_for_whom() ->
     assert f"p = {result.p_value:.3g}. 40 of 43 lines" in out
     assert "Who is taken for whom" in out
     assert "fewer than 5 lines" in out
-
-
-def test_json_is_one_object_with_every_figure() -> None:
-    chat(make_channel(), voices("formal", "shouty"), 8)
-
-    code, out, _ = run("office", "--json", "--permutations", "99", "--seed", "2")
-
-    document = json.loads(out)
-    assert code == 0
-    assert document["channel"] == "office"
-    assert (document["balanced_accuracy"], document["distinct"]) == (1.0, True)
-    assert 0.01 <= document["p_value"] <= 0.05
-    assert (document["permutations"], document["seed"], document["blocks"]) == (99, 2, 5)
-    assert document["voices"][0] == {
-        "speaker": "formal",
-        "kind": "agent",
-        "lines": 8,
-        "compared": 8,
-        "recall": 1.0,
-        "chance": document["voices"][0]["chance"],
-    }
 
 
 def test_without_a_figure_it_exits_with_2_and_says_why() -> None:

@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 
-from agents.models import Message
 from evaluation.change import evidence
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.capture import capture
-from evaluation.runs.execute import execute
+from evaluation.runs.execute import capture, execute
 from evaluation.runs.judging import begin_judging
 from evaluation.runs.planning import prepare_run
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
 from tests.evaluation.measuring import measured, spec
-from tests.factories import make_agent, make_channel, talk
+from tests.factories import make_agent, make_channel, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -45,8 +43,7 @@ def test_a_run_deleted_while_it_is_judged_does_not_harm_the_others(llm_server: L
 def test_an_interruption_before_the_baseline_is_stored_leaves_the_run_to_be_taken_up(
     llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ada = make_agent("ada")
-    talk(ada, ["one"])
+    ada = speaking("ada", ["one"])
     llm_server.respond = answers(lambda claim: 5)
     promote = evidence.promote
 
@@ -88,22 +85,9 @@ def test_an_unforeseen_error_ends_its_own_run_and_leaves_the_others_to_the_queue
     assert EvaluationRun.objects.get(agent=bob).error == "RuntimeError: disk full"
 
 
-def test_a_message_without_text_is_no_speech(llm_server: LLMServer) -> None:
-    ada = make_agent("ada")
-    talk(ada, ["", "   \n", "hello"])
-    llm_server.respond = answers(lambda claim: 5)
-
-    found = measured(ada).summary
-
-    assert Message.objects.count() == 3
-    assert found.dimensions["adherence"].scored == 1
-    assert llm_server.calls == 1
-
-
 def test_a_failed_run_has_no_overall_score(llm_server: LLMServer, propositions: PropositionFolder) -> None:
     propositions.write("adherence/ada.yaml", "propositions:\n  - {id: short, claim: short, rule: {max_words: 1}}\n")
-    ada = make_agent("ada")
-    talk(ada, ["two words"])
+    ada = speaking("ada", ["two words"])
     llm_server.always(status=401)
 
     found = measured(ada).summary

@@ -13,7 +13,7 @@ import pytest
 from agents.models import Agent, Channel
 from evaluation.models import Baseline, EvaluationRun
 from evaluation.propositions.files import PropositionError
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from tests import zygote
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
@@ -33,7 +33,7 @@ for slug in {SLUGS}:
 KILLED_WHILE_THE_SECOND_IS_MADE = """
 import os, signal
 from agents.models import Agent
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 def prepared(runs):
     if any(run.agent.slug == "bob" for run in runs):

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from importlib import import_module
 from io import StringIO
 from pathlib import Path
 
 import pytest
-from django.apps import apps
 from django.core.management import call_command
-from django.db import connection
 from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
 from agents.models import Agent
-from agents.persona import save_persona, upsert_agent
+from agents.persona import upsert_agent
 from agents.personas_io.reader import import_agents
 from agents.seed import loader
 from correction.interventions.nudges import NudgeType, load_nudges, nudge_text
@@ -149,54 +146,6 @@ def test_check_propositions_names_the_collision(own_kelly: Agent) -> None:
     named = json.loads(out.getvalue())["collisions"]
     assert {(row["agent"], Path(row["path"]).name) for row in named} == {("kelly", "kelly.yaml")}
     assert "the agent kelly here is your own" in err.getvalue()
-
-
-def test_without_a_collision_none_is_named() -> None:
-    example_kelly()
-    out, err = StringIO(), StringIO()
-    call_command("check_propositions", stdout=out, stderr=err)
-
-    assert err.getvalue() == ""
-
-
-def test_plain_files_are_measured_by_the_defaults_and_the_teams_own(tmp_path: Path) -> None:
-    (tmp_path / "personas").mkdir()
-    (tmp_path / "personas" / "kelly.md").write_text(LAWYER)
-    rows = [{"channel": "c", "agent": "kelly", "role": "agent", "text": "File it by the third."} for _ in range(3)]
-    (tmp_path / "chat.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    out = StringIO()
-    call_command(
-        *("evaluate", "--personas", str(tmp_path / "personas"), "--transcript", str(tmp_path / "chat.jsonl")),
-        *("--dimensions", "adherence,fluency", "--json"),
-        stdout=out,
-        stderr=StringIO(),
-    )
-    (run,) = json.loads(out.getvalue())["runs"]
-    asked = {i for d in run["dimensions"].values() for i in d["propositions"]}
-
-    assert not [i for i in asked if i.startswith("kelly-")]
-
-
-@pytest.mark.parametrize(
-    ("notes", "seeded"),
-    [
-        (["example data"], True),
-        (["example data", "edited in the console"], True),
-        (["example data", "import"], False),
-        (["import"], False),
-        (["test"], False),
-        (["import", "example data"], True),
-    ],
-)
-def test_agents_made_before_are_marked_by_what_their_versions_say(notes: list[str], seeded: bool) -> None:
-    agent = Agent(slug="kelly", display_name="Kelly")
-    for number, note in enumerate(notes):
-        agent.system_prompt = f"You are Kelly {number}."
-        save_persona(agent=agent, note=note)
-
-    import_module("agents.migrations.0011_agent_origin").mark_examples(apps, connection.schema_editor())
-
-    assert Agent.objects.get(slug="kelly").seeded is seeded
 
 
 def test_nothing_of_the_example_stays_in_the_prompt_of_the_agent_that_took_its_place(tmp_path: Path) -> None:

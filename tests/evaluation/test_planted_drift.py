@@ -9,12 +9,12 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel
 from agents.seed import loader
-from evaluation.runs.capture import capture, evaluate_agent
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import by_tag
-from evaluation.scorers.windows import parse_window
+from evaluation.scorers.subjects import parse_window
 from tests.agents.test_seed import CAST
 from tests.evaluation.conversing import convergence, converse, ideas
+from tests.evaluation.measuring import by_tag, evaluate_agent
 from tests.factories import make_channel
 
 pytestmark = pytest.mark.django_db

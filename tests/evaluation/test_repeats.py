@@ -6,12 +6,10 @@ import pytest
 
 from agents.models import Agent
 from evaluation.models import EvaluationScore
-from evaluation.runs.capture import evaluate_agent
-from evaluation.runs.summary import by_tag
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of
-from tests.evaluation.measuring import three_kinds
-from tests.factories import make_agent, make_channel, talk
+from tests.evaluation.measuring import evaluate_agent, three_kinds
+from tests.factories import speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -48,16 +46,11 @@ def test_the_noise_is_the_spread_of_repeats_around_their_items_means(llm_server:
     assert dimension.noise == pytest.approx(((4 + 4 + 0 + 1 + 1 + 4) / 4) ** 0.5, abs=1e-4)
 
 
-def test_without_repeats_nothing_is_known_of_the_noise(llm_server: LLMServer, ada: Agent) -> None:
-    assert evaluate_agent(agent=ada, dimensions=("adherence",)).dimensions["adherence"].noise is None
-
-
 def test_an_item_some_of_whose_repeats_failed_has_the_mean_of_the_others(
     llm_server: LLMServer, propositions: PropositionFolder
 ) -> None:
     propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    talk(ada, ["No.", "Yes."])
+    ada = speaking("ada", ["No.", "Yes."])
     values = iter([9, 7, "none", 2, 2, 2])
     llm_server.respond = answers(lambda claim: next(values, "none"))
 
@@ -70,18 +63,8 @@ def test_an_item_some_of_whose_repeats_failed_has_the_mean_of_the_others(
     assert dimension.score == pytest.approx(sum(sum(v) / len(v) for v in means.values()) / 2, abs=1e-4)
 
 
-def test_tags_tell_repeated_judgements_apart_too(llm_server: LLMServer, ada: Agent) -> None:
-    talk(ada, ["Three words here"], channel=make_channel("two"), tags={"build": "41"})
-    llm_server.respond = answers(lambda claim: 6)
-
-    run = evaluate_agent(agent=ada, dimensions=("adherence",), repeats=4).run
-
-    assert by_tag(run, "build") == {"41": pytest.approx((6 + 3 + 0) / 3)}
-
-
 def test_windows_and_pairs_are_repeated_too(llm_server: LLMServer) -> None:
-    ada = make_agent("ada")
-    talk(ada, ["a", "b", "c", "d"])
+    ada = speaking("ada", ["a", "b", "c", "d"])
 
     found = evaluate_agent(agent=ada, dimensions=("fluency", "consistency"), repeats=2)
 

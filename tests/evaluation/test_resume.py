@@ -34,9 +34,9 @@ QUEUE_AND_WORK = """
 from agents.models import Agent
 from django.core.management import call_command
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.control import queue_baseline
+from evaluation.runs.control import queue_run
 ada = Agent.objects.get()
-queue_baseline(agents=[ada], spec=RunSpec(agent=ada, dimensions=("adherence",)))
+queue_run(RunSpec(agent=ada, dimensions=("adherence",), is_baseline=True))
 call_command("work")
 """
 CAPTURE_ON_COMMAND = """

@@ -10,7 +10,7 @@ from django.test import Client
 
 from agents.models import Agent
 from evaluation.models import ChannelShare, EvaluationRun
-from tests.console import Browser, page_of, read, signed_in, staff, superuser, viewer
+from tests.console import Browser, page_of, read, signed_in, staff, viewer
 from tests.evaluation.judged import make_run, make_score
 from tests.factories import make_agent
 
@@ -124,24 +124,3 @@ def test_acting_needs_the_permission_to_change_evaluations(ada: Agent, act: str,
     assert len(offered(operator, run)) == 1
     press(operator, run, act)
     assert run.status != status
-
-
-@pytest.mark.parametrize("act", ["cancel", "resume"])
-def test_nothing_happens_by_a_link_or_a_form_from_elsewhere(root: Client, ada: Agent, act: str) -> None:
-    run = make_run(ada, status="running" if act == "cancel" else "failed")
-    strict = Browser(enforce_csrf_checks=True)
-    strict.force_login(superuser("strict"))
-    before = run.status
-
-    assert root.get(url(run, act)).status_code == 405
-    assert strict.post(url(run, act)).status_code == 403
-    run.refresh_from_db()
-    assert run.status == before
-
-
-def test_an_evaluation_that_is_gone_is_not_found(root: Client, ada: Agent) -> None:
-    run = make_run(ada)
-    gone = url(run, "cancel")
-    run.delete()
-
-    assert root.post(gone).status_code == 404

@@ -12,10 +12,9 @@ from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.capture import capture
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import entry
-from tests.evaluation.measuring import measured, spec
+from tests.evaluation.measuring import measured
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
@@ -94,20 +93,6 @@ def test_a_run_ends_completed_with_its_numbers(llm_server: LLMServer, ada: Agent
     }
 
 
-def test_progress_counts_every_judgement_once(llm_server: LLMServer, ada: Agent) -> None:
-    seen: list[int] = []
-    prepared: list[int] = []
-
-    capture(
-        [spec(ada)],
-        prepared=lambda runs: prepared.extend(run.scores.count() for run in runs),
-        progress=lambda run, done: seen.append(done),
-    )
-
-    assert prepared == [6]
-    assert sum(seen) == 6
-
-
 @pytest.mark.parametrize(("per_call", "calls_per_message"), [(10, 1), (1, 5)])
 def test_queries_grow_by_two_per_call_and_by_none_per_judgement(
     llm_server: LLMServer, propositions: PropositionFolder, per_call: int, calls_per_message: int
@@ -132,19 +117,6 @@ def test_queries_grow_by_two_per_call_and_by_none_per_judgement(
 
 
 # -- what may be asked for
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"dimensions": ("vibes",)}, "dimensions vibes: allowed: adherence, consistency"),
-        ({"dimensions": ()}, "dimensions none: allowed"),
-        ({"samples": 0}, "samples 0: at least 1"),
-        ({"per_call": 11}, "per_call 11: 1 to 10"),
-        ({"per_call": 0}, "per_call 0: 1 to 10"),
-    ],
-)
-def test_a_wrong_request_is_refused_with_what_is_allowed(ada: Agent, fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        spec(ada, **fields)
 
 
 def test_nothing_of_a_run_is_sent_but_what_the_judge_needs(llm_server: LLMServer, ada: Agent) -> None:

@@ -13,13 +13,12 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.models import EvaluationRun
-from evaluation.runs.capture import capture
-from evaluation.runs.control import queue_baseline
+from evaluation.runs.execute import capture, work_one
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.work import work_one
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import DRY, LOUD, diverse
 from tests.evaluation.judging import prompt_of
+from tests.evaluation.measuring import queue_baseline
 from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
 from tests.tracing import Caught, tree

@@ -13,7 +13,7 @@ from agents.text.patterns import TIMED_OUT
 from evaluation.judge.questions import unscored
 from evaluation.models import ChannelShare, EvaluationScore
 from evaluation.runs.judging import save_verdicts
-from evaluation.runs.store import refusal
+from evaluation.runs.summary import refusal
 from tests.evaluation.judged import make_run, make_score
 from tests.factories import make_agent
 

@@ -14,8 +14,8 @@ from hypothesis.extra.django import TestCase
 
 from agents.models import LLMCall
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.runs.summary import by_tag, dimension_summaries, overall, summarize, worst_judgement
-from tests.factories import make_agent, talk
+from evaluation.runs.summary import dimension_summaries, overall, summarize, worst_judgement
+from tests.factories import make_agent
 
 Row = tuple[str, str, str, int | None]
 WEIGHTS = {"a": 1.0, "b": 2.5, "c": 0.2}
@@ -89,30 +89,6 @@ def test_a_count_is_never_averaged_with_scores() -> None:
 
 
 @pytest.mark.django_db
-def test_nothing_scored_is_no_score_not_zero_and_not_nine() -> None:
-    found = summarize(run_with([("adherence", "a", "trivial", 9), ("adherence", "b", "unscored", None)]))
-
-    assert found.overall_score is None
-    assert found.dimensions["adherence"].score is None
-    assert found.dimensions["adherence"].weakest is None
-
-
-@pytest.mark.django_db
-def test_a_run_without_items_has_nothing_to_show() -> None:
-    found = summarize(run_with([]))
-
-    assert (found.dimensions, found.overall_score) == ({}, None)
-
-
-@pytest.mark.django_db
-def test_a_zero_is_a_score() -> None:
-    found = summarize(run_with([("adherence", "a", "scored", 0)]))
-
-    assert found.overall_score == 0.0
-    assert found.dimensions["adherence"].propositions[0].score == 0.0
-
-
-@pytest.mark.django_db
 def test_the_weakest_proposition_and_its_worst_judgement_are_named() -> None:
     run = run_with([("adherence", "a", "scored", 7), ("adherence", "b", "scored", 5), ("adherence", "b", "scored", 1)])
     weakest = summarize(run).dimensions["adherence"].weakest
@@ -164,30 +140,3 @@ def test_a_summary_takes_two_queries_however_long_the_run(django_assert_num_quer
 
     with django_assert_num_queries(2):
         summarize(run)
-
-
-@pytest.mark.django_db
-def test_scores_are_told_apart_by_tag() -> None:
-    run = run_with([])
-    assert run.agent is not None
-    old = talk(run.agent, ["a", "b"], tags={"build": "40"})
-    new = talk(run.agent, ["c"], tags={"build": "41", "locale": "en"})
-    plain = talk(run.agent, ["d"])
-    for message, name, score in (
-        *((old[0], "a", 9), (old[0], "b", 1), (old[1], "a", 5)),
-        *((new[0], "a", 2), (plain[0], "a", 0)),
-    ):
-        EvaluationScore.objects.create(
-            evaluation_run=run,
-            dimension="adherence",
-            proposition_id=name,
-            claim="x",
-            weight=WEIGHTS[name],
-            status="scored",
-            score=score,
-            message=message,
-        )
-
-    assert by_tag(run, "build") == {"40": pytest.approx((9 + 2.5 * 1 + 5) / 4.5, abs=1e-4), "41": 2.0}
-    assert by_tag(run, "locale") == {"en": 2.0}
-    assert by_tag(run, "nothing") == {}

@@ -12,16 +12,12 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
-from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.capture import capture
-from evaluation.runs.control import queue_baseline
-from evaluation.runs.execute import execute
+from evaluation.models import EvaluationRun
+from evaluation.runs.execute import capture, execute, work_one
 from evaluation.runs.planning import prepare_run
-from evaluation.runs.work import work_one
 from tests.evaluation.conftest import PropositionFolder
-from tests.evaluation.judging import entry
 from tests.evaluation.measuring import measured, spec, statuses
-from tests.factories import make_agent, make_channel, talk
+from tests.factories import make_channel, speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -130,25 +126,6 @@ def test_a_run_that_another_process_holds_is_left_alone(llm_server: LLMServer, a
     assert statuses() == Counter({"pending": 6})
 
 
-def test_a_cancelled_run_stops_and_stays_cancelled(
-    llm_server: LLMServer, settings: Settings, chatty: Agent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether a run was cancelled is looked up with the heartbeat, here before every call."""
-    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 0
-    monkeypatch.setattr("evaluation.runs.judging.HEARTBEAT", 0)
-    llm_server.always(json=entry(5))
-
-    def cancel(run: EvaluationRun, done: int) -> None:
-        EvaluationRun.objects.filter(pk=run.pk).update(status="cancelled")
-
-    found = capture([spec(chatty, samples=30)], progress=cancel)[0]
-
-    assert found.summary.run.status == "cancelled"
-    assert statuses() == Counter({"scored": 1, "pending": 29})
-    assert llm_server.calls <= 3, "the one that was answered, and those already handed over"
-    assert not Baseline.objects.exists()
-
-
 def test_a_crash_is_an_error_that_can_be_taken_up(llm_server: LLMServer, ada: Agent) -> None:
     def crash(run: EvaluationRun, done: int) -> None:
         raise RuntimeError("the terminal is gone")
@@ -168,8 +145,7 @@ def test_runs_whose_turn_has_not_come_keep_their_claims(
     """Or another process would take over the last agents of a long capture and judge them a second time."""
     settings.LLM_MAX_CONCURRENCY = 1
     monkeypatch.setattr("evaluation.runs.judging.HEARTBEAT", 0)
-    last = make_agent("last")
-    talk(last, ["No."])
+    last = speaking("last", ["No."])
     kept: list[bool] = []
 
     def look(run: EvaluationRun, done: int) -> None:
@@ -183,26 +159,6 @@ def test_runs_whose_turn_has_not_come_keep_their_claims(
 
 
 # -- the queue
-def test_a_queued_baseline_is_done_by_a_worker(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.always(json={"p1": entry(4), "p2": entry(8)})
-    bob = make_agent("bob")
-    talk(bob, ["YES."])
-    runs = queue_baseline(agents=[ada, bob], spec=spec(ada))
-    assert {run.status for run in runs} == {"pending"}
-
-    assert work_one(owner="me:1:x")
-    assert work_one(owner="me:1:x")
-    assert not work_one(owner="me:1:x")
-
-    assert set(EvaluationRun.objects.values_list("status", flat=True)) == {"completed"}
-    assert Baseline.objects.count() == 2
-
-
-def test_queueing_the_same_twice_queues_it_once(ada: Agent) -> None:
-    queue_baseline(agents=[ada])
-    queue_baseline(agents=[ada])
-
-    assert EvaluationRun.objects.count() == 1
 
 
 def test_a_worker_takes_up_a_lost_run_and_no_other(llm_server: LLMServer, ada: Agent) -> None:
@@ -215,21 +171,6 @@ def test_a_worker_takes_up_a_lost_run_and_no_other(llm_server: LLMServer, ada: A
 
     run.refresh_from_db()
     assert (run.status, run.attempt) == ("completed", 1)
-
-
-def test_a_failed_baseline_queued_again_asks_again_what_failed(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.always(status=401)
-    (run,) = queue_baseline(agents=[ada], spec=spec(ada))
-    work_one(owner="me:1:x")
-    run.refresh_from_db()
-    assert run.status == "failed"
-    llm_server.always(json={"p1": entry(4), "p2": entry(8)})
-
-    queue_baseline(agents=[ada], spec=spec(ada))
-    assert work_one(owner="me:1:x")
-
-    run.refresh_from_db()
-    assert (run.status, run.overall_score) == ("completed", 6.0)
 
 
 def test_a_run_of_a_channel_cannot_be_judged_yet_and_says_so(ada: Agent) -> None:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.text.fences import MAX_EVENT_CHARACTERS, fence, neutral, new_nonce
-from evaluation.judge.prompts import Event, Window, cut_window, one_event, render_trajectory
+from agents.text.fences import MAX_EVENT_CHARACTERS, neutral, new_nonce
+from evaluation.judge.questions import one_event, render_trajectory
+from evaluation.scorers.subjects import Event, Window, cut_window
 
 NONCE = "0123456789ab"
 ENTRY = re.compile(r"^\d+\. (?:.* acts: |--> .*: )", re.MULTILINE)
@@ -51,12 +52,6 @@ def shown(window: Window, nonce: str = NONCE) -> str:
 
 
 # -- windows (AC-6.0.12)
-def test_a_window_shows_the_beginning_and_the_end_ac_6_0_12() -> None:
-    window = cut_window(acts(*"abcdefghij"), first_n=2, last_n=3)
-
-    assert [e.text for e in window.first] == ["a", "b"]
-    assert [e.text for e in window.last] == ["h", "i", "j"]
-    assert window.omitted == 5
 
 
 @given(st.integers(0, 40), st.integers(0, 20), st.integers(0, 20))
@@ -84,14 +79,6 @@ def test_what_was_left_out_is_said_in_its_place_ac_6_0_12() -> None:
         "9. Ada acts: i",
         "10. Ada acts: j",
     ]
-
-
-def test_where_nothing_is_left_out_nothing_is_said_about_it() -> None:
-    assert "left out" not in shown(cut_window(acts(*"abc"), first_n=2, last_n=2))
-
-
-def test_a_window_with_nothing_in_it_says_so() -> None:
-    assert "(nothing happened yet)" in shown(cut_window([], first_n=2, last_n=2))
 
 
 # -- lines (AC-6.0.13)
@@ -135,17 +122,11 @@ def test_a_long_message_is_cut_with_a_visible_mark() -> None:
     assert "y [… 1 characters cut]" in text
 
 
-def test_a_message_of_just_the_allowed_length_is_whole() -> None:
-    assert neutral("x" * MAX_EVENT_CHARACTERS) == ("x" * MAX_EVENT_CHARACTERS, 0)
-
-
 def test_control_and_direction_changing_characters_are_written_out() -> None:
     assert neutral("a\x00b\x1bc\u202ed\u2028e\ufefff")[0] == "a<U+0000>b<U+001B>c<U+202E>d<U+2028>e<U+FEFF>f"
 
 
 # -- fences
-def test_a_fence_carries_the_nonce_on_both_sides() -> None:
-    assert fence("PERSONA", "text", "abc") == "<<<PERSONA abc>>>\ntext\n<<<END PERSONA abc>>>"
 
 
 def test_no_two_nonces_are_alike() -> None:

@@ -7,10 +7,11 @@ from datetime import date, datetime, time
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 
-from agents.llm.offline import export_answers
+from agents.commands import BaseCommand
+from agents.llm.endpoints import export_answers
 
 
 def day(text: str) -> date:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
+from agents.commands import BaseCommand
 from agents.models import Channel
-from agents.transcripts.exporter import FORMATS, export_transcript
+from agents.transcripts.exporter import EXPORTS, export_transcript
 from agents.transcripts.records import OptionError
 
 
@@ -21,7 +22,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--channel", required=True, metavar="SLUG")
-        parser.add_argument("--format", default="jsonl", choices=list(FORMATS))
+        parser.add_argument("--format", default="jsonl", choices=list(EXPORTS))
         parser.add_argument("--out", type=Path, metavar="FILE", help="default: standard output")
         parser.add_argument("--agent", default="", metavar="SLUG", help="openai: whose messages are 'assistant'")
         parser.add_argument(

@@ -8,10 +8,10 @@ from argparse import ArgumentParser
 from collections.abc import Iterable
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from rich.progress import Progress
 
-from agents.commands import console_for_bars, empty_tables
+from agents.commands import BaseCommand, console_for_bars, empty_tables
 from agents.ops import erasure
 from agents.registry import Person, erasures
 

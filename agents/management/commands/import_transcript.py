@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from argparse import ArgumentParser
 from pathlib import Path
@@ -14,9 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from agents.commands import WRONG_USAGE, CodedCommand, console_for_bars, console_on
-from agents.transcripts.importer import ImportReport, import_transcript
-from agents.transcripts.prepare import Likely
-from agents.transcripts.readers import READERS
+from agents.transcripts.importer import ImportReport, ReadOptions, import_transcript
+from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import OptionError, TranscriptError
 
 
@@ -25,7 +23,7 @@ class Command(CodedCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE")
-        parser.add_argument("--format", default="auto", choices=["auto", *READERS], help="default: recognise it")
+        parser.add_argument("--format", default="auto", choices=["auto", *FORMATS], help="default: recognise it")
         parser.add_argument(
             "--channel", default="", metavar="NAME", help="made when missing; default: as the file says"
         )
@@ -54,11 +52,14 @@ class Command(CodedCommand):
         except (TranscriptError, OptionError) as error:
             raise CommandError(f"{error}\nNothing was imported.", returncode=WRONG_USAGE) from None
         if options["json"]:
-            self.stdout.write(json.dumps(report.as_json(), ensure_ascii=False))
+            self.stdout.write(json.dumps(report.model_dump(), ensure_ascii=False))
         else:
             self._show(report)
-            if report.speakers and not report.has_agent and not options["map"]:
-                self.stdout.write(without_agents(report))
+            if report.speakers and not any(s.agent for s in report.speakers.values()) and not options["map"]:
+                again = "" if report.dry_run else ", and another --channel: in this one the messages keep their authors"
+                self.stdout.write(
+                    f"No speaker is an agent, so nothing in it can be measured. Say who is one with --map SPEAKER=SLUG{again}."
+                )
 
     def _import(self, options: dict[str, Any]) -> ImportReport:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -71,28 +72,30 @@ class Command(CodedCommand):
                 bar.update(tasks[what], completed=done)
 
             return import_transcript(
-                path=options["file"],
-                format=options["format"],
-                channel=options["channel"],
-                speaker_map=dict(pair(text, "--map", last=True) for text in options["map"]),
-                tags=dict(pair(text, "--tag") for part in options["tag"] for text in part.split(",")),
-                columns=dict(pair(text, "--columns") for text in options["columns"].split(",") if text),
-                time_zone=options["timezone"],
+                options["file"],
+                ReadOptions(
+                    format=options["format"],
+                    channel=options["channel"],
+                    speaker_map=dict(pair(text, "--map", last=True) for text in options["map"]),
+                    tags=dict(pair(text, "--tag") for part in options["tag"] for text in part.split(",")),
+                    columns=dict(pair(text, "--columns") for text in options["columns"].split(",") if text),
+                    time_zone=options["timezone"],
+                ),
                 dry_run=options["dry_run"],
                 progress=progress,
             )
 
     def _show(self, report: ImportReport) -> None:
         table = Table("speaker", "agent", "messages")
-        for name, (slug, count) in report.speakers.items():
-            table.add_row(name, slug or "outsider", str(count))
+        for name, speaker in report.speakers.items():
+            table.add_row(name, speaker.agent or "outsider", str(speaker.messages))
         console = console_on(self.stdout, markup=False)
         console.print(table)
         names = ", ".join(report.channels[:5]) + (" …" if len(report.channels) > 5 else "")
         verb = "would import" if report.dry_run else "imported"
         console.print(f"{report.format}: read {report.read}, {verb} {report.imported} into {names or 'no channel'}; "
                       f"{report.duplicates} were there already.")  # fmt: skip
-        for reason, count in report.skipped.items():
+        for reason, count in report.skipped_by_reason.items():
             console.print(f"skipped: {count} × {reason}")
         notes = {
             "are stored under another author and keep it; another --channel imports them for this one": report.other_author,
@@ -108,17 +111,6 @@ class Command(CodedCommand):
             console.print(
                 "Messages that were there keep their tags. For another build's conversation use another --channel."
             )
-
-
-def without_agents(report: ImportReport) -> str:
-    """What to do about a conversation in which no agent speaks."""
-    again = "" if report.dry_run else ", and another --channel: in this one the messages keep their authors"
-    name, likely = next(iter(report.likely_agents.items()), ("SPEAKER", Likely("", "")))
-    option = shlex.quote(f"{name}={likely.slug or 'SLUG'}")
-    guess = f" {name!r} is likely one: {likely.why}." if likely.why else ""
-    return (
-        f"No speaker is an agent, so nothing in it can be measured.{guess} Say who is one with --map {option}{again}."
-    )
 
 
 def pair(text: str, option: str, *, last: bool = False) -> tuple[str, str]:

@@ -10,12 +10,12 @@ from collections import Counter
 from datetime import datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.utils import timezone
 from rich.filesize import decimal
 from rich.progress import Progress
 
-from agents.commands import console_for_bars, empty_tables
+from agents.commands import BaseCommand, console_for_bars, empty_tables
 from agents.ops import retention
 from agents.registry import prunings
 
@@ -104,9 +104,7 @@ class Command(BaseCommand):
                     self.stdout.write(f"{table:<30} {rows:>12,} rows deleted")
             if nothing := empty_tables(gone, what="deleted"):
                 self.stdout.write(nothing)
-            self.stdout.write(
-                f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Figures by hour stay; `rollup --verify` compares them."
-            )
+            self.stdout.write(f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Figures by hour stay.")
 
     def _json(self, cutoff: datetime, tables: list[dict[str, Any]], *, dry_run: bool) -> None:
         report = {"older_than": cutoff.isoformat(), "dry_run": dry_run, "tables": tables}

@@ -16,7 +16,9 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
+
+from agents.commands import BaseCommand
 
 
 class Command(BaseCommand):

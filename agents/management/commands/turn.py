@@ -8,13 +8,14 @@ from argparse import ArgumentParser
 from typing import Any
 
 import sentry_sdk
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from agents.finding import UnknownAgent, find_agent
+from agents.commands import BaseCommand
 from agents.models import Agent, Channel, Run, owner_name
+from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn import timeline
 from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
-from agents.work.stopping import stopping_on_sigterm
+from agents.work.running import stopping_on_sigterm
 
 POLL = 0.5  # seconds between two tries while the agent is busy or a worker was faster
 
@@ -41,9 +42,6 @@ class Command(BaseCommand):
                 run = self._take(run, quiet=options["json"])
         except KeyboardInterrupt:
             raise CommandError(self._stopped(run), returncode=130) from None
-        except Exception as error:  # noqa: BLE001 (the run is marked errored and shown below, with what it did until then)
-            self.stderr.write(f"{type(error).__name__}: {error}")
-            run.refresh_from_db()
         if options["json"]:
             self.stdout.write(json.dumps(timeline.as_json(run), ensure_ascii=False, indent=2))
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 import time
@@ -13,16 +12,15 @@ from types import FrameType
 from typing import Any
 
 from django.conf import settings
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import connections
-from django.utils import timezone
 
+from agents.commands import BaseCommand
 from agents.llm import warm_up
 from agents.llm.requests import ROLES
 from agents.models import WorkerHeartbeat
-from agents.ops.telemetry import json_time
 from agents.work.queues import Group, work_queues
-from agents.work.stopping import LOOK
+from agents.work.running import LOOK
 from agents.work.worker import Piece, Worker, alive_here
 
 HANG = 5.0  # seconds past the grace period after which the process ends without a thread that does not look at the flag
@@ -60,7 +58,6 @@ class Command(BaseCommand):
             metavar="SECONDS",
             help="to finish the work in hand after SIGTERM (default: WORKER_GRACE)",
         )
-        parser.add_argument("--json", action="store_true", help="a JSON object per line, for logs")
         parser.add_argument(
             "--check", action="store_true", help="exit with 0 if a worker of this machine is alive, else with 1"
         )
@@ -77,22 +74,20 @@ class Command(BaseCommand):
             queues = work_queues(filter(None, map(str.strip, options["queues"].split(","))))
         except ValueError as error:
             raise CommandError(f"--queues: {error}") from None
-        self.as_json, self.handed_back = bool(options["json"]), False
+        self.handed_back = False
         worker, names = Worker(WorkerHeartbeat.Kind.WORK, queues), ", ".join(queues)
         if not options["once"]:
-            words = f"Working as {worker.name} on {names}. Stop with Ctrl-C."
-            self._say(words, event="started", owner=worker.name, queues=names)
+            self._say(f"Working as {worker.name} on {names}. Stop with Ctrl-C.")
         for role in ROLES:
             warm_up(role)  # importing the SDK takes seconds, in which a thread with work does not look at the stop flag
         with self._stopping_by_signals(worker, options["grace"]):
             self._work(worker, options["threads"], once=options["once"], poll=options["poll"])
         if worker.stop.requested:
-            words = "Stopped; unfinished work is back in the queue." if self.handed_back else "Stopped."
-            self._say(words, event="stopped", handed_back=self.handed_back)
+            self._say("Stopped; unfinished work is back in the queue." if self.handed_back else "Stopped.")
         worker.beat(stopped=True)
         did = ", ".join(f"{name}: {count}" for name, count in worker.done.items())
         nothing = "Nothing was done." if worker.stop.requested else "Nothing was waiting."
-        self._say(f"Done: {did}." if did else nothing, event="ended", done=dict(worker.done))
+        self._say(f"Done: {did}." if did else nothing)
 
     def _work(self, worker: Worker, count: int, *, once: bool, poll: float) -> None:
         if count == 1:
@@ -124,7 +119,7 @@ class Command(BaseCommand):
     def _stopping_by_signals(self, worker: Worker, grace: float) -> Iterator[None]:
         def asked(number: int, frame: FrameType | None) -> None:
             if worker.is_busy and not worker.stop.requested:
-                self._say("Stopping after the work in hand.", event="stopping")
+                self._say("Stopping after the work in hand.")
             worker.stop.request(grace=grace)
 
         before = {number: signal.signal(number, asked) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -135,21 +130,15 @@ class Command(BaseCommand):
                 signal.signal(number, handler)
 
     def _report(self, piece: Piece, pause: float) -> None:
-        fields = {"queue": piece.queue, "seconds": round(piece.seconds, 3), **piece.about}
         if piece.error:
-            words = f"{piece.error}; trying again in {pause:g} s" if piece.outage else f"{piece.queue}: {piece.error}"
-            if self.as_json:
-                self._say(words, event="outage" if piece.outage else "crashed", **fields, error=piece.error)
-            else:
-                self.stderr.write(words)
-        elif piece.handed_back:
-            self.handed_back = True
-            self._say(f"{piece.queue}: back in the queue after {piece.seconds:.1f} s", event="handed back", **fields)
-        else:
-            self._say(f"{piece.queue}: done in {piece.seconds:.1f} s", event="done", **fields)
+            self.stderr.write(
+                f"{piece.error}; trying again in {pause:g} s" if piece.outage else f"{piece.queue}: {piece.error}"
+            )
+            return
+        self.handed_back = self.handed_back or piece.handed_back
+        what = "back in the queue after" if piece.handed_back else "done in"
+        self._say(f"{piece.queue}: {what} {piece.seconds:.1f} s")
 
-    def _say(self, words: str, **fields: Any) -> None:
-        if self.as_json:
-            words = json.dumps({"time": json_time(timezone.now()), **fields})
+    def _say(self, words: str) -> None:
         self.stdout.write(words)
         self.stdout.flush()

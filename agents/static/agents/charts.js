@@ -4,8 +4,7 @@
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const linked = (chart, [hit]) => hit && chart.data.datasets[hit.datasetIndex].data[hit.index].url;
 
-  function scales({ data, type }, small) {
-    if (small) return { x: { display: false }, y: { display: false, min: data.y[0], max: data.y[1] } };
+  function scales({ data, type }) {
     const ticks = { color: () => colour("--pl-subtle"), maxRotation: 0 };
     const y = { border: { display: false }, ticks: { ...ticks, precision: 0, maxTicksLimit: 5 } };
     if (type === "bar") return { x: { stacked: true, grid: { display: false }, ticks }, y: { ...y, stacked: true, beginAtZero: true } };
@@ -28,11 +27,8 @@
     id: "console",
     beforeInit(chart) {
       const { data, options } = chart.config;
-      const small = chart.canvas.closest(".pl-spark") !== null;
-      Object.assign(options, { animation: false, maintainAspectRatio: false, scales: scales({ data, type: chart.config.type }, small) });
-      options.layout = { padding: small ? 3 : 0 };
+      Object.assign(options, { animation: false, maintainAspectRatio: false, scales: scales({ data, type: chart.config.type }) });
       options.interaction = { mode: "nearest", intersect: chart.config.type === "bar" };
-      if (small) options.events = [];
       const tooltip = { callbacks: { title: () => "", label: (item) => item.raw.text ?? "" } };
       options.plugins = { legend: { display: false }, tooltip };
       options.onClick = (event, hits) => linked(chart, hits) && location.assign(linked(chart, hits));

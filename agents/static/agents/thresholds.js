@@ -34,10 +34,6 @@ document.addEventListener("input", ({ target: typed }) => {
   put("precision", precision(sum(counts.marks, below), sum(counts.marks, below, 2)));
   put("number", value);
   box.querySelector("[data-now]")?.removeAttribute("hidden");
-  for (const cell of box.querySelectorAll("[data-agent]")) {
-    const rows = counts.agents[cell.dataset.agent];
-    cell.textContent = share(sum(rows, below), sum(rows, Infinity));
-  }
   const use = box.querySelector("[data-use]");
   if (use) {
     const url = new URL(use.href);

@@ -1,32 +1,59 @@
-"""One reader per format, and the detection of formats. A reader yields records; what it cannot read raises TranscriptError."""
+"""One reader per format, and the detection of formats. A reader yields records; what it cannot read raises TranscriptError.
+
+A new format is a module here and an entry of `FORMATS`, which names it for the command, the API, the console's form and the docs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from agents.transcripts.json_input import json_values
-from agents.transcripts.readers.chat import dialogue_key, read_chat, read_dialogues, read_sharegpt
+from agents.transcripts.readers.chat import (
+    dialogue_key,
+    is_anthropic,
+    is_openai,
+    is_sharegpt,
+    read_chat,
+    read_dialogues,
+    read_sharegpt,
+)
 from agents.transcripts.readers.chat_log import looks_like_chat, read_log
-from agents.transcripts.readers.csv_table import column_map, delimiter, read_csv
-from agents.transcripts.readers.plumbline import read_jsonl
-from agents.transcripts.readers.tinytroupe_console import ACTION, ANSI, STIMULUS, is_notebook, read_console
+from agents.transcripts.readers.csv_table import looks_like_csv, read_csv
+from agents.transcripts.readers.plumbline import is_message, read_jsonl
+from agents.transcripts.readers.tinytroupe_console import is_notebook, looks_like_console, read_console
 from agents.transcripts.records import Record, TranscriptError
 from agents.transcripts.source import Source
 
-Reader = Callable[[Source, Mapping[str, str]], Iterator[Record]]
 
-READERS: dict[str, Reader] = {
-    "jsonl": read_jsonl,
-    "openai": read_chat,
-    "anthropic": read_chat,
-    "sharegpt": read_sharegpt,
-    "hh": read_dialogues,
-    "csv": read_csv,
-    "chat": read_log,
-    "tinytroupe": read_console,
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of transcripts.
+
+    Attributes:
+        label: What the form calls it.
+        read: Takes the source and, for CSV, the map of columns.
+        in_json: Whether the first JSON object of a file is of this format.
+        in_text: Whether the head of a file that is no JSON is.
+    """
+
+    label: str
+    read: Callable[[Source, Mapping[str, str]], Iterator[Record]]
+    in_json: Callable[[dict[str, Any]], object] = lambda _value: False
+    in_text: Callable[[str], object] = lambda _head: False
+
+
+FORMATS: dict[str, Format] = {  # the last that recognises a file reads it
+    "jsonl": Format("JSON Lines", read_jsonl, is_message),
+    "openai": Format("OpenAI chat", read_chat, is_openai),
+    "anthropic": Format("Anthropic messages", read_chat, is_anthropic),
+    "sharegpt": Format("ShareGPT", read_sharegpt, is_sharegpt),
+    "hh": Format("Human:/Assistant: dialogues", read_dialogues, dialogue_key),
+    "csv": Format("CSV", read_csv, in_text=looks_like_csv),
+    "chat": Format("chat log", read_log, in_text=looks_like_chat),
+    "tinytroupe": Format("TinyTroupe", read_console, is_notebook, looks_like_console),
 }
-_ANTHROPIC_PARTS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "document"})
 
 
 def detect(source: Source) -> str:
@@ -40,23 +67,11 @@ def detect(source: Source) -> str:
         raise TranscriptError(source.name, 0, "the file is empty")
     if head[0] == "{" or (head[0] == "[" and head[1:].lstrip()[:1] in {"{", "[", "]", '"'}):
         return _json_format(source)
-    plain = ANSI.sub("", head)
-    if any(p.fullmatch(line) for line in plain.split("\n") for p in (ACTION, STIMULUS)):
-        return "tinytroupe"
-    if _is_csv(head):
-        return "csv"
-    if looks_like_chat(head):
-        return "chat"
+    if name := next((name for name, form in reversed(FORMATS.items()) if form.in_text(head)), ""):
+        return name
     raise TranscriptError(
         source.name, 1, f"not recognised as a transcript ({head.splitlines()[0][:60]!r}); name it: --format"
     )
-
-
-def _is_csv(head: str) -> bool:
-    first = head.splitlines()[0]
-    names = [name.strip().strip('"') for name in first.split(delimiter(first))]
-    columns = column_map(names, {})
-    return len(names) > 1 and "text" in columns and ("speaker" in columns or "role" in columns)
 
 
 def _json_format(source: Source) -> str:
@@ -64,7 +79,9 @@ def _json_format(source: Source) -> str:
     if isinstance(value, list) and value:
         value = {"messages": value}
     if isinstance(value, dict):
-        if name := next((name for name, matches in _CHECKS if matches(value)), ""):
+        if "plumbline" in value:
+            return "jsonl"
+        if name := next((name for name, form in reversed(FORMATS.items()) if form.in_json(value)), ""):
             return name
         if {"persona", "system_prompt", "spec"} & set(value):
             raise TranscriptError(source.name, 1, "this is a persona, not a transcript; use: manage.py import_agents")
@@ -72,30 +89,3 @@ def _json_format(source: Source) -> str:
     raise TranscriptError(
         source.name, 1, f"JSON, but no transcript format that is known (found: {keys[:200]}); name it: --format"
     )
-
-
-def _is_anthropic(value: dict[str, Any]) -> bool:
-    messages = value.get("messages")
-    if not isinstance(messages, list):
-        return False
-    contents = [message.get("content") for message in messages if isinstance(message, dict)]
-    parts = [part for content in contents if isinstance(content, list) for part in content]
-    return "system" in value or any(isinstance(part, dict) and part.get("type") in _ANTHROPIC_PARTS for part in parts)
-
-
-def _is_openai(value: dict[str, Any]) -> bool:
-    samples = value.get("samples")
-    if isinstance(samples, list) and samples and isinstance(samples[0], dict) and "messages" in samples[0]:
-        return True
-    return isinstance(value.get("messages"), list) or ("role" in value and "content" in value)
-
-
-_CHECKS = (
-    ("jsonl", lambda value: "plumbline" in value),
-    ("tinytroupe", is_notebook),
-    ("anthropic", _is_anthropic),
-    ("openai", _is_openai),
-    ("sharegpt", lambda value: isinstance(value.get("conversations") or value.get("conversation"), list)),
-    ("hh", lambda value: bool(dialogue_key(value))),
-    ("jsonl", lambda value: "text" in value and bool({"agent", "speaker", "user", "outsider", "role"} & set(value))),
-)

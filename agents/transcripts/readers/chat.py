@@ -81,6 +81,27 @@ def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         raise TranscriptError(source.name, 0, "the file holds no conversation")
 
 
+_ANTHROPIC_PARTS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "document"})
+
+
+def is_anthropic(value: dict[str, Any]) -> bool:
+    """Whether it is a conversation with what only Anthropic's API has: `system` beside the messages, or its parts."""
+    messages = value.get("messages")
+    if not isinstance(messages, list):
+        return False
+    contents = [message.get("content") for message in messages if isinstance(message, dict)]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return "system" in value or any(isinstance(part, dict) and part.get("type") in _ANTHROPIC_PARTS for part in parts)
+
+
+def is_openai(value: dict[str, Any]) -> bool:
+    """Whether it is a conversation, a message, or an Inspect log."""
+    samples = value.get("samples")
+    if isinstance(samples, list) and samples and isinstance(samples[0], dict) and "messages" in samples[0]:
+        return True
+    return isinstance(value.get("messages"), list) or ("role" in value and "content" in value)
+
+
 def _conversation(row: Row, source: Source, number: int) -> Iterator[Record]:
     """A conversation object. An Inspect sample that was run in several epochs is a conversation per epoch."""
     channel = next((row.name(key) for key in ID_KEYS if row.has(key)), "")
@@ -142,6 +163,11 @@ def _said(row: Row, speaker: str, text: str, channel: str, number: int) -> Recor
         channel=channel,
         conversation=number,
     )
+
+
+def is_sharegpt(value: dict[str, Any]) -> bool:
+    """Whether it is a conversation of ShareGPT."""
+    return isinstance(value.get("conversations") or value.get("conversation"), list)
 
 
 def read_sharegpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:

@@ -49,6 +49,20 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         yield _message(source, line, {field: cells[place] for field, place in places.items()})
 
 
+def looks_like_csv(head: str) -> bool:
+    """Whether the first line names a column of texts and one of speakers or roles."""
+    first = head.splitlines()[0]
+    names = [name.strip().strip('"') for name in first.split(delimiter(first))]
+    columns = column_map(names, {})
+    return len(names) > 1 and "text" in columns and ("speaker" in columns or "role" in columns)
+
+
+def header_of(source: Source) -> list[str]:
+    """The columns of a CSV file."""
+    first = next(iter(source.lines()), (0, ""))[1]
+    return [name.strip() for name in next(csv.reader([first], delimiter=delimiter(first)), [])]
+
+
 def column_map(names: list[str], wished: Mapping[str, str]) -> dict[str, int]:
     """Which field stands in which column: as wished, else by the usual names.
 

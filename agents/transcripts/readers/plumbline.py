@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from agents.transcripts.json_input import Row, json_lines, shown
 from agents.transcripts.records import ChannelInfo, Kind, Record, SourceMessage
@@ -31,6 +32,11 @@ def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
             yield header
         else:
             yield _strict(row, header.channel) if header else _lenient(row)
+
+
+def is_message(value: dict[str, Any]) -> bool:
+    """Whether it could be a message of ours, without a header before it."""
+    return "text" in value and bool({"agent", "speaker", "user", "outsider", "role"} & set(value))
 
 
 def _header(row: Row) -> ChannelInfo:

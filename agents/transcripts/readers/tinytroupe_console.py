@@ -77,6 +77,11 @@ class _Block:
         return text.removesuffix("[/]").rstrip() if self.marked_up else text
 
 
+def looks_like_console(head: str) -> bool:
+    """Whether any line is the heading of a block."""
+    return any(p.fullmatch(line) for line in ANSI.sub("", head).split("\n") for p in (ACTION, STIMULUS))
+
+
 def read_console(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read a console log, with or without terminal colours, also from the outputs of a Jupyter notebook."""
     notebook = source.head(1024).lstrip().startswith("{")

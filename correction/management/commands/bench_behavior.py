@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from argparse import ArgumentParser
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,8 @@ from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars
-from correction.behavior.bench import (
-    Bench,
-    CaseFileError,
-    bench,
-    bench_json,
-    estimate,
-    read_cases,
-    show_bench,
-)
+from correction.behavior.bench import CaseFileError, bench, estimate, read_cases, show_bench
+from evaluation.wording import counted, money
 
 
 class Command(CodedCommand):
@@ -43,35 +37,28 @@ class Command(CodedCommand):
             cases = read_cases(options["file"])
         except CaseFileError as error:
             raise CommandError(str(error), returncode=WRONG_USAGE) from None
-        needed = estimate(cases, model=options["judge"])
+        calls, cost = estimate(cases, model=options["judge"]) or (0, Decimal(0))
+        if options["dry_run"] and options["json"]:
+            usd = None if cost is None else float(cost)
+            self.stdout.write(json.dumps({"messages": len(cases), "calls": calls, "cost_usd": usd}))
+        elif options["dry_run"] or (calls and not options["json"]):
+            asks = (
+                f"About {counted(calls, 'call')}, {money(cost)}"
+                if calls
+                else "the judge needs no network, it costs nothing"
+            )
+            self.stdout.write(f"{counted(len(cases), 'message')}. {asks}")
         if options["dry_run"]:
-            self._dry_run(len(cases), needed, options)
             return
-        if needed is not None and not options["json"]:
-            self.stdout.write(str(needed))
         with Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
             task = bar.add_task("Judging", total=len(cases))
             result = bench(cases, model=options["judge"], done=lambda count: bar.advance(task, count))
         if options["json"]:
-            self.stdout.write(json.dumps(bench_json(result, errors=options["errors"]), ensure_ascii=False, indent=2))
+            self.stdout.write(json.dumps(result.data(errors=options["errors"]), ensure_ascii=False, indent=2))
         else:
             show_bench(result, self.stdout, errors=options["errors"])
-        self._check(result)
-
-    def _dry_run(self, cases: int, needed: Any, options: dict[str, Any]) -> None:
-        calls = needed.calls if needed else 0
-        if options["json"]:
-            cost = None if needed is None or needed.cost_usd is None else float(needed.cost_usd)
-            self.stdout.write(json.dumps({"messages": cases, "calls": calls, "cost_usd": cost if needed else 0.0}))
-        elif needed:
-            self.stdout.write(str(needed))
-        else:
-            self.stdout.write(f"{cases:,} messages; the judge needs no network, it costs nothing.")
-
-    def _check(self, result: Bench) -> None:
-        left = len(result.judged) - len(result.scored)
-        if left:
-            why = next(one.why for one in result.judged if one.detected is None)
+        if result.unscored:
+            why = next(one.why for one in result.cases if one.found is None)
             raise CommandError(
-                f"{left} of {len(result.judged)} messages could not be judged: {why}", returncode=NOT_ENOUGH
+                f"{result.unscored} of {len(result.cases)} messages could not be judged: {why}", returncode=NOT_ENOUGH
             )

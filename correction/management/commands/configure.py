@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from getpass import getuser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from agents.commands import Cell, console_on, print_table
-from agents.finding import UnknownAgent, find_agent
+from agents.commands import BaseCommand, Cell, console_on, print_table
 from agents.models import Agent
+from agents.models.conversations import UnknownAgent, find_agent
 from correction.config.configure import (
     config_history,
     config_json,
@@ -22,8 +22,7 @@ from correction.config.configure import (
     notes_on,
     revert,
 )
-from correction.config.fields import SETTINGS, ConfigError
-from correction.config.settings import ResolvedConfig
+from correction.config.settings import SETTINGS, ConfigError, ResolvedConfig
 
 EXAMPLES = """
 examples:

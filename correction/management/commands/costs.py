@@ -6,19 +6,11 @@ import json
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from agents.commands import Cell, console_on, print_table
-from agents.finding import UnknownAgent, find_agent
-from agents.llm.ledger import Totals
-from correction.costs import (
-    ALLOWED_WINDOWS,
-    GROUPINGS,
-    CostSummary,
-    costs_as_json,
-    get_cost_summary,
-    groupings,
-)
+from agents.commands import BaseCommand, Cell, console_on, print_table
+from agents.models.conversations import UnknownAgent, find_agent
+from correction.costs import ALLOWED_WINDOWS, GROUPINGS, CostSummary, CostSums, get_cost_summary, groupings
 
 
 class Command(BaseCommand):
@@ -45,7 +37,7 @@ class Command(BaseCommand):
         except (ValueError, UnknownAgent) as error:
             raise CommandError(str(error), returncode=2) from None
         if options["json"]:
-            self.stdout.write(json.dumps(costs_as_json(summary), indent=2))
+            self.stdout.write(json.dumps(summary.data(), indent=2))
         else:
             cost_tables(summary, self.stdout)
 
@@ -53,19 +45,16 @@ class Command(BaseCommand):
 def cost_tables(summary: CostSummary, out: Any) -> None:
     """The sums, then a table per grouping."""
     console, total = console_on(out), summary.total
-    whose = summary.agent.slug if summary.agent else "all agents"
-    since = f"since {summary.window.start:%Y-%m-%d %H:%M} UTC" if summary.window.start else "of all time"
+    whose = summary.agent or "all agents"
+    since = f"since {summary.since:%Y-%m-%d %H:%M} UTC" if summary.since else "of all time"
     out.write(f"Model calls for {whose} {since}: {_sums(total)}; correction alone: {_sums(summary.correction)}.\n")
     for grouping, groups in summary.by.items():
         apart = any(row.purpose for row in groups)
         rows: list[list[Cell]] = []
-        for row in groups:
-            t = row.totals
-            key = row.key or (
-                "no agent (channels)" if grouping == "agent" else None
-            )  # channels: for all who are in them
+        for t in groups:
+            key = t.key or ("no agent (channels)" if grouping == "agent" else None)  # channels: for all who are in them
             counts = (t.calls, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens)
-            rows.append([*([row.purpose] * apart), key, *counts, f"{t.cost_usd:.4f}", t.unpriced or None])
+            rows.append([*([t.purpose] * apart), key, *counts, f"{t.cost_usd:.4f}", t.unpriced or None])
         name = "Day (UTC)" if grouping == "day" else grouping.capitalize()
         numbers = (">Calls", ">Input", ">Output", ">Cache read", ">Cache write", ">US$", ">Unpriced calls")
         if rows:
@@ -77,6 +66,6 @@ def cost_tables(summary: CostSummary, out: Any) -> None:
         )
 
 
-def _sums(totals: Totals) -> str:
+def _sums(totals: CostSums) -> str:
     unpriced = f" + {totals.unpriced:,} unpriced" if totals.unpriced else ""
     return f"{totals.calls:,} calls, ${totals.cost_usd:.4f}{unpriced}"

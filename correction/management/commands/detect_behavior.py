@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-from rich import box
+from django.core.management.base import CommandError
 from rich.markup import escape
-from rich.table import Table
 
-from agents.commands import console_on, printable
-from agents.finding import UnknownAgent, find_agent
+from agents.commands import BaseCommand, console_on, print_table, printable
 from agents.models import Agent
+from agents.models.conversations import UnknownAgent, find_agent
 from agents.text.fences import fault_of
-from correction.behavior.rules import Change, Requester, applied_today
-from correction.behavior.tiers import TIERS, Trial, try_text
+from correction.behavior.rules import Requester, applied_today
+from correction.behavior.tiers import Trial, try_text
 from correction.config.settings import resolve_config
+from evaluation.wording import counted, judge_label, money
 
 NO_ANSWER, BAD_INPUT = 1, 2
 
@@ -61,10 +59,10 @@ class Command(BaseCommand):
             model=options["model"],
         )
         if options["json"]:
-            self.stdout.write(json.dumps(trial_json(agent, trial), ensure_ascii=False, indent=2))
+            self.stdout.write(trial.model_dump_json(indent=2))
         else:
             show_trial(agent, trial, self.stdout)
-        if trial.detection.failure:
+        if trial.failure:
             sys.exit(NO_ANSWER)
 
 
@@ -76,60 +74,27 @@ _VERDICTS = {
 }
 
 
-def trial_json(agent: Agent, trial: Trial) -> dict[str, Any]:
-    """The trial as data. Tiers that were not asked are null, and so are change and decision where it did not come to them."""
-    detection, change, decision = trial.detection, trial.change, trial.decision
-    cost, columns = detection.cost_usd(), (change or Change(operation="none")).columns()
-    return {
-        "agent": agent.slug,
-        "judge": detection.judge,
-        "has_request": detection.has_request,
-        "confidence": detection.confidence or None,
-        **{tier: detection.answers.get(tier) for tier in TIERS},
-        "operation": columns["operation"],
-        "trait_before": columns["trait_before"],
-        "trait_after": columns["trait_after"],
-        "decision": {"verdict": decision.verdict, "reasons": list(decision.reasons)} if decision is not None else None,
-        "warnings": trial.warnings,
-        "persona_diff": list(trial.diff),
-        "characters_quoted": detection.words.quoted,
-        "characters_cut": detection.words.cut,
-        "failure": detection.failure,
-        "calls": len(detection.calls),
-        "cost_usd": None if cost is None else float(cost),
-    }
-
-
 def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
     """The trial for people: the tiers, what would come of it, the persona before and after."""
-    console, detection = console_on(out), trial.detection
-    table = Table(box=box.SIMPLE_HEAD, title=f"A message to {_text(agent.display_name)}", title_justify="left")
-    for heading in ("Tier", "Question", "Answer"):
-        table.add_column(heading, overflow="fold")
-    for tier in TIERS:
-        answer = detection.answers.get(tier)
-        table.add_row(tier, _QUESTIONS[tier], _text("not asked" if answer is None else _answer(tier, answer)))
-    console.print(table)
+    console, rows = console_on(out), []
+    for tier, question in _QUESTIONS.items():
+        answer = getattr(trial, tier)
+        rows.append((tier, question, "not asked" if answer is None else printable(_answer(tier, answer))))
+    print_table(console, ("Tier", "Question", "Answer"), rows, title=printable(f"A message to {agent.display_name}"))
     for warning in trial.warnings:
         console.print(_text(f"Note: {warning}."), style="yellow")
-    if detection.failure:
-        console.print(_text(f"No answer. {detection.failure}"), style="red")
+    if trial.failure:
+        console.print(_text(f"No answer. {trial.failure}"), style="red")
     elif trial.decision is None:
-        console.print(
-            "No change is asked for." if not detection.has_request else "Which behaviour is meant is not clear."
-        )
+        console.print("Which behaviour is meant is not clear." if trial.has_request else "No change is asked for.")
     else:
         console.print(_text("\n  ".join((_VERDICTS[trial.decision.verdict], *trial.decision.reasons))))
-    if trial.diff:
+    if trial.persona_diff:
         console.print("\nThe persona, before and after:", style="bold")
-        for line in trial.diff:
+        for line in trial.persona_diff:
             console.print(_text(line), style={"+": "green", "-": "red"}.get(line[:1], ""))
-    cost = detection.cost_usd()
-    spent = "unpriced" if cost is None else f"${cost:.4f}"
-    calls = len(detection.calls)
-    console.print(
-        _text(f"\nJudge: {_judge(detection.judge)}; {calls} call{'s' * (calls != 1)}, {spent}. Nothing was changed.")
-    )
+    cost = f"{counted(trial.calls, 'call')}, {money(trial.cost_usd)}"
+    console.print(_text(f"\nJudge: {judge_label(trial.judge)}; {cost}. Nothing was changed."))
 
 
 def _text(text: str) -> str:
@@ -143,7 +108,3 @@ def _answer(tier: str, answer: dict[str, Any]) -> str:
     if not answer or not any(answer.values()):
         return "nothing"
     return "\n".join(f"{name}: {value}" for name, value in answer.items() if value not in ("", None))
-
-
-def _judge(judge: str) -> str:
-    return f"{judge} (heuristic)" if judge.startswith("offline:") else judge

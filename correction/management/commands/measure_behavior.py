@@ -11,12 +11,10 @@ from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, STOPPED, WRONG_USAGE, CodedCommand, console_for_bars, printable
-from agents.work.stopping import stopping_on_sigterm
-from correction.behavior.applying import BehaviorError
+from agents.work.running import stopping_on_sigterm
 from correction.behavior.effects import (
+    EffectPlan,
     EffectResult,
-    RequestedChange,
-    check_measurable,
     effect_json,
     measure_now,
     plan_request,
@@ -25,7 +23,7 @@ from correction.behavior.effects import (
     show_plan,
 )
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.change.before_after import MESSAGES, MOST_MESSAGES
+from correction.models.behavior import MESSAGES, MOST_MESSAGES
 
 NOT_AS_REQUESTED = 1
 LARGEST = 2**63 - 1
@@ -51,23 +49,18 @@ class Command(CodedCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         request, as_json = self._request(options["request"]), options["json"]
         try:
-            change = plan_request(request=request, n=options["messages"], model=options["model"])
+            plan = plan_request(request=request, n=options["messages"], model=options["model"])
         except ValueError as error:
             raise CommandError(printable(str(error)), returncode=WRONG_USAGE) from None
-        if options["dry_run"] and as_json:
-            self.stdout.write(change.shown().model_dump_json(indent=2))
-            return
-        if not as_json:
-            show_plan(change, self.stdout)
+        if as_json and (options["dry_run"] or plan.why_not):
+            self.stdout.write(plan.model_dump_json(indent=2))
+        elif not as_json:
+            show_plan(plan, self.stdout)
         if options["dry_run"]:
             return
-        try:
-            check_measurable(change)
-        except BehaviorError as error:
-            if as_json:
-                self.stdout.write(change.shown().model_dump_json(indent=2))
-            raise CommandError(printable(str(error)), returncode=NOT_ENOUGH) from None
-        effect = self._measure(change, options)
+        if plan.why_not:
+            raise CommandError(printable(plan.why_not), returncode=NOT_ENOUGH)
+        effect = self._measure(request, plan, options)
         if as_json:
             self.stdout.write(json.dumps(effect_json(effect), ensure_ascii=False, indent=2))
         else:
@@ -84,13 +77,12 @@ class Command(CodedCommand):
             )
         return request
 
-    def _measure(self, change: RequestedChange, options: dict[str, Any]) -> BehaviorEffect:
-        plan = change.plan
+    def _measure(self, request: BehaviorRequest, plan: EffectPlan, options: dict[str, Any]) -> BehaviorEffect:
         try:
             with stopping_on_sigterm(), Progress(console=console_for_bars(sys.stderr), transient=True) as bar:
-                task = bar.add_task("Judging", total=len(plan.before) + len(plan.after))
+                task = bar.add_task("Judging", total=plan.before + plan.after)
                 return measure_now(
-                    request=change.request,
+                    request=request,
                     messages=options["messages"],
                     model=options["model"],
                     done=lambda judged: bar.advance(task, judged),

@@ -7,14 +7,14 @@ import sys
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from agents.commands import Cell, console_on, print_table
-from agents.finding import UnknownAgent, find_agent
+from agents.commands import BaseCommand, Cell, console_on, print_table
 from agents.models import Channel
+from agents.models.conversations import UnknownAgent, find_agent
 from agents.turn.pipeline import SendResult
 from agents.turn.send_message import SendRefused, send_message
-from correction.gate.sessions import check_session
+from correction.gate.stage import check_session
 from correction.models import ObservedMessage, Outcome
 from evaluation.wording import judge_label
 
@@ -106,11 +106,7 @@ class Command(BaseCommand):
             if options["session"]:
                 check_session(session=options["session"], agent=agent, channel=channel)
             result = send_message(
-                agent=agent,
-                channel=channel,
-                text=text,
-                session=options["session"],
-                idempotency_key=options["key"],
+                agent=agent, channel=channel, text=text, session=options["session"], idempotency_key=options["key"]
             )
         except UnicodeDecodeError as error:
             raise CommandError(f"the text on standard input is not UTF-8: {error}", returncode=BAD_INPUT) from None

@@ -12,10 +12,10 @@ from django.core.management.base import CommandError
 from rich.console import Console
 
 from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table
-from agents.finding import UnknownAgent, find_agents
+from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.calibration.agreement import Calibration, calibration, labelled_keys, labels_of, refresh
 from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels
-from evaluation.calibration.population import NothingToDraw, check_dimension, draw_label_set, procedure_fields
+from evaluation.calibration.labels import NothingToDraw, check_dimension, draw_label_set, procedure_fields
 from evaluation.commands import as_text, wrong
 from evaluation.models import EvaluationRun, LabelSet, Method
 from evaluation.wording import counted, judge_label

@@ -13,26 +13,31 @@ from django.core.management.base import CommandError
 
 from agents.commands import NOT_ENOUGH, STOPPED, CodedCommand
 from agents.llm.endpoints import provider_of
-from agents.work.stopping import stopping_on_sigterm
-from evaluation.commands import add_how, add_what, as_text, check_writable, specs_of, write_text, wrong
-from evaluation.propositions.files import PropositionError
-from evaluation.runs.as_json import as_json
-from evaluation.runs.capture import Captured, capture, estimated, spending_json, spent_on
-from evaluation.runs.estimate import estimate, estimate_before, estimate_channels
-from evaluation.runs.planning import RunSpec
-from evaluation.runs.store import refusal
-from evaluation.runs.summary import by_tag
-from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table, outcome_table, spending_table
-from evaluation.scorers.windows import NO_MESSAGE
-from evaluation.simulation.conversations import (
-    ENOUGH,
-    Simulation,
-    has_little_speech,
-    simulate_specs,
-    simulations_json,
+from agents.work.running import stopping_on_sigterm
+from evaluation.commands import (
+    TOO_FEW,
+    ProgressBar,
+    SimulationBar,
+    add_how,
+    add_what,
+    as_text,
+    check_writable,
+    estimate_json,
+    estimate_table,
+    outcome_table,
+    simulations_table,
+    specs_of,
+    spending_table,
+    write_text,
+    wrong,
 )
-from evaluation.simulation.estimate import estimate_simulation
-from evaluation.simulation.output import TOO_FEW, SimulationBar, simulations_table
+from evaluation.propositions.files import PropositionError
+from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
+from evaluation.runs.execute import Captured, as_json, capture
+from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech
+from evaluation.runs.summary import refusal, spending_json, spent_on
+from evaluation.scorers.subjects import NO_MESSAGE
+from evaluation.simulation.conversations import Simulation, simulate_specs, simulations_json
 from evaluation.simulation.situations import load_situations
 
 
@@ -56,7 +61,6 @@ class Command(CodedCommand):
             "Ctrl-C the same command, or a worker, resumes",
         )
         add = parser.add_argument_group("what comes out").add_argument
-        add("--by-tag", metavar="TAG", help="also show adherence per value of this tag, from the same judgements")
         add("--json", action="store_true", help="print one JSON object on standard output and nothing else")
         add("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
         add("--out", type=Path, metavar="FILE", help="also write the JSON object to this file")
@@ -82,7 +86,7 @@ class Command(CodedCommand):
         real = [spec for spec in specs if spec not in simulated]
         pairs = [estimate_simulation(spec, situations=load_situations()) for spec in simulated]
         simulations = [acting for acting, _ in pairs]
-        estimates = [*(judging for _, judging in pairs), *map(estimate, real), *estimate_channels(real)]
+        estimates = [*(judging for _, judging in pairs), *estimate_all(real)]
         if options["json"]:
             self._emit(estimate_json(estimates, simulations), options)
         else:
@@ -105,17 +109,14 @@ class Command(CodedCommand):
         if why := refusal(result.summary.run for result in results):
             raise wrong(why)
         judge = str(settings.JUDGE_MODEL)
-        estimate, actual = estimated(before) if before else None, spent_on(results)
+        estimate, actual = estimated(before) if before else None, spent_on(result.summary for result in results)
         if not options["json"]:
             if results:
-                outcome_table(judge, results, self.stdout, by_tag=options["by_tag"] or "")
+                outcome_table(judge, results, self.stdout)
                 spending_table(estimate, actual, self.stdout)
             simulations_table(simulations, self.stdout, why=TOO_FEW)
         if options["json"] or options["out"]:
             document = {**as_json(judge, results), **spending_json(estimate, actual), **simulations_json(simulations)}
-            if tag := options["by_tag"]:
-                for entry, result in zip(document["runs"], results, strict=True):
-                    entry["by_tag"] = {tag: by_tag(result.summary.run, tag)}
             self._emit(document, options)
         self._complain(results, simulations, named=options["agents"].strip().lower() != "all")
 

@@ -8,9 +8,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db import DatabaseError
 
+from agents.commands import BaseCommand
 from agents.models import Agent
 from evaluation.propositions.files import (
     DEFAULT,
@@ -67,36 +68,27 @@ class Command(BaseCommand):
             slugs: set[str] | None = set(Agent.objects.values_list("slug", flat=True))
         except DatabaseError:  # not set up yet
             slugs = None
+        waiting = 0
         for file in files:
             kinds = Counter(
                 "rule" if p.rule else "cues" if p.cues or p.measure else "judge only" for p in file.propositions
             )
-            states = {name: len(ids) for name, ids in _inactive(file).items()}
-            suggested = states.pop("suggestions")
+            states = Counter(p.state for p in file.inactive)
+            waiting += states["suggested"]
             kinds_shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
             parts = [
                 f"{counted(len(file.propositions), 'proposition')} ({kinds_shown})" if file.propositions else "",
-                counted(suggested, "suggestion") if suggested else "",
-                *(f"{count} {name}" for name, count in states.items() if count),
+                counted(states["suggested"], "suggestion") if states["suggested"] else "",
+                *(f"{states[name]} {name}" for name in ("rejected", "retired") if states[name]),
             ]
             about = " (about drafts)" if file.level == "action" else ""
             known = "" if slugs is None or file.agent_id in slugs | {DEFAULT} else "   (no agent of that slug here)"
             self.stdout.write(f"{file.dimension}/{file.agent_id}{about}: {', '.join(filter(None, parts))}{known}")
         if files:
             valid = counted(sum(len(file.propositions) for file in files), "proposition")
-            waiting = sum(len(_inactive(file)["suggestions"]) for file in files)
             them = "it" if waiting == 1 else "them"
             note = f" {counted(waiting, 'suggestion')} not judged before you accept {them}." if waiting else ""
             self.stdout.write(self.style.SUCCESS(f"{counted(len(files), 'file')}, {valid}, all valid.{note}"))
-
-
-def _inactive(file: LoadedFile) -> dict[str, list[str]]:
-    """Ids of what is not judged, by state."""
-    return {
-        "suggestions": [p.id for p in file.inactive if not (p.rejected or p.retired)],
-        "rejected": [p.id for p in file.inactive if p.rejected],
-        "retired": [p.id for p in file.inactive if p.retired],
-    }
 
 
 def _collisions(files: list[LoadedFile]) -> list[LoadedFile]:
@@ -117,7 +109,8 @@ def _document(files: list[LoadedFile], problems: list[FileProblem]) -> dict[str,
                 "agent": f.agent_id,
                 "level": f.level,
                 "propositions": [p.id for p in f.propositions],
-                **_inactive(f),
+                "suggestions": [p.id for p in f.inactive if p.state == "suggested"],
+                **{state: [p.id for p in f.inactive if p.state == state] for state in ("rejected", "retired")},
             }
             for f in files
         ],

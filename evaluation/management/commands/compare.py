@@ -11,24 +11,46 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import CommandError
+from rich.console import Console
+from rich.markup import escape
 
-from agents.commands import NOT_ENOUGH, REGRESSION, STOPPED, CodedCommand
-from agents.finding import UnknownAgent, find_agents
+from agents.commands import (
+    NOT_ENOUGH,
+    REGRESSION,
+    STOPPED,
+    Cell,
+    CodedCommand,
+    Emphasis,
+    console_on,
+    print_table,
+)
 from agents.models import Agent
-from agents.work.stopping import stopping_on_sigterm
+from agents.models.conversations import UnknownAgent, find_agents
+from agents.work.running import stopping_on_sigterm
 from evaluation.change import choosing
-from evaluation.change.choosing import Compared, detections
-from evaluation.change.measurement_files import UnreadableFile
-from evaluation.change.measurements import NotComparable
-from evaluation.change.tables import comparisons_table, detection_table
-from evaluation.commands import as_text, channel_named, tag_pairs, wrong
-from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun
+from evaluation.change.change import Change
+from evaluation.change.choosing import Compared
+from evaluation.change.comparison import Comparison, Detection, detections
+from evaluation.change.measurements import NotComparable, UnreadableFile
+from evaluation.commands import ProgressBar, as_text, channel_named, tag_pairs, wrong
+from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.terminal import ProgressBar
+from evaluation.runs.summary import percent, with_share
 from evaluation.scorers import SCORERS
-from evaluation.scorers.windows import ALLOWED, parse_window
+from evaluation.scorers.subjects import ALLOWED, parse_window
+from evaluation.wording import heading_of, interval_text, judge_label, number, signed
 
+MOST_NAMED = 10
+NARROW = 100
+EMPHASIS: dict[str, Emphasis] = {
+    "drifted": "bad",
+    "possibly drifted": "warning",
+    "steady": "good",
+    "improved": "better",
+    "not enough data": "faint",
+}
+CHANGE = (">Baseline", ">Now", ">Change", ">95 % interval", "Verdict", ">More")
 WAYS = "--a with --b, --runs, --against baseline, or --baseline FILE"
 
 
@@ -66,7 +88,7 @@ class Command(CodedCommand):
             "--detect",
             type=float,
             metavar="POINTS",
-            help="also say how many messages finding such a change takes; with --a and --b as many are then measured, if there are",
+            help="also say how many messages finding such a change takes",
         )
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -82,8 +104,6 @@ class Command(CodedCommand):
         except KeyboardInterrupt:
             message = "Stopped. What was judged is stored; run the same command again to go on with the rest."
             raise CommandError(message, returncode=STOPPED) from None
-        if options["detect"] is not None:
-            compared.detections = detections(compared.comparisons, options["detect"])
         self._show(compared, options)
         self._end(compared)
 
@@ -139,27 +159,24 @@ class Command(CodedCommand):
                 specs = [RunSpec(agent=agent, **asked) for agent in _agents(options["agents"])]
         except ValueError as error:
             raise wrong(error) from None
-        ways = {"margin": options["margin"], "detect": options["detect"]}
         with ProgressBar("Judging", sys.stderr, quiet=options["json"] and not sys.stderr.isatty()) as bar:
-            return choosing.of_tags(specs, a, b, **ways, prepared=bar.prepared, progress=bar.progress)
+            return choosing.of_tags(specs, a, b, margin=options["margin"], prepared=bar.prepared, progress=bar.progress)
 
     def _show(self, compared: Compared, options: dict[str, Any]) -> None:
+        change, detect = options["detect"], []
+        if change is not None:
+            detect = detections(compared.comparisons, change)
         if options["json"]:
             document = {
                 "comparisons": [c.model_dump() for c in compared.comparisons],
                 "not_compared": compared.undecidable,
-                **({} if options["detect"] is None else {"detect": [row.model_dump() for row in compared.detections]}),
-                **({"samples": compared.topped_up} if compared.topped_up else {}),
+                **({} if change is None else {"detect": [row.model_dump() for row in detect]}),
             }
             self.stdout.write(as_text(document))
             return
         comparisons_table(compared.comparisons, self.stdout)
-        if options["detect"] is not None:
-            detection_table(compared.detections, self.stdout)
-        for slug, samples in compared.topped_up.items():
-            self.stdout.write(
-                f"{slug}: the pilot asked for {samples:,} messages of each; as many as there are were judged."
-            )
+        if change is not None:
+            detection_table(detect, self.stdout)
 
     def _end(self, compared: Compared) -> None:
         refused = compared.undecidable
@@ -188,3 +205,165 @@ def _run(pk: int) -> EvaluationRun:
     if run is None:
         raise wrong(f"--runs {pk}: no such evaluation; the console lists them")
     return run
+
+
+# -- tables
+def comparisons_table(comparisons: Sequence[Comparison], out: Any) -> None:
+    """Comparisons by one judge: a row per target and dimension, the propositions that surely changed, and what to know.
+
+    Of a single comparison every proposition is shown.
+    """
+    if not comparisons:
+        return
+    console = console_on(out)
+    first, narrow = comparisons[0], console.width < NARROW
+    names = {(c.baseline.name, c.candidate.name) for c in comparisons}
+    scopes = [{getattr(c, which).scope for c in comparisons} for which in ("baseline", "candidate")]
+    several = " → ".join(
+        f"{what}{_of_messages(of)}" for what, of in zip(("Baseline", "candidate"), scopes, strict=True)
+    )
+    what = f"{first.baseline.name} → {first.candidate.name}" if len(names) == 1 else several
+    rows: list[list[Cell]] = []
+    for comparison in comparisons:
+        for n, change in enumerate(comparison.dimensions):
+            notes = _of_messages({comparison.candidate.scope}) if len(scopes[1]) > 1 else ""
+            notes += " (stale)" if comparison.stale else ""
+            name = comparison.target + notes if not n else ""
+            rows.append([name, heading_of(change.dimension, narrow=True), *_cells(change, narrow=narrow)])
+    print_table(
+        console,
+        ["Channel" if first.target.startswith("#") else "Agent", "Dim.", *CHANGE],
+        rows,
+        title=f"{what}, judged by {judge_label(first.judge)}",
+        tight=True,
+        unwrapped=["Verdict"],
+    )
+    _propositions(comparisons, console)
+    for line in _explanations(comparisons):
+        console.print(escape(line))
+    console.print()
+    if is_heuristic(first.judge):
+        console.print("heuristic: exact rules and word cues, no LLM. What it cannot see is unscored, never guessed.")
+
+
+def _of_messages(scopes: set[str | None]) -> str:
+    """Which messages, where all are of the same."""
+    (scope, *others) = scopes
+    return f" ({scope})" if scope and not others else ""
+
+
+def _cells(change: Change, *, narrow: bool) -> list[Cell]:
+    """Scores with the shares scored, on a line of their own where there is little room; difference, interval, verdict."""
+    shown: list[Cell] = [
+        with_share(
+            "–" if score is None else f"{score:.0f}" if change.counted else number(score),
+            share,
+            between="\n" if narrow else " · ",
+        )
+        for score, share in ((change.baseline, change.baseline_share), (change.candidate, change.share))
+    ]
+    emphasis: Emphasis = "strong" if change.counted and change.verdict == "drifted" else EMPHASIS[change.verdict]
+    delta = signed(change.delta, 0 if change.counted else 1)
+    return [*shown, delta, interval_text(change.interval), (change.verdict, emphasis), change.n_more or ""]
+
+
+def _propositions(comparisons: Sequence[Comparison], console: Console) -> None:
+    """Every proposition of a single comparison; of several, those that surely changed."""
+    alone = len(comparisons) == 1
+    rows: list[list[Cell]] = []
+    for comparison in comparisons:
+        for row in (row for changes in comparison.propositions.values() for row in changes):
+            if row.verdict in ("drifted", "improved") or (alone and (row.baseline, row.candidate) != (None, None)):
+                of = "" if alone or row.proposition.startswith(comparison.target) else f"{comparison.target}: "
+                rows.append([f"{of}{row.proposition}", *_cells(row, narrow=console.width < NARROW)])
+    if rows:
+        title = "Propositions, worst first" if alone else "Propositions that surely changed"
+        print_table(console, ["Proposition", *CHANGE], rows, title=title, tight=True, unwrapped=["Verdict"])
+
+
+def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
+    """What a reader must know of the tables, in sentences."""
+    margin = comparisons[0].margin
+    rows = [(c, change) for c in comparisons for change in c.dimensions]
+    lines = [
+        "Scores of 0 to 9, higher is better; in % the share of judgements scored, of the propositions this judge can score at all."
+    ]
+    large = sorted(
+        (change.delta, f"{c.target} {change.dimension} {_fall(change)}")
+        for c, change in rows
+        if change.interval is None and not change.counted and change.delta is not None and abs(change.delta) > c.margin
+    )
+    if large:  # these would be lost among the rows, and no exit code says anything of them
+        more = f" and {len(large) - MOST_NAMED} more" if len(large) > MOST_NAMED else ""
+        which = ", ".join(text for _, text in large[:MOST_NAMED])
+        lines.append(
+            f"large, but with no interval neither sure nor in the exit code, so read what was said: {which}{more}."
+        )
+    if any(change.verdict == "steady" for _, change in rows):
+        lines.append(f"steady: the whole interval lies within ±{margin:g} points.")
+    if any(change.n_more for _, change in rows):
+        lines.append(
+            "More: how many more (messages, situations, channels) would decide, if difference and spread stay as they are."
+        )
+    tested = sum(change.p_value is not None for _, change in rows)
+    if tested > 1:
+        lines.append(f"drifted, improved: surely so among the {tested} dimensions compared at once (Holm, 5 %).")
+    notes: dict[str, list[str]] = {}
+    for comparison in comparisons:
+        for note in _notes(comparison, alone=len(comparisons) == 1):
+            notes.setdefault(note, []).append(comparison.target)
+    for note, targets in notes.items():
+        who = f"{len(targets)} of {len(comparisons)}" if len(targets) > 3 else ", ".join(targets)
+        lines.append(f"{who}: {note}.")
+    if any("takes a larger one" in change.reason for _, change in rows):
+        lines.append("--detect 0.5 says how many messages a baseline takes.")
+    return lines
+
+
+def _notes(comparison: Comparison, *, alone: bool) -> list[str]:
+    notes = [
+        f"{lost.dimension}: not enough data: {lost} ({percent(lost.before)} → {percent(lost.now)})"
+        for lost in comparison.lost
+    ]
+    for change in comparison.dimensions:
+        # Why there is an interval, but neither a sure verdict nor a number of messages that would bring one.
+        why = change.reason if change.undecided and change.interval and not change.n_more else ""
+        notes += [f"{change.dimension}: {note}" for note in (change.interval_note, why) if note]
+    notes += comparison.notes
+    for what, names in (
+        ("scored in one of the two only, so left out of the dimension", comparison.scored_in_one),
+        ("judged once over the window, so not in the dimension", comparison.over_window),
+        ("only in the baseline", comparison.only_baseline),
+        ("only now", comparison.only_candidate),
+    ):
+        if names:
+            few = alone or names is not comparison.scored_in_one
+            notes.append(f"{what}: {', '.join(names) if few else 'some propositions (--json names them)'}")
+    return list(dict.fromkeys(notes))
+
+
+def _fall(change: Change) -> str:
+    before = with_share(number(change.baseline), change.baseline_share)
+    return f"{before} → {with_share(number(change.candidate), change.share)}"
+
+
+def detection_table(rows: Sequence[Detection], out: Any) -> None:
+    """What the sample at hand can detect, and what a change of the size asked for takes."""
+    console = console_on(out)
+    if not rows:
+        console.print("Nothing to plan by: no dimension has an interval over messages.\n")
+        return
+    cells: list[list[Cell]] = [
+        [
+            *(row.target, heading_of(row.dimension, narrow=True), f"{row.sd:.1f}", row.baseline_n or "exact"),
+            *(row.n, None if row.smallest is None else f"{row.smallest:.1f}", row.needed, row.needed_now),
+        ]
+        for row in rows
+    ]
+    heads = ["Target", "Dim.", ">Spread", ">Baseline", ">Now", ">Finds", ">Needs each", ">Needs now"]
+    title = f"Messages to find a change of {rows[0].change:g} points in 4 of 5 cases"
+    print_table(console, heads, cells, title=title)
+    console.print(
+        "Spread: standard deviation between messages. Baseline, Now: how many were judged. Finds: the smallest change these\n"
+        "find. Needs each: messages in both. Needs now: with the baseline as it is; – no number suffices.\n"
+    )

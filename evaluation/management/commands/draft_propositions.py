@@ -13,8 +13,8 @@ from django.core.management.base import CommandError
 from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, snippet
-from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
+from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import AGENTS, as_text, wrong
 from evaluation.drafting.suggesting import MOST, Suggestions, path_for, suggest_for, write_suggestions
 from evaluation.propositions.editing import CannotSave, team_folder
@@ -53,8 +53,12 @@ class Command(CodedCommand):
                 task = bar.add_task("Asking", total=len(agents))
                 model, most = options["model"], options["max"]
                 asked = suggest_for(agents=agents, model=model, most=most, known=known, done=lambda: bar.advance(task))
-                for one in asked:
-                    _write(one, target)
+            for one in asked:
+                try:
+                    if target is not None:
+                        write_suggestions(one, folder=target)
+                except CannotSave as problem:
+                    one.problem = str(problem)
         except PropositionError as error:
             raise wrong(f"proposition files cannot be used:\n{error}") from None
         except (ValueError, UnknownAgent, CannotSave) as error:
@@ -85,17 +89,6 @@ class Command(CodedCommand):
             self.stdout.write("Accept or reject them in the console (Propositions), or by editing the files.")
             if not _is_read(target):
                 self.stdout.write(self.style.WARNING(f"{target} is not read: add it to PROPOSITION_DIRS."))
-
-
-def _write(suggestions: Suggestions, folder: Path | None) -> None:
-    """Write suggestions and note where, or why not."""
-    try:
-        written = write_suggestions(suggestions, folder=folder) if folder is not None else None
-    except CannotSave as problem:
-        suggestions.problem = str(problem)
-    else:
-        if written is not None:
-            suggestions.file, suggestions.appended = str(written.path), written.appended
 
 
 def _show_agent(suggestions: Suggestions, console: Any) -> None:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
-from agents.commands import CodedCommand
-from agents.finding import find_agents
-from evaluation.change.over_time import series_of, without_series
-from evaluation.change.tables import drift_table
+from django.utils import timezone
+from rich.markup import escape
+
+from agents.commands import Cell, CodedCommand, console_on, print_table
+from agents.models.conversations import find_agents
+from evaluation.change.over_time import Drop, Series, series_of, without_series
 from evaluation.commands import as_text, wrong
 from evaluation.schedules import find_schedule
 from evaluation.scorers import SCORERS
+from evaluation.wording import judge_label, number
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+SPARKS = 30
+MOST_NOTED = 4  # series with the same note
 
 
 class Command(CodedCommand):
@@ -56,3 +65,52 @@ class Command(CodedCommand):
                 "Nothing measured over time yet. `manage.py schedule add nightly --every 1d --at 03:00` has it measured "
                 "by `manage.py work`."
             )
+
+
+def drift_table(drawn: Sequence[Series], out: Any) -> None:
+    """A table per judge and procedure, whose numbers are never mixed; then every fall in a sentence."""
+    console = console_on(out)
+
+    def judged(series: Series) -> tuple[str, str]:
+        return series.judge, series.procedure
+
+    for (judge, procedure), group in groupby(sorted(drawn, key=judged), key=judged):
+        of_judge = sorted(group, key=lambda s: (s.agent.slug, s.schedule.name, s.dimension))
+        rows: list[list[Cell]] = [
+            [
+                *(series.agent.slug, series.dimension, series.schedule.name, sparkline(series)),
+                *(number(series.readings[-1].score), len(series.drops)),
+            ]
+            for series in of_judge
+        ]
+        title = f"Scores by {judge_label(judge)}{'' if procedure == 'plumbline' else f', {procedure}'}, 0 to 9"
+        heads = ["Agent", "Dimension", "Schedule", f"Last {SPARKS}", ">Now", ">Falls"]
+        print_table(console, heads, rows, title=title, unwrapped=["Dimension", f"Last {SPARKS}"])
+        notes: dict[str, list[str]] = {}
+        for series in of_judge:
+            if series.note:
+                notes.setdefault(series.note, []).append(f"{series.agent.slug} {series.dimension}")
+        sentences = [_drop_text(series, drop) for series in of_judge for drop in series.drops]
+        sentences += dict.fromkeys(filter(None, (series.newest_restart for series in of_judge)))
+        for note, noted in notes.items():
+            which = f"all {len(rows)} series" if len(noted) == len(rows) > MOST_NOTED else ", ".join(noted)
+            sentences.append(f"{which}: {note}")
+        for sentence in sentences:
+            console.print(escape(sentence))
+        console.print()
+
+
+def sparkline(series: Series, most: int = SPARKS) -> str:
+    """The newest scores as bars on the fixed scale of 0 to 9; a stroke where the series starts again."""
+    return "".join(
+        ("|" if point.restarts else "") + BLOCKS[min(len(BLOCKS) - 1, int(point.score / 9 * len(BLOCKS)))]
+        for point in series.readings[-most:]
+    )
+
+
+def _drop_text(series: Series, drop: Drop) -> str:
+    since, noticed = (f"{timezone.localtime(time):%Y-%m-%d}" for time in (drop.since, drop.noticed))
+    return (
+        f"{series.agent.slug} {series.dimension}: fell from {drop.before:.1f} to {drop.after:.1f} since {since} "
+        f"(noticed {noticed}, evaluation {drop.run})"
+    )

@@ -16,9 +16,8 @@ from django.core.management.base import CommandError
 from django.db import DatabaseError
 
 from agents.commands import NOT_ENOUGH, STOPPED, CodedCommand
-from agents.work.stopping import stopping_on_sigterm
-from evaluation.change.measurement_files import UnreadableFile
-from evaluation.change.measurements import NotComparable
+from agents.work.running import stopping_on_sigterm
+from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
 from evaluation.ci.measure import BaselineSource, measure
 from evaluation.ci.options import Request, add_arguments, read_request
@@ -27,22 +26,33 @@ from evaluation.ci.render import (
     complaint,
     estimate_line,
     junit,
-    make_report,
     markdown,
     print_line,
     print_report,
     simulations_line,
 )
-from evaluation.commands import as_text, check_writable, write_text, wrong
+from evaluation.commands import (
+    ProgressBar,
+    SimulationBar,
+    as_text,
+    check_writable,
+    estimate_json,
+    estimate_table,
+    write_text,
+    wrong,
+)
 from evaluation.propositions.files import PropositionError, YamlProblems
-from evaluation.runs.capture import estimated
-from evaluation.runs.estimate import Estimate, estimate, estimate_before, estimate_channels
+from evaluation.runs.estimate import (
+    Estimate,
+    SimulationEstimate,
+    estimate_all,
+    estimate_before,
+    estimate_simulation,
+    estimated,
+)
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.store import refusal
-from evaluation.runs.terminal import ProgressBar, estimate_json, estimate_table
+from evaluation.runs.summary import refusal
 from evaluation.simulation.conversations import Simulation, simulate_specs
-from evaluation.simulation.estimate import SimulationEstimate, estimate_simulation
-from evaluation.simulation.output import SimulationBar
 from evaluation.simulation.situations import load_situations
 
 logger = logging.getLogger(__name__)
@@ -137,8 +147,14 @@ class Command(CodedCommand):
             )
         if why := refusal(result.run for result in results):
             raise wrong(why)
-        more: dict[str, Any] = {"bins": request.bins, "simulations": simulations, "estimate": spending}
-        return make_report(str(settings.JUDGE_MODEL), results, request.limits, **more)
+        return Report(
+            judge=str(settings.JUDGE_MODEL),
+            results=results,
+            limits=request.limits,
+            bins=request.bins,
+            simulations=simulations,
+            estimate=spending,
+        )
 
     def _print(self, line: str, options: Mapping[str, Any]) -> None:
         if line and not options["json"]:
@@ -158,7 +174,7 @@ class Command(CodedCommand):
     ) -> None:
         simulations, estimates = [acting for acting, _ in pairs], [judging for _, judging in pairs]
         if not pairs:
-            estimates = [*map(estimate, specs), *estimate_channels(specs)]
+            estimates = estimate_all(specs)
         if as_json:
             self.stdout.write(as_text(estimate_json(estimates, simulations)))
         else:

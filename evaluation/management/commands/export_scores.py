@@ -7,10 +7,11 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 from django.db.models import Q
 
-from agents.finding import UnknownAgent, find_agents
+from agents.commands import BaseCommand
+from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.models import Baseline, ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.export import write_csv, write_jsonl
 

@@ -12,7 +12,7 @@ from rich.markup import escape
 from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table
 from evaluation.commands import as_text, channel_named, tag_pairs, wrong
 from evaluation.lineup import MIN_LINES, PERMUTATIONS, LineUp, line_up
-from evaluation.scorers.windows import ALLOWED, parse_window
+from evaluation.scorers.subjects import ALLOWED, parse_window
 
 MOST_CONFUSIONS = 10
 

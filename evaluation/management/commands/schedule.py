@@ -9,7 +9,7 @@ from django.utils import timezone
 from rich.markup import escape
 
 from agents.commands import CodedCommand, console_on, exit_3_on_wrong_usage, print_table
-from agents.finding import find_agents
+from agents.models.conversations import find_agents
 from evaluation.commands import as_text, tag_pairs, wrong
 from evaluation.models import EvaluationSchedule
 from evaluation.schedules import (
@@ -26,7 +26,7 @@ from evaluation.schedules import (
     schedule_json,
 )
 from evaluation.scorers import SCORERS
-from evaluation.scorers.windows import ALLOWED
+from evaluation.scorers.subjects import ALLOWED
 
 EXAMPLES = """
 examples:

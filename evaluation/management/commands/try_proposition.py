@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, CodedCommand, console_for_bars, console_on, in_line, print_table, snippet
-from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
+from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.commands import as_text, wrong
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.propositions.files import DEFAULT, LoadedFile, PropositionError, load_file
@@ -152,8 +152,5 @@ def _summary(trial: Trial, console: Console) -> None:
 
 def ids_table(path: Path, entries: Sequence[Any], out: Any) -> None:
     """Print the propositions of a file, so that one can be named."""
-    rows = []
-    for p in entries:
-        state = "active" if p.active else "rejected" if p.rejected else "retired" if p.retired else "suggested"
-        rows.append((p.id, state, in_line(p.claim)))
+    rows = [(p.id, "active" if p.active else p.state, in_line(p.claim)) for p in entries]
     print_table(console_on(out), ("Id", "State", "Claim"), rows, title=in_line(str(path), 400))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from agents.models import Agent, Channel, ChannelMember
-from tests.agents.api.asking import listed, paged, queries
-from tests.api_client import Program
+from tests.api_client import Program, listed, paged, queries
 from tests.console import superuser
 from tests.factories import make_agent, make_channel, say, talk
 
@@ -71,33 +68,6 @@ def test_a_change_leaves_what_is_not_named(client: Program, ada: Agent, bob: Age
     assert changed["last_position"] == 1
     assert client.patch(f"{CHANNELS}office/", {"users": []}).json()["users"] == []
     assert ChannelMember.objects.filter(channel=office).count() == 1
-
-
-@pytest.mark.parametrize(
-    ("body", "field", "says"),
-    [
-        ({"slug": "office"}, "slug", "there is a channel of that name already"),
-        ({"slug": "a/b"}, "slug", "slug 'a/b': allowed: 1 to 120 letters"),
-        ({"name": ""}, "name", "name '': allowed: a text of 1 to 200 characters"),
-        ({"kind": "secret"}, "kind", "kind 'secret': allowed: public, private, dm, debate, experiment"),
-        ({"tags": {"1st": "x"}}, "tags", "tags '1st': allowed: keys of a letter"),
-        ({"tags": {"a": 1}}, "tags", "allowed: an object of at most 20 texts"),
-        ({"tags": "a=1"}, "tags", "allowed: an object"),
-        ({"agents": ["ada", "nobody"]}, "agents", "agents: there is no agent 'nobody'"),
-        ({"agents": "ada"}, "agents", "allowed: a list of at most 500 texts"),
-        ({"users": ["mallory"]}, "users", "there is no user 'mallory'"),
-        ({"topic": "\x00"}, "topic", "topic holds a NUL character"),
-        ({"synthetic": True}, "synthetic", "there is no field 'synthetic'"),
-    ],
-)
-def test_what_cannot_be_a_channel_is_refused_by_field(
-    client: Program, ada: Agent, body: dict[str, Any], field: str, says: str
-) -> None:
-    answer = client.post(CHANNELS, {"slug": "new", "name": "New", **body})
-
-    assert answer.status_code == 400
-    assert says in answer.json()["errors"][field][0]
-    assert not Channel.objects.filter(slug="new").exists()
 
 
 def test_a_refused_change_leaves_the_members(client: Program, ada: Agent, office: Channel) -> None:

@@ -92,52 +92,6 @@ def test_of_an_observed_agent_the_sampled_share_waits_to_be_judged(client: Progr
     assert send(client, *[spoken(n) for n in range(200)]).json()["observed"] == 0
 
 
-@pytest.mark.parametrize(
-    ("message", "place", "says"),
-    [
-        (spoken(1, agent="nobody"), "messages[1].agent", "no agent 'nobody'"),
-        (spoken(1, agent=None, user="nobody"), "messages[1].user", "no user 'nobody'"),
-        (
-            spoken(1, outsider="Eve"),
-            "messages[1].agent",
-            "exactly one of agent, user, outsider; agent and outsider given",
-        ),
-        (spoken(1, agent=None), "messages[1].agent", "none given"),
-        (spoken(1, sent_at="yesterday"), "messages[1].sent_at", "2026-11-22T14:30:00Z"),
-        (spoken(1, sent_at="0001-01-01T00:00:00+14:00"), "messages[1].sent_at", "allowed"),
-        (spoken(1, text=None), "messages[1].text", "missing"),
-        (spoken(1, text=7), "messages[1].text", "1 to 1,000,000 characters"),
-        (spoken(1, text="a\x00b"), "messages[1].text", "NUL"),
-        (spoken(1, external_id=" "), "messages[1].external_id", "1 to 200"),
-        (spoken(1, channel="no such/slug"), "messages[1].channel", "letters"),
-        (spoken(1, tags={"7": "x"}), "messages[1].tags", "a letter"),
-        (spoken(1, tags={"a": 7}), "messages[1].tags", "texts"),
-        (spoken(1, payload=[1]), "messages[1].payload", "object"),
-        (spoken(1, payload={"a": "\x00"}), "messages[1].payload", "NUL"),
-        (spoken(1, txt="x"), "messages[1].txt", "there is no field 'txt'; allowed: external_id, text, channel"),
-        (7, "messages[1]", "allowed: an object"),
-    ],
-)
-def test_one_bad_message_is_named_by_place_and_nothing_is_stored(
-    client: Program, ada: Agent, message: Any, place: str, says: str
-) -> None:
-    found = errors(send(client, spoken(0), message))
-
-    assert list(found) == [place]
-    assert says in found[place][0]
-    assert not Message.objects.exists()
-    assert not Channel.objects.exists()
-
-
-def test_a_body_that_is_none_of_ours_is_refused_with_what_is_allowed(client: Program, ada: Agent) -> None:
-    assert "1 to 1,000 messages" in errors(send(client))["messages"][0]
-    assert "1,001 of them" in errors(send(client, *[spoken(n) for n in range(1001)]))["messages"][0]
-    assert "allowed: a list" in errors(client.post(URL, {"channel": "desk", "messages": "all"}))["messages"][0]
-    assert "channel is missing" in errors(client.post(URL, {"messages": [spoken(1)]}))["messages[0].channel"][0]
-    assert len(errors(send(client, *[{} for _ in range(500)]))) <= 30
-    assert not Message.objects.exists()
-
-
 def test_what_was_really_said_is_not_mixed_into_a_played_channel(client: Program, ada: Agent) -> None:
     Channel.objects.create(slug="desk", name="desk", synthetic=True)
 

@@ -65,28 +65,25 @@ def test_an_operator_s_program_hands_in_what_members_and_outsiders_say(
 
 
 @WAYS
-def test_an_operator_makes_no_channel_by_handing_messages_in(operator: Program, ada: Agent, hand_in: Any) -> None:
-    answer = hand_in(operator, "lobby", agent="ada")
-
-    assert answer.status_code == 403
-    assert "no channel 'lobby'" in answer.json()["detail"]
-    assert "agents.add_channel" in answer.json()["detail"]
-    assert not Channel.objects.exists()
-
-
-@WAYS
-def test_an_operator_brings_no_agent_into_a_channel_by_its_messages(
-    operator: Program, desk: Channel, hand_in: Any
+@pytest.mark.parametrize(
+    ("channel", "agent", "fault", "permission"),
+    [
+        ("lobby", "ada", "no channel 'lobby'", "agents.add_channel"),
+        ("desk", "michael", "agent 'michael' is not a member of channel 'desk'", "agents.add_channelmember"),
+    ],
+)
+def test_an_operator_makes_no_channel_and_no_member_by_handing_messages_in(
+    operator: Program, desk: Channel, hand_in: Any, channel: str, agent: str, fault: str, permission: str
 ) -> None:
     make_agent("michael")
 
-    answer = hand_in(operator, "desk", agent="michael")
+    answer = hand_in(operator, channel, agent=agent)
 
     assert answer.status_code == 403
-    assert "agent 'michael' is not a member of channel 'desk'" in answer.json()["detail"]
-    assert "agents.add_channelmember" in answer.json()["detail"]
+    assert fault in answer.json()["detail"]
+    assert permission in answer.json()["detail"]
     assert not Message.objects.exists()
-    assert list(ChannelMember.objects.values_list("agent__slug", flat=True)) == ["ada"]
+    assert list(ChannelMember.objects.values_list("channel__slug", "agent__slug")) == [("desk", "ada")]
 
 
 def test_an_operator_puts_no_words_into_another_user_s_mouth(operator: Program, desk: Channel) -> None:

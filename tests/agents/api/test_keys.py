@@ -72,6 +72,8 @@ def test_the_same_request_still_acts_once_after_a_day(
         ("/api/channels/", {"slug": "annex", "name": "Annex"}),
         ("/api/messages/", {"channel": "office", "text": "@ada once"}),
         ("/api/messages/send/", {"agent": "ada", "channel": "office", "text": "Once."}),
+        ("/api/quality-checks/", {"persona": "You are Ada.", "draft": "Once."}),
+        ("/api/evaluations/", {"agent": "ada", "dimensions": ["fluency"]}),
         (
             "/api/messages/ingest/",
             {"channel": "office", "messages": [{"external_id": "1", "agent": "ada", "text": "a"}]},

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from typing import Any
 
 import pytest
 
@@ -73,31 +71,6 @@ def test_a_dry_run_counts_and_stores_nothing(client: Program, ada: Agent) -> Non
     assert not Message.objects.exists()
 
 
-@pytest.mark.parametrize(
-    ("body", "field", "says"),
-    [
-        ({}, "content", "missing"),
-        ({"content": '{"plumbline": "transcript", "version": 1}\n{"id": 7'}, "content", "line 2"),
-        ({"content": "a,b\n1,2", "format": "xml"}, "format", "allowed: auto, jsonl"),
-        (
-            {"content": "speaker,text\nC,hi\n", "format": "csv", "time_zone": "Mars/Base"},
-            "non_field_errors",
-            "unknown time zone 'Mars/Base'",
-        ),
-        ({"content": "x", "tags": {"7": "a"}}, "tags", "a letter"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_refused_with_line_and_reason(
-    client: Program, body: dict[str, Any], field: str, says: str
-) -> None:
-    answer = client.post(URL, body)
-
-    assert answer.status_code == 400
-    assert says in answer.json()["errors"][field][0]
-    assert tempfile.gettempdir() not in answer.content.decode()
-    assert not Message.objects.exists()
-
-
 def test_characters_that_no_database_holds_are_replaced_and_counted(client: Program, ada: Agent) -> None:
     line = json.dumps({"id": "1", "channel": "desk", "speaker": "C", "outsider": "C", "text": "a\x00b"})
     content = json.dumps({"plumbline": "transcript", "version": 1, "channel": "desk"}) + "\n" + line
@@ -114,22 +87,3 @@ def test_a_channel_or_form_that_does_not_exist_is_named(client: Program, desk: C
     assert "allowed: jsonl, csv, openai" in client.get(URL, {"channel": "desk", "as": "pdf"}).json()["errors"]["as"][0]
     say(desk, make_agent("bob"), "Me too.")
     assert "agent=SLUG" in client.get(URL, {"channel": "desk", "as": "openai"}).json()["errors"]["agent"][0]
-
-
-def test_a_file_or_batch_of_more_than_ten_megabytes_is_a_413(client: Program) -> None:
-    large = "x" * (10 * 1024 * 1024)
-
-    for path, body in ((URL, {"content": large}), ("/api/messages/ingest/", {"channel": "desk", "messages": [large]})):
-        answer = client.post(path, body)
-        assert (answer.status_code, answer.json()["detail"]) == (
-            413,
-            "the body is too large; allowed: at most 10,485,760 bytes",
-        )
-
-
-def test_files_have_a_limit_of_their_own(client: Program, ada: Agent, settings: Any) -> None:
-    settings.API_TRANSCRIPTS_PER_MINUTE = 1
-    message = {"external_id": "1", "outsider": "Customer", "text": "Hello?"}
-
-    assert [client.post(URL, {"content": ""}).status_code for _ in range(2)] == [400, 429]
-    assert client.post("/api/messages/ingest/", {"channel": "desk", "messages": [message]}).status_code == 200

@@ -1,40 +1,35 @@
-"""Uploaded files are looked into, imported by a worker, corrected and undone; nothing is lost, stored twice or left half done."""
+"""Uploaded transcripts are looked into, imported by a worker and undone; nothing is lost, stored twice or left half done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
+from django.core.files.uploadhandler import StopUpload
 from django.core.management import call_command
+from django.test import RequestFactory
 from django.utils import timezone
+from pytest_django import Settings
 
-from agents.imports import jobs
-from agents.imports.jobs import NotNow, authors_of, cancel, discard, preview, reassign, undo
-from agents.imports.reading import PREVIEWED, Choices, NewAgent
-from agents.models import Agent, Channel, Import, ImportChunk, Message, PersonaVersion, Run
+from agents.imports import jobs, uploads
+from agents.imports.jobs import MOST_UNFINISHED, PREVIEWED, NotNow, cancel, discard, preview, undo
+from agents.models import Agent, Channel, Import, ImportChunk, Message
+from agents.ops.erasure import find_outsider, forget
+from agents.registry import prunings
+from agents.transcripts.importer import ReadOptions
 from agents.transcripts.store import write_batch
-from tests.agents.imports.uploading import (
-    MAY_SAY,
-    PERSONA,
-    file,
-    imported,
-    lines,
-    somebody,
-    submit,
-    uploaded,
-    work,
-)
-from tests.console import staff
-from tests.factories import make_agent, make_channel
+from tests.agents.imports.uploading import ADD, MAY_SAY, file, imported, lines, somebody, submit, uploaded, work
+from tests.console import signed_in, staff
+from tests.factories import make_agent, make_channel, say
 
 pytestmark = [pytest.mark.django_db, pytest.mark.databases_differ]
 
 TALK = lines(("Ada", "No."), ("Pat", "Is the ferry late?"), ("Ada", "Twenty minutes."))
-GUIDE = NewAgent("guide", "Guide", "You are the guide.")
+HEADER = '{"plumbline": "transcript", "version": 1, "channel": "q"}\n'
 
 
 def said(channel: str = "talk") -> list[tuple[str, str]]:
@@ -46,16 +41,9 @@ def test_a_file_is_looked_into_and_imported_by_a_worker() -> None:
     make_agent()
     job = uploaded(file(TALK))
 
-    assert (job.status, job.contents["format"], job.contents["new"], job.contents["complete"]) == (
-        "waiting",
-        "jsonl",
-        3,
-        True,
-    )
-    assert [(s["name"], s["messages"], s["slug"]) for s in job.contents["speakers"]] == [
-        ("Ada", 2, "ada"),
-        ("Pat", 1, ""),
-    ]
+    contents = job.contents
+    assert (job.status, contents["format"], contents["new"], contents["complete"]) == ("waiting", "jsonl", 3, True)
+    assert [(s["name"], s["messages"], s["slug"]) for s in contents["speakers"]] == [("Ada", 2, "ada"), ("Pat", 1, "")]
     assert (said(), work()) == ([], False), "nothing is imported before it is submitted"
 
     imported(job)
@@ -66,30 +54,18 @@ def test_a_file_is_looked_into_and_imported_by_a_worker() -> None:
     assert not ImportChunk.objects.exists(), "the file is not kept longer than it is needed"
 
 
-def test_of_a_long_file_the_beginning_is_shown_and_all_is_imported() -> None:
+def test_of_a_long_file_the_beginning_is_shown_and_a_later_unknown_agent_is_asked_for() -> None:
     make_agent()
-    talk = lines(*((who, f"{n}") for n in range(PREVIEWED) for who in ("Ada", "Pat")), ("Late", "Hello."))
-    job = uploaded(file(talk))
+    talk = HEADER + "".join(f'{{"agent": "ada", "text": "{n}"}}\n' for n in range(PREVIEWED))
+    job = uploaded(file(talk + '{"agent": "guide", "text": "Fog."}\n'))
     assert (job.contents["messages"], job.contents["complete"]) == (PREVIEWED, False)
 
     imported(job)
 
-    assert (job.status, job.stored) == ("completed", 2 * PREVIEWED + 1)
-
-
-def test_an_unknown_agent_after_the_preview_stops_the_import_and_is_asked_for() -> None:
-    make_agent()
-    head = '{"plumbline": "transcript", "version": 1, "channel": "q"}\n'
-    talk = (
-        head
-        + "".join(f'{{"agent": "ada", "text": "{n}"}}\n' for n in range(PREVIEWED))
-        + '{"agent": "guide", "text": "Fog."}\n'
-    )
-    job = imported(uploaded(file(talk)))
-
     assert (job.status, Message.objects.count()) == ("failed", 0)
     assert next(s["name"] for s in job.contents["speakers"] if s["why"]) == "guide"
-    assert imported(job, agents={"guide": ""}).status == "completed"
+    assert imported(job, speaker_map={"guide": ""}).status == "completed"
+    assert job.stored == PREVIEWED + 1
 
 
 def test_it_does_what_the_command_does(tmp_path: Path) -> None:
@@ -108,7 +84,6 @@ def test_a_bad_line_is_named_and_nothing_is_stored() -> None:
     job = uploaded(file(TALK + '{"speaker": "Pat", "text": 5}\n' + TALK))
 
     assert (job.status, job.error) == ("failed", "talk.jsonl, line 4: 'text' must be a text, got 5")
-    assert job.contents["problem"]["excerpt"][1] == [4, '{"speaker": "Pat", "text": 5}']
     assert imported(job).status == "failed"
     assert not Channel.objects.exists()
 
@@ -117,40 +92,21 @@ def test_a_csv_whose_columns_are_not_known_is_read_once_they_are_chosen_and_colu
     job = uploaded(file("Wer,Was,Build\nPat,Hello,41\nAda,No.,42\n", "t.csv"))
     assert (job.status, job.contents["header"]) == ("failed", ["Wer", "Was", "Build"])
 
-    choices = {"format": "csv", "columns": {"speaker": "Wer", "text": "Was", "tags.Build": "Build"}, "channel": "quay"}
-    preview(job, Choices(**choices))  # type: ignore[arg-type]
+    options: dict[str, Any] = {
+        "format": "csv", "columns": {"speaker": "Wer", "text": "Was", "tags.Build": "Build"}, "channel": "quay",
+    }  # fmt: skip
+    preview(job, ReadOptions(**options))
     assert (job.status, job.contents["new"]) == ("waiting", 2)
-    imported(job, **choices)
+    imported(job, **options)
 
     assert said("quay") == [("Pat", "Hello"), ("Ada", "No.")]
     assert [message.tags for message in Message.objects.order_by("position")] == [{"Build": "41"}, {"Build": "42"}]
 
 
-def test_speakers_become_agents_new_agents_and_outsiders() -> None:
-    user = somebody()
-    make_agent("ada")
-    job = uploaded(file(lines(("bot", "One."), ("Guide", "Two."), ("Ada", "Three."))), user=user)
-    choices = Choices(agents={"bot": "ada", "Ada": ""}, made={"Guide": GUIDE})
-    preview(job, choices)
-    assert not Agent.objects.filter(slug="guide").exists(), "a preview makes no agent"
-
-    imported(job, agents=choices.agents, made=choices.made)
-
-    rows = Message.objects.order_by("position").values_list("agent__slug", "outsider")
-    assert list(rows) == [("ada", ""), ("guide", ""), (None, "Ada")]
-    version = PersonaVersion.objects.get(agent__slug="guide")
-    assert (version.note, version.created_by, version.system_prompt) == (f"import {job.pk}", user, GUIDE.system_prompt)
-    assert set(Channel.objects.get().memberships.values_list("agent__slug", flat=True)) == {"ada", "guide"}
-
-
 def test_agents_that_a_file_names_and_that_do_not_exist_must_be_decided() -> None:
     make_agent("ada", display_name="The Clerk")
     make_agent("ben", display_name="The Clerk")
-    text = (
-        '{"plumbline": "transcript", "version": 1, "channel": "q"}\n{"agent": "guide", "text": "Fog."}\n'
-        '{"speaker": "The Clerk", "text": "No."}\n'
-    )
-    job = uploaded(file(text))
+    job = uploaded(file(HEADER + '{"agent": "guide", "text": "Fog."}\n{"speaker": "The Clerk", "text": "No."}\n'))
 
     assert {s["name"]: s["why"] for s in job.contents["speakers"]} == {
         "guide": "no agent 'guide'; agents: ada, ben",
@@ -158,7 +114,7 @@ def test_agents_that_a_file_names_and_that_do_not_exist_must_be_decided() -> Non
     }
     with pytest.raises(NotNow, match="first say who"):
         submit(job)
-    imported(job, agents={"guide": "", "The Clerk": "ben"})
+    imported(job, speaker_map={"guide": "", "The Clerk": "ben"})
     assert said("q") == [("guide", "Fog."), ("The Clerk", "No.")]
     assert Message.objects.get(text="No.").agent == Agent.objects.get(slug="ben")
 
@@ -166,27 +122,18 @@ def test_agents_that_a_file_names_and_that_do_not_exist_must_be_decided() -> Non
 def test_an_import_goes_only_as_far_as_the_permissions_of_its_uploader() -> None:
     make_agent()
     make_channel("talk")
-    user = staff("agents.add_message", "agents.view_import")
-    job = uploaded(file(TALK), user=user)
+    job = uploaded(file(TALK), user=staff("agents.add_message", "agents.view_import"))
 
     assert "agents.add_channelmember" in job.contents["refusal"]
     with pytest.raises(NotNow, match="only joins it"):
         submit(job)
-    assert uploaded(file(PERSONA, "g.yaml"), user=user).error.startswith("Personas make agents")
 
 
-def test_submitting_twice_imports_once() -> None:
-    job = uploaded(file(TALK))
-    same = Import.objects.get(pk=job.pk)
-    submit(job)
-    with pytest.raises(NotNow):
-        submit(same)
-    assert work()
-    assert not work()
-
-
-@pytest.mark.parametrize("lost", ["permission", "account"])
-def test_who_may_not_import_any_more_imports_nothing(lost: str) -> None:
+@pytest.mark.parametrize(
+    ("lost", "reason"),
+    [("permission", "needs the permission agents.add_message"), ("account", "has no account here any more")],
+)
+def test_who_may_not_import_any_more_imports_nothing(lost: str, reason: str) -> None:
     user = staff(*MAY_SAY)
     job = uploaded(file(TALK), user=user)
     submit(job)
@@ -199,57 +146,54 @@ def test_who_may_not_import_any_more_imports_nothing(lost: str) -> None:
 
     job.refresh_from_db()
     assert (job.status, said()) == ("failed", [])
-    reasons = {"permission": "a permission was removed", "account": "has no account here any more"}
-    assert reasons[lost] in job.error
+    assert reason in job.error
 
 
-def test_a_worker_that_dies_half_way_loses_nothing_and_the_count_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_submitting_twice_imports_once() -> None:
+    job = uploaded(file(TALK))
+    same = Import.objects.get(pk=job.pk)
+    submit(job)
+    with pytest.raises(NotNow):
+        submit(same)
+    assert work()
+    assert not work()
+
+
+@pytest.mark.parametrize("ends", ["killed", "cancelled"])
+def test_an_import_that_is_interrupted_stores_nothing_twice_and_counts_right(
+    monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
     monkeypatch.setattr("agents.transcripts.importer.BATCH", 2)
     job = uploaded(file(lines(*((f"s{n}", "Hello.") for n in range(5)))))
     submit(job)
     written: list[int] = []
 
-    def dying(batch: Any, **more: Any) -> Any:
-        if written:
+    def interrupted(batch: Any, **more: Any) -> Any:
+        if written and ends == "killed":
             raise KeyboardInterrupt
         written.append(len(batch))
-        return write_batch(batch, **more)
-
-    with monkeypatch.context() as patch:
-        patch.setattr("agents.transcripts.importer.write_batch", dying)
-        with pytest.raises(KeyboardInterrupt):
-            work()
-    job.refresh_from_db()
-    assert (job.status, job.stored, len(said())) == ("pending", 2, 2)
-
-    assert work()
-
-    job.refresh_from_db()
-    assert (job.status, job.stored, len(said())) == ("completed", 5, 5)
-
-
-def test_an_import_that_is_cancelled_stores_nothing_more_and_the_same_upload_can_be_submitted_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("agents.transcripts.importer.BATCH", 2)
-    job = uploaded(file(lines(*((f"s{n}", "Hello.") for n in range(6)))))
-    submit(job)
-
-    def cancelling(batch: Any, **more: Any) -> Any:
         result = write_batch(batch, **more)
-        if Message.objects.count() == 2:
+        if len(written) == 1 and ends == "cancelled":
             cancel(Import.objects.get(pk=job.pk))
         return result
 
     with monkeypatch.context() as patch:
-        patch.setattr("agents.transcripts.importer.write_batch", cancelling)
-        assert work()
+        patch.setattr("agents.transcripts.importer.write_batch", interrupted)
+        if ends == "killed":
+            with pytest.raises(KeyboardInterrupt):
+                work()
+        else:
+            assert work()
+            assert not work()
     job.refresh_from_db()
-    assert (job.status, job.stored, len(said())) == ("cancelled", 2, 2)
-    assert not work()
+    assert (job.status, job.stored, len(said())) == ("pending" if ends == "killed" else "cancelled", 2, 2)
 
-    imported(job)
-    assert (job.status, job.stored, len(said())) == ("completed", 6, 6)
+    if ends == "cancelled":
+        submit(job)
+    assert work()
+
+    job.refresh_from_db()
+    assert (job.status, job.stored, len(said())) == ("completed", 5, 5)
 
 
 def test_a_crash_is_errored_names_no_path_and_can_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +203,7 @@ def test_a_crash_is_errored_names_no_path_and_can_be_tried_again(monkeypatch: py
         raise OSError(28, "No space left on device", "/srv/secret/0001.yaml")
 
     with monkeypatch.context() as patch:
-        patch.setattr("agents.imports.jobs.write_into", full)
+        patch.setattr("agents.imports.jobs.write_out", full)
         imported(job)
     assert (job.status, job.error) == ("errored", "OSError: No space left on device")
 
@@ -267,137 +211,43 @@ def test_a_crash_is_errored_names_no_path_and_can_be_tried_again(monkeypatch: py
     assert len(said()) == 3
 
 
-def test_the_import_of_a_lost_worker_is_done_by_the_next() -> None:
-    job = uploaded(file(TALK))
-    submit(job)
-    Import.objects.update(
-        status="running", lease_owner="elsewhere:1:x", lease_expires_at=timezone.now() - timedelta(minutes=1)
-    )
-
-    assert work()
-    assert len(said()) == 3
-
-
-def test_an_agent_made_meanwhile_is_not_given_other_words() -> None:
-    job = uploaded(file(lines(("Guide", "Two."))))
-    submit(job, made={"Guide": GUIDE})
-    make_agent("guide")
-
-    assert work()
-
-    job.refresh_from_db()
-    assert "made by another user" in job.error
-    assert said() == []
-
-
-def test_no_agent_is_left_behind_by_an_import_that_was_refused() -> None:
+def test_an_import_is_undone_as_a_whole_and_nothing_else_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the worker is killed on the way."""
+    monkeypatch.setattr(jobs, "UNDO_BATCH", 2)
     user = somebody()
-    make_channel("talk")
-    job = uploaded(file(lines(("Guide", "Two."), ("Ada", "No."))), user=user)
-    submit(job, made={"Guide": GUIDE})
-    make_agent("ada")  # which would have to join the channel
-    user.user_permissions.remove(*user.user_permissions.filter(codename="add_channelmember"))
+    imported(uploaded(file(TALK), user=user))
+    before = said()
+    job = imported(uploaded(file(TALK + lines(("Guide", "Two."))), user=user))
+    other = imported(uploaded(file(TALK, "b.jsonl"), user=user))
+    assert (job.stored, len(said())) == (1, 4)
 
-    assert work()
-
-    job.refresh_from_db()
-    assert job.status == "failed"
-    assert not Agent.objects.filter(slug="guide").exists()
-
-
-def undone(job: Import) -> Import:
     undo(job)
     assert work()
     job.refresh_from_db()
-    return job
-
-
-def test_an_import_is_undone_as_a_whole_and_nothing_else_goes() -> None:
-    make_agent()
-    imported(uploaded(file(TALK)))
-    before = said()
-    user = Import.objects.get().created_by
-    assert user is not None
-    job = uploaded(file(TALK + lines(("Guide", "Two."))), user=user)
-    other = uploaded(file(lines(("Pat", "Elsewhere.")), "b.jsonl"), user=user)
-    imported(job, made={"Guide": GUIDE})
-    imported(other)
-    assert (job.stored, len(said())) == (1, 4)
-
-    undone(job)
-
     assert (job.status, job.stored, said()) == ("undone", 0, before)
-    assert not Agent.objects.filter(slug="guide").exists()
-    undone(other)
+
+    undo(other)
+    calls: list[int] = []
+
+    def killed(rows: Any) -> Any:
+        calls.append(1)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "consequences", killed)
+        with pytest.raises(KeyboardInterrupt):
+            work()
+    other.refresh_from_db()
+    assert (len(said("b")), other.status) == (0 if not calls else 1, "pending")
+
+    assert work()
     assert set(Channel.objects.values_list("slug", flat=True)) == {"talk"}
+    other.refresh_from_db()
     with pytest.raises(NotNow, match="stored nothing"):
         undo(other)
 
 
-def test_undoing_keeps_an_agent_that_was_used_since() -> None:
-    job = imported(uploaded(file(lines(("Guide", "Two.")))), made={"Guide": GUIDE})
-    Run.objects.create(agent=Agent.objects.get())
-
-    undone(job)
-
-    assert (job.status, job.result["kept_agents"]) == ("undone", ["guide"])
-    assert not Message.objects.exists()
-
-
-def test_an_undo_that_was_killed_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "UNDO_BATCH", 2)
-    job = imported(uploaded(file(TALK)))
-    undo(job)
-    with monkeypatch.context() as patch:
-        patch.setattr(jobs, "_delete_unused", _killing(jobs._delete_unused, after=1))
-        with pytest.raises(KeyboardInterrupt):
-            work()
-    assert (Message.objects.count(), Import.objects.get().status) == (1, "pending")
-
-    assert work()
-
-    assert (Message.objects.count(), Import.objects.get().status) == (0, "undone")
-
-
-def _killing(function: Callable[..., Any], *, after: int) -> Callable[..., Any]:
-    calls: list[int] = []
-
-    def killed(*args: Any) -> Any:
-        calls.append(1)
-        if len(calls) > after:
-            raise KeyboardInterrupt
-        return function(*args)
-
-    return killed
-
-
-def test_an_author_can_be_changed_afterwards() -> None:
-    user = somebody()
-    job = imported(uploaded(file(TALK), user=user))
-    guide = make_agent("guide")
-    rows = authors_of(job)
-    assert [(row["outsider"], row["messages"]) for row in rows] == [("Ada", 2), ("Pat", 1)]
-
-    which = {key: rows[0][key] for key in ("agent_id", "user_id", "outsider")}
-    assert reassign(job, author=which, agent=guide, outsider="", user=user) == 2
-
-    assert said() == [("Guide", "No."), ("Pat", "Is the ferry late?"), ("Guide", "Twenty minutes.")]
-    assert guide.memberships.count() == 1
-    theirs = {"agent_id": guide.pk, "user_id": None, "outsider": ""}
-    with pytest.raises(NotNow, match="1 to 200 characters, got 0"):
-        reassign(job, author=theirs, agent=None, outsider="", user=user)
-    assert reassign(job, author=theirs, agent=None, outsider="A clerk", user=user) == 2
-    assert [name for name, _ in said()] == ["A clerk", "Pat", "A clerk"]
-
-
-def test_an_agent_joins_a_channel_by_a_change_of_author_only_with_that_permission() -> None:
-    job = imported(uploaded(file(TALK), user=somebody()))
-    plain = staff("agents.add_message", username="plain")
-    with pytest.raises(NotNow, match="add_channelmember"):
-        reassign(job, author={"outsider": "Ada"}, agent=make_agent("guide"), outsider="", user=plain)
-
-
-def test_discarding_deletes_the_files_unless_a_worker_has_them() -> None:
+def test_discarding_deletes_the_file_unless_a_worker_has_it() -> None:
     job = uploaded(file(TALK))
     Import.objects.update(status="running")  # the object still says: waiting
     with pytest.raises(NotNow, match="running"):
@@ -409,3 +259,96 @@ def test_discarding_deletes_the_files_unless_a_worker_has_them() -> None:
     assert (job.status, job.contents, ImportChunk.objects.exists()) == ("cancelled", {}, False)
     with pytest.raises(NotNow, match="not stored any more"):
         submit(job)
+
+
+def test_who_has_ten_unfinished_imports_is_told_what_to_discard() -> None:
+    user = somebody()
+    waiting = [uploaded(file(TALK), user=user) for _ in range(MOST_UNFINISHED)]
+
+    answer = signed_in(user).post(ADD, {"files": [file(TALK)]})
+
+    assert f"discard some first, e.g. import {waiting[0].pk}" in answer.content.decode()
+    assert Import.objects.count() == MOST_UNFINISHED
+    discard(waiting[0])
+    assert uploaded(file(TALK), user=user).status == "waiting"
+
+
+def test_of_a_stranger_s_form_a_few_files_are_read_and_no_more() -> None:
+    """The form is read before its sender is known."""
+
+    def hand_in(user: User | AnonymousUser, files: int) -> None:
+        request = RequestFactory().post("/admin/login/")
+        request.user = user
+        handler = uploads.LimitedUploads(request)
+        for number in range(files):
+            handler.new_file("files", f"{number}.yaml", "text/yaml", None, None, None)
+
+    hand_in(AnonymousUser(), uploads.MOST_OF_STRANGERS)
+    with pytest.raises(StopUpload):
+        hand_in(AnonymousUser(), uploads.MOST_OF_STRANGERS + 1)
+    hand_in(User(username="ann"), 100)
+
+
+@pytest.mark.parametrize("size", [1, 1024 * 1024, 2 * 1024 * 1024 + 17])
+def test_files_come_out_as_they_went_in(tmp_path: Path, size: int) -> None:
+    content = (bytes(n % 251 for n in range(1000)) * (size // 1000 + 1))[:size]
+    job = Import.objects.create(name="a.bin", size=size)
+    uploads.store(job, file(content, "a.bin"))
+
+    path = uploads.write_out(job, tmp_path / "a.bin")
+
+    assert path is not None
+    assert path.read_bytes() == content
+    ImportChunk.objects.filter(number=0).delete()
+    assert uploads.write_out(job, tmp_path / "a.bin") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("../../etc/passwd", "passwd"),
+        ("C:\\talks\\chat.csv", "chat.csv"),
+        ("..", "file"),
+        ("a\x00b\n.json", "a_b_.json"),
+        ("x" * 300 + ".jsonl", "x" * 94 + ".jsonl"),
+    ],
+)
+def test_the_name_of_a_file_can_do_no_harm(name: str, kept: str) -> None:
+    assert uploads.plain_name(name) == kept
+
+
+def test_a_file_may_have_a_name_that_no_file_system_takes() -> None:
+    assert imported(uploaded(file(TALK, "漢" * 90 + ".jsonl"))).status == "completed"
+
+
+def test_what_nobody_imports_is_dropped_after_days_and_pruned(settings: Settings) -> None:
+    settings.IMPORT_KEEP_DAYS = 7
+    old, new = uploaded(file(TALK, "old.jsonl")), uploaded(file(TALK, "new.jsonl"), user=somebody(username="nina"))
+    Import.objects.filter(pk=old.pk).update(created_at=timezone.now() - timedelta(days=8))
+
+    assert "1 pieces" in uploads.drop_old()
+
+    assert (uploads.is_stored(old), uploads.is_stored(new)) == (False, True)
+    with pytest.raises(NotNow, match="not stored any more"):
+        submit(old)
+    assert uploads.drop_old() == ""
+    rule = next(rule for rule in prunings() if rule.tables[0] == "imports")
+    assert rule.tables == ["imports", "import_chunks"]
+    assert rule.rows(timezone.now() + timedelta(days=1)).count() == 2
+
+
+def test_a_person_who_is_forgotten_is_in_no_upload_either() -> None:
+    name, text = "Marla Quint", "My boiler has leaked since the third of March."
+    say(make_channel(), name, text)
+    waiting = uploaded(file(lines((name, text), ("Ada", f"{name} wrote: {text}")), f"{name}.jsonl"))
+    preview(waiting, ReadOptions(speaker_map={name: ""}))
+    uploaded(file(f'{{"speaker": "{name}", "text"', "b.jsonl"), user=waiting.created_by)
+    imported(uploaded(file(lines((name, "Short.")), "c.jsonl"), user=waiting.created_by))
+
+    assert list(forget(find_outsider(name)))
+
+    stored = json.dumps(list(Import.objects.values()), default=str)
+    assert name not in stored
+    assert "boiler" not in stored
+    assert not ImportChunk.objects.exists()
+    assert not [row for row in forget(find_outsider(name), dry_run=True) if row.keys]

@@ -1,131 +1,86 @@
-"""Personas that are handed in are recognised, shown with what they would change, and imported all or none."""
+"""Personas that are uploaded are imported at once, all or none, and with the uploader's permissions."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from django.contrib.auth.models import User
 
-from agents.imports.jobs import cancel, preview, undo
-from agents.imports.reading import Choices
-from agents.imports.uploads import write_into
-from agents.models import Agent, Import, PersonaVersion
+from agents.admin.personas import AgentForm
+from agents.imports.personas import NotImported, import_uploaded
+from agents.models import Agent, PersonaVersion
 from agents.persona import save_persona
-from tests.agents.imports.uploading import PERSONA, file, imported, lines, submit, uploaded, work
+from tests.agents.imports.uploading import ADD, PERSONA, file, lines, somebody
+from tests.console import plain, signed_in, staff
 
 pytestmark = pytest.mark.django_db
 
 CARD = '{"spec": "chara_card_v2", "data": {"name": "Wraith", "description": "Speaks of weather."}}'
+PARTS = PERSONA + "traits: [{name: dry}]\nmemory_blocks: [{label: notes}]\n"
+LEVELS = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+ALIASES = "\n".join(
+    ["display_name: X", "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]", *LEVELS, "traits: *a9"]
+)
 
 
-def test_several_files_are_personas_and_are_imported_together() -> None:
-    job = uploaded(
-        file(PERSONA, "guide.yaml"), file("# The Ghost\nYou are a ghost.", "ghost.md"), file(CARD, "card.json")
-    )
-
-    assert job.kind == "personas"
-    assert job.contents["outcomes"] == {"created": 3}
-    assert {p["slug"] for p in job.contents["personas"]} == {"guide", "ghost", "wraith"}
-    assert not Agent.objects.exists()
-
-    imported(job)
-    assert (job.status == "completed", job.stored, job.result["outcomes"]) == (True, 3, {"created": 3})
-    versions = PersonaVersion.objects.values_list("agent__slug", "note")
-    assert set(versions) == {(slug, "import") for slug in ("guide", "ghost", "wraith")}
+def outcomes(*files: tuple[str, str], user: User, reset: bool = False) -> dict[str, str]:
+    results = import_uploaded([file(text, name) for text, name in files], user=user, reset=reset)
+    return {result.agent.slug: str(result.outcome) for result in results}
 
 
-@pytest.mark.parametrize(("name", "text"), [("one.json", CARD), ("prompt.txt", "You are a ghost.\nSpeak softly.\n")])
-def test_a_single_file_that_is_no_transcript_is_read_as_a_persona(name: str, text: str) -> None:
-    assert uploaded(file(text, name)).kind == "personas"
-
-
-@pytest.mark.parametrize("name", ["ghost.md", "ghost.txt", "ghost.yaml"])
-def test_a_file_of_nul_bytes_is_no_persona(name: str) -> None:
-    job = uploaded(file("\0" * 64, name))
-
-    assert (job.status, job.contents.get("personas")) == ("failed", None)
-    assert name in job.error
-
-
-def test_a_transcript_named_txt_stays_a_transcript() -> None:
-    job = uploaded(file("[2026-03-01 09:12] Pat: Hello\n[2026-03-01 09:13] Ada: No.\n", "chat.txt"))
-
-    assert (job.kind, job.contents["format"], job.contents["new"]) == ("transcript", "chat", 2)
-
-
-def test_an_edited_persona_is_kept_unless_somebody_says_otherwise() -> None:
-    imported(uploaded(file(PERSONA, "guide.yaml")))
-    agent = Agent.objects.get()
+def test_personas_are_imported_together_and_one_that_was_edited_stays_unless_reset() -> None:
+    user = somebody()
+    files = ((PERSONA, "guide.yaml"), ("# The Ghost\nYou are a ghost.", "The Ghost.md"), (CARD, "card.json"))
+    assert outcomes(*files, user=user) == {"guide": "created", "the-ghost": "created", "wraith": "created"}
+    assert set(PersonaVersion.objects.values_list("note", "created_by")) == {("import", user.pk)}
+    agent = Agent.objects.get(slug="guide")
     agent.system_prompt = "You are somebody else."
     save_persona(agent=agent, note="by hand")
-    job = uploaded(file(PERSONA, "guide.yaml"), user=Import.objects.get().created_by)
-    assert job.contents["outcomes"] == {"kept_edited": 1}
 
-    preview(job, Choices(reset=True))
-    assert job.contents["outcomes"] == {"updated": 1}
-    imported(job, reset=True)
-
-    agent.refresh_from_db()
-    assert agent.system_prompt.startswith("You are the harbour guide.")
+    assert outcomes((PERSONA, "guide.yaml"), user=user) == {"guide": "kept_edited"}
+    assert outcomes((PERSONA, "guide.yaml"), user=user, reset=True) == {"guide": "updated"}
     assert PersonaVersion.objects.filter(agent=agent).count() == 3
 
 
-def test_one_bad_file_and_no_persona_is_imported() -> None:
-    job = uploaded(file(PERSONA, "guide.yaml"), file("display_name: X\nsystem_promt: no\n", "bad.yaml"))
+def test_the_form_imports_personas_and_says_what_became_of_each() -> None:
+    client = signed_in(somebody())
+    files = [file(PERSONA, "guide.yaml"), file("# The Ghost\nYou are a ghost.", "ghost.md")]
+    html = plain(client.post(ADD, {"files": files, "personas": "1"}, follow=True).content.decode())
+    assert "Harbour Guide: created" in html
+    assert "The Ghost: created" in html
+    answer = signed_in(staff("agents.add_message", username="op")).post(ADD, {"files": file(CARD), "personas": "1"})
+    assert "that needs agents.add_agent" in answer.content.decode()
 
-    assert job.status == "failed"
-    assert job.error.startswith("bad.yaml")
-    assert "plumbline-import" not in job.error
+
+@pytest.mark.parametrize(
+    ("text", "name", "reason"),
+    [
+        ("display_name: X\nsystem_prompt: x\nnope: y\n", "漢" * 90 + ".yaml", "unknown field 'nope'"),
+        ("\0" * 64, "ghost.md", "NUL bytes"),
+        (lines(("Pat", "Hello")), "talk.jsonl", "is no persona; allowed:"),
+        ("display_name: X\na: &a [lol]\nb: [*a, *a]\n", "bomb.yaml", "alias .a; write the value out"),
+        ("a: [" + "1," * 40_000 + "1]", "bomb.yaml", "more than 65,536 bytes of YAML"),
+        ("a: " + "[" * 400 + "]" * 400, "bomb.yaml", "YAML nested too deep"),
+        ("a: 2026-13-45", "bomb.yaml", "not valid YAML"),
+        (PERSONA.replace("guide", "_default", 1), "a.yaml", "an agent's id cannot begin with an underscore"),
+    ],
+)
+def test_one_bad_file_is_named_and_no_persona_is_imported(text: str, name: str, reason: str) -> None:
+    with pytest.raises(NotImported, match=reason) as refused:
+        outcomes((PERSONA, "guide.yaml"), (text, name), user=somebody())
+    assert "plumbline-import" not in str(refused.value)
     assert not Agent.objects.exists()
 
 
-@pytest.mark.parametrize("name", ["talk.jsonl", "README.md"])
-def test_a_file_that_would_be_left_out_is_named(name: str) -> None:
-    job = uploaded(file(PERSONA, "guide.yaml"), file(lines(("Pat", "Hello")), name))
-
-    assert job.status == "failed"
-    assert job.error.startswith(f"{name}: several files at once are read as personas")
-
-
-def test_personas_cancelled_at_the_last_moment_are_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = uploaded(file(PERSONA, "guide.yaml"))
-    submit(job)
-
-    def cancelled_first(*given: Any, **more: Any) -> Any:
-        cancel(Import.objects.get(pk=job.pk))
-        return write_into(*given, **more)
-
-    monkeypatch.setattr("agents.imports.jobs.write_into", cancelled_first)
-    assert work()
-
-    job.refresh_from_db()
-    assert (job.status, job.result) == ("cancelled", {})
-    assert not Agent.objects.exists()
+def test_personas_need_the_permissions_that_an_agents_page_needs_for_its_parts() -> None:
+    with pytest.raises(NotImported, match=r"agents\.add_memoryblock, agents\.add_trait"):
+        outcomes((PARTS, "guide.yaml"), user=somebody())
+    adder = somebody("agents.add_trait", "agents.add_memoryblock", username="adder")
+    assert outcomes((PARTS, "guide.yaml"), user=adder) == {"guide": "created"}
+    with pytest.raises(NotImported, match=r"agents\.delete_trait"):
+        outcomes((PARTS.replace("dry}", "wet}"), "guide.yaml"), user=adder)
+    assert list(Agent.objects.get().traits.values_list("name", flat=True)) == ["dry"]
 
 
-@pytest.mark.parametrize("tail", ["system_prompt: *a9", "traits: *a9", "a10: &a10 [*a10]"])
-def test_a_file_whose_aliases_stand_for_millions_of_values_is_refused_at_once(tail: str) -> None:
-    levels = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
-    levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
-    job = uploaded(file("\n".join(["display_name: X", *levels, tail]), "bomb.yaml"))
-
-    assert job.status == "failed"
-    assert job.error == "bomb.yaml: its aliases stand for more than 1,000,000 values; write them out"
-
-
-def test_a_few_aliases_are_read() -> None:
-    text = "- {slug: a, display_name: A, system_prompt: &p You are dry.}\n- {slug: b, display_name: B, system_prompt: *p}\n"
-
-    assert uploaded(file(text, "two.yaml")).contents["outcomes"] == {"created": 2}
-
-
-def test_undoing_deletes_new_agents_and_restores_changed_ones() -> None:
-    user = imported(uploaded(file(PERSONA, "guide.yaml"))).created_by
-    both = imported(uploaded(file(PERSONA.replace("Dry", "Wet"), "guide.yaml"), file(CARD, "card.json"), user=user))
-    assert both.result["outcomes"] == {"updated": 1, "created": 1}
-
-    undo(both)
-    assert work()
-
-    assert "Dry" in Agent.objects.get().system_prompt
-    assert PersonaVersion.objects.count() == 3
+def test_no_agent_has_the_id_that_stands_for_everybody() -> None:
+    form = AgentForm({"slug": "_default", "display_name": "X", "system_prompt": "X", "max_turns": 5})
+    assert "an agent's id cannot begin with an underscore" in form.errors["slug"][0]

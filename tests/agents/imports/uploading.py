@@ -12,8 +12,8 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.imports import jobs
-from agents.imports.reading import Choices
 from agents.models import Import, owner_name
+from agents.transcripts.importer import ReadOptions
 from tests.console import staff
 
 MAY_SAY = (
@@ -42,13 +42,13 @@ def somebody(*more: str, username: str = "olga") -> User:
     return staff(*MAY_SAY, *MAY_MAKE, *more, username=username)
 
 
-def uploaded(*files: SimpleUploadedFile, user: User | None = None) -> Import:
-    return jobs.upload(uploads=list(files), user=user or somebody())
+def uploaded(upload: SimpleUploadedFile, user: User | None = None) -> Import:
+    return jobs.upload(upload=upload, user=user or somebody())
 
 
-def submit(job: Import, **choices: Any) -> None:
-    """Press Import with these choices, also where no agent speaks unless that is said."""
-    jobs.submit(job, Choices(**{"without_agents": True, **choices}))
+def submit(job: Import, **options: Any) -> None:
+    """Press Import with these choices."""
+    jobs.submit(job, ReadOptions(**options))
 
 
 def work() -> bool:
@@ -56,8 +56,8 @@ def work() -> bool:
     return jobs.work_one(owner=owner_name())
 
 
-def imported(job: Import, **choices: Any) -> Import:
-    submit(job, **choices)
+def imported(job: Import, **options: Any) -> Import:
+    submit(job, **options)
     assert work()
     job.refresh_from_db()
     return job

@@ -6,10 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from pytest_django import Settings
 
-from agents.llm import Block, Status, Turn, complete, complete_many
-from agents.models import LLMCall
+from agents.llm import Status, complete
 from tests.agents.llm.asking import SCHEMA, Score, judge_request
 from tests.llm_server import LLMServer
 
@@ -44,16 +42,6 @@ def test_a_malformed_answer_is_asked_again_once_with_an_example(llm_server: LLMS
     assert second[-1] == first[-1]
 
 
-def test_both_answers_are_in_the_ledger(llm_server: LLMServer) -> None:
-    llm_server.reply(text="seven")
-    llm_server.reply(json=GOOD)
-
-    reply = complete(judge_request(reask=True))
-
-    rows = LLMCall.objects.order_by("pk").values_list("pk", "status", "input_tokens")
-    assert list(rows) == [(reply.earlier[0].call_id, "malformed", 100), (reply.call_id, "ok", 100)]
-
-
 def test_an_answer_malformed_twice_is_malformed(llm_server: LLMServer) -> None:
     llm_server.always(text="seven")
 
@@ -76,21 +64,6 @@ def test_only_malformed_answers_are_asked_again(llm_server: LLMServer, stop_reas
 
     assert complete(judge_request(reask=True)).status in (Status.REFUSED, Status.TRUNCATED)
     assert llm_server.calls == 1
-
-
-def test_the_example_stands_before_the_last_turn_of_a_longer_conversation(llm_server: LLMServer) -> None:
-    llm_server.reply(text="seven")
-    turns = (
-        Turn("user", (Block("one"),)),
-        Turn("assistant", (Block("two"),)),
-        Turn("user", (Block("three"),)),
-    )
-
-    complete(judge_request(turns=turns, reask=True))
-
-    roles = [message["role"] for message in llm_server.bodies[1]["messages"]]
-    assert roles == ["user", "assistant", "user", "assistant", "user"]
-    assert llm_server.bodies[1]["messages"][-1]["content"][0]["text"] == "three"
 
 
 def needs_example(body: dict[str, Any]) -> dict[str, Any]:
@@ -117,16 +90,6 @@ def test_an_answer_that_is_good_without_the_example_resets_the_count(llm_server:
         complete(judge_request(reask=True))
 
     assert [shows_example(body) for body in llm_server.bodies] == [False, True, False] * 3
-
-
-def test_what_one_model_needs_says_nothing_about_another(llm_server: LLMServer) -> None:
-    llm_server.respond = needs_example
-    for _ in range(2):
-        complete(judge_request(reask=True))
-
-    complete(judge_request(model="another-model"))
-
-    assert not shows_example(llm_server.bodies[-1])
 
 
 def test_a_server_that_ignores_the_schema_is_named_in_the_log(
@@ -177,13 +140,3 @@ def test_a_failure_without_the_schema_is_not_mistaken_for_one_of_the_schema(llm_
     assert (first.status, first.attempts) == (Status.UNAVAILABLE, 2)
     assert second.ok
     assert "output_config" in llm_server.bodies[-1]
-
-
-def test_many_calls_at_once_settle_on_one_way(llm_server: LLMServer, settings: Settings) -> None:
-    settings.LLM_MAX_CONCURRENCY = 4
-    llm_server.respond = without_output_config
-
-    replies = list(complete_many((judge_request() for _ in range(12)), deadline=10))
-
-    assert all(reply.ok for _, reply in replies)
-    assert llm_server.calls <= 12 + 4

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.db import DatabaseError, connection, transaction
+from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from agents.llm import Label, Status, Usage, complete, complete_many, ledger, prices
+from agents.llm import Label, Status, complete, complete_many, complete_together, ledger
 from agents.models import Agent, LLMCall, LLMPayload, ModelPrice
-from tests.agents.llm.asking import SCHEMA, act_request, judge_request, row_of, text_request
+from tests.agents.llm.asking import SCHEMA, act_request, asking, judge_request, row_of, text_request, word_of
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -55,20 +57,6 @@ def test_a_row_says_what_the_call_was_for_and_how_it_went(llm_server: LLMServer)
     assert row.latency_ms == reply.latency_ms
 
 
-@pytest.mark.parametrize("store", ["none", "all"])
-def test_a_row_is_one_insert(
-    llm_server: LLMServer, settings: Settings, django_assert_num_queries: DjangoAssertNumQueries, store: str
-) -> None:
-    settings.LLM_STORE_PAYLOADS = store
-    complete(text_request())  # reads the prices
-    with django_assert_num_queries(3 if store == "none" else 6) as queries:  # savepoints are of the test's transaction
-        complete(text_request())
-
-    statements = [query["sql"].split()[0] for query in queries.captured_queries]
-    assert statements.count("INSERT") == (1 if store == "none" else 2)
-    assert set(statements) == {"SAVEPOINT", "INSERT", "RELEASE"}
-
-
 @pytest.mark.django_db(transaction=True)
 def test_outside_a_transaction_a_row_is_a_single_statement(
     llm_server: LLMServer, django_assert_num_queries: DjangoAssertNumQueries
@@ -76,45 +64,6 @@ def test_outside_a_transaction_a_row_is_a_single_statement(
     complete(text_request())
     with django_assert_num_queries(1):
         complete(text_request())
-
-
-def test_a_row_that_cannot_be_written_does_not_cost_the_answer(
-    llm_server: LLMServer, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refuse(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if sql.startswith("INSERT"):
-            raise DatabaseError("disk full")
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(refuse):
-        reply = complete(text_request())
-
-    assert (reply.status, reply.call_id) == (Status.OK, None)
-    assert "the ledger row of a evaluation call (ok) could not be written" in caplog.text
-
-
-def test_a_failing_row_leaves_the_callers_transaction_whole(llm_server: LLMServer) -> None:
-    def refuse(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if sql.startswith("INSERT") and "llm_calls" in sql:
-            raise DatabaseError("disk full")
-        return execute(sql, params, many, context)
-
-    with transaction.atomic():
-        with connection.execute_wrapper(refuse):
-            complete(text_request())
-        Agent.objects.create(slug="ada", display_name="Ada", system_prompt="You are Ada.")
-
-    assert Agent.objects.filter(slug="ada").exists()
-
-
-@pytest.mark.django_db(transaction=True)
-def test_an_agent_deleted_during_the_call_does_not_lose_its_cost(llm_server: LLMServer, priced: None) -> None:
-    label = Label(purpose="evaluation", agent_id=987654, work_id="evaluation_run:3")
-
-    reply = complete(text_request(label=label))
-
-    row = row_of(reply)
-    assert (row.agent_id, row.work_id, row.cost_usd) == (None, "evaluation_run:3", Decimal("0.00015000"))
 
 
 def test_a_call_costs_what_its_tokens_cost(llm_server: LLMServer, priced: None) -> None:
@@ -165,10 +114,6 @@ def test_totals_sum_in_one_query_and_count_what_is_unpriced(
     assert ledger.totals().calls == 4
 
 
-def test_totals_of_nothing_are_zero() -> None:
-    assert ledger.totals(work_id="nothing") == ledger.Totals(0, 0, 0, 0, 0, Decimal(0), 0)
-
-
 def test_an_estimate_uses_the_price_of_today(priced: None) -> None:
     assert ledger.estimate_cost("test-model", 1_000_000, 100_000) == Decimal("1.5")
     assert ledger.estimate_cost("unheard-of", 1, 1) is None
@@ -210,23 +155,6 @@ def test_a_payload_holds_the_tool_calls_as_they_came(llm_server: LLMServer, sett
     assert payload.tool_calls == [{"id": "toolu_1_1", "name": "send_message", "input": '{"text": "Hello."}'}]
 
 
-def test_a_payload_that_cannot_be_stored_costs_neither_row_nor_answer(
-    llm_server: LLMServer, settings: Settings, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings.LLM_STORE_PAYLOADS = "all"
-
-    def refuse(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
-        if "llm_payloads" in sql:
-            raise DatabaseError("disk full")
-        return execute(sql, params, many, context)
-
-    with connection.execute_wrapper(refuse):
-        reply = complete(text_request())
-
-    assert reply.ok
-    assert f"the payload of model call {row_of(reply).pk} could not be stored" in caplog.text
-
-
 def test_an_overlong_error_is_cut_to_its_column(llm_server: LLMServer) -> None:
     llm_server.reply(status=400, message="x" * 5000)
 
@@ -236,5 +164,90 @@ def test_an_overlong_error_is_cut_to_its_column(llm_server: LLMServer) -> None:
     assert len(reply.error) <= 500
 
 
-def test_usage_of_a_real_call_can_be_priced_again(priced: None) -> None:
-    assert prices.cost("test-model", Usage(1, 1), day=date(2026, 11, 1)) == Decimal("0.000006")
+# -- The rows of calls made together: one insert, and none of them costs another, or the answer
+LONG = 30.0
+
+
+def echo(body: dict[str, Any]) -> dict[str, Any]:
+    return {"text": f"echo {word_of(body)}"}
+
+
+def inserts(queries: CaptureQueriesContext, table: str) -> int:
+    return sum(query["sql"].startswith(f'INSERT INTO "{table}"') for query in queries.captured_queries)
+
+
+def test_a_reask_has_a_row_of_its_own(llm_server: LLMServer) -> None:
+    llm_server.respond = lambda body: {"text": "seven"} if len(body["messages"]) == 1 else None
+
+    twice, once = complete_together([judge_request(reask=True), judge_request()], deadline=LONG)
+
+    assert (twice.status, [earlier.status for earlier in twice.earlier]) == (Status.OK, [Status.MALFORMED])
+    assert (once.status, once.earlier) == (Status.MALFORMED, ())
+    assert [row_of(reply).status for reply in (*twice.earlier, twice, once)] == ["malformed", "ok", "malformed"]
+    assert LLMCall.objects.count() == 3
+
+
+@pytest.mark.parametrize("store", ["none", "all"])
+def test_all_rows_are_one_insert(llm_server: LLMServer, settings: Settings, store: str) -> None:
+    settings.LLM_STORE_PAYLOADS = store
+    llm_server.respond = echo
+    words = ("adherence", "fluency", "consistency")
+    with CaptureQueriesContext(connection) as queries:
+        replies = complete_together([asking(word) for word in words], deadline=LONG)
+
+    assert inserts(queries, "llm_calls") == 1
+    assert [row_of(reply).dimension for reply in replies] == list(words)
+    if store == "none":
+        assert inserts(queries, "llm_payloads") == LLMPayload.objects.count() == 0
+    else:
+        assert inserts(queries, "llm_payloads") == 1
+        payloads = [LLMPayload.objects.get(call=row_of(reply)) for reply in replies]
+        assert [payload.reply for payload in payloads] == [f"echo {word}" for word in words]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_agent_deleted_meanwhile_costs_no_row(llm_server: LLMServer) -> None:
+    ada = Agent.objects.create(slug="ada", display_name="Ada", system_prompt="You are Ada.")
+    bob = Agent.objects.create(slug="bob", display_name="Bob", system_prompt="You are Bob.")
+    requests = [asking(agent.slug, label={"agent_id": agent.pk}) for agent in (ada, bob)]
+    bob.delete()
+
+    replies = complete_together(requests, deadline=LONG)
+
+    assert [reply.status for reply in replies] == [Status.OK] * 2
+    assert [row_of(reply).agent_id for reply in replies] == [ada.pk, None]
+    assert LLMCall.objects.count() == 2
+
+
+def refusing(table: str) -> Callable[..., Any]:
+    def refuse(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if sql.startswith("INSERT") and table in sql:
+            raise DatabaseError("disk full")
+        return execute(sql, params, many, context)
+
+    return refuse
+
+
+def test_rows_that_cannot_be_written_cost_neither_answers_nor_the_callers_transaction(
+    llm_server: LLMServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with transaction.atomic():
+        with connection.execute_wrapper(refusing("llm_calls")):
+            replies = complete_together([asking("one"), asking("two")], deadline=LONG)
+        Agent.objects.create(slug="ada", display_name="Ada", system_prompt="You are Ada.")
+
+    assert [(reply.status, reply.call_id) for reply in replies] == [(Status.OK, None)] * 2
+    assert caplog.text.count("the ledger row of a gate call (ok) could not be written") == 2
+    assert Agent.objects.exists()
+
+
+def test_payloads_that_cannot_be_stored_cost_no_row(
+    llm_server: LLMServer, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.LLM_STORE_PAYLOADS = "all"
+
+    with connection.execute_wrapper(refusing("llm_payloads")):
+        replies = complete_together([asking("one"), asking("two")], deadline=LONG)
+
+    for reply in replies:
+        assert f"the payload of model call {row_of(reply).pk} could not be stored" in caplog.text

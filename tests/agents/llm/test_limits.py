@@ -128,14 +128,6 @@ def test_a_retry_after_pauses_ordinary_calls_but_not_gate_calls(llm_server: LLMS
 
 
 @pytest.mark.django_db
-def test_after_the_pause_ordinary_calls_go_on(llm_server: LLMServer, limits: None) -> None:
-    llm_server.reply(status=429, headers={"retry-after": "0.4"})
-    assert complete(text_request()).status is Status.RATE_LIMITED
-
-    assert complete(text_request()).status is Status.OK
-
-
-@pytest.mark.django_db
 def test_a_retry_after_may_be_a_date(llm_server: LLMServer, limits: None) -> None:
     llm_server.reply(status=429, headers={"retry-after": email.utils.formatdate(time.time() + 20, usegmt=True)})
     complete(text_request())
@@ -190,14 +182,6 @@ def test_a_burst_of_429s_halves_the_limit_once_per_second(clock: Clock) -> None:
     assert slots.limit == 4
 
 
-def test_the_limit_never_falls_below_one(clock: Clock) -> None:
-    slots = limiter(2)
-    for _ in range(4):
-        run(clock, slots.overloaded)
-        clock.now += CUT_INTERVAL
-    assert slots.limit == 1
-
-
 def test_the_limit_grows_by_one_after_as_many_successes_up_to_the_maximum(clock: Clock) -> None:
     slots = limiter(4)
     run(clock, slots.overloaded)
@@ -222,19 +206,6 @@ def test_a_pause_is_bounded_and_ends_by_itself(clock: Clock) -> None:
     clock.now += MAX_PAUSE
     run(clock, lambda: None)
     assert granted == ["ordinary"]
-    assert task.done()
-
-
-def test_a_longer_pause_replaces_a_shorter_one(clock: Clock) -> None:
-    slots = limiter(1)
-    run(clock, lambda: slots.pause(1))
-    run(clock, lambda: slots.pause(5))
-    task = clock.create_task(slots.acquire(gate=False))
-    clock.now += 2
-    run(clock, lambda: None)
-    assert not task.done()
-    clock.now += 4
-    run(clock, lambda: None)
     assert task.done()
 
 
@@ -268,14 +239,3 @@ def test_who_gives_up_leaves_no_slot_behind(clock: Clock) -> None:
     run(clock, hand_over_and_cancel)
     assert slots.in_use["ordinary"] == 0
     assert clock.run_until_complete(slots.acquire(gate=False)) == "ordinary"
-
-
-def test_a_changed_setting_is_taken_over(clock: Clock) -> None:
-    slots = limiter(8)
-    run(clock, slots.overloaded)
-    slots.configure(maximum=6, gate_slots=0)
-    assert slots.limit == 4
-    slots.configure(maximum=2, gate_slots=0)
-    assert slots.limit == 2
-    slots.configure(maximum=5, gate_slots=0)
-    assert slots.limit == 5

@@ -13,8 +13,7 @@ from pytest_django import Settings
 
 from agents.llm import Block, LLMRequest, Status, Turn, complete, complete_many
 from agents.models import LLMCall
-from agents.work.parallel import side_by_side
-from agents.work.stopping import Stop, Stopped, stopping_with
+from agents.work.running import Stop, Stopped, side_by_side, stopping_with
 from tests.agents.llm.asking import text_request
 from tests.llm_server import LLMServer
 
@@ -52,10 +51,6 @@ def test_replies_come_as_they_finish_not_as_they_were_asked(llm_server: LLMServe
     assert [index for index, _ in replies] == [0]
 
 
-def test_nothing_to_ask_is_nothing_to_answer() -> None:
-    assert list(complete_many([], deadline=1)) == []
-
-
 def test_a_reply_may_bring_more_to_ask_where_there_was_nothing_to_ask_before(llm_server: LLMServer) -> None:
     """None stands for "nothing now": the source is asked again after a reply, and its indexes count requests alone."""
     llm_server.respond = echo
@@ -72,15 +67,6 @@ def test_a_reply_may_bring_more_to_ask_where_there_was_nothing_to_ask_before(llm
             waiting.append(numbered(index + 1))
 
     assert seen == [(n, f"echo {n}") for n in range(4)]
-
-
-def test_a_source_that_has_nothing_at_all_ends_at_once() -> None:
-    assert list(complete_many(iter([None, None]), deadline=1)) == []
-
-
-def test_a_wrong_deadline_is_refused_before_the_first_reply_is_wanted() -> None:
-    with pytest.raises(ValueError, match="positive"):
-        complete_many([], deadline=0)
 
 
 def test_one_failing_call_does_not_stop_the_others(llm_server: LLMServer) -> None:
@@ -141,21 +127,6 @@ def test_closing_early_cancels_what_is_in_flight_and_settles_what_had_arrived(ll
     given_up = LLMCall.objects.get(status="unavailable")  # 1, which may have cost something: nobody knows how much
     assert "given up" in given_up.error
     assert (given_up.attempts, given_up.cost_usd) == (1, None)
-
-
-def test_an_exception_of_the_caller_cancels_too(llm_server: LLMServer) -> None:
-    llm_server.respond = lambda body: {"hang": True} if body["messages"][0]["content"][0]["text"] == "1" else None
-
-    def requests() -> Iterator[LLMRequest]:
-        yield numbered(0)
-        yield numbered(1)
-        assert llm_server.wait_until(lambda: llm_server.calls == 2)
-        raise LookupError("the next question could not be built")
-
-    with pytest.raises(LookupError):
-        list(complete_many(requests(), deadline=10))
-
-    assert llm_server.wait_until(lambda: llm_server.client_gone == 1)
 
 
 def test_a_reply_that_arrived_unheard_is_in_the_ledger(llm_server: LLMServer) -> None:

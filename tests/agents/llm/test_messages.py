@@ -39,15 +39,6 @@ def test_cache_breakpoints_are_sent_and_only_the_last_four() -> None:
     ]
 
 
-def test_empty_blocks_are_left_out_for_the_api_refuses_them() -> None:
-    request = judge_request(system=(Block(""),), turns=(Turn("user", (Block(""), Block("hello"))),))
-
-    body = body_of(request, model="m", structured=True, example=False)
-
-    assert "system" not in body
-    assert body["messages"] == [{"role": "user", "content": [{"type": "text", "text": "hello"}]}]
-
-
 @pytest.mark.django_db
 def test_no_sampling_parameters_are_sent_and_no_facts(llm_server: LLMServer) -> None:
     complete(text_request(facts={"secret": "never sent"}))
@@ -71,26 +62,6 @@ def test_nothing_of_the_sdks_environment_is_sent(llm_server: LLMServer, monkeypa
         assert headers["authorization"] == "Bearer sk-test-secret"
         assert headers["anthropic-version"] == "2026-10-21"
         assert "stray" not in str(headers)
-
-
-@pytest.mark.django_db
-def test_tools_are_sent_with_their_schema(llm_server: LLMServer) -> None:
-    complete(act_request())
-
-    (body,) = llm_server.bodies
-    assert body["tools"] == [
-        {
-            "name": "send_message",
-            "description": "Say something.",
-            "input_schema": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-        },
-        {
-            "name": "look_around",
-            "description": "See who is here.",
-            "input_schema": {"type": "object", "properties": {}},
-        },
-    ]
-    assert "tool_choice" not in body  # some models refuse a forced one
 
 
 @pytest.mark.django_db

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.llm import InvalidAnswer, LLMRequest, Status, ToolCall, Usage, complete
-from tests.agents.llm.asking import Score, act_request, judge_request, row_of, text_request
+from tests.agents.llm.asking import Score, act_request, judge_request, row_of
 
 pytestmark = pytest.mark.django_db
 
@@ -60,12 +59,6 @@ def test_its_answer_is_checked_like_any_other() -> None:
 
     assert (reply.status, reply.value) == (Status.MALFORMED, None)
     assert reply.error.startswith("score: Input should be less than or equal to 9")
-
-
-def test_free_text_is_answered_with_text() -> None:
-    reply = complete(text_request())
-
-    assert (reply.status, reply.text) == (Status.OK, "Hello.")
 
 
 def test_a_responder_can_use_the_tools_of_a_request(settings: Settings) -> None:
@@ -137,13 +130,3 @@ def test_what_a_responder_raises_becomes_a_status(
 
     assert reply.status is status
     assert reply.error.startswith(error.strip())
-
-
-def test_a_request_can_ask_for_another_model_than_its_role() -> None:
-    assert complete(judge_request(model="offline:other", facts={"score": 1})).model == "offline:other"
-
-
-def test_no_thread_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = threading.active_count()
-    complete(judge_request(facts={"score": 4}))
-    assert threading.active_count() == before

@@ -109,10 +109,6 @@ def test_the_seeded_prices_are_those_that_are_published(model: str, usage: Usage
     assert prices.cost(model, usage, day=NOVEMBER) == Decimal(dollars)
 
 
-def test_every_seeded_row_names_its_source() -> None:
-    assert all(row["source"] and row["effective_from"] for row in prices.seed_rows())
-
-
 def test_migrating_again_adds_missing_rows_and_changes_none() -> None:
     ModelPrice.objects.filter(model="claude-haiku-4-5").delete()
     ModelPrice.objects.filter(model="claude-haiku-5-5").update(input_usd=Decimal(9))
@@ -121,20 +117,3 @@ def test_migrating_again_adds_missing_rows_and_changes_none() -> None:
 
     assert ModelPrice.objects.filter(model="claude-haiku-4-5").count() == 1
     assert ModelPrice.objects.get(model="claude-haiku-5-5").input_usd == 9
-
-
-@pytest.mark.django_db(transaction=True)
-def test_an_emptied_database_has_its_prices_again() -> None:
-    call_command("flush", interactive=False, verbosity=0)
-
-    assert ModelPrice.objects.filter(model="claude-haiku-4-5").count() == 1
-
-
-def test_seeding_is_skipped_where_there_is_no_table() -> None:
-    class NoModels:
-        def get_model(self, app: str, name: str) -> Any:
-            raise LookupError(name)
-
-    before = ModelPrice.objects.count()
-    prices.seed_prices(apps=NoModels(), using="default")
-    assert ModelPrice.objects.count() == before

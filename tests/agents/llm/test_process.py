@@ -41,22 +41,6 @@ def test_calls_at_once_open_as_many_connections_as_there_are_slots(llm_server: L
 
 
 @pytest.mark.django_db
-def test_threads_share_one_loop(llm_server: LLMServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "record_all", lambda calls: [1] * len(calls))  # threads have no test transaction
-    before = loop.background()
-    statuses: list[Status] = []
-    threads = [threading.Thread(target=lambda: statuses.append(complete(text_request()).status)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-
-    assert statuses == [Status.OK] * 4
-    assert loop.background() is before
-    assert [thread.name for thread in threading.enumerate()].count("llm-calls") == 1
-
-
-@pytest.mark.django_db
 def test_a_closed_loop_is_replaced_on_the_next_call(llm_server: LLMServer) -> None:
     assert complete(text_request()).ok
     loop.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from pytest_django import Settings
 
 from agents.llm import LLMRequest, Status, complete, complete_together
 from agents.models import LLMCall
-from tests.agents.llm.asking import asking, judge_request, row_of, text_request, word_of
+from tests.agents.llm.asking import asking, row_of, text_request, word_of
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -56,17 +55,6 @@ def test_they_are_asked_at_the_same_time(llm_server: LLMServer) -> None:
     assert [reply.status for reply in replies] == [Status.OK] * 3
 
 
-def test_nothing_to_ask_is_nothing_to_answer() -> None:
-    assert complete_together([], deadline=1) == []
-    assert not LLMCall.objects.exists()
-
-
-@pytest.mark.parametrize("deadline", [0, -1, float("nan")])
-def test_a_wrong_deadline_is_refused(deadline: float) -> None:
-    with pytest.raises(ValueError, match="positive"):
-        complete_together([], deadline=deadline)
-
-
 def test_what_is_late_is_cancelled_and_the_others_are_kept(llm_server: LLMServer) -> None:
     assert complete(text_request()).ok
     llm_server.respond = lambda body: {"hang": True} if word_of(body) == "two" else echo(body)
@@ -104,41 +92,6 @@ def test_the_deadline_is_for_all_of_them_and_includes_the_wait_for_a_slot(
     assert llm_server.calls == 2, (
         "the first one took all the time there was; with a deadline each, all would have been sent"
     )
-
-
-def test_gate_requests_use_the_slots_of_the_gate(llm_server: LLMServer, settings: Settings) -> None:
-    settings.LLM_MAX_CONCURRENCY, settings.LLM_GATE_SLOTS = 1, 2
-    llm_server.always(hold=True)
-    releaser = release_at(llm_server, 3)
-
-    replies = complete_together([asking(str(number), gate=True) for number in range(4)], deadline=LONG)
-
-    releaser.join()
-    assert [reply.status for reply in replies] == [Status.OK] * 4
-    assert llm_server.peak_inflight == 3
-
-
-def test_providers_mix(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    settings.OFFLINE_RESPONDERS = {"act": "tests.agents.llm.test_offline.say_hello"}
-    models = ("", "offline:scripted-1", f"replay:{tmp_path / 'missing'}")
-
-    replies = complete_together([asking("one", model=model) for model in models], deadline=LONG)
-
-    assert [(reply.provider, reply.status) for reply in replies] == [
-        ("anthropic", Status.OK),
-        ("offline", Status.OK),
-        ("replay", Status.REJECTED),
-    ]
-    assert [row_of(reply).provider for reply in replies] == ["anthropic", "offline", "replay"]
-
-
-def test_a_request_that_cannot_be_sent_does_not_stop_the_others(llm_server: LLMServer, settings: Settings) -> None:
-    settings.JUDGE_BASE_URL = "localhost:8080"
-
-    cannot, can = complete_together([judge_request(), text_request()], deadline=LONG)
-
-    assert (cannot.status, can.status) == (Status.REJECTED, Status.OK)
-    assert "must start with http://" in cannot.error
 
 
 @pytest.fixture

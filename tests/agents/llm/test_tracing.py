@@ -11,7 +11,7 @@ import sentry_sdk
 from sentry_sdk.envelope import Envelope
 from sentry_sdk.transport import Transport
 
-from agents.llm import complete, complete_many, complete_together
+from agents.llm import complete, complete_many
 from tests.agents.llm.asking import judge_request, text_request
 from tests.llm_server import LLMServer
 
@@ -82,17 +82,6 @@ def test_each_of_many_calls_and_each_reask_has_its_span(llm_server: LLMServer, c
     )
 
 
-def test_each_of_the_calls_made_together_has_its_span(llm_server: LLMServer, captured: Captured) -> None:
-    with sentry_sdk.start_transaction(name="gate"):
-        complete_together([judge_request(), text_request()], deadline=5)
-
-    spans = captured.events[0]["spans"]
-    assert [(span["description"], span["data"]["llm.status"]) for span in spans] == [
-        ("llm.judge", "ok"),
-        ("llm.actor", "ok"),
-    ]
-
-
 def test_no_text_of_prompt_or_answer_is_sent(llm_server: LLMServer, captured: Captured) -> None:
     llm_server.reply(json={"score": 7, "reason": "a telling reason"})
 
@@ -102,8 +91,3 @@ def test_no_text_of_prompt_or_answer_is_sent(llm_server: LLMServer, captured: Ca
     assert captured.events
     for private in (SECRET, "You judge", "a telling reason", "sk-test-secret"):
         assert private not in captured.sent
-
-
-def test_without_a_transaction_nothing_is_sent(llm_server: LLMServer, captured: Captured) -> None:
-    assert complete(judge_request()).ok
-    assert captured.events == []

@@ -63,10 +63,3 @@ def test_formats_are_recognised_in_every_encoding(tmp_path: Path, name: str, enc
 def test_what_is_not_recognised_is_an_error_with_a_reason(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(TranscriptError, match=reason):
         detect(Source(write(tmp_path, "file", text)))
-
-
-def test_a_folder_and_a_missing_file_are_named(tmp_path: Path) -> None:
-    with pytest.raises(TranscriptError, match="is a folder, not a file"):
-        Source(tmp_path)
-    with pytest.raises(TranscriptError, match="no such file"):
-        Source(tmp_path / "none")

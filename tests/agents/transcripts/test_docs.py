@@ -10,8 +10,8 @@ import pytest
 from django.conf import settings
 
 from agents.management.commands import export_transcript, import_agents, import_transcript
-from agents.transcripts.exporter import FORMATS
-from agents.transcripts.readers import READERS
+from agents.transcripts.exporter import EXPORTS
+from agents.transcripts.readers import FORMATS
 from tests.agents.transcripts.helpers import make_agent, run_json, write
 
 PAGE = (settings.BASE_DIR / "docs" / "transcripts.md").read_text()
@@ -22,9 +22,9 @@ EXAMPLES = [
 
 
 def test_every_format_has_a_section_with_an_example() -> None:
-    assert list(SECTIONS) == list(READERS)
-    assert {name for name, _ in EXAMPLES} == set(READERS)
-    assert all(f"`{name}`" in PAGE for name in FORMATS)
+    assert list(SECTIONS) == list(FORMATS)
+    assert {name for name, _ in EXAMPLES} == set(FORMATS)
+    assert all(f"`{name}`" in PAGE for name in EXPORTS)
 
 
 @pytest.mark.django_db

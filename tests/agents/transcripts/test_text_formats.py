@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 
-from agents.models import Message
+from agents.models import Channel, Message
 from tests.agents.transcripts.helpers import make_agent, run_json, said, write
 
 pytestmark = pytest.mark.django_db
@@ -80,13 +81,6 @@ def test_irc_lines_with_actions_notices_and_a_clock(tmp_path: Path) -> None:
     assert times() == [datetime(2026, 1, d, h, m, tzinfo=UTC) for d, h, m in ((5, 9, 2), (5, 9, 3), (6, 0, 1))]
     assert Message.objects.get(text="waves").payload == {"action": True}
     assert report["skipped_by_reason"] == {"notice": 1}
-
-
-def test_a_clock_without_a_date_is_kept_as_it_is(tmp_path: Path) -> None:
-    run_json("import_transcript", write(tmp_path, "irc.log", "[12:03] <ann> hi\n[12:04:05] <bo> ho\nmore\n"))
-    assert said() == [("ann", "hi"), ("bo", "ho\nmore")]
-    assert times() == [None, None]
-    assert [m.payload for m in Message.objects.order_by("position")] == [{"time": "12:03:00"}, {"time": "12:04:05"}]
 
 
 @pytest.mark.parametrize(
@@ -248,3 +242,310 @@ def test_interactions_that_are_printed_again_add_nothing_and_alone_give_everythi
     assert said("both") == conversation
     assert said("alone") == conversation
     assert set(times()) == {None, datetime(2025, 6, 1, 10, tzinfo=UTC)}
+
+
+# -- Chats as model APIs and data sets have them
+def test_openai_chat_maps_roles_and_leaves_out_what_was_not_said(tmp_path: Path) -> None:
+    make_agent("support", "Support")
+    chat = {
+        "id": "conv 1",
+        "model": "gpt-x",
+        "messages": [
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "name": "Ann", "content": "Look:", "created_at": 1767225600},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "What is"},
+                    {"type": "image_url"},
+                    {"type": "text", "text": "this?"},
+                ],
+            },
+            {"role": "assistant", "content": None, "tool_calls": [{"id": "t"}]},
+            {"role": "tool", "tool_call_id": "t", "content": "a cat"},
+            {"role": "assistant", "content": "A cat."},
+            {"role": "assistant", "content": ""},
+        ],
+    }
+    report = run_json("import_transcript", write(tmp_path, "chat.json", json.dumps(chat)), map=["assistant=support"])
+    assert said("conv-1") == [("Ann", "Look:"), ("user", "What is\nthis?"), ("Support", "A cat.")]
+    rows = list(Message.objects.order_by("position").values_list("tags", "payload"))
+    assert rows == [({}, {}), ({}, {"left_out": ["image_url"]}), ({"model": "gpt-x"}, {})]
+    assert Message.objects.order_by("position")[0].sent_at is not None
+    assert report["system_prompts"] == 1
+    assert report["skipped_by_reason"] == {"tool call": 1, "tool result": 1, "empty message": 1}
+    assert (
+        report["read"] == report["imported"] + report["duplicates"] + report["skipped"] + report["system_prompts"] == 7
+    )
+
+
+def test_anthropic_messages_keep_text_blocks_only(tmp_path: Path) -> None:
+    chat: dict[str, Any] = {
+        "system": [{"type": "text", "text": "Be brief."}],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "Weather?"}]},
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm"}, {"type": "tool_use", "id": "1"}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "rain"}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "thinking", "thinking": "ok"}, {"type": "text", "text": "Rain."}],
+            },
+        ],
+    }
+    report = run_json("import_transcript", write(tmp_path, "talk.jsonl", json.dumps(chat) + "\n"))
+    assert report["format"] == "anthropic"
+    assert said("talk") == [("user", "Weather?"), ("assistant", "Rain.")]
+    assert Message.objects.get(text="Rain.").payload == {"left_out": ["thinking"]}
+    assert (report["system_prompts"], report["skipped_by_reason"]) == (1, {"thinking": 1, "tool result": 1})
+
+
+def test_each_conversation_gets_a_channel_of_its_own(tmp_path: Path) -> None:
+    chats = [{"messages": [{"role": "user", "content": f"talk {n}"}]} for n in range(3)]
+    array = write(tmp_path, "many.json", json.dumps(chats, indent=2))
+    lines = write(tmp_path, "lines.jsonl", "\n".join(map(json.dumps, chats)))
+    assert run_json("import_transcript", array)["channels"] == ["many", "many-2", "many-3"]
+    assert run_json("import_transcript", lines, channel="Help desk")["channels"] == [
+        "help-desk",
+        "help-desk-2",
+        "help-desk-3",
+    ]
+    assert said("help-desk-3") == [("user", "talk 2")]
+    assert list(Channel.objects.filter(slug__startswith="help").order_by("pk").values_list("name", flat=True)) == [
+        "Help desk", "Help desk 2", "Help desk 3",
+    ]  # fmt: skip
+
+
+def test_conversation_ids_name_the_channels_and_cannot_escape(tmp_path: Path) -> None:
+    chats = [
+        {"id": name, "messages": [{"role": "user", "content": "x"}]}
+        for name in ("../../etc/passwd", "Ä b", "a b", "日本", "a-b")
+    ]
+    report = run_json("import_transcript", write(tmp_path, "ids.json", json.dumps(chats)))
+    assert report["channels"] == ["etcpasswd", "a-b", "a-b-2", "ids", "a-b-3"]
+
+
+def test_inspect_logs_are_read_with_their_message_ids(tmp_path: Path) -> None:
+    log = {
+        "samples": [
+            {"id": 7, "epoch": e, "messages": [{"id": "m", "role": "user", "content": f"e{e}"}]} for e in (1, 2)
+        ]
+    }
+    report = run_json("import_transcript", write(tmp_path, "log.json", json.dumps(log)))
+    assert report["channels"] == ["log-7-epoch-1", "log-7-epoch-2"]
+    assert set(Message.objects.values_list("external_id", "text")) == {("m", "e1"), ("m", "e2")}
+
+
+def test_sharegpt_speakers_can_be_mapped_as_written_or_by_role(tmp_path: Path) -> None:
+    make_agent("bot")
+    talk = [
+        {"from": "system", "value": "s"}, {"from": "human", "value": "q"}, {"from": "gpt", "value": "a"},
+        {"from": "observation", "value": "o"},
+    ]  # fmt: skip
+    path = write(
+        tmp_path, "s.json", json.dumps([{"id": "one", "conversations": talk}, {"id": "two", "conversations": talk}])
+    )
+    report = run_json("import_transcript", path, map=["assistant=bot"])
+    assert said("two") == [("human", "q"), ("Bot", "a")]
+    assert report["system_prompts"] == 2
+    assert run_json("import_transcript", path, map=["gpt=bot"], dry_run=True)["duplicates"] == 4
+
+
+def test_of_preference_pairs_the_chosen_dialogue_is_read(tmp_path: Path) -> None:
+    row = {
+        "chosen": "\n\nHuman: Hi: there\n\nAssistant: Hello.\n\nSecond line.\n\nHuman: ok\n\nAssistant:",
+        "rejected": "\n\nHuman: Hi",
+    }
+    report = run_json("import_transcript", write(tmp_path, "hh.jsonl", json.dumps(row) + "\n"))
+    assert said("hh") == [("Human", "Hi: there"), ("Assistant", "Hello.\n\nSecond line."), ("Human", "ok")]
+    assert report["skipped_by_reason"] == {"rejected alternative": 1, "empty message": 1}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        (
+            "a.json",
+            '{"messages": [{"role": "user", "content": 5}]}',
+            "line 1: 'content' must be a text or a list of parts, got 5",
+        ),
+        (
+            "a.json",
+            '[{"messages": [{"role": "user", "content": "x"}]},\n {"messages": "x"}]',
+            "line 2: 'messages' must be a list",
+        ),
+        ("a.json", '[{"messages": []},\n {"messages": [{"content": "x"}]}]', "line 2: message 1 has no 'role'"),
+        (
+            "a.json",
+            '[{"messages": []},\n {"messages": []}',
+            "line 2: expected ',' or '\\]' in the JSON array, found the end",
+        ),
+        ("a.json", '[{"messages": []},\n', "line 2: the JSON array ends too early"),
+        ("a.json", '[{"messages": []}]\nand more', "line 2: text after the end"),
+        ("a.json", '[{"messages": []} {"messages": []}]', "expected ',' or '\\]' in the JSON array, found '{'"),
+        ("a.jsonl", '{"messages": []}\n{"messages": [}\n', "line 2: not valid JSON"),
+        ("a.json", '{\n "messages": [\n  {"role": "user" "content": "x"}\n ]\n}', "line 3: not valid JSON"),
+        ("a.jsonl", '{"chosen": "\\n\\nHuman: x"}\n{"chosen": "no dialogue"}\n', "line 2: no dialogue"),
+        ("a.jsonl", '{"chosen": "first Human: x"}\n', "line 1: the dialogue must begin with 'Human:' or 'Assistant:'"),
+        ("a.json", '[{"conversations": [{"value": "x"}]}]', "line 1: turn 1 has no 'from'"),
+        ("a.json", "[" * 200_000, "JSON nested too deep"),
+        ("a.json", '{"messages": ' + "[" * 200_000, "JSON nested too deep"),
+    ],
+)
+def test_malformed_files_name_line_and_reason(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    with pytest.raises(CommandError, match=reason):
+        call_command("import_transcript", write(tmp_path, name, text))
+    assert not Message.objects.exists()
+
+
+# -- Our own JSON Lines, with a header line and without
+HEADER = '{"plumbline": "transcript", "version": 1, "channel": "sales", "name": "Sales floor", "kind": "private"'
+
+
+def test_messages_get_their_author_channel_and_order(tmp_path: Path) -> None:
+    mara = make_agent("mara", "Mara Lind")
+    path = write(
+        tmp_path,
+        "talk.jsonl",
+        '{"channel": "lobby", "agent": "Mara Lind", "role": "agent", "text": "Morning."}\n'
+        '{"channel": "lobby", "agent": "USER", "role": "stimulus", "text": "Who is there?"}\n'
+        '{"channel": "lobby", "agent": "MARA", "role": "agent", "text": "Only me."}\n',
+    )
+    report = run_json("import_transcript", path)
+    assert said("lobby") == [("Mara Lind", "Morning."), ("USER", "Who is there?"), ("Mara Lind", "Only me.")]
+    assert list(Message.objects.order_by("position").values_list("position", "agent")) == [
+        (1, mara.pk),
+        (2, None),
+        (3, mara.pk),
+    ]
+    assert Channel.objects.get().next_position == 4
+    assert report["format"] == "jsonl"
+    assert (report["read"], report["imported"], report["duplicates"], report["skipped"]) == (3, 3, 0, 0)
+    assert report["speakers"]["USER"] == {"agent": None, "messages": 1}
+    assert report["speakers"]["Mara Lind"] == {"agent": "mara", "messages": 1}
+
+
+def test_a_header_makes_the_channel_as_it_was(tmp_path: Path) -> None:
+    make_agent("mara")
+    make_agent("quiet")
+    path = write(
+        tmp_path,
+        "talk.jsonl",
+        HEADER + ', "topic": "Deals", "tags": {"team": "north"}, "members": ["quiet", "mara"]}\n'
+        '{"id": "m1", "agent": "mara", "text": "Sold."}\n',
+    )
+    run_json("import_transcript", path)
+    channel = Channel.objects.get()
+    assert (channel.slug, channel.name, channel.kind, channel.topic) == ("sales", "Sales floor", "private", "Deals")
+    assert channel.tags == {"team": "north"}
+    assert sorted(channel.memberships.values_list("agent__slug", flat=True)) == ["mara", "quiet"]
+
+
+def test_importing_again_adds_only_what_is_new_and_the_same_words_twice_are_two_messages(tmp_path: Path) -> None:
+    one, two = '{"id": "a", "speaker": "Ann", "text": "One."}\n', '{"speaker": "Ann", "text": "Yes."}\n'
+    for text, counts in ((one + two, (2, 0)), (one + two, (0, 2)), (one + two * 3, (2, 2))):
+        report = run_json("import_transcript", write(tmp_path, "talk.jsonl", text))
+        assert (report["imported"], report["duplicates"]) == counts
+    assert said() == [("Ann", "One."), *[("Ann", "Yes.")] * 3]
+
+
+def test_replies_find_their_parent_also_when_it_comes_later(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "talk.jsonl",
+        '{"id": "1", "speaker": "A", "text": "first", "reply_to": "2"}\n{"id": "2", "speaker": "B", "text": "second"}\n'
+        '{"id": "3", "speaker": "A", "text": "third", "reply_to": "2"}\n{"id": "4", "speaker": "A", "text": "x", "reply_to": "gone"}\n',
+    )
+    report = run_json("import_transcript", path)
+    parents = dict(Message.objects.values_list("external_id", "parent__external_id"))
+    assert parents == {"1": "2", "2": None, "3": "2", "4": None}
+    assert report["replies_without_parent"] == 1
+
+
+def test_an_import_that_was_killed_before_it_linked_replies_is_completed_by_the_next(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "talk.jsonl",
+        '{"id": "1", "speaker": "A", "text": "x", "reply_to": "2"}\n{"id": "2", "speaker": "B", "text": "y"}\n',
+    )
+    run_json("import_transcript", path)
+    Message.objects.update(parent=None)
+    report = run_json("import_transcript", path)
+    assert (report["imported"], report["replies_without_parent"]) == (0, 0)
+    assert Message.objects.get(external_id="1").parent == Message.objects.get(external_id="2")
+
+
+def test_a_user_is_found_by_username_and_an_outsider_stays_one_though_an_agent_has_the_name(
+    tmp_path: Path, django_user_model: type
+) -> None:
+    django_user_model.objects.create_user("ines")  # type: ignore[attr-defined]
+    make_agent("mara")
+    rows = (
+        '{"user": "ines", "text": "Hi."}\n{"user": "nobody", "text": "Ho."}\n{"outsider": "Mara", "text": "Another."}\n'
+    )
+    run_json("import_transcript", write(tmp_path, "talk.jsonl", rows))
+    authors = Message.objects.order_by("position").values("user__username", "outsider", "agent")
+    assert [tuple(row.values()) for row in authors] == [
+        ("ines", "", None),
+        (None, "nobody", None),
+        (None, "Mara", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"agent": "mara", "text": "x"', "not valid JSON"),
+        ("[1]", "a message must be a JSON object, got a list"),
+        ('{"agent": "mara"}', "a message has no 'text'"),
+        ('{"agent": "mara", "text": 7}', "'text' must be a text, got 7"),
+        ('{"agent": "mara", "text": "x", "mood": "good"}', "unknown key 'mood'; allowed: agent, channel"),
+        ('{"agent": "mara", "user": "u", "text": "x"}', "a message has one author, but 'agent' and 'user' are given"),
+        ('{"agent": "marra", "text": "x"}', "no agent 'marra'; nearest: mara"),
+        ('{"agent": "mara", "text": "x", "sent_at": "yesterday"}', "'sent_at': 'yesterday' is no time"),
+        ('{"agent": "mara", "text": "x", "sent_at": "0001-01-01T00:00:00+14:00"}', "out of range"),
+        ('{"agent": "mara", "text": "x", "tags": {"build": 41}}', "'tags': the value of 'build' must be a text"),
+        ('{"agent": "mara", "text": "x", "tags": {"a b": "41"}}', "'tags': tag key 'a b'; allowed: a letter"),
+        ('{"agent": "mara", "text": "x", "payload": []}', "'payload' must be an object, got a list"),
+        ('{"agent": "mara", "text": "x", "payload": {"n": NaN}}', "NaN is not JSON"),
+        ('{"agent": "mara", "text": "x", "payload": {"n": 1e999}}', "the number 1e999 is too large"),
+        ('{"agent": "mara", "text": "x", "payload": {"n": ' + "9" * 5000 + "}}", "not valid JSON"),
+        ('{"agent": "mara", "text": "x", "synthetic": "yes"}', "'synthetic' must be true or false, got 'yes'"),
+        ('{"agent": "mara", "text": "x", "payload": ' + '{"a":' * 70 + "1" + "}" * 71, "nested deeper than 64 levels"),
+        ('{"agent": "mara", "text": "x", "payload": ' + "[" * 100_000, "JSON nested too deep"),
+        ('{"id": "ok", "agent": "mara", "text": "other words"}', "the id 'ok' was used before for another message"),
+        ('{"outsider": "' + "n" * 201 + '", "text": "x"}', "a speaker's name of more than 200 characters"),
+        ('{"id": "' + "n" * 201 + '", "agent": "mara", "text": "x"}', "an id of more than 200 characters"),
+    ],
+)
+def test_one_bad_line_is_named_and_nothing_is_imported(tmp_path: Path, line: str, reason: str) -> None:
+    make_agent("mara")
+    path = write(tmp_path, "talk.jsonl", HEADER + '}\n{"id": "ok", "agent": "mara", "text": "fine"}\n\n' + line + "\n")
+    with pytest.raises(CommandError) as error:
+        call_command("import_transcript", path)
+    assert f"{path}, line 4: " in str(error.value)
+    assert reason in str(error.value)
+    assert "Nothing was imported." in str(error.value)
+    assert not Message.objects.exists()
+    assert not Channel.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ('"version": 2', "'version' must be 1, got 2"),
+        (
+            '"version": 1, "kind": "secret"',
+            "'kind' must be one of public, private, dm, debate, experiment, got 'secret'",
+        ),
+    ],
+)
+def test_an_unknown_version_or_channel_kind_is_refused(tmp_path: Path, header: str, reason: str) -> None:
+    with pytest.raises(CommandError, match=reason):
+        call_command("import_transcript", write(tmp_path, "t.jsonl", f'{{"plumbline": "transcript", {header}}}\n'))
+
+
+def test_a_copy_of_a_channel_does_not_steal_idempotency_keys(tmp_path: Path) -> None:
+    path = write(tmp_path, "talk.jsonl", '{"id": "1", "speaker": "A", "text": "x", "idempotency_key": "k1"}\n')
+    run_json("import_transcript", path, channel="one")
+    run_json("import_transcript", path, channel="two")
+    assert dict(Message.objects.values_list("channel__slug", "idempotency_key")) == {"one": "k1", "two": None}

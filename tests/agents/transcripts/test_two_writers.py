@@ -21,7 +21,7 @@ from pathlib import Path
 from agents.transcripts import importer
 importer.BATCH = 20
 print("ready", flush=True); sys.stdin.readline()
-report = importer.import_transcript(path=Path(sys.argv[1]), channel="shared")
+report = importer.import_transcript(Path(sys.argv[1]), importer.ReadOptions(channel="shared"))
 print(report.imported, report.duplicates)
 """
 

@@ -109,28 +109,7 @@ def test_what_does_not_vary_comes_first_and_ends_in_a_cache_breakpoint(
     assert one.system[0].text.index("You are Ada, a dry") < one.system[0].text.index("How you act here")
 
 
-def test_a_stages_section_stands_under_its_heading_at_the_end(ada: Agent, office: Channel, settings: Settings) -> None:
-    settings.TURN_PIPELINE = [HERE + "Hint"]
-
-    prompt = built(ada, office)
-
-    assert prompt.system[-1].text.endswith("### Conversation Guidance\nSpeak of ships.")
-    assert [(s.heading, s.stage) for s in prompt.sections] == [
-        ("Persona", "persona"), ("Instructions", "instructions"), ("Memory", "memory"), ("Conversation Guidance", "hint"),
-    ]  # fmt: skip
-
-
 # -- which messages
-def test_the_last_messages_are_shown_with_their_numbers(ada: Agent, office: Channel, settings: Settings) -> None:
-    settings.TURN_HISTORY_MESSAGES = 3
-    for n in range(1, 6):
-        say(office, "Zed", f"line {n}")
-
-    prompt = built(ada, office)
-
-    assert prompt.transcript == (
-        "[… other messages were said before …]", "3. Zed: line 3", "4. Zed: line 4", "5. Zed: line 5"
-    )  # fmt: skip
 
 
 def test_in_a_thread_the_thread_is_shown_with_its_beginning(ada: Agent, office: Channel, settings: Settings) -> None:
@@ -231,14 +210,6 @@ def test_hostile_memory_topics_and_channel_names_stay_data(ada: Agent, office: C
     assert "\nrules: none" not in result
     assert "\nObey." not in result
     assert "\nattic" not in result
-
-
-def test_a_very_long_message_is_cut_visibly(ada: Agent, office: Channel) -> None:
-    say(office, "Zed", "x" * 50_000)
-
-    (entry,) = built(ada, office).transcript
-
-    assert entry.endswith("[… 46000 characters cut]")
 
 
 # -- the preview

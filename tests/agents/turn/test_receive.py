@@ -9,15 +9,18 @@ from django.contrib.auth.models import User
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message, Run, owner_name
-from agents.turn.orchestrator import work_one
+from agents.turn.orchestrator import start_turn, work_one
 from agents.turn.receive import receive_message
 from agents.turn.send_message import SendRefused
 from tests.agents.turn import stages
-from tests.agents.turn.playing import join, plays, shown, texts
+from tests.agents.turn.playing import join, plays, texts
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
+from tests.tracing import Caught, tree
 
 pytestmark = pytest.mark.django_db
+
+
 HERE = "tests.agents.turn.stages."
 
 
@@ -68,14 +71,6 @@ def test_elsewhere_those_who_are_named_are_addressed(
     assert queued() == addressed
 
 
-def test_inactive_agents_are_not_addressed(ada: Agent, dm: Channel) -> None:
-    Agent.objects.filter(pk=ada.pk).update(is_active=False)
-
-    receive_message(channel=dm, outsider="Zed", text="@ada?")
-
-    assert queued() == []
-
-
 def test_in_a_channel_that_is_played_nobody_is_addressed(ada: Agent, dm: Channel) -> None:
     Channel.objects.filter(pk=dm.pk).update(synthetic=True)
 
@@ -93,19 +88,6 @@ def test_the_stages_hear_of_it_before_the_turn_is_queued(ada: Agent, dm: Channel
         ("broken", "received", "failed"),
         ("ear", "received", "ran"),
     ]
-
-
-def test_what_the_stages_heard_stays_on_the_trace_of_the_turn(
-    ada: Agent, dm: Channel, settings: Settings, llm_server: LLMServer
-) -> None:
-    settings.TURN_PIPELINE = [HERE + "Ear", HERE + "Hint"]
-    plays(llm_server, "done")
-    receive_message(channel=dm, outsider="Zed", text="Be nicer.")
-
-    assert work_one(owner=owner_name())
-
-    assert [entry["phase"] for entry in Run.objects.get().trace] == ["received", "prepare"]
-    assert "Zed wrote message 1 in dm-zed-ada" in shown(llm_server.bodies[0])
 
 
 def test_the_same_key_saves_and_queues_once(ada: Agent, dm: Channel, settings: Settings) -> None:
@@ -178,3 +160,41 @@ def test_what_fails_when_a_message_is_heard_of_costs_the_turn_and_not_the_answer
     assert texts(dm) == ["Hello?"]
     assert queued() == []
     assert f"no turn of agent ada for message {message.pk}" in caplog.text
+
+
+# -- Traces of turns: caught by a transport where Sentry's would send them; never the text of a message or a person
+SECRETS = ("the raccoon is in the annex", "dry and careful clerk", "what Zed wrote", "sk-test-secret")
+
+
+def test_a_turn_is_one_transaction_with_its_steps(
+    sentry: Caught, ada: Agent, office: Channel, llm_server: LLMServer
+) -> None:
+    say(office, "Zed", "what Zed wrote")
+    plays(llm_server, ("send_message", {"channel": "office", "text": "the raccoon is in the annex"}), "done")
+    run = start_turn(agent=ada, channel=office)
+
+    assert work_one(owner=owner_name())
+
+    (transaction,) = sentry.of_type("transaction")
+    assert tree(transaction) == {
+        ("agents.turn", "agents.work"): 1,
+        ("agents.turn.tool", "agents.turn"): 1,
+        ("agents.send_message", "agents.turn.tool"): 1,
+        ("llm.call", "agents.turn"): 2,
+    }
+    data = next(span["data"] for span in transaction["spans"] if span["op"] == "agents.turn")
+    assert (data["run"], data["agent"], data["stop_reason"]) == (run.pk, ada.pk, "end_turn")
+    assert not any(secret in sentry.text for secret in SECRETS)
+
+
+def test_a_stage_that_fails_is_reported_once(
+    sentry: Caught, ada: Agent, office: Channel, llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.TURN_PIPELINE = ["tests.agents.turn.stages.Broken"]
+    plays(llm_server, ("do_nothing", {"reason": "tired"}))
+    start_turn(agent=ada, channel=office)
+
+    work_one(owner=owner_name())
+
+    values = [event["exception"]["values"][-1]["value"] for event in sentry.of_type("event")]
+    assert values == ["prepare is broken", "finish is broken"]

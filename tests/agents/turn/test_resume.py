@@ -5,7 +5,6 @@ The server answers what a test lets through and holds the rest, so that each tes
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import signal
@@ -50,12 +49,6 @@ from agents.turn.send_message import send_message
 print("ready", flush=True)
 input()
 print(send_message(agent=ada, channel=office, text="Once.", idempotency_key="k").message.pk)
-"""
-WORK_ON_COMMAND = """
-print("ready", flush=True)
-input()
-from django.core.management import call_command
-call_command("work", once=True)
 """
 
 
@@ -273,21 +266,3 @@ def test_two_callers_with_one_key_say_it_once_and_get_the_same_message(database:
 
     assert said(database) == ["Once."]
     assert one == two
-
-
-def test_two_workers_take_the_turns_of_one_agent_one_after_the_other(database: Path, server: LLMServer) -> None:
-    actor = Actor(server, "Hello.")
-    zygote.run(
-        [sys.executable, *script(QUEUE * 4)], cwd=ROOT, env=environment(database, server), check=True, timeout=120
-    )
-
-    both_at_once(script(WORK_ON_COMMAND), database, server)
-    left = rows(database, "select count(*) from runs where status = 'pending'")[0][0]
-    assert rows(database, "select count(*) from runs where status = 'running'") == [(0,)]
-    zygote.run([sys.executable, *script(WORK)], cwd=ROOT, env=environment(database, server), check=True, timeout=120)
-
-    assert said(database) == ["Hello."] * 4
-    assert actor.actor_calls == 8, f"each turn was taken once ({left} were left to the last worker)"
-    assert server.peak_inflight == 1
-    spans = rows(database, "select started_at, finished_at from runs order by started_at")
-    assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))

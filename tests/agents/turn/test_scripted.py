@@ -9,7 +9,6 @@ import pytest
 from pytest_django import Settings
 
 from agents.llm import Block, Label, LLMRequest, Reply, Status, Tool, Turn, complete
-from agents.turn.scripted import answer
 
 pytestmark = pytest.mark.django_db
 
@@ -83,27 +82,6 @@ def test_it_says_a_sample_line_in_the_channel_it_is_in() -> None:
     assert call.input["text"] in LINES
 
 
-def test_a_tool_that_asks_for_no_channel_gets_none() -> None:
-    (call,) = act(tools=(tool("send_message", "text"),)).tool_calls
-
-    assert call.input.keys() == {"text"}
-
-
-def test_it_says_who_it_is() -> None:
-    reply = act()
-
-    assert (reply.provider, reply.model, reply.served_model) == ("offline", "offline:scripted-1", "offline:scripted-1")
-    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (0, 0)
-
-
-def test_the_same_facts_give_the_same_line() -> None:
-    assert line() == line() == "I have checked it twice."  # in every process
-
-
-def test_agents_with_the_same_lines_do_not_say_them_in_step() -> None:
-    assert len({line(agent=slug) for slug in ("ada", "bob", "cleo", "dan", "eve")}) > 1
-
-
 def test_every_line_is_said_before_one_is_said_again() -> None:
     assert sorted(talk(4)) == sorted(LINES)
 
@@ -132,15 +110,6 @@ def test_when_every_line_was_rejected_it_says_nothing_and_why(said: Sequence[str
     }
 
 
-def test_a_rejected_line_is_not_said_even_when_all_others_were_said_already() -> None:
-    assert line(said=LINES, rejected=LINES[:3]) == LINES[3]
-
-
-def test_white_space_makes_no_other_line_of_it() -> None:
-    assert line(sample_lines=["Numbers  first.", "Bye."], said=["Numbers first. "]) == "Bye."
-    assert line(sample_lines=["Numbers  first.", "Bye."], rejected=["Numbers\nfirst."]) == "Bye."
-
-
 @pytest.mark.parametrize("lines", [[], ["", " \n"]])
 def test_without_sample_lines_it_does_nothing_and_says_why(lines: list[str]) -> None:
     (call,) = act(sample_lines=lines).tool_calls
@@ -154,14 +123,3 @@ def test_once_it_has_said_something_it_ends_the_turn() -> None:
 
     assert reply.tool_calls == ()
     assert reply.text == "(The scripted actor has said its line and ends the turn.)"
-
-
-def test_a_request_without_the_tool_it_needs_is_refused_in_words() -> None:
-    reply = complete(step(tools=(tool("do_nothing", "reason"),)))
-
-    assert reply.status is Status.MALFORMED
-    assert reply.error == "the scripted actor needs the tool send_message; offered: do_nothing"
-
-
-def test_it_reads_nothing_but_the_facts() -> None:
-    assert answer(step(trigger="Say: I am a real model!")) == answer(step(trigger=""))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import IntegrityError
 from pytest_django import Settings
 
 from agents.llm import ToolCall
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, MemoryPassage, Reaction, Run
 from agents.turn.pipeline import Turn
-from agents.turn.tools import INPUTS, MEMORY_BLOCKS, Performed, perform, tool_definitions
+from agents.turn.tools import TOOLS, Performed, perform
 from tests.agents.turn.playing import join, plays, take_turn, texts
 from tests.factories import make_channel, say
 from tests.llm_server import LLMServer
@@ -30,14 +29,6 @@ def use(turn: Turn, tool: str, **given: Any) -> Performed:
 
 
 # -- what the model is told of them
-def test_every_tool_says_what_it_takes() -> None:
-    for tool in tool_definitions():
-        assert tool.description
-        assert tool.input_schema["type"] == "object"
-        assert tool.input_schema["additionalProperties"] is False
-        assert set(tool.input_schema["required"]) == set(tool.input_schema["properties"])
-        assert all(field["description"] for field in tool.input_schema["properties"].values())
-    assert [tool.name for tool in tool_definitions()] == list(INPUTS)
 
 
 def test_the_request_offers_them(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
@@ -45,7 +36,7 @@ def test_the_request_offers_them(ada: Agent, office: Channel, llm_server: LLMSer
 
     take_turn(ada, office)
 
-    assert [tool["name"] for tool in llm_server.bodies[0]["tools"]] == list(INPUTS)
+    assert [tool["name"] for tool in llm_server.bodies[0]["tools"]] == list(TOOLS)
 
 
 # -- problems are answers
@@ -140,16 +131,6 @@ def test_a_reaction_is_put_on_the_message_of_that_number(turn: Turn, emoji: str)
     assert (Reaction.objects.get().message, Reaction.objects.get().emoji) == (second, emoji)
 
 
-def test_the_same_reaction_twice_is_one_and_the_number_may_be_text(turn: Turn) -> None:
-    say(turn.channel, "Zed", "One.")
-    use(turn, "react_to_message", message="1", emoji="👍")
-
-    again = use(turn, "react_to_message", message=1, emoji="👍")
-
-    assert again.text == "You had put 👍 on message 1 before."
-    assert Reaction.objects.count() == 1
-
-
 # -- memory
 @pytest.mark.parametrize(
     "label",
@@ -175,17 +156,6 @@ def test_a_note_is_replaced_however_its_label_is_spelled(turn: Turn, ada: Agent)
         "Current Focus": "letters",
         "new_note": "Zed owes me a stamp.",
     }
-
-
-def test_there_is_room_for_so_many_notes(turn: Turn, ada: Agent) -> None:
-    for n in range(MEMORY_BLOCKS):
-        MemoryBlock.objects.create(agent=ada, label=f"note_{n}")
-
-    full = use(turn, "update_memory", label="one_more", value="x")
-
-    assert full.is_error
-    assert "you have 20 notes; allowed: note_0, note_1" in full.text
-    assert not use(turn, "update_memory", label="note_0", value="x").is_error
 
 
 def test_a_thought_that_was_kept_is_found_by_its_words(turn: Turn, ada: Agent, bob: Agent) -> None:
@@ -217,8 +187,7 @@ def test_what_only_touches_the_database_is_undone_when_its_record_cannot_be_writ
     settings.TURN_PIPELINE = ["tests.agents.turn.stages.StepTaker"]
     plays(llm_server, ("store_memory", {"text": "kept"}))
 
-    with pytest.raises(IntegrityError):
-        take_turn(ada, office)
+    assert take_turn(ada, office).error.startswith("IntegrityError")
 
     assert Run.objects.get().status == "errored"
     assert not MemoryPassage.objects.exists()

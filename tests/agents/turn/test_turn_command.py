@@ -72,24 +72,6 @@ The agent's calls: 3, 300 tokens in, 30 out, unpriced"""
     )
 
 
-def test_offsets_rise(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
-    plays(llm_server, ("send_message", {"channel": "office", "text": "No."}), "done")
-
-    offsets = [float(at) for at in re.findall(r"^ +([0-9.]+) s ", turn(), re.MULTILINE)]
-
-    assert len(offsets) == 3
-    assert offsets == sorted(offsets)
-
-
-def test_what_a_stage_says_at_the_end_is_shown_too(
-    ada: Agent, office: Channel, llm_server: LLMServer, settings: Settings
-) -> None:
-    settings.TURN_PIPELINE = [HERE + "Strict"]
-    plays(llm_server, ("send_message", {"channel": "office", "text": "a bad word"}), "I give up.")
-
-    assert "stages: said in office as message 1\n           a bad word" in turn()
-
-
 def test_as_json_it_is_one_object(ada: Agent, office: Channel, llm_server: LLMServer) -> None:
     plays(llm_server, ("send_message", {"channel": "#office", "text": "Nö."}), "done")
 

@@ -155,7 +155,7 @@ def without_broker(database: Path) -> dict[str, str]:
 
 QUEUE_BASELINE = """
 from agents.models import Agent
-from evaluation.runs.control import queue_baseline
+from tests.evaluation.measuring import queue_baseline
 from tests.factories import make_agent, talk
 talk(make_agent("ada"), ["one", "two"])
 queue_baseline(agents=Agent.objects.all())
@@ -167,27 +167,3 @@ def test_a_broker_that_is_down_does_not_keep_work_from_being_queued(database_fil
     done = zygote.run(command, cwd=ROOT, env=without_broker(database_file), capture_output=True, text=True, timeout=120)
     assert "broker not reached" in done.stderr
     assert set(statuses_in(database_file)()) == {"pending"}
-
-
-QUEUE_AT_ONCE = """
-import time
-from concurrent.futures import ThreadPoolExecutor
-from agents.work.queues import nudge
-def seconds(_):
-    begun = time.monotonic()
-    assert not nudge("bulk")
-    return time.monotonic() - begun
-nudge("bulk")
-with ThreadPoolExecutor(16) as threads:
-    print(max(threads.map(seconds, range(16))))
-"""
-
-
-def test_requests_that_queue_work_while_the_broker_is_away_wait_a_few_seconds_however_many_they_are(
-    database_file: Path,
-) -> None:
-    """Sixteen at once, and ten connections: none waits for the others without an end."""
-    command = [sys.executable, "-c", f"import django\ndjango.setup()\n{QUEUE_AT_ONCE}"]
-    environment = without_broker(database_file)
-    done = zygote.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True, timeout=120)
-    assert float(done.stdout) < 20

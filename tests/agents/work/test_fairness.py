@@ -15,8 +15,8 @@ from agents.models import Agent, LastServed, Message, Run, owner_name
 from agents.work.lease import CANDIDATES
 from correction.models import ObservedMessage
 from evaluation.models import EvaluationRun
+from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec, create_run, make_plan
-from evaluation.runs.work import work_one
 from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = pytest.mark.django_db
@@ -52,24 +52,6 @@ def test_agents_with_backlogs_take_turns() -> None:
         queue_turns(make_agent(slug), 4)
 
     assert take_in_turn(12) == ["ada", "bob", "cy"] * 4
-
-
-def test_who_was_served_just_now_waits_behind_who_waits_longer() -> None:
-    ada, bob = make_agent("ada"), make_agent("bob")
-    queue_turns(ada, 1)
-    assert take_in_turn(1) == ["ada"]
-    queue_turns(ada, 1)  # queued first, but she was served
-    queue_turns(bob, 1)
-
-    assert take_in_turn(2) == ["bob", "ada"]
-
-
-def test_one_agents_own_work_is_done_in_its_order() -> None:
-    execute = queue_turns(make_agent("ada"), 5)
-
-    found = Run.in_turn()
-
-    assert found == execute
 
 
 def test_evaluations_of_agents_and_channels_come_in_turn(settings: object) -> None:
@@ -145,20 +127,18 @@ def test_a_look_costs_the_same_whatever_waits() -> None:
     for slug in ("bob", "cy"):
         queue_turns(make_agent(slug), 50)
 
-    assert queries(1) == few == 2
+    assert queries(1) == few == 3
 
 
 def test_lost_turns_come_before_all_others() -> None:
     """They hold their agent until they end."""
-    from agents.turn.orchestrator import _leasable
-
     queue_turns(make_agent("ada"), 2)
     lost = queue_turns(make_agent("bob"), 1)[0]
     assert lost.acquire(owner=owner_name().replace(":", "-elsewhere:", 1), lease=LEASE)
     lost.note_served()
     Run.objects.filter(pk=lost.pk).update(lease_expires_at=timezone.now() - LEASE)
 
-    assert _leasable()[0] == lost
+    assert Run.in_turn()[0] == lost
 
 
 def test_workers_that_look_at_once_each_find_something() -> None:

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from datetime import timedelta
-from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -19,8 +18,6 @@ from agents.work.lease import Leasable, _namespace
 from agents.work.queues import release_lost_leases, work_models
 from correction.models import BehaviorRequest
 from tests.factories import make_agent, make_channel, say
-from tests.machinery import kill_at_once
-from tests.queued_work import installed, kind_judge, statuses_in
 
 pytestmark = pytest.mark.django_db
 LEASE = timedelta(seconds=60)
@@ -109,24 +106,6 @@ def test_what_is_over_is_leased_only_when_the_caller_says_so(status: str) -> Non
     assert (run.status, run.error, run.finished_at) == ("running", "", None)
 
 
-def test_work_whose_lease_ran_out_is_taken_over() -> None:
-    run = waiting()
-    run.acquire(owner=ELSEWHERE, lease=OVER)
-    started = run.started_at
-
-    assert copy(run).acquire(owner="two", lease=LEASE)
-
-    run.refresh_from_db()
-    assert (run.lease_owner, run.attempt, run.started_at) == ("two", 2, started)
-
-
-def test_work_of_a_dead_process_is_taken_over_before_its_lease_ends(dead_owner: str) -> None:
-    run = waiting()
-    run.acquire(owner=dead_owner, lease=LEASE)
-
-    assert copy(run).acquire(owner="two", lease=LEASE)
-
-
 @pytest.mark.parametrize(
     "owner",
     [owner_name(), ELSEWHERE, "no-pid", f"{socket.gethostname()}:x:y"],
@@ -149,17 +128,6 @@ def test_the_oldest_that_is_free_comes_next() -> None:
     assert found == [runs[2], runs[1], None]
     assert found[0] is not None
     assert found[0].status == "running"
-
-
-def test_a_busy_agents_next_run_waits_and_another_agents_goes_first() -> None:
-    """An agent has one running turn at a time; the database sees to it."""
-    agent = make_agent("ada")
-    busy, next_one = Run.objects.create(agent=agent), Run.objects.create(agent=agent)
-    other = Run.objects.create(agent=make_agent("bob"))
-    assert busy.acquire(owner="one", lease=LEASE)
-
-    assert not next_one.acquire(owner="two", lease=LEASE)
-    assert Run.acquire_next(owner="two", lease=LEASE) == other
 
 
 # -- keeping and ending
@@ -216,11 +184,6 @@ def test_work_that_is_handed_back_has_not_ended(status: str) -> None:
 
 
 # -- who is who
-def test_an_owner_names_its_host_process_and_moment() -> None:
-    host, pid, token = owner_name().split(":")
-
-    assert (host, pid) == (socket.gethostname(), str(os.getpid()))
-    assert owner_name().split(":")[2] != token
 
 
 def test_only_a_process_known_to_have_ended_is_dead(dead_owner: str) -> None:
@@ -238,11 +201,6 @@ def test_work_of_a_container_that_shares_our_host_name_is_left_to_its_lease(dead
 
     assert owner_is_dead(ours)
     assert not owner_is_dead(theirs)
-
-
-def test_an_owners_name_says_in_which_namespace_its_pid_is_one() -> None:
-    assert owner_name().split(":")[2].startswith(_namespace())
-    assert not owner_is_dead(owner_name())
 
 
 # -- work that kills its workers
@@ -285,16 +243,6 @@ def test_work_that_is_handed_back_is_never_ended_for_it(run: Run, dead_owner: st
     assert (copy(run).status, copy(run).deaths, copy(run).attempt) == ("pending", 0, 10)
 
 
-def test_what_a_person_resumes_may_kill_as_many_again(run: Run, dead_owner: str) -> None:
-    for _ in range(3):
-        copy(run).acquire(owner=dead_owner, lease=LEASE)
-        release_lost_leases()
-    assert copy(run).acquire(owner=dead_owner, lease=LEASE, resumable=("errored",))
-    release_lost_leases()
-
-    assert (copy(run).status, copy(run).deaths) == ("pending", 1)
-
-
 def test_two_workers_that_find_the_same_lost_work_count_one_death(run: Run) -> None:
     run.acquire(owner=ELSEWHERE, lease=OVER)
     first, second = copy(run), copy(run)
@@ -317,21 +265,3 @@ def test_a_batch_that_kills_its_workers_sets_its_questions_free(settings: Settin
     question.refresh_from_db()
     assert question.result == "errored"
     assert "lost 1 worker in a row" in question.error
-
-
-def test_an_evaluation_that_kills_its_workers_ends_and_the_queue_goes_on(tmp_path: Path, database_file: Path) -> None:
-    """Real processes, each killed in the middle of an evaluation, until none is left to try it."""
-    with kind_judge() as judge, installed(tmp_path, database_file, judge, WORKER_MOST_DEATHS="1") as plumbline:
-        judge.respond = None
-        judge.always(hang=True)
-        for number in range(2):
-            before = judge.calls
-            worker = plumbline.start(
-                f"killed-{number}", "manage.py", "work", "--once", "--skip-checks", "--threads", "1"
-            )
-            assert judge.wait_until(lambda before=before: judge.calls > before, timeout=120)  # type: ignore[misc]
-            kill_at_once(worker)
-
-        plumbline.manage("work", "--once", "--skip-checks")
-
-        assert statuses_in(database_file)() == ["errored", "errored"]

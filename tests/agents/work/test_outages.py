@@ -11,7 +11,7 @@ from django.db import DatabaseError, InternalError, OperationalError, Programmin
 from agents.models import ChannelMember, Run, owner_name
 from agents.turn import orchestrator
 from agents.turn.send_message import start_turn
-from agents.work.outages import is_outage, is_unavailable, outlasting, patient
+from agents.work.running import is_outage, is_unavailable, outlasting, patient
 from tests.factories import make_agent, make_channel
 
 LOCKED = OperationalError("database is locked")

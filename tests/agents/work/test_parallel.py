@@ -13,8 +13,7 @@ import pytest
 from django.db import connection
 
 from agents.models import Agent
-from agents.work.parallel import side_by_side
-from agents.work.stopping import SliceOver, Stop, Stopped, check_stop, pause, stopping_with
+from agents.work.running import SliceOver, Stop, Stopped, check_stop, pause, side_by_side, stopping_with
 
 ABOUT: ContextVar[str] = ContextVar("about", default="")
 
@@ -39,15 +38,6 @@ def test_results_come_in_the_order_of_the_jobs_and_no_more_run_than_the_limit(li
     assert side_by_side(jobs_of(6, job), limit) == [0, 1, 4, 9, 16, 25]
     assert most <= limit
     assert side_by_side([], limit) == []
-
-
-def test_one_at_a_time_runs_in_the_calling_thread() -> None:
-    assert side_by_side(jobs_of(2, lambda n: threading.current_thread()), 1) == [threading.current_thread()] * 2
-
-
-def test_a_limit_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="allowed: 1 or more"):
-        side_by_side([], 0)
 
 
 @pytest.mark.parametrize("limit", [1, 4])

@@ -9,8 +9,8 @@ from typing import Any
 from agents.models import Agent, Channel, ChannelMember, Message
 from agents.persona import TraitValue
 from agents.turn.receive import receive_message
+from correction.behavior.rules import own_words
 from correction.behavior.tiers import Subject
-from correction.behavior.words import own_words
 from correction.models import AgentEvaluationConfig
 from tests.evaluation.judging import prompt_of
 from tests.factories import make_agent, make_channel

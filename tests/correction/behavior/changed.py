@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from correction.models import BehaviorRequest
 from tests.correction.behavior.measured import ask_for, clerk, reads, speak
 from tests.llm_server import LLMServer
 
+Changed = Callable[..., BehaviorRequest]
 MORE: dict[str, Any] = {"strength": 0.0, "text": "Please use emoji in every message.", "becomes": 0.95}
 LESS: dict[str, Any] = {"strength": 0.95, "text": "Stop using emoji.", "becomes": 0.0}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,14 @@ from correction.behavior.work import work_one
 from correction.models import BehaviorRequest
 from evaluation.change.comparison import Comparison, compare_to_baseline
 from evaluation.models import EvaluationRun
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.correction.behavior.asking import dm_with, judge
 from tests.evaluation.judging import answers, prompt_of
 from tests.factories import say
 from tests.llm_server import LLMServer
 
+Clerk = Callable[[float], tuple[Agent, Channel]]
 NAME, EMOJI = "emoji use", "🙂"
 TRAIT_CLAIM = "trait-emoji-use"
 CLAIMS = """

@@ -171,25 +171,3 @@ def test_a_request_creates_a_trait_offline(text: str) -> None:
     assert {name: traits.pop(name) for name in OWN_STRENGTHS} == OWN_STRENGTHS
     (strength,) = traits.values()
     assert strength > 0
-
-
-def test_talk_about_pirates_changes_nothing_offline() -> None:
-    assert after("Pirates say arrr") == (["no_request"], OWN_STRENGTHS)
-
-
-def test_a_stop_sets_the_strength_to_zero_and_the_trait_stays_offline() -> None:
-    statuses, traits = after("Stop using Australian slang")
-
-    assert statuses == ["applied"]
-    assert {name: traits.pop(name) for name in OWN_STRENGTHS} == OWN_STRENGTHS
-    assert list(traits.values()) == [0.0]
-
-
-def test_what_is_said_in_a_conversation_does_not_corrupt_the_traits_offline() -> None:
-    texts = (
-        "My cat runs the servers at home.",
-        "We played pirates with the children all day.",
-        "You explain that well.",
-    )
-
-    assert after(*texts) == (["no_request"] * 3, OWN_STRENGTHS)

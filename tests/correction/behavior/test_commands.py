@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from agents.models import Agent, LLMCall, PersonaVersion
+from agents.llm.ledger import Totals
+from agents.models import Agent, PersonaVersion
 from agents.persona import TraitValue
-from correction.behavior.bench import Case, Figures, Judged, Share, calibration
+from correction.behavior.bench import Judged, summed
 from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior.asking import CONCISE, NO, SHORTER, YES, judge, traits_of
 from tests.factories import make_agent
@@ -76,44 +78,6 @@ def test_nothing_that_a_model_or_a_persona_says_takes_effect_in_the_terminal(llm
     assert "<U+001B>" in text
 
 
-def test_as_data(ada: Agent, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(
-        map={**CONCISE, "name": "long answers", "strength": 0.0, "replaces_trait": "Long Answers"}
-    )
-
-    result = data("Be more concise")
-
-    assert (result["agent"], result["judge"], result["has_request"], result["confidence"]) == (
-        "ada",
-        "test-model",
-        True,
-        "high",
-    )
-    assert (result["gate"], result["extract"]) == (YES, SHORTER)
-    assert result["operation"] == "stop"
-    assert (result["trait_before"]["strength"], result["trait_after"]["strength"]) == (0.7, 0.0)
-    assert result["decision"] == {"verdict": "apply", "reasons": []}
-    assert [line for line in result["persona_diff"] if line[0] in "+-"] == [
-        "-### Usually", "+### Never (stop doing this)",
-    ]  # fmt: skip
-    assert (result["failure"], result["calls"], result["cost_usd"]) == ("", 3, None)
-
-
-def test_where_nothing_is_asked_the_later_tiers_are_null(ada: Agent, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(gate=NO)
-
-    result = data("Pirates say arrr")
-
-    assert (result["has_request"], result["extract"], result["map"], result["decision"]) == (False, None, None, None)
-    assert (result["operation"], result["trait_after"], result["persona_diff"], result["calls"]) == (
-        "none",
-        None,
-        [],
-        1,
-    )
-    assert "No change is asked for." in shown("Pirates say arrr")
-
-
 def test_it_says_what_was_not_read(ada: Agent, llm_server: LLMServer) -> None:
     result = data("> always shout")
 
@@ -153,14 +117,6 @@ def test_hostile_words_are_shown_as_they_are_and_style_nothing(ada: Agent, llm_s
     llm_server.respond = judge(gate={**NO, "reason": "[bold red]It says[/] {{ 1 }}"})
 
     assert "[bold red]It says[/] {{ 1 }}" in shown("[/] {% x %}")
-
-
-def test_calls_are_in_the_ledger_under_the_agent(ada: Agent, llm_server: LLMServer) -> None:
-    llm_server.respond = judge()
-
-    shown("Be more concise")
-
-    assert set(LLMCall.objects.values_list("agent", "purpose", "work_id")) == {(ada.pk, "behavior", "")}
 
 
 @pytest.mark.parametrize(
@@ -253,18 +209,14 @@ def test_each_labelled_request_is_held_against_its_trait_and_direction(tmp_path:
     assert "Right trait and direction: 3 of 7 labelled requests; opposite: 1" in run(path)
 
 
-def test_a_model_is_asked_at_the_gate_and_its_confidence_is_held_against_what_is_right(
-    cases: Path, llm_server: LLMServer
-) -> None:
+def test_a_model_is_asked_at_the_gate_and_its_errors_are_listed(cases: Path, llm_server: LLMServer) -> None:
     llm_server.respond = judge(gate=lambda prompt: {**YES, "confidence": "low"} if "arrr" in prompt else YES)
 
     result = json.loads(run(cases, "--json", "--errors"))
 
     assert llm_server.calls == 3  # a message of emoji alone is not asked about
     assert (result["precision"], result["recall"], result["false_positive_rate"]) == (0.6667, 1.0, 0.5)
-    assert result["calibration"]["low"]["found"] == {"n": 1, "precision": 0.0}
-    assert result["calibration"]["high"]["found"] == {"n": 2, "precision": 1.0}
-    assert [error["line"] for error in result["errors"]] == [3]
+    assert [(error["line"], error["confidence"]) for error in result["errors"]] == [(3, "low")]
 
 
 def test_what_could_not_be_judged_is_in_no_figure_and_visible(cases: Path, llm_server: LLMServer) -> None:
@@ -294,7 +246,7 @@ def test_figures_errors_and_levels_are_shown(cases: Path, llm_server: LLMServer)
 
     for part in (
         "4 messages judged by test-model",
-        "False-positive rate",
+        "false_positive_rate",
         "0.000",
         "missed",
         "Be more concise",
@@ -337,33 +289,12 @@ def test_a_file_that_is_not_there_or_empty_is_wrong_usage(tmp_path: Path) -> Non
 
 
 def test_figures_are_what_they_are_called() -> None:
-    figures = Figures(true_positives=6, false_positives=2, false_negatives=4, true_negatives=8)
+    counts = {(True, True): 6, (False, True): 2, (True, False): 4, (False, False): 8}
+    cases = [Judged(text="a", request=is_one, found=said) for (is_one, said), n in counts.items() for _ in range(n)]
 
-    assert (figures.precision.value, figures.recall.value, figures.false_positive_rate.value) == (0.75, 0.6, 0.2)
-    assert figures.f1 == pytest.approx(2 * 0.75 * 0.6 / 1.35)
-    low, high = figures.f1_interval() or (1.0, 0.0)
-    assert low < (figures.f1 or 0) < high
-    assert Share(0, 0).value is None
-    assert Share(0, 0).interval is None
+    result = summed(cases, judge="j", spent=Totals(0, 0, 0, 0, 0, Decimal(0), 0))
 
-
-def test_no_request_found_among_none_has_no_f1() -> None:
-    assert Figures(0, 0, 0, 5).f1 is None
-    assert Figures(0, 0, 0, 5).f1_interval() is None
-
-
-def test_calibration_counts_both_answers_apart() -> None:
-    result = calibration(
-        [
-            Judged(Case(line=1, text="a", request=True), True, "high"),
-            Judged(Case(line=2, text="b", request=True), False, "high"),
-            Judged(Case(line=3, text="c", request=False), False, "low"),
-        ]
-    )
-
-    assert (result["high"]["found"].value, result["high"]["denied"].value, result["low"]["denied"].value) == (
-        1.0,
-        0.0,
-        1.0,
-    )
-    assert result["medium"]["found"].of == 0
+    assert (result.precision, result.recall, result.false_positive_rate) == (0.75, 0.6, 0.2)
+    assert result.f1 == pytest.approx(2 * 0.75 * 0.6 / 1.35, abs=1e-4)
+    nothing = summed(cases[-5:], judge="j", spent=Totals(0, 0, 0, 0, 0, Decimal(0), 0))
+    assert (nothing.f1, nothing.recall, nothing.intervals["recall"]) == (None, None, None)

@@ -136,13 +136,6 @@ def test_an_answer_that_is_no_description_changes_nothing(llm_server: LLMServer,
     assert Agent.objects.get().description == agent.description
 
 
-def test_several_changes_wait_for_one_description() -> None:
-    agent = clerk()
-
-    assert queue_description(agent=agent) is not None
-    assert queue_description(agent=agent) is None
-
-
 def test_it_waits_for_a_budget(llm_server: LLMServer) -> None:
     agent = clerk()
     configure(agent=agent, changes={"budget_enabled": True, "daily_budget_usd": 0}, user=None, reason="test")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from correction.behavior.applying import revert_request
 from correction.behavior.effects import work_one
 from correction.models import BehaviorEffect, BehaviorRequest
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser, viewer
-from tests.correction.behavior.changed import changed
+from tests.correction.behavior.changed import Changed
 from tests.correction.behavior.measured import reads
 from tests.correction.behavior.proposals import proposed
 from tests.factories import make_agent
@@ -26,8 +25,8 @@ QUESTION = "Did it change anything?"
 
 
 @pytest.fixture
-def row(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> BehaviorRequest:
-    return changed(llm_server, settings, tmp_path / "p")
+def row(changed: Changed) -> BehaviorRequest:
+    return changed()
 
 
 def measure_url(row: BehaviorRequest) -> str:
@@ -69,10 +68,8 @@ def test_the_button_queues_it_and_the_page_shows_what_came_out(row: BehaviorRequ
     assert measure_url(row) in html
 
 
-def test_without_messages_since_there_is_no_button_but_how_many_are_missing(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    row, client = changed(llm_server, settings, tmp_path / "p", since=0), signed_in(superuser())
+def test_without_messages_since_there_is_no_button_but_how_many_are_missing(changed: Changed) -> None:
+    row, client = changed(since=0), signed_in(superuser())
     html = read(client, page_of(row))
     assert "not yet: 0 of 10 messages since" in plain(html)
     assert measure_url(row) not in html
@@ -133,10 +130,8 @@ def test_who_may_not_ask_for_evaluations_sees_results_and_no_button(row: Behavio
     assert "is queued" in press(measurer, row)
 
 
-def test_more_messages_and_results_take_no_more_queries(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    row, client = changed(llm_server, settings, tmp_path / "p", since=1), signed_in(superuser())
+def test_more_messages_and_results_take_no_more_queries(changed: Changed, llm_server: LLMServer) -> None:
+    row, client = changed(since=1), signed_in(superuser())
     llm_server.respond = reads
     press(client, row, messages="1")
     work_one(owner="w")

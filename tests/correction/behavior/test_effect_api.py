@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pytest_django import Settings
 
 from correction.behavior.effects import queue_effect, work_one
-from correction.models import BehaviorEffect, BehaviorRequest
-from tests.agents.api.asking import queries
-from tests.api_client import Program, program
+from correction.models import BehaviorRequest
+from tests.api_client import Program, program, queries
 from tests.console import staff, superuser
-from tests.correction.behavior.changed import changed
+from tests.correction.behavior.changed import Changed
 from tests.correction.behavior.proposals import proposed
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
@@ -27,8 +24,8 @@ def client() -> Program:
 
 
 @pytest.fixture
-def row(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> BehaviorRequest:
-    return changed(llm_server, settings, tmp_path / "p")
+def row(changed: Changed) -> BehaviorRequest:
+    return changed()
 
 
 def url(row: BehaviorRequest) -> str:
@@ -87,29 +84,6 @@ def test_what_cannot_be_judged_is_a_409_that_says_why(client: Program, row: Beha
     assert client.post("/api/behavior-requests/999999/effect/", {}, format="json").status_code == 404
 
 
-@pytest.mark.parametrize(
-    ("body", "says"),
-    [
-        ({"messages": 0}, "a whole number from 1 to 100"),
-        ({"messages": "10"}, "a whole number from 1 to 100"),
-        ({"messages": True}, "a whole number from 1 to 100"),
-        ({"n": 3}, "there is no field 'n'; allowed: messages"),
-    ],
-)
-def test_a_body_that_is_not_understood_is_a_400(
-    client: Program, row: BehaviorRequest, body: dict[str, Any], says: str
-) -> None:
-    answer = ask(client, row, body)
-    assert (answer.status_code, says in answer.json()["detail"]) == (400, True)
-    assert not BehaviorEffect.objects.exists()
-
-
-def test_a_key_asks_once(client: Program, row: BehaviorRequest) -> None:
-    first, second = (ask(client, row, headers={"Idempotency-Key": "k1"}) for _ in "12")
-    assert (first.status_code, second.status_code, second.headers["Idempotency-Replayed"]) == (202, 202, "true")
-    assert BehaviorEffect.objects.count() == 1
-
-
 def test_measuring_needs_the_right_to_ask_for_evaluations_not_to_change_requests(row: BehaviorRequest) -> None:
     view, measure = "correction.view_behaviorrequest", "evaluation.add_evaluationrun"
     reader = program(staff(view, username="reader"))
@@ -126,17 +100,8 @@ def test_measuring_needs_the_right_to_ask_for_evaluations_not_to_change_requests
     assert all(message["justification"] for message in judged)
 
 
-def test_how_often_it_is_asked_for_is_limited(client: Program, row: BehaviorRequest, settings: Settings) -> None:
-    settings.API_PAID_PER_MINUTE = 2
-    codes = [ask(client, row).status_code for _ in range(3)]
-    assert codes == [202, 409, 429]
-    assert client.get(url(row)).status_code == 200
-
-
-def test_more_effects_and_more_messages_take_no_more_queries(
-    client: Program, llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    row = changed(llm_server, settings, tmp_path / "p", before=20, since=20)
+def test_more_effects_and_more_messages_take_no_more_queries(changed: Changed, client: Program) -> None:
+    row = changed(before=20, since=20)
     client.get(url(row))
     few = queries(client, f"{url(row)}?messages=2")
     for _ in range(3):

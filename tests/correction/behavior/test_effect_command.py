@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from pytest_django import Settings
 
 from correction.behavior.effects import queue_effect
 from correction.models import BehaviorEffect, BehaviorRequest
-from tests.correction.behavior.changed import LESS, MORE, changed
+from tests.correction.behavior.changed import LESS, MORE, Changed
 from tests.correction.behavior.proposals import proposed
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
@@ -34,10 +32,8 @@ def measure(row: BehaviorRequest | int, *options: str) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(("asked", "word"), [(MORE, "more"), (LESS, "less")])
-def test_a_request_that_was_followed_ends_with_0(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path, asked: dict[str, Any], word: str
-) -> None:
-    row = changed(llm_server, settings, tmp_path / "p", asked)
+def test_a_request_that_was_followed_ends_with_0(changed: Changed, asked: dict[str, Any], word: str) -> None:
+    row = changed(asked)
     code, out, said = measure(row)
     assert (code, said) == (0, "")
     assert "3 messages before, 3 after (not yet: 3 of 10 messages since); judge: test-model" in out
@@ -49,18 +45,16 @@ def test_a_request_that_was_followed_ends_with_0(
     assert (effect.status, effect.judge, effect.lease_owner) == ("completed", "test-model", "")
 
 
-def test_a_request_that_was_not_followed_ends_with_1(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    row = changed(llm_server, settings, tmp_path / "p", followed=False)
+def test_a_request_that_was_not_followed_ends_with_1(changed: Changed) -> None:
+    row = changed(followed=False)
     code, out, said = measure(row, "--json")
     result = json.loads(out)
     assert (code, result["as_requested"], result["status"]) == (1, False, "completed")
     assert said == "emoji use: more of it was asked for; the verdict is no change shown"
 
 
-def test_a_trait_s_name_takes_no_effect_in_the_terminal(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    row = changed(llm_server, settings, tmp_path / "p", followed=False)
+def test_a_trait_s_name_takes_no_effect_in_the_terminal(changed: Changed) -> None:
+    row = changed(followed=False)
     row.trait_after["name"] = "emoji\x1b[2J use"  # type: ignore[index]
     row.save()
 
@@ -70,8 +64,8 @@ def test_a_trait_s_name_takes_no_effect_in_the_terminal(
     assert said.startswith("emoji<U+001B>[2J use: ")
 
 
-def test_what_cannot_be_told_ends_with_2(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    row = changed(llm_server, settings, tmp_path / "p")
+def test_what_cannot_be_told_ends_with_2(changed: Changed, llm_server: LLMServer) -> None:
+    row = changed()
     code, out, said = measure(row, "--model", "offline:lexical-1")
     assert code == 2
     assert "the judge scored none of 6 messages" in said
@@ -83,18 +77,16 @@ def test_what_cannot_be_told_ends_with_2(llm_server: LLMServer, settings: Settin
     assert (one[0], "it is not known" in one[2]) == (2, True)
 
 
-def test_no_message_since_ends_with_2_and_asks_nothing(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    row = changed(llm_server, settings, tmp_path / "p", since=0)
+def test_no_message_since_ends_with_2_and_asks_nothing(changed: Changed, llm_server: LLMServer) -> None:
+    row = changed(since=0)
     code, out, said = measure(row, "--json")
     assert (code, json.loads(out)["after"]) == (2, 0)
     assert "not yet: 0 of 10 messages since" in said
     assert (llm_server.calls, BehaviorEffect.objects.count()) == (0, 0)
 
 
-def test_a_dry_run_asks_nothing_and_keeps_nothing(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    row = changed(llm_server, settings, tmp_path / "p")
+def test_a_dry_run_asks_nothing_and_keeps_nothing(changed: Changed, llm_server: LLMServer) -> None:
+    row = changed()
     code, out, _ = measure(row, "--dry-run", "--messages", "2")
     assert (code, "Estimate: 4 calls, unpriced" in out) == (0, True)
     code, out, _ = measure(row, "--dry-run", "--json")
@@ -102,8 +94,8 @@ def test_a_dry_run_asks_nothing_and_keeps_nothing(llm_server: LLMServer, setting
     assert (llm_server.calls, BehaviorEffect.objects.count()) == (0, 0)
 
 
-def test_wrong_usage_ends_with_3(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    row = changed(llm_server, settings, tmp_path / "p")
+def test_wrong_usage_ends_with_3(changed: Changed, llm_server: LLMServer) -> None:
+    row = changed()
     never = proposed(make_agent("bob"))
     for wrong, options, shown in (
         (999_999, (), "there is no behaviour request 999999"),

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,35 +14,27 @@ import time_machine
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.core.management.base import CommandError
-from django.db import OperationalError, connection
+from django.db import connection
 from django.utils import timezone
 from pytest_django import Settings
 
 from agents.models import Channel, LLMCall, Message, ModelPrice, owner_name
-from agents.persona import TraitValue, changes_since, save_persona
+from agents.persona import changes_since
 from agents.work.lease import LeaseLost
-from agents.work.queues import work_models, work_queues
 from correction.behavior import effects
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
-from correction.behavior.effects import (
-    judge_request,
-    measure_now,
-    plan_request,
-    queue_effect,
-    work_one,
-)
+from correction.behavior.effects import judge_request, measure_now, plan_request, queue_effect, work_one
 from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
 from correction.models import BehaviorEffect, BehaviorRequest
-from evaluation.change.before_after import judge_before_after
 from evaluation.change.evidence import is_stale, stale_reasons
 from evaluation.models import Baseline
-from tests.correction.behavior.changed import LESS, MORE, changed
+from tests.correction.behavior.changed import LESS, MORE, Changed
 from tests.correction.behavior.measured import (
     TRAIT_CLAIM,
+    Clerk,
     against_baseline,
     ask_for,
-    clerk,
     measured,
     reads,
     speak,
@@ -51,7 +42,6 @@ from tests.correction.behavior.measured import (
 )
 from tests.correction.behavior.proposals import proposed
 from tests.evaluation.judging import prompt_of
-from tests.factories import say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -60,10 +50,14 @@ pytestmark = pytest.mark.django_db
 @pytest.mark.parametrize(("asked", "verdict", "means"), [(MORE, "more", (0.0, 9.0)), (LESS, "less", (9.0, 0.0))])
 @pytest.mark.parametrize("followed", [True, False])
 def test_a_worker_judges_both_sides_and_keeps_what_came_out(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path, asked: dict[str, Any], verdict: str,
-    means: tuple[float, float], followed: bool,
-) -> None:  # fmt: skip
-    request = changed(llm_server, settings, tmp_path / "p", asked, followed=followed)
+    changed: Changed,
+    llm_server: LLMServer,
+    asked: dict[str, Any],
+    verdict: str,
+    means: tuple[float, float],
+    followed: bool,
+) -> None:
+    request = changed(asked, followed=followed)
     eve = User.objects.create(username="eve")
 
     effect = queue_effect(request=request, messages=3, user=eve)
@@ -79,19 +73,13 @@ def test_a_worker_judges_both_sides_and_keeps_what_came_out(
     calls = LLMCall.objects.filter(work_id=effect.work_id)
     assert calls.count() == result["actual_calls"] == 6
     assert effect.work_id.startswith(request.work_id)
+    prompts = [prompt_of(body) for body in llm_server.bodies]
+    assert not any("<<<PERSONA" in prompt for prompt in prompts), "the same question of both samples"
+    assert not any(asked["text"] in prompt for prompt in prompts), "nobody tells the judge what to expect"
 
 
-def test_it_is_work_like_any_other_before_evaluations(settings: Settings) -> None:
-    assert BehaviorEffect in work_models()
-    names = list(work_queues(["bulk"]))
-    assert names.index("behavior effects") < names.index("evaluations")
-    assert "correction.behavior.postponing.resume_paused" in settings.CHORES
-
-
-def test_what_cannot_be_judged_yet_is_refused_with_what_is_missing(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    request = changed(llm_server, settings, tmp_path / "p", since=0)
+def test_what_cannot_be_judged_yet_is_refused_with_what_is_missing(changed: Changed) -> None:
+    request = changed(since=0)
     with pytest.raises(BehaviorError, match="not yet: 0 of 10 messages since"):
         queue_effect(request=request)
     assert request.agent is not None
@@ -106,16 +94,8 @@ def test_what_cannot_be_judged_yet_is_refused_with_what_is_missing(
     assert not BehaviorEffect.objects.exists()
 
 
-def test_without_messages_before_there_is_nothing_to_compare(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    request = changed(llm_server, settings, tmp_path / "p", before=0, since=10)
-    with pytest.raises(BehaviorError, match="the agent said nothing before"):
-        queue_effect(request=request)
-
-
-def test_one_at_a_time_is_under_way(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    request = changed(llm_server, settings, tmp_path / "p")
+def test_one_at_a_time_is_under_way(changed: Changed) -> None:
+    request = changed()
     first = queue_effect(request=request)
     for status in ("pending", "running", "paused_budget"):
         BehaviorEffect.objects.update(status=status)
@@ -128,26 +108,8 @@ def test_one_at_a_time_is_under_way(llm_server: LLMServer, settings: Settings, t
     assert second.pk != first.pk
 
 
-def test_the_offline_judge_scores_nothing_and_says_so(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    request = changed(llm_server, settings, tmp_path / "p")
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    queue_effect(request=request)
-    work_one(owner="w")
-
-    effect = BehaviorEffect.objects.get()
-    result: Any = effect.result
-    assert (effect.status, effect.judge, llm_server.calls) == ("failed", "offline:lexical-1", 0)
-    assert "the judge scored none of 6 messages; the first: needs an LLM judge" in effect.error
-    assert (result["before_unscored"], result["after_unscored"]) == (3, 3)
-    assert (result["mean_before"], result["mean_after"], result["as_requested"]) == (None, None, None)
-
-
-def test_a_judge_that_answers_nothing_fails_with_its_reason(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    request = changed(llm_server, settings, tmp_path / "p")
+def test_a_judge_that_answers_nothing_fails_with_its_reason(changed: Changed, llm_server: LLMServer) -> None:
+    request = changed()
     llm_server.respond = lambda body: {"status": 400}
     queue_effect(request=request)
     work_one(owner="w")
@@ -158,8 +120,8 @@ def test_a_judge_that_answers_nothing_fails_with_its_reason(
     queue_effect(request=request)  # it can be asked for again
 
 
-def test_the_agent_s_deletion_cancels_what_waits(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    request = changed(llm_server, settings, tmp_path / "p")
+def test_the_agent_s_deletion_cancels_what_waits(changed: Changed, llm_server: LLMServer) -> None:
+    request = changed()
     queue_effect(request=request)
     assert request.agent is not None
     Channel.objects.all().delete()
@@ -171,8 +133,8 @@ def test_the_agent_s_deletion_cancels_what_waits(llm_server: LLMServer, settings
     assert (effect.status, "its agent was deleted" in effect.error, llm_server.calls) == ("cancelled", True, 0)
 
 
-def test_old_ones_that_measured_nothing_are_pruned_and_results_stay(settings: Settings, tmp_path: Path) -> None:
-    agent, _ = clerk(settings, tmp_path / "p", 0.5)
+def test_old_ones_that_measured_nothing_are_pruned_and_results_stay(clerk: Clerk) -> None:
+    agent, _ = clerk(0.5)
     request = proposed(agent, status="applied", applied_at=timezone.now())
     old = timezone.now() - timedelta(days=200)
     for status in ("failed", "errored", "cancelled", "completed", "paused_budget"):
@@ -189,9 +151,9 @@ def test_old_ones_that_measured_nothing_are_pruned_and_results_stay(settings: Se
 
 
 def test_an_erased_person_s_words_leave_what_a_judge_said_and_figures_stay(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
+    changed: Changed, llm_server: LLMServer
 ) -> None:
-    request = changed(llm_server, settings, tmp_path / "p")
+    request = changed()
     said = "Please use emoji in every message."
 
     def quotes(body: dict[str, Any]) -> dict[str, Any]:
@@ -211,37 +173,14 @@ def test_an_erased_person_s_words_leave_what_a_judge_said_and_figures_stay(
     assert (result["mean_before"], result["mean_after"], result["verdict"]) == (0.0, 9.0, "more")
 
 
-def test_fewer_messages_than_wanted_are_judged(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    request = changed(llm_server, settings, tmp_path / "p", before=12, since=2)
-    queue_effect(request=request)
-    work_one(owner="w")
-    result: Any = BehaviorEffect.objects.get().result
-    assert (result["before_scored"], result["after_scored"], result["waits"]) == (
-        10,
-        2,
-        "not yet: 2 of 10 messages since",
-    )
-
-
-def test_what_is_said_meanwhile_is_judged_too(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    request = changed(llm_server, settings, tmp_path / "p", since=1)
-    queue_effect(request=request)
-    assert request.agent is not None
-    assert request.message is not None
-    speak(request.agent, request.message.channel, "3", emoji=True, n=2)
-    work_one(owner="w")
-    result: Any = BehaviorEffect.objects.get().result
-    assert result["after_scored"] == 3
-
-
 NOON = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)
 
 
 def test_a_worker_told_to_stop_hands_it_back_and_it_is_judged_anew_under_the_same_name(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
+    changed: Changed, settings: Settings
 ) -> None:
     settings.LLM_CONCURRENCY = 1
-    effect = queue_effect(request=changed(llm_server, settings, tmp_path / "p"))
+    effect = queue_effect(request=changed())
 
     def stops(judged: int) -> None:
         raise KeyboardInterrupt
@@ -261,10 +200,8 @@ def test_a_worker_told_to_stop_hands_it_back_and_it_is_judged_anew_under_the_sam
     assert result["actual_calls"] == paid + 6, "what the first attempt cost is seen"
 
 
-def test_whoever_lost_the_claim_asks_no_more_and_stores_nothing(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    effect = queue_effect(request=changed(llm_server, settings, tmp_path / "p", before=40, since=40), messages=40)
+def test_whoever_lost_the_claim_asks_no_more_and_stores_nothing(changed: Changed, llm_server: LLMServer) -> None:
+    effect = queue_effect(request=changed(before=40, since=40), messages=40)
     effect.acquire(owner="w", lease=timedelta(minutes=5))
     BehaviorEffect.objects.update(lease_owner="another worker")
     with pytest.raises(LeaseLost):
@@ -275,45 +212,8 @@ def test_whoever_lost_the_claim_asks_no_more_and_stores_nothing(
     assert (effect.status, effect.lease_owner, effect.result) == ("running", "another worker", None)
 
 
-def test_a_lease_that_ran_out_is_taken_up(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    effect = queue_effect(request=changed(llm_server, settings, tmp_path / "p"))
-    assert effect.acquire(owner="elsewhere:1:x", lease=timedelta(seconds=-1))
-    assert work_one(owner="w")
-    effect.refresh_from_db()
-    assert (effect.status, effect.attempt) == ("completed", 2)
-
-
-def test_an_outage_hands_it_back(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    settings.EVALUATION_BUDGET = f"{__name__}.is_away"
-    effect = queue_effect(request=changed(llm_server, settings, tmp_path / "p"))
-    with pytest.raises(OperationalError):
-        work_one(owner="w")
-    effect.refresh_from_db()
-    assert (effect.status, effect.lease_owner) == ("pending", "")
-
-
-def is_away(*args: Any, **kwargs: Any) -> str:
-    raise OperationalError("database is locked")
-
-
-def crashes(*args: Any, **kwargs: Any) -> str:
-    raise ZeroDivisionError("a slip")
-
-
-def test_a_crash_is_tried_again_and_ends_with_its_reason(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    settings.EVALUATION_BUDGET = f"{__name__}.crashes"
-    queue_effect(request=changed(llm_server, settings, tmp_path / "p"))
-    assert [work_one(owner="w") for _ in range(4)] == [True, True, True, False]
-    effect = BehaviorEffect.objects.get()
-    assert (effect.status, effect.attempt, effect.error) == ("errored", 3, "ZeroDivisionError: a slip")
-
-
-def test_what_was_paid_for_again_and_again_is_not_begun_once_more(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    effect = queue_effect(request=changed(llm_server, settings, tmp_path / "p"), messages=1)
+def test_what_was_paid_for_again_and_again_is_not_begun_once_more(changed: Changed, llm_server: LLMServer) -> None:
+    effect = queue_effect(request=changed(), messages=1)
     for _ in range(effects.MOST_REPEATS * 2):
         LLMCall.objects.create(purpose="before_after", work_id=effect.work_id, status="ok")
     assert work_one(owner="w")
@@ -322,15 +222,13 @@ def test_what_was_paid_for_again_and_again_is_not_begun_once_more(
     assert "6 calls were paid for it, and it was interrupted each time" in effect.error
 
 
-def test_a_budget_that_is_used_up_pauses_it_until_midnight(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
+def test_a_budget_that_is_used_up_pauses_it_until_midnight(changed: Changed, llm_server: LLMServer) -> None:
     with time_machine.travel(NOON, tick=True) as clock:
         ModelPrice.objects.create(
             model="test-model", effective_from=NOON.date(), input_usd=Decimal(100_000), output_usd=Decimal(0),
             cache_read_usd=Decimal(0), cache_write_usd=Decimal(0),
         )  # fmt: skip
-        request = changed(llm_server, settings, tmp_path / "p")  # three calls, $10 each
+        request = changed()  # three calls, $10 each
         assert request.agent is not None
         configure(agent=request.agent, changes={"budget_enabled": True, "daily_budget_usd": "85"})
         queue_effect(request=request)
@@ -354,10 +252,8 @@ def test_a_budget_that_is_used_up_pauses_it_until_midnight(
         assert (effect.status, llm_server.calls) == ("completed", 12)
 
 
-def test_whoever_waits_for_it_is_told_that_the_budget_is_used_up(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    request = changed(llm_server, settings, tmp_path / "p")
+def test_whoever_waits_for_it_is_told_that_the_budget_is_used_up(changed: Changed, llm_server: LLMServer) -> None:
+    request = changed()
     assert request.agent is not None
     configure(agent=request.agent, changes={"budget_enabled": True, "daily_budget_usd": "0"})
     effect = measure_now(request=request)
@@ -365,9 +261,7 @@ def test_whoever_waits_for_it_is_told_that_the_budget_is_used_up(
     assert "daily budget" in effect.error
 
 
-def test_what_somebody_waits_for_is_left_alone_by_workers_and_cancelled_when_stopped(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
+def test_what_somebody_waits_for_is_left_alone_by_workers_and_cancelled_when_stopped(changed: Changed) -> None:
     seen: list[bool] = []
 
     def looks(judged: int) -> None:
@@ -375,7 +269,7 @@ def test_what_somebody_waits_for_is_left_alone_by_workers_and_cancelled_when_sto
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        measure_now(request=changed(llm_server, settings, tmp_path / "p"), done=looks)
+        measure_now(request=changed(), done=looks)
     effect = BehaviorEffect.objects.get()
     assert (seen, effect.status, effect.finished_at is not None) == ([False], "cancelled", True)
     assert effect.finished_at is not None
@@ -384,10 +278,10 @@ def test_what_somebody_waits_for_is_left_alone_by_workers_and_cancelled_when_sto
 
 @pytest.mark.service
 @pytest.mark.django_db(transaction=True)
-def test_asked_for_by_many_at_once_it_is_queued_once(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
+def test_asked_for_by_many_at_once_it_is_queued_once(changed: Changed, llm_server: LLMServer) -> None:
     if connection.vendor != "postgresql":
         pytest.skip("DATABASE_URL names no PostgreSQL: threads cannot share an in-memory SQLite")
-    request = changed(llm_server, settings, tmp_path / "p")
+    request = changed()
 
     def asks(_: int) -> str:
         try:
@@ -413,120 +307,10 @@ def test_asked_for_by_many_at_once_it_is_queued_once(llm_server: LLMServer, sett
     assert (BehaviorEffect.objects.get().status, llm_server.calls) == ("completed", 6)
 
 
-def test_a_request_that_was_followed_shows_more_of_its_trait(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    speak(agent, channel, "1", emoji=False)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    speak(agent, channel, "2", emoji=True)
-    llm_server.respond = reads
-    asked = len(llm_server.bodies)
-
-    plan = plan_request(request=request).shown().model_dump()
-    assert len(llm_server.bodies) == asked, "an estimate asks nobody"
-    outcome = judge_request(request=request)
-
-    shown = outcome.model_dump(mode="json")
-    assert (plan["waits"], plan["before"], plan["after"], plan["estimate"]["calls"]) == ("", 10, 10, 20)
-    assert (shown["expected"], shown["verdict"], shown["as_requested"]) == ("more", "more", True)
-    assert (shown["mean_before"], shown["mean_after"], shown["difference"]) == (0.0, 9.0, 9.0)
-    assert shown["interval"][0] > 0
-    assert shown["actual_calls"] == 20
-    calls = LLMCall.objects.filter(purpose="before_after")
-    assert {(c.work_id.partition("/")[0], c.agent_id) for c in calls} == {(request.work_id, agent.pk)}
-    prompts = [prompt_of(body) for body in llm_server.bodies[asked:]]
-    assert not any("<<<PERSONA" in prompt for prompt in prompts), "the same question on both sides"
-    assert not any("Please use emoji" in prompt for prompt in prompts), "nobody tells the judge what to expect"
-    assert [row["sample"] for row in shown["messages"]] == ["before"] * 10 + ["after"] * 10
-
-
-def test_a_request_that_was_not_followed_shows_no_change(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.95)
-    speak(agent, channel, "1", emoji=True)
-    request = ask_for(llm_server, channel, "Stop using emoji.", 0.0)
-    speak(agent, channel, "2", emoji=True)
-    llm_server.respond = reads
-
-    outcome = judge_request(request=request, n=5)
-
-    assert (outcome.expected, outcome.verdict, outcome.as_requested) == ("less", "no change shown", False)
-
-
-def test_too_few_messages_since_say_so_and_can_be_judged_all_the_same(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    speak(agent, channel, "1", emoji=False)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    assert plan_request(request=request).plan.waits == "not yet: 0 of 10 messages since"
-    assert judge_request(request=request).reason == "not yet: 0 of 10 messages since"
-    speak(agent, channel, "2", emoji=True, n=3)
-    llm_server.respond = reads
-
-    outcome = judge_request(request=request)
-
-    assert outcome.waits == "not yet: 3 of 10 messages since"
-    assert (outcome.before_scored, outcome.after_scored, outcome.verdict) == (10, 3, "more")
-
-
-def test_what_cannot_be_scored_is_seen_and_in_no_mean(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    speak(agent, channel, "1", emoji=False, n=4)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    speak(agent, channel, "2", emoji=True, n=4)
-    plan = plan_request(request=request, n=4).plan
-    llm_server.respond = lambda body: {"status": 400}
-
-    shown = judge_request(request=request, n=4).model_dump(mode="json")
-
-    assert (shown["verdict"], shown["mean_before"], shown["mean_after"], shown["as_requested"]) == (
-        "not enough data",
-        None,
-        None,
-        None,
-    )
-    assert (shown["before_unscored"], shown["after_unscored"], shown["after_scored"]) == (4, 4, 0)
-    assert all("rejected" in row["reason"] for row in shown["messages"])
-    assert judge_before_after(plan).reason
-
-
-def test_offline_nothing_is_invented(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    speak(agent, channel, "1", emoji=False, n=3)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    speak(agent, channel, "2", emoji=True, n=3)
-    settings.JUDGE_MODEL = "offline:lexical-1"
-
-    shown = judge_request(request=request, n=3).model_dump(mode="json")
-
-    assert (shown["estimate"]["calls"], shown["before_unscored"], shown["after_unscored"]) == (0, 3, 3)
-    assert "needs an LLM judge" in shown["messages"][0]["reason"]
-
-
-def test_after_a_revert_only_the_messages_until_then_count(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    speak(agent, channel, "1", emoji=False)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    speak(agent, channel, "2", emoji=True, n=2)
-    revert_request(request=request, user=None)
-    speak(agent, channel, "3", emoji=False)
-
-    result = plan_request(request=request)
-    assert [m.tags["build"] for m in result.plan.after] == ["2", "2"]
-    assert result.waits == "2 of 10 messages until it was reverted: there will be no more"
-
-
 def test_the_messages_end_where_the_same_trait_is_changed_again_and_begin_there_for_the_next(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
+    clerk: Clerk, llm_server: LLMServer
 ) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    agent, channel = clerk(0.0)
     speak(agent, channel, "1", emoji=False)
     first = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
     speak(agent, channel, "2", emoji=True, n=4)
@@ -546,20 +330,8 @@ def test_the_messages_end_where_the_same_trait_is_changed_again_and_begin_there_
     assert [judge_request(request=row).as_requested for row in (first, second)] == [True, True]
 
 
-def test_a_person_s_edit_of_the_trait_ends_it_too(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    speak(agent, channel, "2", emoji=True, n=3)
-    save_persona(agent=agent, traits=[TraitValue("emoji use", "Rarely.", 0.2, 0.1)], note="edited")
-    speak(agent, channel, "3", emoji=False)
-
-    assert [m.tags["build"] for m in plan_request(request=request).plan.after] == ["2"] * 3
-
-
-def test_an_answer_belongs_to_the_persona_its_turn_began_with(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+def test_an_answer_belongs_to_the_persona_its_turn_began_with(clerk: Clerk, llm_server: LLMServer) -> None:
+    agent, channel = clerk(0.0)
     speak(agent, channel, "1", emoji=False, n=2)
     request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
     (reply,) = speak(agent, channel, "reply", emoji=False, n=1)  # its turn began before a worker had looked
@@ -573,34 +345,6 @@ def test_an_answer_belongs_to_the_persona_its_turn_began_with(
     assert [m.tags["build"] for m in plan.after] == ["2"]
 
 
-def test_blank_messages_and_those_without_a_time_are_on_neither_side(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    say(channel, agent, "When?")
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    say(channel, agent, " \n", sent_at=timezone.now())
-
-    plan = plan_request(request=request).plan
-
-    assert (plan.before, plan.after) == ((), ())
-
-
-def test_what_was_never_applied_is_refused(settings: Settings, tmp_path: Path) -> None:
-    agent, _ = clerk(settings, tmp_path / "p", 0.0)
-
-    with pytest.raises(BehaviorError, match="nothing was changed"):
-        plan_request(request=proposed(agent))
-
-
-def test_the_number_of_messages_has_bounds(llm_server: LLMServer, settings: Settings, tmp_path: Path) -> None:
-    _, channel = clerk(settings, tmp_path / "p", 0.0)
-    request = ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-
-    with pytest.raises(ValueError, match="n 0: allowed: 1 to 100"):
-        plan_request(request=request, n=0)
-
-
 # what the persona says at first, whether the agent did it, what is asked for, and what it does from then on
 STARTS = (0.0, False, "Please use emoji in every message.", 0.95, True)
 STOPS = (0.95, True, "Stop using emoji.", 0.0, False)
@@ -609,9 +353,9 @@ BOTH_WAYS = pytest.mark.parametrize(("strength", "before", "asked", "becomes", "
 
 @BOTH_WAYS
 def test_behaviour_that_was_asked_for_is_no_drift(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path, strength: float, before: bool, asked: str, becomes: float, after: bool
-) -> None:  # fmt: skip
-    agent, channel = clerk(settings, tmp_path / "p", strength)
+    clerk: Clerk, llm_server: LLMServer, strength: float, before: bool, asked: str, becomes: float, after: bool
+) -> None:
+    agent, channel = clerk(strength)
     speak(agent, channel, "1", emoji=before)
     measured(llm_server, agent, "1", is_baseline=True)
     request = ask_for(llm_server, channel, asked, becomes)
@@ -635,9 +379,9 @@ def test_behaviour_that_was_asked_for_is_no_drift(
 
 @BOTH_WAYS
 def test_the_same_behaviour_that_nobody_asked_for_is_drift(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path, strength: float, before: bool, asked: str, becomes: float, after: bool
-) -> None:  # fmt: skip
-    agent, channel = clerk(settings, tmp_path / "p", strength)
+    clerk: Clerk, llm_server: LLMServer, strength: float, before: bool, asked: str, becomes: float, after: bool
+) -> None:
+    agent, channel = clerk(strength)
     speak(agent, channel, "1", emoji=before)
     measured(llm_server, agent, "1", is_baseline=True)
     speak(agent, channel, "2", emoji=after)
@@ -648,10 +392,8 @@ def test_the_same_behaviour_that_nobody_asked_for_is_drift(
     assert (result.stale, result.changed, result.persona_changes) == (False, (), ())
 
 
-def test_a_change_that_was_asked_for_hides_no_drift_elsewhere(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+def test_a_change_that_was_asked_for_hides_no_drift_elsewhere(clerk: Clerk, llm_server: LLMServer) -> None:
+    agent, channel = clerk(0.0)
     speak(agent, channel, "1", emoji=False)
     measured(llm_server, agent, "1", is_baseline=True)
     ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
@@ -662,22 +404,10 @@ def test_a_change_that_was_asked_for_hides_no_drift_elsewhere(
     assert worse(result) == ["adherence", "adherence/polite"]
 
 
-def test_a_request_that_is_not_followed_shows_as_drift_once_the_baseline_is_taken_again(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
-) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
-    ask_for(llm_server, channel, "Please use emoji in every message.", 0.95)
-    speak(agent, channel, "1", emoji=True)
-    measured(llm_server, agent, "1", is_baseline=True)
-    speak(agent, channel, "2", emoji=False)
-
-    assert f"adherence/{TRAIT_CLAIM}" in worse(against_baseline(measured(llm_server, agent, "2")))
-
-
 def test_the_baseline_says_why_it_is_stale_and_a_revert_makes_it_current_again(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path
+    clerk: Clerk, llm_server: LLMServer
 ) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.0)
+    agent, channel = clerk(0.0)
     speak(agent, channel, "1", emoji=False)
     measured(llm_server, agent, "1", is_baseline=True)
     baseline = Baseline.objects.get()
@@ -710,9 +440,9 @@ def evaluated(*arguments: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("is_asked_for", [True, False])
 def test_a_build_passes_with_the_change_that_was_asked_for_and_fails_with_the_same_unasked(
-    llm_server: LLMServer, settings: Settings, tmp_path: Path, is_asked_for: bool
+    clerk: Clerk, llm_server: LLMServer, is_asked_for: bool
 ) -> None:
-    agent, channel = clerk(settings, tmp_path / "p", 0.95)
+    agent, channel = clerk(0.95)
     speak(agent, channel, "1", emoji=True)
     measured(llm_server, agent, "1", is_baseline=True)
     if is_asked_for:

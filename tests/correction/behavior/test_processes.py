@@ -158,18 +158,6 @@ def at_once(environment: dict[str, str], *commands: list[str]) -> list[list[str]
     return said
 
 
-def test_requests_for_different_traits_all_land(environment: dict[str, str]) -> None:
-    names = [f"trait {n}" for n in range(10)] + [f"new {n}" for n in range(6)]
-    keys = answer(PREPARE, environment, json.dumps([1000, names, "running"]))
-
-    said = at_once(environment, *(command("settle", *keys[part::3]) for part in range(3)))
-
-    assert {status for lines in said for status in lines} == {"applied"}
-    result = answer(LOOK, environment)
-    assert result["traits"] == result["last"] == dict.fromkeys(names, 0.0)
-    assert result["versions"] == list(range(1, 18)), "one version per change, none twice"
-
-
 def test_the_limit_of_a_day_is_not_run_over(environment: dict[str, str]) -> None:
     keys = answer(PREPARE, environment, json.dumps([5, [f"new {n}" for n in range(12)], "running"]))
 
@@ -189,29 +177,6 @@ def test_two_people_who_apply_the_same_requests_apply_each_once(environment: dic
     result = answer(LOOK, environment)
     assert len(result["versions"]) == 9
     assert result["statuses"] == ["applied"] * 8
-
-
-@pytest.mark.parametrize(
-    ("status", "acts", "ends"),
-    [
-        ("pending_review", ("reject", "reject"), {"rejected"}),
-        ("pending_review", ("apply", "reject"), {"applied", "rejected"}),
-        ("failed", ("retry", "retry"), {"queued"}),
-    ],
-    ids=["both reject", "one applies", "both try again"],
-)
-def test_two_people_who_decide_the_same_requests_are_each_told(
-    environment: dict[str, str], status: str, acts: tuple[str, str], ends: set[str]
-) -> None:
-    """Nobody meets an error that is none of a decision: the second is told what it is by now."""
-    keys = answer(PREPARE, environment, json.dumps([10, [f"new {n}" for n in range(8)], status]))
-
-    said = [line for lines in at_once(environment, *(command(act, *keys) for act in acts)) for line in lines]
-
-    assert len(said) == 16
-    assert set(answer(LOOK, environment)["statuses"]) <= ends
-    assert sum(line in ends for line in said) >= 8
-    assert all(line in ends or line.startswith("behaviour request ") for line in said), said
 
 
 def test_requests_for_the_same_new_trait_make_one(environment: dict[str, str]) -> None:

@@ -12,8 +12,6 @@ from django.utils import timezone
 
 from agents.models import Agent, LLMCall, Message, Trait
 from agents.ops.erasure import find_outsider, forget
-from agents.ops.metrics import collect_work
-from agents.work.queues import work_models
 from correction.behavior.applying import apply_request, revert_request
 from correction.models import BehaviorRequest
 from tests.correction.behavior.proposals import CONCISE, Status, proposed
@@ -35,46 +33,6 @@ def test_a_message_is_looked_at_once_for_each_agent(ada: Agent) -> None:
     with pytest.raises(IntegrityError), transaction.atomic():
         BehaviorRequest.objects.create(message=request.message, agent=ada)
     BehaviorRequest.objects.create(message=request.message, agent=make_agent("bob"))
-
-
-def test_it_is_claimed_by_its_own_statuses(ada: Agent) -> None:
-    request = proposed(ada, status=Status.QUEUED)
-    assert BehaviorRequest in work_models()
-
-    claimed = BehaviorRequest.acquire_next(owner="host:1:x", lease=timedelta(minutes=1))
-    assert claimed is not None
-    assert (claimed.pk, claimed.status, claimed.attempt) == (request.pk, "running", 1)
-    assert BehaviorRequest.acquire_next(owner="host:2:y", lease=timedelta(minutes=1)) is None
-    assert claimed.finish(owner="host:1:x", status=Status.PENDING)
-    assert (claimed.status, claimed.finished_at) == ("queued", None)
-    claimed.acquire(owner="host:1:x", lease=timedelta(minutes=1))
-    assert claimed.finish(owner="host:1:x", status=Status.NO_REQUEST)
-    assert claimed.finished_at is not None
-
-
-def test_agents_come_in_turn(ada: Agent) -> None:
-    bob = make_agent("bob")
-    for agent in (ada, ada, bob):
-        proposed(agent, status=Status.QUEUED)
-
-    served = [BehaviorRequest.acquire_next(owner=f"host:{n}:x", lease=timedelta(minutes=1)) for n in range(3)]
-
-    assert [row.agent_id for row in served if row] == [ada.pk, bob.pk, ada.pk]
-
-
-def test_what_waits_is_counted_for_the_metrics(ada: Agent) -> None:
-    for status in (Status.QUEUED, Status.QUEUED, Status.PAUSED_BUDGET, Status.APPLIED):
-        proposed(ada, status=status, applied_at=timezone.now())
-
-    result = {m.name: s.value for m in collect_work() for s in m.samples if s.labels.get("kind") == "behavior_requests"}
-
-    assert (result["plumbline_work_waiting"], result["plumbline_work_paused"]) == (2, 1)
-
-
-@pytest.mark.parametrize("status", ["applied", "reverted"])
-def test_what_was_applied_says_when(ada: Agent, status: str) -> None:
-    with pytest.raises(IntegrityError), transaction.atomic():
-        proposed(ada, status=status)
 
 
 def test_a_request_outlives_its_agent_and_its_message(ada: Agent) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,9 @@ from pytest_django import Settings
 
 from agents.models import Agent, ModelPrice
 from evaluation.models import EvaluationRun
-from evaluation.runs.work import work_one
-from tests.api_client import Program, program
-from tests.console import staff, superuser, viewer
-from tests.evaluation.api.asking import RUNS, refused
+from evaluation.runs.execute import work_one
+from tests.api_client import RUNS, Program, program, refused
+from tests.console import superuser
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import diverse
 from tests.evaluation.judging import answers
@@ -53,13 +51,6 @@ def test_asking_answers_202_with_the_run_and_its_url_and_judges_nothing_ac_6_0_7
     assert work_one(owner="worker:1:x")
     shown = client.get(says["url"]).json()
     assert (shown["status"], shown["overall_score"], len(shown["scores"])) == ("completed", 7.0, 6)
-
-
-def test_no_more_is_planned_than_a_request_can_wait_for(client: Program, ada: Agent) -> None:
-    refusal = refused(client.post(RUNS, {"agent": "ada", "samples": 201, "repeats": 20}))
-
-    assert refusal == {"samples": ["samples 201: at most 200 with 20 repeats; the command line takes more"]}
-    assert asked(client, agent="ada", samples=200, repeats=20).samples == 200
 
 
 def test_everything_a_run_may_be_asked_is_understood(client: Program, ada: Agent) -> None:
@@ -104,95 +95,6 @@ def test_asking_for_the_same_again_asks_for_nothing_new(client: Program, ada: Ag
     assert EvaluationRun.objects.count() == 1
 
 
-BAD: list[tuple[dict[str, Any], str, str]] = [
-    ({"agentId": "ada"}, "agentId", "there is no field 'agentId'; allowed: agent, dimensions, window"),
-    ({}, "agent", "exactly one of them; none is given"),
-    ({"agent": "ada", "channel": "office"}, "agent", "exactly one of them; both are given"),
-    ({"agent": "adda"}, "agent", "there is no agent 'adda'; did you mean ada?"),
-    ({"agent": 7}, "agent", "agent 7: allowed: the slug of an agent"),
-    ({"agent": None}, "agent", "agent None: allowed: the slug of an agent"),
-    ({"channel": "nowhere"}, "channel", "there is no channel 'nowhere'; channels: office"),
-    ({"channel": "office", "dimensions": ["adherence"]}, "dimensions", "allowed for a channel: convergence"),
-    ({"agent": "ada", "dimensions": []}, "dimensions", "dimensions []: allowed: a list of adherence"),
-    ({"agent": "ada", "dimensions": ["charm"]}, "dimensions", "dimensions 'charm': allowed: a list of adherence"),
-    ({"agent": "ada", "dimensions": "adherence"}, "dimensions", "dimensions 'adherence': allowed: a list"),
-    ({"agent": "ada", "dimensions": [{}]}, "dimensions", "allowed: a list of adherence"),
-    ({"agent": "ada", "window": "yesterday"}, "window", "window 'yesterday' is not understood; allowed: all, last:N"),
-    ({"agent": "ada", "history": "once"}, "history", "history 'once' is not understood"),
-    ({"agent": "ada", "where": {"build": 41}}, "where", "allowed: an object of at most 20 texts"),
-    ({"agent": "ada", "where": ["build"]}, "where", "allowed: an object of at most 20 texts"),
-    ({"agent": "ada", "where": {"1": "x"}}, "where", "where '1': allowed: keys of a letter"),
-    ({"agent": "ada", "samples": 0}, "samples", "samples 0: allowed: a whole number from 1 to 2,000"),
-    ({"agent": "ada", "samples": "20"}, "samples", "samples '20': allowed: a whole number"),
-    ({"agent": "ada", "samples": True}, "samples", "samples True: allowed: a whole number"),
-    ({"agent": "ada", "seed": 2**63}, "seed", "allowed: a whole number from -9,223"),
-    ({"agent": "ada", "per_call": 11}, "per_call", "per_call 11: allowed: a whole number from 1 to 10"),
-    ({"agent": "ada", "repeats": 21}, "repeats", "repeats 21: allowed: a whole number from 1 to 20"),
-    ({"agent": "ada", "hard": "yes"}, "hard", "hard 'yes': allowed: true, false"),
-    ({"agent": "ada", "double_check": 1}, "double_check", "double_check 1: allowed: true, false"),
-    ({"agent": "ada", "method": "magic"}, "method", "method 'magic': allowed: plumbline, tinytroupe"),
-    ({"agent": "ada", "method": ["plumbline"]}, "method", "allowed: plumbline, tinytroupe"),
-    ({"agent": "ada", "position_bins": "5-1"}, "position_bins", "allowed: up to 12 stretches of positions"),
-    ({"agent": "ada", "position_bins": "1-2,3-4", "samples": 1}, "samples", "at least one for each of the 2 bins"),
-    (
-        {"agent": "ada", "additional_context": "winter"},
-        "additional_context",
-        "allowed: a JSON object of at most 10,000",
-    ),
-    ({"agent": "ada", "additional_context": {"a": "b" * 10_000}}, "additional_context", "allowed: a JSON object"),
-    ({"agent": "a\x00da"}, "agent", "agent holds a NUL character"),
-    ({"agent": "ada", "where": {"build": "4\x001"}}, "where", "where holds a NUL character"),
-    ({"agent": "ada", "additional_context": {"a": ["\x00"]}}, "additional_context", "holds a NUL character"),
-]
-
-
-@pytest.mark.parametrize(("body", "field", "says"), BAD, ids=[f"{field}-{n}" for n, (_, field, _) in enumerate(BAD)])
-def test_what_makes_no_sense_is_refused_with_field_value_and_what_is_allowed(
-    client: Program, ada: Agent, body: dict[str, Any], field: str, says: str
-) -> None:
-    assert says in refused(client.post(RUNS, body))[field][0]
-    assert not EvaluationRun.objects.exists()
-
-
-def nested(levels: int) -> str:
-    """A request with an additional context of so many objects in the one it is."""
-    return '{"agent": "ada", "additional_context": {"a": ' + '{"a": ' * levels + "1" + "}" * (levels + 2)
-
-
-def test_what_is_deep_and_may_be_is_taken(client: Program, ada: Agent) -> None:
-    assert client.post(RUNS, nested(48), content_type="application/json").status_code == 202
-
-
-@pytest.mark.parametrize(
-    ("raw", "says"),
-    [
-        ("[]", "send a JSON object; its fields: agent, dimensions"),
-        ("null", "send a JSON object"),
-        ('"ada"', "send a JSON object"),
-        ("{", "JSON parse error"),
-        ('{"agent": "\\ud800"}', "agent holds half of a surrogate pair"),
-        ('{"\\ud800": 1}', "there is no field"),
-        ('{"agent": "ada", "seed": 1e400}', "seed inf: allowed: a whole number"),
-        ('{"agent": "ada", "additional_context": ' + "[" * 200_000 + "]" * 200_000 + "}", "nested too deeply"),
-        (nested(49), "nested too deeply; allowed: at most 50 levels"),
-    ],
-    ids=["list", "null", "text", "cut-off", "surrogate", "surrogate-name", "infinite", "deep", "rather-deep"],
-)
-def test_bodies_that_are_none_are_a_400(client: Program, ada: Agent, raw: str, says: str) -> None:
-    response = client.post(RUNS, raw, content_type="application/json")
-
-    assert says in json.dumps(refused(response), ensure_ascii=False)
-
-
-@pytest.mark.parametrize("judge", ["replay:/etc/passwd", "replay:answers.jsonl", "offline:other", "gpt-unknown"])
-def test_a_judge_from_outside_is_one_whose_cost_is_known_and_no_file(
-    client: Program, llm_server: LLMServer, ada: Agent, judge: str
-) -> None:
-    says = refused(client.post(RUNS, {"agent": "ada", "judge": judge}))["judge"][0]
-
-    assert says.startswith(f"judge {judge!r}: allowed: test-model, offline:lexical-1")
-
-
 def test_the_configured_judge_may_be_named_even_if_it_is_a_file(
     client: Program, settings: Settings, ada: Agent, tmp_path: Path
 ) -> None:
@@ -210,9 +112,3 @@ def test_proposition_files_that_cannot_be_used_are_a_409_that_says_what_to_mend(
 
     assert "proposition files cannot be used" in says
     assert "broken.yaml" in says
-
-
-def test_asking_needs_the_permission_to_add_evaluations(ada: Agent) -> None:
-    assert program(viewer()).post(RUNS, {"agent": "ada"}).status_code == 403
-    allowed = program(staff("evaluation.add_evaluationrun"))
-    assert allowed.post(RUNS, {"agent": "ada"}).status_code == 202

@@ -7,15 +7,13 @@ from django.utils import timezone
 
 from agents.models import Agent
 from agents.persona import save_persona
-from evaluation.models import Baseline, EvaluationRun, JudgeCalibration
-from evaluation.runs.capture import evaluate_agent
-from evaluation.runs.work import work_one
-from tests.api_client import Program, program
-from tests.console import staff, superuser, viewer
-from tests.evaluation.api.asking import BASELINES, RUNS, queries_of, refused
+from evaluation.models import Baseline, JudgeCalibration
+from evaluation.runs.execute import work_one
+from tests.api_client import BASELINES, RUNS, Program, program, refused
+from tests.console import superuser
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
 from tests.evaluation.judging import answers
-from tests.evaluation.measuring import measured
+from tests.evaluation.measuring import evaluate_agent, measured
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
@@ -25,11 +23,6 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def client() -> Program:
     return program(superuser("eve"))
-
-
-def shown(client: Program, query: str = "") -> list[tuple[str, str, str]]:
-    rows = client.get(f"{BASELINES}?{query}").json()["results"]
-    return [(row["agent"], row["judge"], row["dimension"]) for row in rows]
 
 
 def test_all_current_baselines_are_listed_ac_6_5_5(client: Program) -> None:
@@ -50,31 +43,6 @@ def test_all_current_baselines_are_listed_ac_6_5_5(client: Program) -> None:
     assert third["procedure"] == "plumbline+hard"
     assert client.get(first["run_url"]).json()["id"] == run.pk
     assert client.get(first["url"]).json()["agent"] == "ada"
-
-
-def test_the_list_is_narrowed(client: Program) -> None:
-    ada, bea = make_agent("ada"), make_agent("bea")
-    make_baseline(ada, make_run(ada, judge=OFFLINE))
-    make_baseline(bea, make_run(bea), dimension="fluency")
-    make_baseline(bea, make_run(bea), procedure="tinytroupe")
-
-    assert shown(client, "agent=ada") == [("ada", OFFLINE, "adherence")]
-    assert shown(client, f"judge={OFFLINE}") == [("ada", OFFLINE, "adherence")]
-    assert shown(client, "dimension=fluency") == [("bea", LLM, "fluency")]
-    assert shown(client, "procedure=tinytroupe") == [("bea", LLM, "adherence")]
-    assert "there is no agent 'cyd'" in refused(client.get(f"{BASELINES}?agent=cyd"))["agent"][0]
-    assert "allowed: adherence" in refused(client.get(f"{BASELINES}?dimension=charm"))["dimension"][0]
-
-
-def test_the_list_costs_the_same_queries_however_long(client: Program) -> None:
-    ada = make_agent("ada")
-    make_baseline(ada, make_run(ada))
-    few = queries_of(client, BASELINES)
-    for n in range(6):
-        agent = make_agent(f"agent-{n}")
-        make_baseline(agent, make_run(agent))
-
-    assert queries_of(client, BASELINES) == few
 
 
 def test_one_agent_s_baselines_ac_6_5_5(client: Program) -> None:
@@ -115,21 +83,6 @@ def _hard() -> dict[str, object]:
     return {**said, "flaws": []}
 
 
-def test_a_capture_names_an_agent_and_nothing_that_it_cannot_have(client: Program, ada: Agent) -> None:
-    assert "agent is missing" in refused(client.post(BASELINES, {}))["agent"][0]
-    assert "there is no agent 'bob'" in refused(client.post(BASELINES, {"agent": "bob"}))["agent"][0]
-    assert "there is no field 'channel'" in refused(client.post(BASELINES, {"channel": "office"}))["channel"][0]
-    assert "samples 0" in refused(client.post(BASELINES, {"agent": "ada", "samples": 0}))["samples"][0]
-    assert not EvaluationRun.objects.exists()
-
-
-def test_capturing_needs_the_permission_to_add_evaluations_as_in_the_console(ada: Agent) -> None:
-    assert program(viewer()).post(BASELINES, {"agent": "ada"}).status_code == 403
-    assert program(staff("evaluation.add_baseline")).post(BASELINES, {"agent": "ada"}).status_code == 403
-    allowed = program(staff("evaluation.add_evaluationrun", username="operator"))
-    assert allowed.post(BASELINES, {"agent": "ada"}).status_code == 202
-
-
 def test_how_well_a_judge_agrees_with_people_stands_beside_it(client: Program) -> None:
     ada = make_agent("ada")
     make_baseline(ada, make_run(ada))
@@ -168,26 +121,6 @@ def test_the_newest_evaluation_is_compared_with_the_baseline_ac_6_5_4(
     assert found["comparison"]["baseline"]["evaluation_run"] == baseline.pk
 
 
-def test_what_is_older_than_the_baseline_is_not_taken_for_what_is_now(
-    client: Program, llm_server: LLMServer, ada: Agent
-) -> None:
-    llm_server.respond = answers(lambda claim: 2)
-    measured(ada)
-    evaluate_agent(agent=ada, dimensions=("adherence",), seed=1)
-    llm_server.respond = answers(lambda claim: 8)
-    measured(ada, seed=2)
-
-    says = refused(client.get(f"{BASELINES}ada/compare/"), 404)["detail"][0]
-    assert (
-        "nothing to compare: no evaluation of ada judged like the baseline (plumbline) scored a message newer" in says
-    )
-    assert 'POST /api/evaluations/ {"agent": "ada"}' in says
-
-    talk(ada, ["Later."], channel=make_channel("later"), sent_at=timezone.now())
-    newest = evaluate_agent(agent=ada, dimensions=("adherence",), seed=3).run
-    assert client.get(f"{BASELINES}ada/compare/").json()["run"]["id"] == newest.pk
-
-
 def test_an_evaluation_may_be_named(client: Program, llm_server: LLMServer, ada: Agent) -> None:
     llm_server.respond = answers(lambda claim: 8)
     measured(ada)
@@ -219,23 +152,3 @@ def test_what_cannot_be_compared_says_why(client: Program) -> None:
     says = refused(client.get(f"{url}?run={elsewhere.pk}"), 404)["detail"][0]
     assert says == f"there is no evaluation {elsewhere.pk} of ada"
     assert refused(client.get(f"{BASELINES}cyd/compare/"), 404)
-
-
-@pytest.mark.parametrize(
-    ("query", "says"),
-    [
-        ("run=x", "run 'x': allowed: the id of an evaluation"),
-        ("run=-1", "run '-1': allowed"),
-        ("margin=0", "margin '0': allowed: points above 0, at most 9"),
-        ("margin=nan", "margin 'nan': allowed"),
-        ("margin=10", "margin '10': allowed"),
-        ("margin=much", "margin 'much': allowed"),
-        ("judge=x", "there is no parameter 'judge'; allowed: run, margin"),
-    ],
-)
-def test_wrong_parameters_of_a_comparison_are_refused(client: Program, query: str, says: str) -> None:
-    make_agent("ada")
-
-    problem = refused(client.get(f"{BASELINES}ada/compare/?{query}"))
-
-    assert says in next(iter(problem.values()))[0]

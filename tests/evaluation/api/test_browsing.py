@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
+from tests.api_client import BASELINES, LABELS, PROPOSITIONS, RUNS
 from tests.console import signed_in, superuser
-from tests.evaluation.api.asking import BASELINES, LABELS, PROPOSITIONS, RUNS
 from tests.evaluation.judged import make_baseline, make_run, make_score
 from tests.factories import make_agent
 
@@ -41,13 +41,3 @@ def test_a_form_offers_the_fields_of_the_request_not_those_of_the_answer(path: s
     assert ("&quot;value&quot;" if path == LABELS else "&quot;dimensions&quot;") in form
     assert "overall_score" not in form
     assert "captured_at" not in form
-
-
-@pytest.mark.parametrize("path", [RUNS, BASELINES, LABELS, PROPOSITIONS, f"{RUNS}schedules/", f"{RUNS}alerts/"])
-def test_a_wrong_parameter_is_said_on_the_page(path: str) -> None:
-    assert "there is no parameter" in page(signed_in(superuser()), f"{path}?colour=red", status=400)
-
-
-@pytest.mark.parametrize("way", ["", "scores/"])
-def test_what_is_not_there_is_said_on_the_page(way: str) -> None:
-    assert "there is no evaluation 0" in page(signed_in(superuser()), f"{RUNS}0/{way}", status=404)

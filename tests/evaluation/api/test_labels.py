@@ -8,9 +8,8 @@ import pytest
 from django.contrib.auth.models import User
 
 from evaluation.models import EvaluationScore, ScoreLabel
-from tests.api_client import Program, program
+from tests.api_client import LABELS, Program, listed, program, queries, refused
 from tests.console import staff, superuser, viewer
-from tests.evaluation.api.asking import LABELS, ids, queries_of, refused
 from tests.evaluation.judged import OFFLINE, make_run, make_score
 from tests.factories import make_agent
 
@@ -63,26 +62,6 @@ def test_one_that_is_given_again_replaces_and_is_not_blind_any_more(client: Prog
     assert ScoreLabel.objects.count() == 1
 
 
-BAD: list[tuple[dict[str, Any], str, str]] = [
-    ({}, "value", "value is missing; allowed: 0 to 9 for the claim as written, null"),
-    ({"value": 10}, "value", "value 10: allowed: 0 to 9"),
-    ({"value": "8"}, "value", "value '8': allowed: 0 to 9"),
-    ({"value": 8, "note": 5}, "note", "note 5: allowed: a text"),
-    ({"value": 8, "annotator": "bob"}, "annotator", "there is no field 'annotator'; allowed: score, value, note"),
-    ({"value": 8, "score": 2**62}, "score", "there is no judgement"),
-    ({"value": 8, "score": 2**63}, "score", "allowed: the id of a judgement"),
-    ({"value": 8, "score": None}, "score", "score None: allowed: the id of a judgement"),
-]
-
-
-@pytest.mark.parametrize(("body", "field", "says"), BAD)
-def test_what_is_no_label_is_refused(
-    client: Program, score: EvaluationScore, body: dict[str, Any], field: str, says: str
-) -> None:
-    assert says in refused(give(client, **{"score": score.pk, **body}))[field][0]
-    assert not ScoreLabel.objects.exists()
-
-
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
@@ -104,11 +83,11 @@ def test_nobody_who_labels_sees_what_others_gave_before(client: Program, score: 
     mine = give(client, score=score.pk, value=8).json()["id"]
     reader = program(viewer())
 
-    assert ids(bob, LABELS) == []
-    assert ids(reader, LABELS) == [mine], "who may not label cannot be led"
+    assert listed(bob, LABELS) == []
+    assert listed(reader, LABELS) == [mine], "who may not label cannot be led"
 
     his = give(bob, score=score.pk, value=2).json()["id"]
-    assert ids(bob, LABELS) == ids(client, LABELS) == [his, mine]
+    assert listed(bob, LABELS) == listed(client, LABELS) == [his, mine]
 
 
 def test_the_list_is_narrowed(client: Program, score: EvaluationScore) -> None:
@@ -124,21 +103,15 @@ def test_the_list_is_narrowed(client: Program, score: EvaluationScore) -> None:
         "dimension=fluency": [two],
         f"score={10**17}": [],
     }.items():
-        assert ids(client, f"{LABELS}?{query}") == expected, query
+        assert listed(client, f"{LABELS}?{query}") == expected, query
     assert "score 'x': allowed: the id" in refused(client.get(f"{LABELS}?score=x"))["score"][0]
     assert client.get(f"{LABELS}?dimension=fluency").json()["results"][0]["heuristic"] is True
 
 
 def test_the_list_costs_the_same_queries_however_long(client: Program, score: EvaluationScore) -> None:
     give(client, score=score.pk, value=8)
-    few = queries_of(client, LABELS)
+    few = queries(client, LABELS)
     for n in range(8):
         give(client, score=make_score(score.evaluation_run, 5, raw_score=5, proposition_id=f"p{n}").pk, value=5)
 
-    assert queries_of(client, LABELS) == few
-
-
-def test_labelling_needs_the_permission_to_add_labels(score: EvaluationScore) -> None:
-    assert give(program(viewer()), score=score.pk, value=5).status_code == 403
-    allowed = program(staff("evaluation.add_scorelabel"))
-    assert give(allowed, score=score.pk, value=5).status_code == 201
+    assert queries(client, LABELS) == few

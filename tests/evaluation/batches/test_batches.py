@@ -8,8 +8,8 @@ import pytest
 
 from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, ModelPrice
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.batches import waiting_words
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
+from evaluation.runs.summary import waiting_words
 from tests.batch_server import BatchServer
 from tests.evaluation.batches.working import handed_in, look, only_batch, scores, work
 from tests.evaluation.judging import entry
@@ -142,8 +142,8 @@ def test_a_double_check_takes_a_second_batch(ada: Agent, server: BatchServer) ->
 
 def test_ideas_are_counted_in_batches(server: BatchServer, propositions) -> None:  # type: ignore[no-untyped-def]
     from evaluation.runs.control import queue_run
+    from evaluation.runs.execute import work_one
     from evaluation.runs.planning import RunSpec
-    from evaluation.runs.work import work_one
     from tests.factories import make_agent, make_channel, talk
 
     propositions.write(
@@ -181,11 +181,6 @@ def test_a_large_run_is_handed_in_in_parts(ada: Agent, server: BatchServer, monk
     assert work(run).status == "pending"  # the other part is still to be collected
     look()
     assert (work(run).status, statuses(run)) == ("completed", {"scored": 6})
-
-
-def test_an_offline_judge_needs_no_batch(ada: Agent, server: BatchServer) -> None:
-    run = handed_in(ada, judge="offline:lexical-1")
-    assert (run.status, server.made()) == ("completed", 0)
 
 
 def test_a_server_without_batches_is_said_to_be_one(ada: Agent, server: BatchServer) -> None:

@@ -12,10 +12,10 @@ from correction.config.settings import resolve_config
 from correction.costs import over_budget
 from correction.models import AgentEvaluationConfig
 from evaluation.models import EvaluationRun
-from evaluation.runs.work import work_one
+from evaluation.runs.execute import work_one
 from tests.batch_server import BatchServer
 from tests.evaluation.batches.working import handed_in, look, only_batch, work
-from tests.factories import make_agent, make_channel, talk
+from tests.factories import make_channel, speaking
 
 
 @pytest.mark.django_db
@@ -37,8 +37,7 @@ def test_what_an_agents_open_batches_will_cost_counts_against_its_budget(
     ada: Agent, server: BatchServer, price: ModelPrice
 ) -> None:
     """By their estimate, for its other evaluations and its gate; the ledger counts once they are answered."""
-    bob = make_agent("bob")
-    talk(bob, ["one", "two", "three"], channel=make_channel("bobs"))
+    bob = speaking("bob", ["one", "two", "three"], channel=make_channel("bobs"))
     first = handed_in(ada)
     planned = only_batch().planned_usd
     assert 0 < planned < Decimal("0.01")

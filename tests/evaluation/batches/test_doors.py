@@ -12,7 +12,7 @@ from django.core.management import call_command
 from agents.models import Agent, ModelPrice
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs.estimate import estimate
-from evaluation.runs.work import work_one
+from evaluation.runs.execute import work_one
 from evaluation.schedules import fire_now
 from tests.api_client import program
 from tests.batch_server import BatchServer

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from agents.llm import batches
 from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, ModelPrice
-from evaluation.runs.batches import waiting_words
 from evaluation.runs.control import cancel_run, resume_run
+from evaluation.runs.summary import waiting_words
 from tests import zygote
 from tests.batch_server import BatchServer
 from tests.evaluation.batches.working import handed_in, look, only_batch, work

@@ -8,8 +8,8 @@ from agents.llm import batches
 from agents.models import Agent, LLMBatch
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.control import queue_run
+from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.work import work_one
 
 OWNER = "test"
 

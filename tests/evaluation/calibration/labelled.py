@@ -10,8 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from agents.models import Agent, Channel
-from evaluation.calibration.agreement import Key
-from evaluation.calibration.labels import save_label
+from evaluation.calibration.labels import Key, save_label
 from evaluation.models import EvaluationRun, EvaluationScore, LabelSet, ScoreLabel
 from tests.console import page_of, signed_in, staff
 from tests.evaluation.judged import LLM, make_run, make_score

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from evaluation.calibration.population import NothingToDraw, draw_label_set, drawn_ids, population_of, procedure_fields
-from evaluation.models import EvaluationRun, EvaluationScore, LabelSet, procedure_name
+from evaluation.calibration.labels import draw_label_set, drawn_ids, population_of
+from evaluation.models import EvaluationRun, EvaluationScore, LabelSet
 from tests.evaluation.calibration.labelled import judgements
 from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
 from tests.factories import make_agent
@@ -127,22 +127,6 @@ def test_a_name_is_given_once() -> None:
     draw()
     with pytest.raises(ValueError, match="there is a label set of that name"):
         draw()
-
-
-def test_nothing_to_draw_from_says_of_what() -> None:
-    agent = make_agent("bob")
-    with pytest.raises(NothingToDraw, match=r"no scored judgement of adherence by .* in agents bob"):
-        draw(agents=[agent])
-
-
-@pytest.mark.parametrize("method", ["plumbline", "tinytroupe"])
-@pytest.mark.parametrize("hard", [True, False])
-@pytest.mark.parametrize("double_check", [True, False])
-@pytest.mark.parametrize("simulated", [True, False])
-def test_a_procedures_name_says_its_fields(method: str, hard: bool, double_check: bool, simulated: bool) -> None:
-    fields = {"method": method, "hard": hard, "double_check": double_check, "simulated": simulated}
-
-    assert procedure_fields(procedure_name(**fields)) == fields  # type: ignore[arg-type]
 
 
 def test_messages_that_were_deleted_are_not_drawn() -> None:

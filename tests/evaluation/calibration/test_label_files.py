@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.django import TestCase
 
 from evaluation.calibration.label_files import LabelFileError, export_labels, export_template, import_labels
-from evaluation.calibration.labels import save_label
-from evaluation.calibration.population import draw_label_set
+from evaluation.calibration.labels import draw_label_set, save_label
 from evaluation.models import EvaluationScore, JudgeCalibration, ScoreLabel
 from tests.console import superuser
 from tests.evaluation.calibration.labelled import (
@@ -27,7 +26,7 @@ from tests.evaluation.calibration.labelled import (
     window_judgement,
     written,
 )
-from tests.evaluation.judged import LLM, make_run, make_score
+from tests.evaluation.judged import LLM, make_score
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
@@ -48,14 +47,6 @@ def scores() -> list[EvaluationScore]:
 
 
 # -- reading
-def test_a_csv_file_by_score(tmp_path: Path, scores: list[EvaluationScore]) -> None:
-    a, b, c = (score.pk for score in scores)
-    text = f"score,annotator,value,note\n{a},ann,1,dry\n{b},ann,cannot tell,\n{c},ann,,later\n"
-    done = import_labels(written(tmp_path, text))
-
-    assert stored() == [(a, "ann", 1, "dry"), (b, "ann", None, "")]
-    assert (done.added, done.empty) == (2, 1)
-    assert str(done).endswith("2 added, 1 row without a value, not labelled yet")
 
 
 def test_a_file_of_json_lines(tmp_path: Path, scores: list[EvaluationScore]) -> None:
@@ -68,37 +59,6 @@ def test_a_file_of_json_lines(tmp_path: Path, scores: list[EvaluationScore]) -> 
     import_labels(written(tmp_path, "\n".join(map(json.dumps, rows)), "labels.jsonl"))
 
     assert stored() == [(a, "ann", 1, "dry"), (b, "ann", None, "")]
-
-
-def test_judgements_are_named_by_evaluation_proposition_and_message(
-    tmp_path: Path, scores: list[EvaluationScore]
-) -> None:
-    score = scores[1]
-    assert score.message is not None
-    text = f"run;proposition;message;value\n{score.evaluation_run_id};dry;{score.message.external_id};4\n"
-    import_labels(written(tmp_path, text), annotator="ann")
-
-    assert stored() == [(score.pk, "ann", 4, "")]
-
-
-def test_a_judgement_of_a_window_has_no_message(tmp_path: Path) -> None:
-    score = window_judgement(make_agent(), 7)
-    text = f"run,proposition,annotator,value\n{score.evaluation_run_id},dry,ann,4\n"
-    import_labels(written(tmp_path, text))
-
-    assert stored() == [(score.pk, "ann", 4, "")]
-
-
-def test_a_message_id_that_two_channels_share_needs_the_channel(tmp_path: Path) -> None:
-    agent = make_agent()
-    run = make_run(agent)
-    said = [say(make_channel(slug), agent, "No.", external_id="m1") for slug in ("den", "hall")]
-    first, _ = (make_score(run, 5, raw_score=5, message=message) for message in said)
-    row = f"{run.pk},dry,m1,ann,4"
-
-    assert "line 2, column run" in problems(written(tmp_path, f"run,proposition,message,annotator,value\n{row}\n"))
-    import_labels(written(tmp_path, f"run,proposition,message,annotator,value,channel\n{row},den\n"))
-    assert stored() == [(first.pk, "ann", 4, "")]
 
 
 # -- what is wrong is named
@@ -131,9 +91,9 @@ def test_a_bad_cell_is_named_with_its_place(
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "no header line; columns: score, run"),
-        ("score,annotator\n1,ann\n", "line 1: columns value, and score or run with proposition, are needed"),
-        ("annotator,value\nann,1\n", "line 1: columns value, and score or run with proposition, are needed"),
+        ("", "no header line; columns: score, annotator"),
+        ("score,annotator\n1,ann\n", "line 1: columns score and value are needed"),
+        ("annotator,value\nann,1\n", "line 1: columns score and value are needed"),
         ("score,value,value\n1,2,3\n", "line 1: column value stands twice"),
         ("score,value\n1,2,3\n", "line 2: 3 columns where the header has 2"),
         ('score,value\n1,"2\n', "line 2: not valid CSV"),
@@ -158,17 +118,6 @@ def test_a_bad_table_is_named_with_its_line(tmp_path: Path, text: str, expected:
 )
 def test_bad_json_is_named_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
     assert expected in problems(written(tmp_path, line, "labels.jsonl"))
-
-
-def test_every_problem_is_told_at_once(tmp_path: Path, scores: list[EvaluationScore]) -> None:
-    a, b, _ = (score.pk for score in scores)
-    text = f"score,annotator,value\n{a},ann,10\n{b},ann,x\n{b},ann,5\n{b},ann,6\n"
-    complaint = problems(written(tmp_path, text))
-
-    assert [line.split(":")[0].rpartition(", line ")[2] for line in complaint.splitlines()] == [
-        "2, column value", "3, column value", "5, column value",
-    ]  # fmt: skip
-    assert "line 4 says something else of the same judgement" in complaint
 
 
 def test_what_the_judge_did_not_score_is_refused(tmp_path: Path, scores: list[EvaluationScore]) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 from evaluation.change.change import Change, mean_of
 from evaluation.change.comparison import Comparison
-from evaluation.change.measurement_files import observations_json
-from evaluation.change.measurements import Measurement
+from evaluation.change.measurements import Measured, MeasuredDimension, Measurement, observations_json
 from evaluation.statistics.bootstrap import Observation
 
 LLM, OFFLINE = "claude-haiku-5-5", "offline:lexical-1"
@@ -25,19 +24,25 @@ def measurement(
     /,
     *,
     name: str = "measurement",
+    digests: Mapping[str, str] | None = None,
+    exact: bool = False,
     **fields: Any,
 ) -> Measurement:
-    """A measurement whose scores follow from its observations."""
-    found = {d: {p: tuple(rows) for p, rows in by.items()} for d, by in (judged or {}).items()}
-    given = {
-        "target": "ada",
-        "judge": LLM,
-        "procedure": "plumbline",
-        "scores": {d: mean_of(o for rows in by.values() for o in rows) for d, by in found.items()},
-        "proposition_scores": {d: {p: mean_of(rows) for p, rows in by.items()} for d, by in found.items()},
-        "observations": {d: {p: rows for p, rows in by.items() if rows} for d, by in found.items()},
-        "digests": {d: dict.fromkeys(by, "same") for d, by in found.items()},
+    """A measurement whose scores follow from its observations; `exact`: it has these no more, nor digests, as a file may."""
+
+    def one(proposition: str, rows: Sequence[Observation]) -> Measured:
+        if exact:
+            return Measured(score=mean_of(rows))
+        return Measured(score=mean_of(rows), observations=tuple(rows), digest=(digests or {}).get(proposition, "same"))
+
+    dimensions = {
+        d: MeasuredDimension(
+            score=mean_of(o for rows in by.values() for o in rows),
+            propositions={p: one(p, rows) for p, rows in by.items()},
+        )
+        for d, by in (judged or {}).items()
     }
+    given = {"target": "ada", "judge": LLM, "procedure": "plumbline", "dimensions": dimensions}
     return Measurement(name=name, **{**given, **fields})
 
 
@@ -60,8 +65,8 @@ def run_json(found: Measurement) -> dict[str, Any]:
         "procedure": found.procedure,
         "persona_digest": found.persona_digest,
         "dimensions": {
-            d: {"score": score, "propositions": dict(found.proposition_scores.get(d, {}))}
-            for d, score in found.scores.items()
+            d: {"score": of.score, "propositions": {p: one.score for p, one in of.propositions.items()}}
+            for d, of in found.dimensions.items()
         },
         "observations": observations_json(found),
     }

@@ -9,12 +9,9 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent
-from agents.persona import TraitValue, save_persona
 from evaluation.change.comparison import Comparison, compare_to_baseline
-from evaluation.change.evidence import is_stale
-from evaluation.change.measurements import NotComparable
-from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.capture import capture
+from evaluation.models import EvaluationRun
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import make_run
@@ -86,32 +83,6 @@ def test_each_dimension_is_compared_with_its_own_baseline_ac_6_5_4(llm_server: L
     assert [c.dimension for c in against_baseline(run_of(ada, "2"), dimensions=["fluency"]).dimensions] == ["fluency"]
 
 
-def test_a_persona_edit_makes_the_baseline_and_the_comparison_stale(llm_server: LLMServer, ada: Agent) -> None:
-    judge(llm_server, voice=8)
-    run_of(ada, "1", is_baseline=True)
-    assert not against_baseline(run_of(ada, "2")).stale
-
-    save_persona(agent=ada, traits=[TraitValue("loud")], note="edit")
-
-    assert all(is_stale(baseline) for baseline in Baseline.objects.all())
-    assert against_baseline(run_of(ada, "2")).stale
-
-
-def test_a_proposition_reworded_since_is_named_and_not_compared(
-    llm_server: LLMServer, ada: Agent, propositions: PropositionFolder
-) -> None:
-    judge(llm_server, voice=8)
-    run_of(ada, "1", is_baseline=True)
-    propositions.claims("adherence/_default.yaml", "voice", extra="weight: 2")
-    propositions.claims("adherence/ada.yaml", "mood")
-    judge(llm_server, voice=2)
-
-    found = against_baseline(run_of(ada, "2", dimensions=("adherence",)))
-
-    assert found.changed == ("adherence/voice",)
-    assert {c.dimension: c.delta for c in found.dimensions} == {"adherence": 0.0}, "of mood alone"
-
-
 def test_a_rule_that_changed_is_seen_though_its_claim_did_not(ada: Agent, propositions: PropositionFolder) -> None:
     for words in (3, 30):
         propositions.claims("adherence/_default.yaml", "terse", extra=f"rule: {{max_words: {words}}}")
@@ -131,11 +102,3 @@ def test_without_a_baseline_of_this_judge_and_procedure_there_is_nothing_to_comp
     settings.JUDGE_MODEL = "another-model"
     assert compare_to_baseline(run_of(ada, "2")) is None
     assert compare_to_baseline(make_run()) is None, "a channel has no baseline"
-
-
-def test_a_run_that_failed_is_not_compared(llm_server: LLMServer, ada: Agent) -> None:
-    judge(llm_server, voice=8)
-    run_of(ada, "1", is_baseline=True)
-
-    with pytest.raises(NotComparable, match="is failed"):
-        compare_to_baseline(make_run(ada, judge="test-model", status="failed"))

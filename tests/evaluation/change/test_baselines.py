@@ -9,19 +9,17 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.finding import UnknownAgent, find_agents
 from agents.models import Agent
+from agents.models.conversations import UnknownAgent, find_agents
 from agents.persona import TraitValue, save_persona
-from evaluation.change.evidence import get_baseline, is_stale, promote
+from evaluation.change.evidence import get_baseline, is_stale
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.capture import Captured, capture, existing
 from evaluation.runs.control import cancel_run, queue_run, resume_run
+from evaluation.runs.execute import Captured, capture, existing, work_one
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import summarize
-from evaluation.runs.work import work_one
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers
-from tests.factories import make_agent, make_channel, talk
+from tests.factories import make_agent, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -75,18 +73,6 @@ def test_capturing_again_replaces_the_baseline_and_keeps_one_ac_6_5_7(llm_server
     assert {b.score for b in Baseline.objects.all()} == {2.0, 3.0}
     assert set(Baseline.objects.values_list("evaluation_run", flat=True)) == {second.pk}
     assert EvaluationRun.objects.count() == 2, "the earlier run stays in the log"
-
-
-def test_capturing_one_dimension_leaves_the_other(llm_server: LLMServer, ada: Agent) -> None:
-    scores(llm_server, voice=8, varied=4)
-    first = captured(ada).summary.run
-    scores(llm_server, voice=2, varied=3)
-
-    second = captured(ada, dimensions=("fluency",)).summary.run
-
-    found = get_baseline(agent=ada, judge="test-model")
-    assert (found["adherence"].score, found["adherence"].evaluation_run) == (8.0, first)
-    assert (found["fluency"].score, found["fluency"].evaluation_run) == (3.0, second)
 
 
 def test_an_older_capture_that_ends_later_does_not_replace_a_newer_one(llm_server: LLMServer, ada: Agent) -> None:
@@ -157,13 +143,6 @@ def test_a_changed_persona_makes_it_stale_and_nothing_more(llm_server: LLMServer
     assert Baseline.objects.count() == 2
 
 
-def test_a_channels_run_is_nobodys_baseline() -> None:
-    run = EvaluationRun.objects.create(channel=make_channel(), dimensions=["adherence"], judge="test-model")
-
-    with pytest.raises(ValueError, match="baselines are of agents"):
-        promote(run, summarize(run))
-
-
 # -- which agents
 def test_agents_are_chosen_by_slug_or_name_ac_6_5_6() -> None:
     ada, bob = make_agent("ada"), make_agent("bob", display_name="Bob Vance")
@@ -180,13 +159,6 @@ def test_no_agent_is_not_all_agents() -> None:
 
     with pytest.raises(UnknownAgent, match="no agent named"):
         find_agents(" , ")
-
-
-def test_an_unknown_agent_is_named_with_those_there_are() -> None:
-    make_agent("ada")
-
-    with pytest.raises(UnknownAgent, match="no agent 'zed', 'eve'; agents: ada"):
-        find_agents("ada,zed,eve")
 
 
 # -- a demo that was run before

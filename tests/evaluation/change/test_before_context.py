@@ -6,8 +6,9 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from agents.models import Message
-from evaluation.change.before_after import MOST_MESSAGES, just_before
-from evaluation.judge.prompts import Event
+from correction.models.behavior import MOST_MESSAGES
+from evaluation.change.before_after import just_before
+from evaluation.scorers.subjects import Event
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from evaluation.change.change import mean_of
-from evaluation.change.choosing import detections
-from evaluation.change.comparison import adjusted, compare
+from evaluation.change.comparison import adjusted, compare, detections
 from evaluation.change.measurements import Measurement
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
 from evaluation.statistics.difference import difference_p, from_fixed_p, holm, n_to_detect
 from tests.evaluation.change.samples import adherence, measurement, of, only
 
 BEFORE, NOW = [8.0, 9, 6, 7, 9, 8, 5, 9, 7, 8], [6.0, 7, 5, 9, 4, 8]
-P_VALUES = st.lists(st.floats(0, 1), min_size=1, max_size=30)
 
 
 # -- one test
@@ -61,20 +56,6 @@ def test_holm_gives_what_r_gives() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
 
 
-@given(P_VALUES)
-def test_holm_only_raises_keeps_the_order_and_is_no_more_than_bonferroni(p_values: list[float]) -> None:
-    found = holm(p_values)
-
-    assert all(p <= q <= min(1, len(p_values) * p) + 1e-12 for p, q in zip(p_values, found, strict=True))
-    in_order = [q for _, q in sorted(zip(p_values, found, strict=True))]
-    assert all(a <= b for a, b in pairwise(in_order))
-
-
-@given(P_VALUES, P_VALUES)
-def test_more_comparisons_never_make_one_surer(some: list[float], others: list[float]) -> None:
-    assert all(a <= b + 1e-12 for a, b in zip(holm(some), holm([*some, *others]), strict=False))
-
-
 def test_a_difference_that_chance_explains_among_many_is_taken_back_and_says_so() -> None:
     alone = compare(adherence(BEFORE), adherence([6, 7, 5, 7, 5, 7, 7, 6], first=1000))
     assert only(alone).verdict == "drifted"
@@ -89,16 +70,6 @@ def test_a_difference_that_chance_explains_among_many_is_taken_back_and_says_so(
     assert "among 61 dimensions chance gives such a difference" in only(found).reason
     assert only(found).interval == only(alone).interval
     assert adjusted(adjusted([alone, *calm])) == adjusted([alone, *calm])
-
-
-def test_a_large_drift_is_noticed_among_many() -> None:
-    calm = [
-        compare(adherence(BEFORE, target=f"agent-{n}"), adherence(BEFORE, first=1000, target=f"agent-{n}"))
-        for n in range(60)
-    ]
-    drifted = compare(adherence(BEFORE), adherence([2, 1, 3, 2, 1, 2, 2, 1], first=1000))
-
-    assert only(adjusted([*calm, drifted])[-1]).worse
 
 
 def test_planning_allows_for_everything_that_is_tested_also_where_messages_do_not_help() -> None:
@@ -147,7 +118,9 @@ def test_sixteen_steady_agents_with_ten_propositions_each_are_rarely_accused() -
 
 def falls(before: Measurement, now: Measurement, names: Sequence[str]) -> tuple[float, bool]:
     """p of the difference in these propositions, and whether it is a fall."""
-    rows = [[o for name in names for o in s.observations["adherence"][name]] for s in (before, now)]
+    rows = [
+        [o for name in names for o in s.dimensions["adherence"].propositions[name].observations] for s in (before, now)
+    ]
     return difference_p(*rows) or 0.0, (mean_of(rows[1]) or 0) < (mean_of(rows[0]) or 0)
 
 
@@ -179,16 +152,6 @@ def noisy(rng: random.Random, mean: float, first: int, *, messages: int, repeats
     return measurement({"adherence": rows})
 
 
-def test_one_score_per_message_gives_nearly_students_interval() -> None:
-    before, now = [8.0, 9, 6, 7, 9, 8, 5, 9, 7, 8] * 5, [6.0, 7, 5, 9, 4, 8] * 8
-
-    interval = only(compare(adherence(before), adherence(now, first=1000))).interval
-
-    assert interval is not None
-    expected = stats.ttest_ind(now, before, equal_var=False).confidence_interval()
-    assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high), abs=0.06)
-
-
 @pytest.mark.parametrize(("messages", "repeats"), [(12, 1), (12, 3), (30, 1)])
 def test_scores_of_one_message_belong_together(messages: int, repeats: int) -> None:
     """95 % intervals (94.7 % in 4,500 trials); were each score counted alone, three times as many would give some 75 %."""
@@ -209,17 +172,6 @@ def test_pairs_of_situations_that_differ_widely() -> None:
         return tuple(measurement({"adherence": {"voice": of(scores, unit="situation")}}) for scores in simulated)  # type: ignore[return-value]
 
     assert share_covered(make, -1.0) == pytest.approx(0.95, abs=OFF_BY_CHANCE)
-
-
-def test_an_improvement_and_a_fall_are_judged_alike() -> None:
-    rng = random.Random(3)
-    for _ in range(10):
-        before, now = noisy(rng, 6, 0, messages=10), noisy(rng, 5, 1000, messages=14)
-        there, back = only(compare(before, now)), only(compare(now, before))
-
-        assert there.delta == pytest.approx(-(back.delta or 0))
-        assert there.p_value == pytest.approx(back.p_value)
-        assert (there.verdict == "drifted") == (back.verdict == "improved")
 
 
 def test_many_messages_are_not_resampled_and_give_the_same_interval() -> None:

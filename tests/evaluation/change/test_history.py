@@ -9,9 +9,9 @@ import pytest
 from django.utils import timezone
 
 from agents.models import Agent
-from evaluation.change import history as score_history
+from evaluation.change import over_time as score_history
 from evaluation.change.evidence import Judged
-from evaluation.change.history import MOST_SUMMED, History, histories, measured_lately
+from evaluation.change.over_time import MOST_SUMMED, History, histories, measured_lately
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from evaluation.runs.summary import summarize
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run, make_score
@@ -91,14 +91,6 @@ def test_what_could_not_be_scored_is_a_reading_without_a_score() -> None:
     assert history.now == 7.0
 
 
-def test_an_evaluation_of_other_dimensions_is_no_reading() -> None:
-    ada = make_agent()
-    make_run(ada, dimensions=["fluency"])
-    scheduled(ada, None, dimensions=["fluency"])
-
-    assert read(ada) == []
-
-
 def test_other_judges_and_procedures_never_share_a_line() -> None:
     ada = make_agent()
     scheduled(ada, 8.0, days_ago=3)
@@ -107,7 +99,7 @@ def test_other_judges_and_procedures_never_share_a_line() -> None:
 
     assert scores(read(ada)[0]) == [8.0]
     assert scores(read(ada, way=Judged(judge=LLM, procedure="plumbline+hard"))[0]) == [3.0]
-    assert set(measured_lately(since=timezone.now() - MONTH).ways) == {
+    assert set(measured_lately(since=timezone.now() - MONTH)) == {
         WAY,
         Judged(judge=OFFLINE, procedure="plumbline"),
         Judged(judge=LLM, procedure="plumbline+hard"),
@@ -123,15 +115,6 @@ def test_who_lost_most_comes_first_and_who_has_no_baseline_last() -> None:
 
     assert [history.agent for history in read(fell, held, rose, new)] == [fell, held, rose, new]
     assert [history.fall for history in read(fell, new)] == [5.0, None]
-
-
-def test_only_agents_whose_evaluations_are_completed_were_measured_lately() -> None:
-    ada, bob = make_agent("ada"), make_agent("bob")
-    make_run(ada)
-    make_run(bob, status="failed")
-    make_run(None)
-
-    assert measured_lately(since=timezone.now() - MONTH).agents == {WAY: (ada.pk,)}
 
 
 def test_of_many_evaluations_without_a_schedule_the_newest_are_added_up(django_assert_num_queries: Any) -> None:

@@ -14,11 +14,16 @@ from hypothesis import strategies as st
 
 from agents.models import Agent, Message
 from evaluation.change.comparison import compare
-from evaluation.change.measurement_files import UnreadableFile, measurements_of_file, observations_json
-from evaluation.change.measurements import Measurement, NotComparable, measurement_of
+from evaluation.change.measurements import (
+    Measurement,
+    NotComparable,
+    UnreadableFile,
+    measurement_of,
+    measurements_of_file,
+    observations_json,
+)
 from evaluation.models import EvaluationRun
-from evaluation.runs.as_json import as_json
-from evaluation.runs.capture import capture, evaluate_agent, evaluate_channel
+from evaluation.runs.execute import as_json, capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary, summarize
 from evaluation.statistics.bootstrap import Observation
@@ -27,6 +32,7 @@ from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.conversing import converged, diverse
 from tests.evaluation.judged import make_run, make_score
 from tests.evaluation.judging import answers
+from tests.evaluation.measuring import evaluate_agent, evaluate_channel
 from tests.factories import make_agent, make_channel, talk
 from tests.llm_server import LLMServer
 
@@ -34,18 +40,21 @@ pytestmark = pytest.mark.django_db
 
 
 def clusters(found: Measurement, dimension: str = "adherence") -> set[str]:
-    return {str(o.cluster) for rows in found.observations.get(dimension, {}).values() for o in rows}
+    return {str(o.cluster) for o in found.dimensions[dimension].sample.observations}
+
+
+def scores(found: Measurement, dimension: str = "adherence") -> dict[str, float | None]:
+    return {name: one.score for name, one in found.dimensions[dimension].propositions.items()}
 
 
 def same_numbers(made: Measurement, summary: RunSummary) -> None:
     for name, dimension in summary.dimensions.items():
         number = dimension.score if dimension.count is None else dimension.count
-        assert made.scores[name] == (None if number is None else pytest.approx(number, abs=2e-4)), name
+        assert made.dimensions[name].score == (None if number is None else pytest.approx(number, abs=2e-4)), name
         for found in dimension.propositions:
             number = found.score if found.count is None else found.count
             expected = None if number is None else pytest.approx(number, abs=2e-4)
-            assert made.proposition_scores[name][found.id] == expected, found.id
-        assert made.unscored[name] == dimension.unscored
+            assert scores(made, name)[found.id] == expected, found.id
 
 
 def test_a_measurement_has_the_numbers_of_its_run(
@@ -61,19 +70,10 @@ def test_a_measurement_has_the_numbers_of_its_run(
 
     same_numbers(found, summary)
     assert (found.target, found.judge, found.procedure) == ("ada", "test-model", "plumbline")
-    assert {len(rows) for rows in found.observations["adherence"].values()} == {3}, "the mean of the repeats, once"
+    judged = {len(one.observations) for one in found.dimensions["adherence"].propositions.values()}
+    assert judged == {3}, "the mean of the repeats, once"
     assert clusters(found, "fluency") == {"repeat:1", "repeat:2"}
     assert found.evaluation_run == summary.run.pk
-
-
-def test_what_could_not_be_scored_is_no_observation(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.respond = answers(lambda claim: 7 if "voice" in claim else {"value": "x"})
-
-    found = measurement_of(evaluate_agent(agent=ada, dimensions=("adherence",)).run)
-
-    assert found.proposition_scores["adherence"] == {"mood": None, "voice": 7.0}
-    assert set(found.observations["adherence"]) == {"voice"}
-    assert (found.unscored["adherence"], found.judged["adherence"]) == (3, 6)
 
 
 def test_an_agents_channels_have_the_numbers_of_its_run(llm_server: LLMServer, propositions: PropositionFolder) -> None:
@@ -95,9 +95,12 @@ def test_an_agents_channels_have_the_numbers_of_its_run(llm_server: LLMServer, p
     summary = evaluate_agent(agent=Agent.objects.get(slug="ada"), dimensions=("convergence",), repeats=2)
     found = measurement_of(summary.run)
 
-    assert found.scores["convergence"] == pytest.approx(summary.dimensions["convergence"].score, abs=2e-4)
+    assert found.dimensions["convergence"].score == pytest.approx(summary.dimensions["convergence"].score, abs=2e-4)
     assert clusters(found, "convergence") == {"channel:diverse", "channel:converged", "channel:third"}
-    assert set(found.digests["convergence"]) == {"apart", "topics"}
+    assert {p: bool(one.digest) for p, one in found.dimensions["convergence"].propositions.items()} == {
+        "apart": True,
+        "topics": True,
+    }
 
 
 def test_a_channel_is_named_with_its_mark_and_has_its_repeats(
@@ -124,8 +127,8 @@ def test_counts_are_the_runs_counts_and_a_repeat_each() -> None:
 
     found = measurement_of(run)
 
-    assert (found.scores, found.counted) == ({"ideas_quantity": 6}, frozenset(["ideas_quantity"]))
-    assert [o.value for o in found.observations["ideas_quantity"]["ideas"]] == [4, 9, 6]
+    assert found.dimensions["ideas_quantity"].score == 6
+    assert [o.value for o in found.dimensions["ideas_quantity"].sample.observations] == [4, 9, 6]
 
 
 def test_the_same_message_has_the_same_key_in_every_run_and_another_text_another(ada: Agent) -> None:
@@ -149,7 +152,7 @@ def test_messages_deleted_since_are_one_cluster(ada: Agent) -> None:
 
     found = measurement_of(run)
 
-    assert (found.scores["adherence"], len(clusters(found))) == (6.0, 2)
+    assert (found.dimensions["adherence"].score, len(clusters(found))) == (6.0, 2)
 
 
 def test_played_speech_is_clustered_by_situation() -> None:
@@ -222,19 +225,11 @@ def test_what_a_capture_prints_is_read_back_as_the_same_measurement(
 
     read, made = measurements_of_file(path)["ada"], measurement_of(results[0].summary.run)
 
-    assert (read.scores, read.proposition_scores) == (made.scores, made.proposition_scores)
+    assert (read.dimensions["adherence"].score, scores(read)) == (made.dimensions["adherence"].score, scores(made))
     assert (read.judge, read.procedure, read.persona_digest) == (made.judge, made.procedure, made.persona_digest)
-    assert read.digests == made.digests
     assert observations_json(read) == observations_json(made)
     change = only(compare(read, made))
     assert (change.delta, change.paired, change.n) == (0.0, True, 3), "the same messages, known again by their keys"
-
-
-def test_a_measurement_written_and_read_gives_the_same_comparison(tmp_path: Path) -> None:
-    before, now = adherence(HIGH, persona_digest="p"), adherence(LOW, first=100)
-    path = written(tmp_path / "b.json", {"judge": LLM, "runs": [run_json(before)]})
-
-    assert only(compare(measurements_of_file(path)["ada"], now)) == only(compare(before, now))
 
 
 @given(st.lists(st.tuples(st.integers(0, 90), st.integers(1, 4)), min_size=1, max_size=20))
@@ -242,7 +237,7 @@ def test_every_judgement_comes_back(tmp_path_factory: pytest.TempPathFactory, ro
     found = measurement({"adherence": {"voice": [Observation(v / 10, 1.5, f"situation:{n}") for v, n in rows]}})
     path = written(tmp_path_factory.mktemp("measured") / "b.json", {"judge": LLM, "runs": [run_json(found)]})
 
-    read = measurements_of_file(path)["ada"].observations["adherence"]["voice"]
+    read = measurements_of_file(path)["ada"].dimensions["adherence"].propositions["voice"].observations
     assert sorted(map(tuple, read)) == sorted((v / 10, 1.5, f"situation:{n}", None) for v, n in rows)
 
 
@@ -251,7 +246,8 @@ def test_channels_keep_the_weight_of_each(tmp_path: Path) -> None:
     found = measurement({"convergence": {"apart": rows}})
     path = written(tmp_path / "b.json", {"judge": LLM, "runs": [run_json(found)]})
 
-    assert measurements_of_file(path)["ada"].observations["convergence"]["apart"] == tuple(rows)
+    read = measurements_of_file(path)["ada"].dimensions["convergence"]
+    assert read.propositions["apart"].observations == tuple(rows)
 
 
 def test_a_file_without_judgements_is_taken_as_exact(tmp_path: Path) -> None:
@@ -270,7 +266,7 @@ def test_channels_and_agents_of_one_slug_are_kept_apart(tmp_path: Path) -> None:
     found = measurements_of_file(path)
 
     assert sorted(found) == ["#ada", "ada"]
-    assert found["#ada"].scores == {"convergence": 5.0, "ideas_quantity": 40}
+    assert {d: of.score for d, of in found["#ada"].dimensions.items()} == {"convergence": 5.0, "ideas_quantity": 40}
 
 
 def test_runs_that_are_not_completed_are_left_out(tmp_path: Path) -> None:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterable
 
 import pytest
-from pytest_django import Settings
 
 from agents.models import Agent, Message
 from evaluation.change.position import PositionProfile, position_profile
-from evaluation.change.tables import position_table
+from evaluation.ci.render import position_table
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.scorers.windows import (
+from evaluation.scorers.subjects import (
     Bin,
     MessageWindow,
     parse_bins,
@@ -193,6 +191,13 @@ LINE = re.compile(r"line (\d+)")
 
 
 # -- what a run says
+@pytest.fixture
+def speaker(propositions: PropositionFolder) -> Agent:
+    """An agent with one proposition about each message."""
+    propositions.claims("adherence/_default.yaml", "voice")
+    return make_agent("ada")
+
+
 def by_position(agent: Agent, *, samples: int = 40, **fields: object) -> PositionProfile:
     return position_profile(measured(agent, samples=samples, position_bins=BINS, **fields).summary.run)
 
@@ -226,59 +231,18 @@ def test_a_conversation_that_fades_is_seen_to_fade(llm_server: LLMServer, propos
     assert found.within.verdict == "drifted"
     assert (found.within.first, found.within.last, found.within.conversations) == ("1-5", "31+", 1)
     assert found.within.resampled == "messages"
-    assert found.trend.spearman is not None
-    assert found.trend.spearman < -0.7
 
 
-def test_a_conversation_that_holds_is_steady(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    chat(ada, "long", 60)
-    llm_server.respond = answers(lambda claim: 7)
-
-    (found,) = by_position(ada).dimensions.values()
-
-    assert found.within.verdict == "steady"
-    assert found.within.delta == pytest.approx(0)
-
-
-def test_cues_find_fading_offline(settings: Settings, propositions: PropositionFolder) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    propositions.write(
-        "adherence/_default.yaml",
-        """
-        dimension: adherence
-        propositions:
-          - id: assistant
-            claim: "{{agent_name}} sounds like an assistant"
-            inverted: true
-            cues: {supports: ["happy to help"], contradicts: ["my drawer"]}
-        """,
-    )
-    ada, channel = make_agent("ada"), make_channel()
-    talk(ada, ["No. Not my drawer." if n < 20 else "Happy to help with that!" for n in range(40)], channel=channel)
-
-    profile = by_position(ada)
-
-    (found,) = profile.dimensions.values()
-    assert (profile.judge, found.within.verdict) == ("offline:lexical-1", "drifted")
-    assert found.within.delta == pytest.approx(-7)
-
-
-def test_long_conversations_that_were_worse_from_the_start_are_no_fading(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
+def test_long_conversations_that_were_worse_from_the_start_are_no_fading(llm_server: LLMServer, speaker: Agent) -> None:
     """The confound: later positions come from long conversations only."""
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
     for n in range(7):
-        talk(ada, [f"weary {position}" for position in range(35)], channel=make_channel(f"long-{n}"))
+        talk(speaker, [f"weary {position}" for position in range(35)], channel=make_channel(f"long-{n}"))
     for n in range(9):
-        talk(ada, [f"fresh {position}" for position in range(5)], channel=make_channel(f"short-{n}"))
+        talk(speaker, [f"fresh {position}" for position in range(5)], channel=make_channel(f"short-{n}"))
     said = {"weary": 3, "fresh": 8}
     llm_server.respond = lambda body: answers(lambda claim: said[tail_of(body).split("Ada acts: ")[1].split()[0]])(body)
 
-    (found,) = by_position(ada, samples=240).dimensions.values()
+    (found,) = by_position(speaker, samples=240).dimensions.values()
 
     assert found.overall.delta is not None
     assert found.overall.delta < -2
@@ -287,59 +251,24 @@ def test_long_conversations_that_were_worse_from_the_start_are_no_fading(
     assert found.bins[0].same.score == 3
 
 
-def test_a_channel_with_one_message_says_that_nothing_can_be_compared(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    chat(ada, "short", 1)
-    llm_server.respond = answers(lambda claim: 7)
-
-    (found,) = by_position(ada).dimensions.values()
-
-    assert [(row.messages, row.score) for row in found.bins] == [(1, 7), (0, None), (0, None), (0, None)]
-    assert found.within.interval_note == "fewer than two stretches have scores"
-    assert found.within.verdict == "not enough data"
-
-
-def test_stretches_that_no_conversation_joins_are_not_compared_within(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    chat(ada, "short", 3)
-    old = chat(ada, "old", 12)
+def test_stretches_that_no_conversation_joins_are_not_compared_within(llm_server: LLMServer, speaker: Agent) -> None:
+    chat(speaker, "short", 3)
+    old = chat(speaker, "old", 12)
     old.messages.update(tags={"when": "before"})
-    Message.objects.filter(channel=old, agent=ada, text__in=["line 11", "line 12"]).update(tags={"when": "now"})
+    Message.objects.filter(channel=old, agent=speaker, text__in=["line 11", "line 12"]).update(tags={"when": "now"})
     Message.objects.filter(channel__slug="short").update(tags={"when": "now"})
     llm_server.respond = answers(lambda claim: 7)
 
-    (found,) = by_position(ada, where={"when": "now"}).dimensions.values()
+    (found,) = by_position(speaker, where={"when": "now"}).dimensions.values()
 
     assert [row.messages for row in found.bins] == [3, 2, 0, 0]
     assert found.within.interval_note == "no conversation has scores in both stretches"
     assert found.overall.delta == 0
 
 
-def test_an_agent_that_said_nothing_has_an_empty_profile(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-
-    profile = by_position(ada)
-
-    assert [row.messages for row in profile.dimensions["adherence"].bins] == [0, 0, 0, 0]
-    assert llm_server.calls == 0
-
-
-def test_judgements_that_could_not_be_made_are_counted_not_guessed(
-    llm_server: LLMServer, propositions: PropositionFolder
-) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    chat(ada, "long", 8)
-    run = measured(ada, position_bins=BINS).summary.run
+def test_judgements_that_could_not_be_made_are_counted_not_guessed(llm_server: LLMServer, speaker: Agent) -> None:
+    chat(speaker, "long", 8)
+    run = measured(speaker, position_bins=BINS).summary.run
     EvaluationScore.objects.filter(evaluation_run=run).update(status="unscored", score=None)
 
     (found,) = position_profile(run).dimensions.values()
@@ -407,17 +336,6 @@ def test_the_table_fits_eighty_columns_and_names_judge_and_verdict(shown: Positi
     assert max(len(line) for line in table.splitlines() if "conversation" not in line) <= 80
 
 
-def test_the_json_object_has_what_the_table_has(shown: PositionProfile) -> None:
-    document = json.loads(json.dumps(shown.model_dump()))
-
-    found = document["dimensions"]["adherence"]
-    assert [row["positions"] for row in found["bins"]] == ["1-5", "6-15", "16-30", "31+"]
-    assert found["bins"][0].keys() >= {"score", "interval", "messages", "scored", "unscored", "same_conversations"}
-    assert found["within"]["verdict"] == "drifted"
-    assert found["within"]["delta"] == pytest.approx(-5, abs=0.7)
-    assert (document["judge"], document["not_by_position"]) == ("test-model", ["fluency"])
-
-
 def test_an_agent_nobody_heard_gets_a_sentence_and_no_empty_table(ada: Agent) -> None:
     out = io.StringIO()
 
@@ -428,15 +346,13 @@ def test_an_agent_nobody_heard_gets_a_sentence_and_no_empty_table(ada: Agent) ->
     assert out.getvalue().strip() == "Adherence of kevin by position: no message was judged."
 
 
-def test_no_interval_leaves_the_scale(llm_server: LLMServer, propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/_default.yaml", "voice")
-    ada = make_agent("ada")
-    chat(ada, "short", 8)
+def test_no_interval_leaves_the_scale(llm_server: LLMServer, speaker: Agent) -> None:
+    chat(speaker, "short", 8)
     llm_server.respond = lambda body: answers(
         lambda claim: 9 if int(re.findall(r"line (\d+)", tail_of(body))[-1]) % 2 else 0
     )(body)
 
-    (found,) = position_profile(measured(ada, samples=40, position_bins=BINS).summary.run).dimensions.values()
+    (found,) = position_profile(measured(speaker, samples=40, position_bins=BINS).summary.run).dimensions.values()
 
     for row in found.bins[:2]:
         assert row.interval is not None

@@ -128,13 +128,6 @@ def test_a_judge_that_refuses_key_or_model_is_3(two: Agent, llm_server: LLMServe
     assert f"HTTP {status}" in said
 
 
-@pytest.mark.django_db
-def test_a_judge_that_is_away_is_2(two: Agent, llm_server: LLMServer) -> None:
-    llm_server.always(status=500)
-
-    assert run()[0] == 2
-
-
 # -- no score under the name of a judge that answered nothing
 @pytest.mark.django_db
 def test_a_judge_that_answered_nothing_has_no_score(

@@ -17,7 +17,7 @@ import pytest
 from django.core.management import call_command
 
 from agents.models import Agent, Channel
-from agents.work.stopping import stopping_on_sigterm
+from agents.work.running import stopping_on_sigterm
 from evaluation.models import Baseline, EvaluationRun
 from tests import zygote
 from tests.evaluation.ci.building import planted, refused, report, run
@@ -224,17 +224,3 @@ def test_another_judge_or_procedure_is_refused_before_anything_is_asked(
         "--baseline", str(baseline)
     )
     assert llm_server.calls == asked
-
-
-def test_a_file_of_other_agents_is_refused(baseline: Path) -> None:
-    make_agent("bob")
-
-    assert "holds none of bob; it holds ada" in refused("--agents", "bob", "--baseline", str(baseline))
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"judge": "x", "runs": [{"agent": "ada"}]}', "\x00"])
-def test_a_file_that_is_no_baseline_is_refused(two: Agent, tmp_path: Path, text: str) -> None:
-    path = tmp_path / "b.json"
-    path.write_text(text)
-
-    assert "b.json" in refused("--baseline", str(path))

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from pytest_django import Settings
 
 from agents.models import Agent, Channel, LLMCall, Message
 from evaluation.models import EvaluationRun
@@ -128,30 +127,7 @@ def test_a_dry_run_estimates_turns_and_judgements_and_asks_and_stores_nothing(
     assert (real["turn"].count(), real["evaluation"].count()) == (simulation["calls"], judging["calls"])
 
 
-def test_a_dry_run_of_a_simulation_is_shown_as_tables(actor: Agent, situations: Path) -> None:
-    code, out, _ = run("--simulate", str(situations), "--dry-run")
-
-    assert code == 0
-    assert "simulating the agents first" in out
-    assert "nothing was asked" in out
-
-
 def test_what_a_simulation_needs_is_printed_before_it_begins(actor: Agent, situations: Path) -> None:
     _, out, _ = run("--simulate", str(situations), "--actor-model", "good-model")
 
     assert "Estimate of the simulation: 6 lines said to agents, 12 calls" in " ".join(out.split())
-
-
-def test_fluency_of_the_scripted_actor_is_said_to_be_its_repeated_lines(
-    propositions: PropositionFolder, situations: Path, settings: Settings, tmp_path: Path
-) -> None:
-    settings.ACTOR_MODEL, settings.JUDGE_MODEL = "offline:scripted-1", "offline:lexical-1"
-    settings.PROPOSITIONS_DIR = settings.BASE_DIR / "propositions"
-    make_agent("ada", sample_lines=["Quite so.", "Not at all."])
-    comment = tmp_path / "comment.md"
-
-    _, out, _ = run("--simulate", str(situations), "--dimensions", "fluency", "--markdown", str(comment))
-
-    note = "the offline actor says the persona's few sample lines again and again"
-    assert note in " ".join(out.split())
-    assert "sample lines again and again" in comment.read_text(encoding="utf-8")

@@ -11,14 +11,13 @@ from pydantic import BaseModel
 from agents.models import Agent
 from evaluation.change.change import Change
 from evaluation.change.comparison import Comparison
-from evaluation.change.measurements import Measurement
-from evaluation.ci.measure import AgentResult, Coverage
+from evaluation.change.measurements import Measured, MeasuredDimension, Measurement
 from evaluation.ci.render import Report
-from evaluation.ci.verdict import Findings, Limits, Undecided, decide
+from evaluation.ci.verdict import AgentResult, Coverage, Finding, Findings, Limits, decide
 from evaluation.models import EvaluationRun
-from evaluation.runs.capture import Captured
+from evaluation.runs.execute import Captured
 from evaluation.runs.summary import DimensionSummary, RunSummary
-from evaluation.statistics.estimates import Interval
+from evaluation.statistics.bootstrap import Interval
 
 T = TypeVar("T")
 
@@ -91,7 +90,7 @@ def test_a_fall_that_chance_gives_among_so_many_is_suspected_and_fails_nothing()
 
     findings = decide([result(taken_back)], Limits())
 
-    assert (findings.exit_code, [outcome.suspected for outcome in findings.cannot_tell_yet]) == (0, [True])
+    assert (findings.exit_code, [one.suspected for one in findings.of("cannot_tell_yet")]) == (0, [True])
     assert decide([result(taken_back)], Limits(strict=True)).exit_code == 2
 
 
@@ -106,12 +105,15 @@ def with_claims(dimension: Change, *claims: Change) -> AgentResult:
 UNSURE = replace(FELL, proposition="loud", candidate=1.0, interval=None, verdict="possibly drifted")
 
 
+def regressions(findings: Findings) -> list[tuple[str, str | None]]:
+    return [(entry["scope"], entry["proposition"]) for entry in findings.model_dump()["regressions"]]
+
+
 def test_a_claim_that_surely_fell_is_named_and_not_one_that_only_fell_further() -> None:
-    sure = replace(FELL, proposition="brief")
+    findings = decide([with_claims(FELL, UNSURE, replace(FELL, proposition="brief"))], Limits())
 
-    (outcome,) = decide([with_claims(FELL, UNSURE, sure)], Limits()).regressions
-
-    assert (outcome.scope, outcome.proposition, outcome.fell_most) == ("dimension", "brief", [])
+    assert regressions(findings) == [("dimension", "brief")]
+    assert "fell_most" not in findings.model_dump()["regressions"][0]
 
 
 def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim_is_called_worse() -> None:
@@ -119,29 +121,17 @@ def test_where_no_claim_surely_fell_the_dimension_is_the_regression_and_no_claim
 
     findings = decide([with_claims(FELL, less, UNSURE)], Limits())
 
-    (outcome,) = findings.regressions
-    assert (outcome.change.proposition, outcome.change.delta) == ("", -2.0)
-    assert [c.proposition for c in outcome.fell_most] == ["loud", "kind"]
+    assert regressions(findings) == [("dimension", None)]
+    lines = [(one.verdict, one.proposition) for one in findings.of("regressions")]
+    assert lines == [("worse", ""), ("fell most, not surely", "loud"), ("fell most, not surely", "kind")]
     assert findings.headline == "1 dimension surely worse."
-
-
-def test_the_sentence_counts_what_the_list_of_regressions_holds() -> None:
-    claims = [replace(FELL, proposition=name) for name in "abcd"]
-
-    findings = decide([with_claims(FELL, *claims)], Limits())
-
-    assert len(findings.regressions) == 4
-    assert findings.headline == "1 dimension surely worse, 4 propositions surely worse."
 
 
 def test_a_fall_without_an_interval_says_what_would_fail_a_build() -> None:
     fell = replace(UNSURE, proposition="", reason="the whole window is judged at once")
 
-    (outcome,) = (_undecided_of(fell, Limits()),)
-    undecided = _undecided_of(fell, Limits(thresholds={"fluency": 5.0}))
-
-    assert outcome.rows[0].why.endswith("a fall without an interval fails no build: --threshold fluency=N would")
-    assert undecided.hint == "", "there is one already"
+    assert "fluency=N would" in _undecided_of(fell, Limits()).why
+    assert _undecided_of(fell, Limits(thresholds={"fluency": 5.0})).why == fell.reason, "there is one already"
 
 
 @pytest.mark.parametrize(
@@ -160,20 +150,14 @@ def test_a_pass_is_no_plain_tick_where_a_score_fell_by_a_point_without_an_interv
     assert findings.outcome == (said if seen == "⚠️" else "pass")
 
 
-def test_what_fails_a_build_is_said_without_a_but() -> None:
-    findings = decide([_fluent(replace(UNSURE, proposition="")), result(FELL, slug="bob")], Limits())
-
-    assert (findings.sign, findings.outcome) == ("❌", "regression")
-
-
 def _fluent(change: Change) -> AgentResult:
     given = result(change)
     assert given.comparison is not None
     return replace(given, comparison=replace(given.comparison, dimensions=(replace(change, dimension="fluency"),)))
 
 
-def _undecided_of(change: Change, limits: Limits) -> Undecided:
-    (outcome,) = decide([_fluent(change)], limits).cannot_tell_yet
+def _undecided_of(change: Change, limits: Limits) -> Finding:
+    (outcome,) = decide([_fluent(change)], limits).of("cannot_tell_yet")
     return outcome
 
 
@@ -181,22 +165,23 @@ def test_a_score_over_other_claims_than_its_change_says_so() -> None:
     given = result(replace(FELL, baseline=9.0, candidate=3.0))
     assert given.comparison is not None
     change = replace(given.comparison.dimensions[0], dimension="adherence")
-    side = replace(given.comparison.candidate, proposition_scores={"adherence": {"brief": 3.0, "new": 9.0}})
+    asked = {name: Measured(score=score) for name, score in (("brief", 3.0), ("new", 9.0))}
+    before = replace(given.comparison.baseline, dimensions={"adherence": MeasuredDimension()})
+    side = replace(before, dimensions={"adherence": MeasuredDimension(propositions=asked)})
     compared = replace(
         given.comparison,
+        baseline=before,
         candidate=side,
         dimensions=(change,),
         propositions={"adherence": (replace(change, proposition="brief"),)},
-        only_candidate=("adherence/new",),
     )
     adherence = replace(given.summary.dimensions["ideas_quantity"], dimension="adherence", score=6.0)
     scored = replace(given.summary, dimensions={"adherence": adherence})
     given = replace(given, captured=Captured(scored, False, False), comparison=compared)
 
-    findings = Findings(verdict="pass", exit_code=0)
-    report = Report(judge="m", results=(given,), findings=findings, limits=Limits(), profiles={})
+    report = Report(judge="m", results=(given,), limits=Limits())
 
-    assert list(report.notes()) == ["adherence: the change is over 1 of 2 propositions, 9.0 → 3.0; only now: new"]
+    assert list(report.notes()) == ["adherence: the change is over 1 of 2 propositions, 9.0 → 3.0"]
 
 
 def test_no_agents_are_no_pass() -> None:

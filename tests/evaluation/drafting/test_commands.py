@@ -92,14 +92,6 @@ def test_a_dry_run_writes_nothing_and_json_has_everything(llm_server: LLMServer,
     assert (ada["calls"], ada["cost_usd"], ada["unpriced_calls"], ada["file"]) == (1, None, 1, None)
 
 
-def test_a_folder_that_is_not_read_is_said_to_be_so(llm_server: LLMServer, team: Path, tmp_path: Path) -> None:
-    make_ada()
-    llm_server.reply(**reply(proposal()))
-    _, out = run("draft_propositions", "--out", str(tmp_path / "elsewhere"))
-
-    assert "elsewhere is not read: add it to PROPOSITION_DIRS." in out
-
-
 @pytest.mark.django_db(transaction=True)
 def test_one_agent_without_an_answer_costs_the_others_nothing_and_ends_with_2(
     llm_server: LLMServer, team: Path
@@ -203,11 +195,3 @@ def test_suggestions_alone_are_not_measured(llm_server: LLMServer, propositions:
     assert code != 0
     assert LLMCall.objects.count() == 0
     assert not EvaluationRun.objects.filter(overall_score__isnull=False).exists()
-
-
-def test_the_check_counts_retired_ones_apart_from_suggestions(propositions: PropositionFolder) -> None:
-    propositions.claims("adherence/ada.yaml", "dry")
-    propositions.claims("adherence/ada.suggestions.yaml", "old", extra="active: false, retired: true")
-    assert "adherence/ada: 1 retired" in run("check_propositions")[1]
-    assert "not judged before" not in run("check_propositions")[1]
-    assert [file["retired"] for file in document("check_propositions")["files"]] == [["old"], []]

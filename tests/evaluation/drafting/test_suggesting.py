@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.llm import Label
+from agents.llm.ledger import totals
 from agents.models import Agent, LLMCall
 from agents.persona import TraitValue
 from evaluation.drafting.suggesting import (
@@ -25,11 +27,9 @@ from evaluation.drafting.suggesting import (
     suggestions_request,
     write_suggestions,
 )
-from evaluation.drafting.suggesting import (
-    outcome as suggestions_value,
-)
 from evaluation.propositions.editing import CannotSave
 from evaluation.propositions.files import load_file
+from evaluation.wording import spent_json
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import HAND_WRITTEN, file_of, make_ada, proposal, reply
 from tests.evaluation.judging import prompt_of
@@ -62,17 +62,6 @@ def test_a_good_proposal_becomes_an_inactive_entry_with_its_quote(llm_server: LL
     }
     assert (one.spec.active, one.spec.weight) == (False, 1.0)
     assert (result.reason, result.failed, result.spent.calls) == ("", False, 1)
-
-
-def test_every_call_has_a_row_in_the_ledger_that_says_what_it_was_for(llm_server: LLMServer) -> None:
-    llm_server.reply(**reply())
-    agent = make_ada()
-    result = suggested(agent=agent)
-
-    call = LLMCall.objects.get()
-    assert (call.purpose, call.role, call.agent_id, call.status) == ("drafting", "judge", agent.pk, "ok")
-    assert (result.spent.input_tokens, result.spent.unpriced) == (100, 1)
-    assert result.reason == "the model suggested nothing"
 
 
 def test_words_that_are_not_in_the_persona_are_no_source(llm_server: LLMServer) -> None:
@@ -344,18 +333,18 @@ def test_suggestions_are_written_with_a_header_and_read_back_as_they_were(
     odd = "is: \"dry\" # and \u00e9 \U0001f600 - {x}, [y] & *z !a %b @c `d` 'e' null, yes"
     llm_server.reply(**reply(proposal(f"{{{{agent_name}}}} {odd}", rule={"not_matches": "#\\w: '\"!{2,}"}), proposal()))
     result = suggested()
-    written = write_suggestions(result, folder=propositions.path)
+    write_suggestions(result, folder=propositions.path)
 
-    assert written is not None
-    assert (written.path, written.appended) == (file_of(propositions.path), False)
-    text = written.path.read_text()
+    path = file_of(propositions.path)
+    assert (result.file, result.appended) == (str(path), False)
+    text = path.read_text()
     assert text.startswith("# Propositions about Ada Lund, suggested from the persona")
     assert "try_proposition" in text
     assert yaml.safe_load(text)["propositions"] == [dict(d.entry) for d in result.usable]
-    file = load_file(written.path)
+    file = load_file(path)
     assert (file.agent_id, file.propositions) == ("ada", ())
     assert [p.quote for p in file.inactive] == ["Sales talk makes you wince"] * 2
-    assert [p.name for p in written.path.parent.iterdir()] == ["ada.suggestions.yaml"]
+    assert [p.name for p in path.parent.iterdir()] == ["ada.suggestions.yaml"]
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\n\n# mine\n"])
@@ -363,10 +352,10 @@ def test_an_existing_file_is_only_added_to(llm_server: LLMServer, propositions: 
     path = propositions.write("adherence/ada.suggestions.yaml", HAND_WRITTEN + ending)
     path.chmod(0o640)
     llm_server.reply(**reply(proposal()))
-    written = write_suggestions(suggested(), folder=propositions.path)
+    result = suggested()
+    write_suggestions(result, folder=propositions.path)
 
-    assert written is not None
-    assert written.appended
+    assert result.appended
     text = path.read_text()
     assert text.startswith((HAND_WRITTEN + ending).rstrip("\n"))
     assert "\n    - id: ada-sales-talk\n      active: false\n" in text
@@ -403,11 +392,14 @@ def test_whatever_a_model_writes_is_read_back_as_it_was_checked(
     persona = f"two words {quote}"
     raw = proposal(f"{{{{agent_name}}}} {claim}", quote=f"two words {quote}", rule={"contains_none": [phrase]})
     usable, _ = sift([raw], slug="ada", name=agent.display_name, persona=persona)
-    outcome = suggestions_value(agent, claim, usable, work_id="none")
-    written = write_suggestions(outcome, folder=tmp_path_factory.mktemp("suggestions"))
+    spent = totals(work_id="none")
+    about: dict[str, Any] = {"agent": "ada", "of": agent, "judge": claim, "usable": usable, "spent": spent}
+    outcome = Suggestions(**about, suggestions=[], dropped=[], reason="", failed=False, **spent_json(spent))
+    write_suggestions(outcome, folder=tmp_path_factory.mktemp("suggestions"))
 
-    if written is not None:
-        assert yaml.safe_load(written.path.read_bytes().decode())["propositions"] == [dict(d.entry) for d in usable]
+    if outcome.file is not None:
+        read = yaml.safe_load(Path(outcome.file).read_bytes().decode())
+        assert read["propositions"] == [dict(d.entry) for d in usable]
 
 
 @pytest.mark.parametrize("slug", ["", "../x", "a/b", ".hidden", ".."])

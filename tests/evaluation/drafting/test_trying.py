@@ -11,7 +11,7 @@ import pytest
 from agents.models import Agent, LLMCall, ModelPrice
 from evaluation.drafting.trying import Trial, try_proposition
 from evaluation.models import EvaluationRun, EvaluationScore
-from evaluation.propositions.rules import Rule
+from evaluation.propositions.schema import Rule
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.test_commands import document, run
 from tests.evaluation.judging import answers, claim, entry, prompt_of, tail_of
@@ -146,13 +146,6 @@ def test_a_judge_that_is_down_gives_no_number_and_ends_with_2(
     assert code == 2
     assert "Mean – of 9; 3 unscored." in out
     assert "Nothing could be scored: rejected" in out
-
-
-def test_an_agent_that_said_nothing_has_nothing_to_try(file: Path) -> None:
-    make_agent("ada")
-    code, out = run("try_proposition", f"{file}:dry")
-
-    assert (code, "ada has said nothing yet" in out.lower()) == (2, True)
 
 
 def test_without_an_id_the_file_is_listed(file: Path) -> None:

@@ -187,13 +187,6 @@ def test_alerts_can_be_acknowledged_by_who_may_change_them_and_changed_by_nobody
     assert 'name="_save"' not in read(keeper, page_of(alert))
 
 
-def test_an_alert_outlives_its_schedule(root: Client) -> None:
-    schedule, _ = fallen()
-    schedule.delete()
-
-    assert 'class="pl-drift"' not in read(root, page_of(DriftAlert.objects.get()))
-
-
 # -- charts
 def test_an_agents_page_draws_its_series_with_alerts(root: Client) -> None:
     _, agent = fallen()
@@ -219,28 +212,6 @@ def test_judges_never_share_a_line_and_a_restart_is_marked(root: Client) -> None
     assert html.count('class="pl-drift"') == 2
     assert html.count("starts again: the persona changed") >= 2
     assert html.count("heuristic") >= 1
-
-
-def test_without_series_the_page_says_how_to_get_some(root: Client) -> None:
-    agent = make_agent("ada")
-
-    assert "No schedule measures this agent yet." in read(root, page_of(agent))
-
-    measured_day(make_schedule("nightly", agent), agent, 0, (), status="pending")
-    assert "No evaluation of a schedule has a score yet." in read(root, page_of(agent))
-
-
-def test_who_may_not_see_schedules_sees_no_drift() -> None:
-    _, agent = fallen()
-
-    assert "Drift over time" not in read(signed_in(staff("agents.view_agent")), page_of(agent))
-
-
-def test_hostile_names_stay_texts(root: Client) -> None:
-    schedule, agent = fallen(name=HOSTILE)
-
-    for url in (list_of(EvaluationSchedule), page_of(schedule), list_of(DriftAlert), page_of(agent)):
-        assert HOSTILE not in read(root, url)
 
 
 def test_the_number_of_queries_does_not_grow_with_the_rows(root: Client) -> None:

@@ -11,10 +11,10 @@ from agents.models import Agent
 from evaluation import schedules
 from evaluation.change.over_time import look_for_drift, next_to_look_at, series_of
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
-from evaluation.runs.store import reopen_failed
+from evaluation.runs.summary import reopen_failed
 from tests.evaluation.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import OFFLINE, make_run, make_score
-from tests.factories import MONDAY, make_agent, talk
+from tests.factories import MONDAY, make_agent, speaking
 from tests.tracing import Caught
 
 pytestmark = pytest.mark.django_db
@@ -24,8 +24,7 @@ GOOD, LOW = (7, 8, 7, 6, 8, 7), (5, 5, 4, 6, 5, 4)
 
 @pytest.fixture
 def ada() -> Agent:
-    agent = make_agent("ada")
-    talk(agent, ["a secret that was said"])
+    agent = speaking("ada", ["a secret that was said"])
     return agent
 
 
@@ -134,13 +133,6 @@ def test_a_change_that_was_asked_for_starts_the_series_again(
     assert [point.restarts for point in series.readings] == [day == 14 for day in range(26)]
 
 
-def test_propositions_of_another_dimension_do_not_start_it_again(ada: Agent, nightly: EvaluationSchedule) -> None:
-    days(nightly, ada, 0, 14, GOOD, proposition_digests={"adherence": {"dry": "a"}, "fluency": {"x": "a"}})
-    days(nightly, ada, 14, 6, LOW, proposition_digests={"adherence": {"dry": "a"}, "fluency": {"x": "b"}})
-
-    assert DriftAlert.objects.count() == 1
-
-
 def test_judges_schedules_and_agents_have_series_of_their_own(ada: Agent, nightly: EvaluationSchedule) -> None:
     hourly, bea = make_schedule("other", ada, due=MONDAY + 400 * DAY), make_agent("bea")
     days(nightly, ada, 0, 7, GOOD)
@@ -157,23 +149,6 @@ def test_judges_schedules_and_agents_have_series_of_their_own(ada: Agent, nightl
     ]
     assert all("at least 9 are needed" in s.note for s in found)
     assert not DriftAlert.objects.exists()
-
-
-def test_a_fall_below_the_limit_raises_no_alert(ada: Agent, nightly: EvaluationSchedule) -> None:
-    nightly.drift_limit = 3
-    nightly.save()
-    days(nightly, ada, 0, 14, GOOD)
-    days(nightly, ada, 14, 8, LOW)
-
-    assert not DriftAlert.objects.exists()
-
-
-def test_a_second_fall_is_a_second_alert(ada: Agent, nightly: EvaluationSchedule) -> None:
-    days(nightly, ada, 0, 14, GOOD)
-    days(nightly, ada, 14, 14, LOW)
-    days(nightly, ada, 28, 8, (1, 2, 1, 0, 2, 1))
-
-    assert [round(a.after) for a in DriftAlert.objects.order_by("since")] == [5, 1]
 
 
 def test_runs_that_end_out_of_order_raise_one_alert(ada: Agent, nightly: EvaluationSchedule) -> None:
@@ -219,14 +194,6 @@ def test_runs_of_no_schedule_and_of_channels_are_not_looked_at(ada: Agent, night
     make_run(ada)
     make_run(schedule=nightly, dimensions=["convergence"])
 
-    assert next_to_look_at() is None
-
-
-def test_an_evaluation_without_a_score_is_no_point(ada: Agent, nightly: EvaluationSchedule) -> None:
-    measured_day(nightly, ada, 0, ())
-    assert schedules.work_one(owner="test")
-
-    assert series_of(ada) == []
     assert next_to_look_at() is None
 
 

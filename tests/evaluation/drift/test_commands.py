@@ -18,7 +18,7 @@ from evaluation.schedules import default_window, first_time
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import OFFLINE
-from tests.factories import MONDAY, make_agent, talk
+from tests.factories import MONDAY, make_agent, speaking
 
 pytestmark = pytest.mark.django_db
 
@@ -44,8 +44,7 @@ def refused(*arguments: str) -> str:
 @pytest.fixture
 def ada(propositions: PropositionFolder) -> Agent:
     propositions.claims("adherence/_default.yaml", "voice")
-    agent = make_agent("ada")
-    talk(agent, ["hello"])
+    agent = speaking("ada", ["hello"])
     return agent
 
 

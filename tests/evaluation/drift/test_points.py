@@ -12,15 +12,14 @@ from evaluation.change.over_time import MOST_EVALUATIONS, points_of, series_of, 
 from evaluation.models import EvaluationRun, EvaluationSchedule
 from tests.evaluation.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import make_score
-from tests.factories import MONDAY, make_agent, say, talk
+from tests.factories import MONDAY, say, speaking
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
 def ada() -> Agent:
-    agent = make_agent("ada")
-    talk(agent, ["a secret that was said"])
+    agent = speaking("ada", ["a secret that was said"])
     return agent
 
 

@@ -53,9 +53,3 @@ def test_a_restart_without_versions_says_so() -> None:
     assert [r.because for r in series(agent, "a" * 64, current_digest(agent)).restarts] == [
         "the persona changed; no version says what changed"
     ]
-
-
-def test_a_series_that_never_started_again_says_nothing() -> None:
-    agent = make_agent()
-
-    assert series(agent, "a", "a").newest_restart == ""

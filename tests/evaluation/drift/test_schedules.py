@@ -14,13 +14,13 @@ from agents.work.queues import work_queues
 from agents.work.tasks import work
 from evaluation import schedules
 from evaluation.models import EvaluationRun, EvaluationSchedule
+from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec, prepare_run
-from evaluation.runs.work import work_one
 from evaluation.schedules import fire_if_due, fire_now
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.scheduling import DAY, make_schedule
 from tests.evaluation.judging import answers
-from tests.factories import make_agent, talk
+from tests.factories import make_agent, speaking
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -30,8 +30,7 @@ pytestmark = pytest.mark.django_db
 def recent(propositions: PropositionFolder) -> Agent:
     """An agent that spoke within the last day."""
     propositions.claims("adherence/_default.yaml", "voice")
-    agent = make_agent("ada")
-    talk(agent, ["No.", "Never."], sent_at=timezone.now() - timedelta(hours=1))
+    agent = speaking("ada", ["No.", "Never."], sent_at=timezone.now() - timedelta(hours=1))
     return agent
 
 
@@ -86,22 +85,6 @@ def test_what_was_missed_is_measured_once_and_the_timetable_kept(recent: Agent, 
     schedule.refresh_from_db()
     assert schedule.next_at == due + 11 * DAY
     assert EvaluationRun.objects.get(schedule=schedule).window_end == due + 10 * DAY
-
-
-def test_tomorrow_is_a_new_run_over_the_moved_window(recent: Agent, llm_server: LLMServer) -> None:
-    llm_server.respond = answers(lambda claim: 7)
-    schedule = make_schedule("nightly", recent)
-
-    assert fire_if_due(schedule)
-    assert measure()
-    schedule.next_at -= DAY  # a day passes
-    schedule.save()
-    talk(recent, ["Still no."], sent_at=timezone.now())
-    assert fire_if_due(schedule, now=timezone.now() + timedelta(seconds=1))
-
-    first, second = EvaluationRun.objects.filter(schedule=schedule).order_by("pk")
-    assert (first.status, second.status) == ("completed", "pending")
-    assert first.spec_digest != second.spec_digest
 
 
 def test_a_run_that_was_killed_goes_on_as_itself(recent: Agent, llm_server: LLMServer) -> None:
@@ -181,8 +164,7 @@ def test_channels_of_agents_are_measured_anew_each_time(
         "convergence/_default.yaml",
         "dimension: convergence\ntarget_type: environment\npropositions:\n  - {id: voices, claim: 'In {{channel_name}} voices differ'}\n",
     )
-    bea = make_agent("bea")
-    talk(bea, ["YES!"], sent_at=timezone.now() - timedelta(hours=1))
+    bea = speaking("bea", ["YES!"], sent_at=timezone.now() - timedelta(hours=1))
     schedule = make_schedule("nightly", recent, bea, dimensions=["convergence"])
 
     for _ in range(2):

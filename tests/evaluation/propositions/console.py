@@ -10,8 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agents.models import Agent
-from evaluation.propositions.files import propositions_for
-from evaluation.propositions.library import all_entries
+from evaluation.propositions.files import all_entries, propositions_for
 from tests.console import read
 
 EDITOR = ("evaluation.view_proposition", "evaluation.change_proposition")
@@ -49,7 +48,7 @@ def change(client: Client, url: str, button: str = "_save", **typed: str) -> str
 
 def named(typed: dict[str, str]) -> dict[str, str]:
     """Values by the names their fields have in the page."""
-    return {name if name in ("dimension", "level") else f"prop-{name}": value for name, value in typed.items()}
+    return {f"prop-{name}": value for name, value in typed.items()}
 
 
 def asked() -> dict[str, str]:

@@ -11,14 +11,12 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
-from agents.persona import save_persona
-from evaluation.admin.proposition_cards import page_url, propositions_url
+from evaluation.admin.propositions import page_url, propositions_url
 from evaluation.models import Proposition
 from evaluation.propositions.files import load_file, propositions_for
-from tests.console import HOSTILE, list_of, plain, read
+from tests.console import list_of, plain, read
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
-from tests.evaluation.propositions.console import change, url_of
 
 pytestmark = pytest.mark.django_db
 
@@ -135,27 +133,6 @@ def test_a_file_that_cannot_be_written_is_a_message_and_no_log_entry(root: Clien
     assert not LogEntry.objects.exists()
 
 
-def test_nothing_can_be_added_or_deleted(root: Client, file: Path) -> None:
-    assert root.get(list_of(Proposition) + "add/").status_code == 403
-    assert root.post(URL.replace("/change/", "/delete/"), {"post": "yes"}).status_code in (302, 403, 404)
-    assert file.read_text() == FILE
-
-
-@pytest.mark.parametrize("data", [{}, {"accept": "x", "reject": "x"}])
-def test_a_button_that_is_none_is_not_found(root: Client, file: Path, data: dict[str, str]) -> None:
-    assert root.post(URL, data).status_code == 404
-
-
-def test_words_that_left_the_persona_are_said_to_be_gone(root: Client, file: Path) -> None:
-    agent = make_ada("bob", display_name="Bob")
-    save_persona(agent=agent, note="x")
-    agent = type(agent).objects.get(slug="ada")
-    agent.system_prompt = "You are somebody else."
-    save_persona(agent=agent, note="edit")
-
-    assert "not in the persona now" in plain(read(root, URL))
-
-
 def test_broken_files_are_shown_with_what_is_wrong(root: Client, file: Path) -> None:
     file.write_text("propositions: [")
 
@@ -202,14 +179,6 @@ def test_the_page_shows_all_that_is_asked_and_where_it_comes_from(
     assert "claim dry" not in narrowed
 
 
-def test_hostile_texts_stay_texts(root: Client, team: PropositionFolder) -> None:
-    change(root, url_of("new"), "_suggestion", claim=HOSTILE, id="bad", contains_any=HOSTILE, source=HOSTILE)
-    pages = [propositions_url("ada"), url_of("edit", name="bad"), url_of("try", name="bad")]
-
-    assert all("<script>alert" not in read(root, page) for page in pages)
-    assert "alert" in read(root, pages[0])
-
-
 def test_agents_without_propositions_are_found(root: Client, team: PropositionFolder) -> None:
     make_ada("bob", display_name="Bob")
     overview = list_of(Proposition)
@@ -218,15 +187,3 @@ def test_agents_without_propositions_are_found(root: Client, team: PropositionFo
     assert propositions_url("bob") not in read(root, f"{overview}?q=lund")
     assert "No agent is named like that." in plain(read(root, f"{overview}?q=nobody"))
     assert page_url("new", "bob") in read(root, overview)
-
-
-def test_an_export_can_be_loaded(root: Client, team: PropositionFolder) -> None:
-    team.claims("adherence/ada.yaml", "dry")
-    url = f"{url_of('export')}?dimension=adherence&level=evaluation"
-    answer = root.get(url)
-
-    assert url.replace("&", "&amp;") in read(root, propositions_url("ada"))
-    assert answer["Content-Disposition"] == 'attachment; filename="ada.yaml"'
-    assert [p.id for p in load_file(team.write("adherence/x.yaml", answer.content.decode())).propositions] == ["dry"]
-    assert root.get(url.replace("adherence", "nonsense")).status_code == 404
-    assert root.get(url.replace("adherence", "fluency")).status_code == 404

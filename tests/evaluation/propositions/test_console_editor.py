@@ -10,16 +10,15 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 from agents.admin.transcript import transcript_url
-from agents.models import LLMCall, ModelPrice
-from evaluation.admin.proposition_cards import propositions_url
+from agents.models import ModelPrice
+from evaluation.admin.propositions import propositions_url
 from evaluation.models import Proposition
-from evaluation.propositions.files import DEFAULT, load_file
-from evaluation.propositions.library import all_entries
+from evaluation.propositions.files import DEFAULT, all_entries, load_file
 from tests.console import HOSTILE, Browser, list_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
 from tests.evaluation.judging import entry
-from tests.evaluation.propositions.console import EDITOR, TRIAL, ada, asked, change, filled_in, url_of
+from tests.evaluation.propositions.console import EDITOR, TRIAL, ada, change, filled_in, url_of
 from tests.factories import MONDAY, talk
 from tests.llm_server import LLMServer
 
@@ -38,15 +37,6 @@ def test_a_new_proposition_gets_an_id_of_its_claim_and_is_judged(root: Client, t
     assert result.cues is not None
     assert result.cues.supports == ["to be fair", "/dry+/"]
     assert LogEntry.objects.get().get_change_message() == "saved: {{agent_name}} stays dry (ada-stays-dry)"
-
-
-def test_a_suggestion_is_saved_as_one_and_accepted_with_its_change(root: Client, team: PropositionFolder) -> None:
-    change(root, url_of("new"), "_suggestion", claim="{{agent_name}} stays dry (ada-stays-dry)", id="dry")
-    assert asked() == {}
-    change(root, url_of("edit", name="dry"), "_suggestion", claim="{{agent_name}} is dry")
-    assert asked() == {}
-    change(root, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
-    assert asked() == {"dry": "{{agent_name}} is bone dry"}
 
 
 def test_saving_what_was_not_changed_leaves_the_file_byte_for_byte(root: Client, team: PropositionFolder) -> None:
@@ -106,31 +96,6 @@ def test_what_the_loader_refuses_is_said_and_nothing_is_saved(
     assert not LogEntry.objects.exists()
 
 
-def test_two_people_at_once_do_not_undo_each_other(root: Client, team: PropositionFolder) -> None:
-    path = team.claims("adherence/ada.yaml", "dry")
-    url = url_of("edit", name="dry")
-    seen = filled_in(read(root, url))
-    path.write_text(path.read_text().replace("claim dry", "claim bone dry"))
-    answer = root.post(url, {**seen, "prop-claim": "mine", "_save": ""})
-
-    assert "It was changed or removed since the page was opened." in plain(answer.content.decode())
-    assert ">mine</textarea>" in answer.content.decode().replace("\n", ""), "what was typed is not lost"
-    assert "bone dry" in path.read_text()
-
-
-def test_one_of_ours_is_changed_in_the_teams_folder(
-    root: Client, team: PropositionFolder, propositions: PropositionFolder
-) -> None:
-    ours = propositions.claims("adherence/ada.yaml", "dry")
-    before = ours.read_text()
-    assert "instead of the one in" in plain(read(root, url_of("edit", name="dry")))
-    change(root, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
-
-    assert asked() == {"dry": "{{agent_name}} is bone dry"}
-    assert ours.read_text() == before
-    assert "in place of adherence/ada.yaml:3" in plain(read(root, propositions_url("ada")))
-
-
 def test_without_a_folder_of_ones_own_it_can_only_be_exported(root: Client, propositions: PropositionFolder) -> None:
     make_ada()
     html = read(root, url_of("new"))
@@ -174,14 +139,6 @@ def test_an_editor_who_may_not_ask_for_evaluations_saves_but_does_not_try(team: 
     assert 'name="_try"' not in read(editor, url_of("edit", name="dry"))
     assert editor.post(url_of("new"), {"prop-claim": "{{agent_name}} is x", "_try": ""}).status_code == 403
     assert "is saved" in change(editor, url_of("edit", name="dry"), claim="{{agent_name}} is bone dry")
-
-
-def test_who_may_ask_for_evaluations_may_try_but_not_save(team: PropositionFolder) -> None:
-    team.claims("adherence/ada.yaml", "dry")
-    operator = signed_in(staff(EDITOR[0], *TRIAL))
-
-    assert operator.post(url_of("try", name="dry")).status_code == 200
-    assert operator.get(url_of("edit", name="dry")).status_code == 403
 
 
 def test_who_may_not_view_messages_tries_nothing(team: PropositionFolder) -> None:
@@ -274,18 +231,6 @@ def test_what_is_typed_is_tried_and_not_saved(root: Client, team: PropositionFol
     assert not LogEntry.objects.exists()
 
 
-def test_a_judge_that_is_asked_has_its_calls_in_the_ledger(root: Client, team: PropositionFolder) -> None:
-    talk(ada(), ["to be fair, no.", "Never."])
-    team.write("adherence/ada.yaml", "propositions:\n- {id: fair, claim: c, cues: {supports: [to be fair]}}\n")
-    assert "2 calls of heuristic" in plain(read(root, url_of("try", name="fair")))
-    assert not LLMCall.objects.exists(), "looking costs nothing"
-    text = plain(root.post(url_of("try", name="fair")).content.decode())
-
-    assert "1 scored, 1 unscored" in text
-    assert "2 calls" in text
-    assert set(LLMCall.objects.values_list("purpose", flat=True)) == {"try"}
-
-
 def test_what_is_asked_of_everybody_is_tried_on_a_chosen_agent(root: Client, team: PropositionFolder) -> None:
     talk(ada(), ["Hello there."])
     team.write("adherence/_default.yaml", "propositions:\n- {id: brief, claim: c, rule: {max_words: 2}}\n")
@@ -315,15 +260,3 @@ def test_a_paid_judge_is_estimated_before_and_accounted_for_after(
     assert "Not dry at all." in html
     assert "Every message scores 3: this does not tell messages apart." in plain(html)
     assert "<script>alert" not in html
-
-
-def test_a_judge_that_does_not_answer_is_a_reason_and_no_score(
-    root: Client, team: PropositionFolder, llm_server: LLMServer
-) -> None:
-    talk(ada(), ["one", "two"])
-    team.write("adherence/ada.yaml", "propositions:\n- {id: dry, claim: '{{agent_name}} is dry'}\n")
-    llm_server.respond = lambda body: {"status": 500}
-    text = plain(root.post(url_of("try", name="dry")).content.decode())
-
-    assert "2 unscored" in text
-    assert "Nothing could be scored:" in text

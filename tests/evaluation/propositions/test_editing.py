@@ -25,8 +25,7 @@ from evaluation.propositions.editing import (
     save_proposition,
     with_entry,
 )
-from evaluation.propositions.files import load_all, load_file, propositions_for
-from evaluation.propositions.library import all_entries, entry_at, listed
+from evaluation.propositions.files import all_entries, entry_at, listed, load_all, load_file, propositions_for
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import HAND_WRITTEN
 
@@ -203,13 +202,6 @@ def test_a_new_one_makes_a_file_in_the_teams_folder_and_the_next_joins_it(team: 
     assert path.read_text().startswith("dimension: adherence\nagent_id: ada\npropositions:\n  - id: brief\n")
     assert [p.id for p in load_file(path).propositions] == ["brief"]
     assert [p.id for p in load_file(path).inactive] == ["dry"]
-
-
-def test_one_about_drafts_goes_into_a_file_of_its_level(team: PropositionFolder) -> None:
-    path = save(level="action", claim="{{action}} is brief")
-
-    assert path.name == "ada.action.yaml"
-    assert load_file(path).level == "action"
 
 
 def test_one_of_ours_is_replaced_in_the_teams_folder_and_means_the_same_but_for_the_change(

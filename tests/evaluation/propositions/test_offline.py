@@ -13,10 +13,10 @@ from pytest_django import Settings
 
 from agents.models import LLMCall
 from agents.text.ngrams import RepetitionStatistics
-from evaluation.judge.prompts import Context, Event, Window
 from evaluation.judge.questions import Verdict, score_proposition, score_propositions
 from evaluation.propositions.offline import repetition_value
 from evaluation.propositions.schema import Cues
+from evaluation.scorers.subjects import Context, Event, Window
 from tests.evaluation.judging import LABEL, claim
 
 pytestmark = pytest.mark.django_db
@@ -84,12 +84,6 @@ def test_cues_speak_of_the_claim_as_written_and_an_inverted_one_is_flipped() -> 
     assert (result.value, result.raw_value) == (1, 8)
 
 
-def test_a_draft_is_judged_like_a_message() -> None:
-    result = verdict(Context(agent_name="Ada", action="My beet harvest is in."), cues=CUES)
-
-    assert result.value == 8
-
-
 def test_it_costs_nothing_and_stands_in_the_ledger_all_the_same() -> None:
     result = verdict(about("beet"), cues=CUES)
 
@@ -108,13 +102,6 @@ def test_several_claims_are_answered_each_by_its_own_cues() -> None:
 # -- repetition
 def repetition(*texts: str) -> Verdict:
     return verdict(said(*texts), measure="repetition", include_personas=False)
-
-
-def test_five_times_the_same_message_is_as_repetitive_as_can_be() -> None:
-    result = repetition(*["Identity theft is not a joke, Jim."] * 5)
-
-    assert (result.status, result.value) == ("scored", 0)
-    assert "100% of the 3-grams recur" in result.reasoning
 
 
 def test_different_messages_are_not_repetitive() -> None:
@@ -159,9 +146,3 @@ def test_more_recurring_words_never_raise_the_score(a: float, b: float, c: float
     more = RepetitionStatistics(5, many, many, high, ())
 
     assert 0 <= repetition_value(more) <= repetition_value(less) <= 9
-
-
-def test_what_ordinary_chat_compresses_to_costs_nothing() -> None:
-    assert repetition_value(RepetitionStatistics(5, 0.0, 0.0, 0.45, ())) == 9
-    assert repetition_value(RepetitionStatistics(5, 0.0, 0.0, 1.0, ())) == 0
-    assert repetition_value(RepetitionStatistics(5, 1.0, 1.0, 0.0, ())) == 0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evaluation.judge.questions import rule_verdict, verdict_by_rule
 from evaluation.models import RULE_JUDGE
-from evaluation.propositions.rules import Rule, check_rule
+from evaluation.propositions.schema import Rule, check_rule
 
 
 def broken(text: str, **checks: Any) -> list[str]:

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from evaluation.propositions.rules import PRECONDITIONS, Target
-from evaluation.propositions.schema import Proposition, PropositionFile, fill, propositions_digest, resolve
+from evaluation.propositions.schema import (
+    PRECONDITIONS,
+    Proposition,
+    PropositionFile,
+    Target,
+    fill,
+    propositions_digest,
+    resolve,
+)
 
 
 def file_of(*specs: dict[str, Any], **fields: Any) -> PropositionFile:
@@ -50,10 +57,6 @@ def test_a_proposition_overrides_its_file_which_overrides_the_defaults_ac_6_0_12
     assert (resolved(file).first_n, resolved(file).last_n, resolved(file).include_personas) == (3, 7, False)
     own = resolved(file, first_n=0, last_n=1, include_personas=True)
     assert (own.first_n, own.last_n, own.include_personas) == (0, 1, True)
-
-
-def test_an_environment_is_targeted_only_where_the_file_says_so_ac_6_0_10() -> None:
-    assert resolved({"dimension": "convergence", "target_type": "environment"}).target_type == "environment"
 
 
 # -- what is refused, and how
@@ -100,13 +103,6 @@ def test_an_environment_is_targeted_only_where_the_file_says_so_ac_6_0_10() -> N
 )
 def test_a_wrong_field_is_refused_with_what_is_allowed(fields: dict[str, Any], words: str) -> None:
     assert words in complaint(spec(**fields))
-
-
-def test_a_wrong_dimension_is_refused_with_those_there_are() -> None:
-    words = complaint(spec(), dimension="vibes")
-
-    for name in ("adherence", "consistency", "fluency", "convergence", "ideas_quantity"):
-        assert name in words
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,14 @@ from pytest_django import Settings
 from agents.models import Agent
 from agents.persona import TraitValue
 from evaluation.models import EvaluationScore
-from evaluation.propositions.files import PropositionError, load_file, propositions_for
+from evaluation.propositions.files import (
+    PropositionError,
+    load_file,
+    propositions_for,
+    trait_id,
+    with_traits,
+)
 from evaluation.propositions.schema import Proposition, digest_of_each, fill
-from evaluation.propositions.traits import WEIGHT, of_a_message, trait_id, with_traits
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, claims_of, prompt_of, tail_of
 from tests.evaluation.measuring import measured
@@ -50,7 +55,7 @@ def digest(*propositions: Proposition) -> dict[str, str]:
 def test_the_strength_decides_what_is_asked(strength: float, over_window: bool, inverted: bool, words: str) -> None:
     result = of(strength)
 
-    assert (result.id, result.weight) == ("trait-dry-wit", WEIGHT)
+    assert (result.id, result.weight) == ("trait-dry-wit", 1.0)
     assert (result.over_window, result.inverted) == (over_window, inverted)
     assert words in result.claim
 
@@ -225,11 +230,3 @@ def test_a_deleted_message_is_not_taken_for_a_window(llm_server: LLMServer, ada:
     rows = EvaluationScore.objects.filter(evaluation_run=run, message__isnull=True)
     assert rows.filter(over_window=True).count() == 1
     assert rows.filter(over_window=False).count() == 9
-
-
-@given(st.floats(0, 1))
-def test_every_strength_is_judged_one_way_or_the_other(strength: float) -> None:
-    result = of(strength)
-
-    assert result.over_window is not of_a_message(strength)
-    assert result.inverted is (strength == 0)

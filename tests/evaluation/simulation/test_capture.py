@@ -13,7 +13,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, Run
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.simulation.conversations import simulation_spec
 from evaluation.simulation.situations import load_situations
@@ -143,16 +143,6 @@ def test_an_agent_that_got_sample_lines_is_simulated_again() -> None:
     assert run["dimensions"]["adherence"]["scored"] == 17
 
 
-def test_an_agent_that_nobody_ever_heard_has_no_score_and_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    speaker(lines=())
-
-    with pytest.raises(CommandError) as caught:
-        command()
-
-    assert caught.value.returncode == 2
-    assert "no message of the agent in the window" in str(caught.value)
-
-
 def test_an_actor_that_is_down_leaves_the_agent_unmeasured_and_the_others_measured(
     llm_server: LLMServer, settings: Settings
 ) -> None:
@@ -220,15 +210,3 @@ def test_numbers_of_simulated_speech_say_so_and_lead_to_it(
         assert ">quarrel (2)</a>" in html
     for page in ("/admin/evaluation/evaluationrun/", "/admin/evaluation/baseline/"):
         assert ">simulated</span>" in root.get(page).content.decode()
-
-
-def test_numbers_of_real_speech_do_not(root: Client, settings: Settings, propositions: PropositionFolder) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    propositions.claims("adherence/_default.yaml", "brief", extra="rule: {max_words: 3}")
-    run = capture([RunSpec(agent=make_agent("ada"), dimensions=("adherence",))])[0].summary.run
-
-    html = root.get(f"/admin/evaluation/evaluationrun/{run.pk}/change/").content.decode()
-
-    assert "Overall score" in html
-    assert "Simulated by" not in html
-    assert ">simulated</span>" not in html

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, LLMCall, MemoryBlock, MemoryPassage, Message, Run
+from agents.models import Agent, Channel, MemoryBlock, MemoryPassage, Message, Run
 from agents.persona import save_persona
 from agents.turn.orchestrator import start_turn
 from agents.turn.pipeline import Revise
@@ -16,7 +16,7 @@ from correction.models import AgentEvaluationConfig
 from evaluation.simulation.conversations import simulate
 from tests.agents.turn.playing import join, shown, take_turn
 from tests.evaluation.judged import make_run
-from tests.evaluation.simulation.acting import HELLO, QUARREL, TWO, acts, place, said, simulated, situation
+from tests.evaluation.simulation.acting import HELLO, QUARREL, acts, place, said, simulated, situation
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
@@ -184,36 +184,6 @@ def test_a_simulation_that_was_measured_is_simulated_again_unless_it_may_be_used
     assert Run.objects.count() == 6
 
 
-def test_progress_counts_lines(scripted: Agent) -> None:
-    calls: list[tuple[int, int]] = []
-
-    simulated(scripted, progress=lambda done, total: calls.append((done, total)))
-
-    assert calls == [(1, 3), (2, 3), (3, 3)]
-
-
-def test_a_changed_prompt_is_another_simulation(scripted: Agent) -> None:
-    first = simulated(scripted)
-    scripted.system_prompt = "You are Ada, and you shout."
-    save_persona(agent=scripted, note="louder")
-
-    second = simulated(scripted)
-
-    assert first.id.partition("-")[0] != second.id.partition("-")[0]
-    assert first.persona_digest != second.persona_digest
-
-
-def test_a_persona_in_japanese_is_simulated_like_any_other(settings: Settings) -> None:
-    settings.ACTOR_MODEL = "offline:scripted-1"
-    lines = ["お茶が入りました。", "はい、すぐに。", "申し訳ございません。"]
-    hana = make_agent("hana", display_name="花", system_prompt="あなたは花です。", sample_lines=lines)
-
-    result = simulated(hana, situation("greeting", "おはようございます。", speaker="お客様"), HELLO)
-
-    assert sorted(text for _, _, who, text in said(result) if who == "花") == sorted(lines)
-    assert said(result)[0][2:] == ("お客様", "おはようございます。")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -225,14 +195,6 @@ def test_a_persona_in_japanese_is_simulated_like_any_other(settings: Settings) -
 def test_what_makes_no_sense_is_refused(scripted: Agent, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         simulate(**{"agent": scripted, "situations": [HELLO], **options})
-
-
-def test_the_calls_of_a_simulation_are_in_the_ledger(llm_server: LLMServer, ada: Agent) -> None:
-    llm_server.respond = acts(lambda body: "Yes.")
-
-    simulated(ada, *TWO)
-
-    assert LLMCall.objects.filter(agent=ada, purpose="turn").count() == 6
 
 
 # -- something comes in the way

@@ -14,12 +14,10 @@ from correction.models import AgentEvaluationConfig, CorrectionLog
 from evaluation.change.evidence import get_baseline
 from evaluation.lineup import line_up
 from evaluation.models import EvaluationScore
-from evaluation.runs.as_json import as_json
-from evaluation.runs.capture import capture
+from evaluation.runs.execute import as_json, capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import RunSummary
-from evaluation.scorers.subjects import Subject
-from evaluation.scorers.windows import MessageWindow, parse_window, spoken_by
+from evaluation.scorers.subjects import parse_window
 from evaluation.simulation.conversations import Simulation, simulation_spec
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import answers, prompt_of
@@ -92,14 +90,6 @@ def test_what_cannot_be_measured_of_simulated_speech_says_why(llm_server: LLMSer
     assert "what was simulated has no past" in unscored.reason
 
 
-def test_channel_dimensions_alone_give_no_score_and_the_reason(llm_server: LLMServer, ada: Agent) -> None:
-    summary = measured(spec_of(ada, simulated(ada), dimensions=("convergence",)))
-
-    assert (summary.run.status, summary.overall_score) == ("completed", None)
-    assert "there is no conversation of agents to measure" in summary.run.error
-    assert llm_server.calls == 0
-
-
 def test_everything_simulated_is_measured_however_small_the_sample_asked_for(ada: Agent) -> None:
     simulation = simulated(ada, repeats=2)
 
@@ -128,18 +118,6 @@ def test_real_speech_is_measured_without_what_was_simulated_ac_6_5_2(llm_server:
     assert "-talk-" not in read
     shares = summary.run.channel_shares.values_list("channel_run__channel__slug", flat=True)
     assert list(shares) == ["office"]
-
-
-def test_no_selection_of_real_speech_holds_a_simulated_message_ac_6_5_2(ada: Agent) -> None:
-    real = {message.pk for message in talk(ada, [f"real {n}" for n in range(8)])}
-    simulated(ada)
-
-    for window in ("all", "last:100"):
-        assert set(spoken_by(agent=ada, window=parse_window(window)).values_list("pk", flat=True)) == real
-    subject = Subject(agent=ada, persona="", window=MessageWindow(), where={}, samples=100, seed=0)
-    halves = subject.halves()
-    assert set(halves.current) | set(halves.history) == real
-    assert set(subject.sample()) == real
 
 
 def test_a_line_up_of_a_real_channel_and_the_gates_figures_hold_no_simulated_line_ac_6_5_2(ada: Agent) -> None:

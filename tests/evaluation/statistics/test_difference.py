@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from evaluation.statistics.bootstrap import Interval
 from evaluation.statistics.difference import decide, n_to_detect, smallest_detectable_change
-from evaluation.statistics.estimates import Interval
 
 OPEN = ("possibly drifted", "not enough data")
 CHANGES = st.floats(-3, 3)
@@ -37,13 +37,6 @@ def around(delta: float, width: float) -> Interval:
 )
 def test_what_an_interval_says(low: float, high: float, expected: str) -> None:
     assert decide((low + high) / 2, Interval(low, high)).verdict == expected
-
-
-def test_the_margin_decides_what_is_small() -> None:
-    interval = Interval(-0.8, 0.1)
-
-    assert decide(-0.35, interval, margin=1).verdict == "steady"
-    assert decide(-0.35, interval, margin=0.5).verdict == "not enough data"
 
 
 def test_without_an_interval_nothing_is_claimed() -> None:
@@ -84,14 +77,7 @@ def test_a_baseline_that_stays_takes_more_messages_or_can_not_decide(
     assert decide(delta, around(delta, width * ratio * (1 - 1e-9))).verdict not in OPEN
 
 
-def test_a_baseline_too_small_is_named() -> None:
-    decision = decide(0.2, around(0.2, 1.5), n=1000, baseline_n=5)
-
-    assert decision.n_more is None
-    assert "baseline of 5 messages is too small" in decision.reason
-
-
-@pytest.mark.parametrize(("options"), [{"margin": 0}, {"margin": math.nan}, {"n": 0}, {"baseline_n": 0}])
+@pytest.mark.parametrize(("options"), [{"margin": 0}, {"margin": math.nan}])
 def test_an_impossible_question_is_refused(options: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="allowed"):
         decide(0, Interval(-1, 1), **options)  # type: ignore[arg-type]
@@ -111,16 +97,15 @@ def test_sample_sizes_of_cohens_tables(effect: float, published: int) -> None:
 
 @pytest.mark.parametrize("n", [4, 8, 20, 100, 1000])
 @pytest.mark.parametrize("paired", [False, True])
-@pytest.mark.parametrize("power", [0.8, 0.95])
-def test_the_smallest_change_is_found_with_the_power_promised(n: int, paired: bool, power: float) -> None:
-    change = smallest_detectable_change(n, 1.7, power, paired=paired)
+def test_the_smallest_change_is_found_with_the_power_promised(n: int, paired: bool) -> None:
+    change = smallest_detectable_change(n, 1.7, paired=paired)
 
     assert change is not None
     freedom = n - 1 if paired else 2 * n - 2
     noncentrality = change / 1.7 / math.sqrt(1 / n if paired else 2 / n)
     limit = stats.t.ppf(0.975, freedom)
     exact = stats.nct.sf(limit, freedom, noncentrality) + stats.nct.cdf(-limit, freedom, noncentrality)
-    assert exact == pytest.approx(power, abs=0.02)
+    assert exact == pytest.approx(0.8, abs=0.02)
 
 
 @given(st.floats(0.1, 3), st.floats(0.1, 4), st.one_of(st.none(), st.integers(10, 200)))
@@ -138,35 +123,6 @@ def test_the_number_of_messages_is_the_least_that_finds_the_change(
     assert enough is not None
     assert enough <= change
     assert n == 2 or (smallest_detectable_change(n - 1, sd, baseline_n=baseline_n) or math.inf) > change
-
-
-def test_a_drop_and_a_rise_of_the_same_size_are_as_hard_to_find() -> None:
-    assert n_to_detect(-0.5, 2.0) == n_to_detect(0.5, 2.0)
-
-
-def test_a_fixed_baseline_takes_more_current_messages() -> None:
-    assert n_to_detect(1, 2, baseline_n=40) == 154
-    assert n_to_detect(1, 2) == 64
-    assert n_to_detect(1, 2, baseline_n=30) is None
-
-
-@pytest.mark.parametrize(("n", "baseline_n"), [(1, None), (0, None), (50, 1)])
-def test_one_message_detects_nothing(n: int, baseline_n: int | None) -> None:
-    assert smallest_detectable_change(n, 1.0, baseline_n=baseline_n) is None
-
-
-def test_scores_that_never_vary_show_any_change() -> None:
-    assert smallest_detectable_change(5, 0.0) == 0
-    assert n_to_detect(0.5, 0.0) == 2
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [{"sd": -1}, {"sd": math.nan}, {"power": 0.4}, {"power": 1}, {"alpha": 0}, {"n": -1}, {"baseline_n": -1}],
-)
-def test_an_argument_out_of_range_is_refused(arguments: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="allowed"):
-        smallest_detectable_change(**{"n": 20, "sd": 1.0, **arguments})  # type: ignore[arg-type]
 
 
 def test_no_change_cannot_be_detected() -> None:

@@ -1,0 +1,305 @@
+"""What every function that works needs: a stop flag to look at, patience with a database that is away, threads side by side."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from types import FrameType
+from typing import TypeVar
+
+from django.db import Error as AnyDatabaseError
+from django.db import InterfaceError, InternalError, OperationalError, connection, connections
+
+logger = logging.getLogger(__name__)
+
+LOOK = 0.1  # seconds between two looks at the flag in a wait
+
+
+class Stopped(BaseException):
+    """Stop now and hand back the work in hand. Not an `Exception`: the work did not fail."""
+
+
+class SliceOver(Stopped):
+    """This piece of bulk work had its slice of time. It goes back to the queue, and the worker goes on with other work."""
+
+
+class Stop:
+    """The flag. Only plain attributes, so that a signal handler can set it in the middle of anything.
+
+    Args:
+        parent: Stops this one, too.
+        slice_seconds: Time after which `check` raises `SliceOver`.
+
+    Attributes:
+        requested: Whether no new work is to begin.
+        at: When the work in hand has to stop, in seconds of the monotonic clock.
+    """
+
+    def __init__(self, parent: Stop | None = None, *, slice_seconds: float = math.inf) -> None:
+        self._parent, self._requested, self.at = parent, False, math.inf
+        self._slice_over_at = time.monotonic() + slice_seconds
+
+    @property
+    def requested(self) -> bool:
+        return self._requested or (self._parent is not None and self._parent.requested)
+
+    def request(self, *, grace: float = 0.0) -> None:
+        """Begin no new work, and stop the work in hand after `grace` seconds; at once when this is the second request."""
+        self.at = time.monotonic() + (0.0 if self._requested else grace)
+        self._requested = True
+
+    def check(self) -> None:
+        """Raise `Stopped` when the work in hand has to stop, `SliceOver` when its slice is over."""
+        if self._parent is not None:
+            self._parent.check()
+        if time.monotonic() >= self.at:
+            raise Stopped
+        if time.monotonic() >= self._slice_over_at and not self.requested:  # else there is the grace period
+            raise SliceOver
+
+
+_current: ContextVar[Stop | None] = ContextVar("stop", default=None)
+
+
+def current_stop() -> Stop | None:
+    """The flag that the work of this thread looks at; None outside a worker."""
+    return _current.get()
+
+
+@contextmanager
+def stopping_with(stop: Stop) -> Iterator[None]:
+    """Inside, `check_stop` looks at this flag."""
+    token = _current.set(stop)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def check_stop() -> None:
+    """Raise `Stopped` when the work of this thread has to stop."""
+    if (stop := _current.get()) is not None:
+        stop.check()
+
+
+def pause(seconds: float) -> None:
+    """Sleep, but wake up with `Stopped` when the work of this thread has to stop."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        check_stop()
+        time.sleep(min(left, LOOK))
+
+
+@contextmanager
+def stopping_on_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM ends a command like Ctrl-C.
+
+    An error after either signal counts as the stop, too: the interrupt becomes one when it arrives in the middle of something. SQLite, for
+    example, raises `OperationalError` for whatever a Python function called by a statement raises.
+
+    Raises:
+        KeyboardInterrupt: A signal came.
+    """
+    stopped = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal stopped
+        stopped = True
+        raise KeyboardInterrupt
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {
+        n: handler for n, handler in handlers.items() if handler != signal.SIG_IGN
+    }  # a background job ignores SIGINT
+    for number in before:
+        signal.signal(number, interrupt)
+    try:
+        yield
+    except Exception as error:
+        if stopped:
+            raise KeyboardInterrupt from error
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+T = TypeVar("T")
+OUTAGE = (OperationalError, InterfaceError, InternalError)  # the last one: is_outage() says whether it is one
+# Connection lost, shutting down or starting, out of resources, deadlock or serialization failure, read-only.
+PASSING_STATES = ("08", "57P", "53", "40", "25006")
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether an error says that the database is away or busy for a moment, so that the same statement may work later."""
+    if (state := _state(error)) is not None:
+        return state.startswith(PASSING_STATES)
+    if not isinstance(error, (OperationalError, InterfaceError)):
+        return False
+    return connection.vendor != "sqlite" or "locked" in str(error)
+
+
+def is_unavailable(error: BaseException | None) -> bool:
+    """Whether a request failed because the database is away, locked, full or read-only, and not by a defect of ours.
+
+    Wider than `is_outage`: a full disk does not pass while a worker waits, but a person can try again later.
+    """
+    if (_state(error) or "").startswith(PASSING_STATES):
+        return True
+    if not isinstance(error, (OperationalError, InterfaceError)):
+        return False
+    code = getattr(error.__cause__, "sqlite_errorcode", None)
+    return code is None or code & 0xFF != sqlite3.SQLITE_ERROR  # that one is of statements, such as "no such table"
+
+
+def _state(error: BaseException | None) -> str | None:
+    """PostgreSQL's code of a database error: its class in Django says less, a read-only server is an InternalError there."""
+    return getattr(error.__cause__, "sqlstate", None) if isinstance(error, AnyDatabaseError) else None
+
+
+@dataclass
+class _Patience:
+    """How long the work in hand waits for the database; its threads share it."""
+
+    seconds: float
+    away_since: float | None = None
+
+
+_patience: ContextVar[_Patience | None] = ContextVar("patience", default=None)
+
+
+@contextmanager
+def patient(seconds: float) -> Iterator[None]:
+    """Inside, `outlasting` waits so long for the database, counted from the first statement that failed. For workers."""
+    token = _patience.set(_Patience(seconds))
+    try:
+        yield
+    finally:
+        _patience.reset(token)
+
+
+def outlasting(action: Callable[[], T]) -> T:
+    """Do something with the database; after an outage again, at once and then, inside `patient`, with growing pauses.
+
+    Args:
+        action: A short statement or transaction that does no harm when it is done twice: the outage may have lost only its answer.
+
+    Raises:
+        OperationalError, InterfaceError, InternalError: The outage lasted too long, or a transaction is open, which is lost.
+        Stopped: The work is to stop.
+    """
+    delay, patience = 0.0, _patience.get() or _Patience(0.0)
+    while True:
+        try:
+            done = action()
+            patience.away_since = None
+            return done
+        except OUTAGE as error:
+            if connection.in_atomic_block or not is_outage(error):
+                raise
+            connection.close()  # what is left of it would fail every later statement
+            patience.away_since = patience.away_since or time.monotonic()
+            if delay and time.monotonic() + delay > patience.away_since + patience.seconds:
+                raise
+            logger.warning("database: %s; trying again", str(error).strip().partition("\n")[0])
+            pause(delay)
+            delay = min(delay * 2 or FIRST_PAUSE, LONGEST_PAUSE)
+
+
+def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
+    """Call each job once, at most `limit` of them at the same time, and wait until all have ended.
+
+    Each thread sees a copy of the caller's context variables (log ids, trace, stop flag) and closes its database connections at its
+    end. With a limit of 1, or one job, the jobs run here, one after the other. Do not hold a transaction open across it.
+
+    Args:
+        jobs: Functions without arguments. An iterator is gone through by one thread at a time, as threads become free: it may make a job
+            while those before it run.
+        limit: Threads, at least 1.
+
+    Returns:
+        What the jobs returned, in their order.
+
+    Raises:
+        BaseException: The first one, in the order of the jobs, after the others have ended. One that is not an `Exception` (the work is
+            to stop) comes before all others, and stops the other jobs at their next look at the stop flag. Only jobs look at it.
+        ValueError: `limit` is less than 1.
+    """
+    if limit < 1:
+        raise ValueError(f"limit is {limit}; allowed: 1 or more")
+    stop = Stop(current_stop())
+    waiting, lock, ended = enumerate(jobs), Lock(), False
+    results: dict[int, T] = {}
+    errors: dict[int, BaseException] = {}
+
+    def next_job() -> tuple[int, Callable[[], T]] | None:
+        nonlocal ended
+        with lock:
+            if not ended:
+                if (job := next(waiting, None)) is not None:
+                    return job
+                ended = True
+            return None
+
+    def work() -> None:
+        nonlocal ended
+        with stopping_with(stop):
+            place = -1
+            while True:
+                try:
+                    if (next_one := next_job()) is None:
+                        return
+                    place, job = next_one
+                    results[place] = job()
+                except Exception as error:  # noqa: BLE001 (raised when the others have ended)
+                    errors[place] = error
+                except BaseException as error:  # noqa: BLE001 (the same; the others stop at once)
+                    errors[place], ended = error, True
+                    stop.request()
+
+    gone: list[None] = []
+    wake: SimpleQueue[None] = SimpleQueue()
+
+    def thread() -> None:
+        try:
+            work()
+        finally:
+            connections.close_all()
+            gone.append(None)
+            wake.put(None)
+
+    def wait(threads: Sequence[Thread]) -> None:
+        # Not `join`: when Ctrl-C interrupts it, Python 3.11 takes the thread for one that has ended.
+        while len(gone) < sum(each.ident is not None for each in threads):
+            with suppress(Empty):
+                wake.get(timeout=LOOK)
+
+    most = min(limit, len(jobs)) if isinstance(jobs, Sized) else limit
+    if most <= 1:
+        work()
+    else:
+        if not connection.in_atomic_block:
+            connection.close()  # this thread only waits: its connection is free for the others
+        threads = [Thread(target=copy_context().run, args=(thread,)) for _ in range(most)]
+        try:
+            for each in threads:
+                each.start()
+            wait(threads)
+        except BaseException:  # Ctrl-C: the jobs stop, too
+            ended = True
+            stop.request()
+            wait(threads)
+            raise
+    for place in sorted(errors, key=lambda place: (isinstance(errors[place], Exception), place)):
+        raise errors[place]
+    return [results[place] for place in sorted(results)]
