@@ -102,14 +102,14 @@ def phrases_to_avoid(messages: Sequence[str]) -> list[str]:
     return [phrase for phrase, _ in shared]
 
 
-def build_repetition_context(result: RepetitionResult) -> str:
+def build_repetition_context(result: RepetitionResult, *, nonce: str = "") -> str:
     """The section's text (AC-7.2.4, AC-7.2.5): the messages as data, and what to avoid. Empty when nothing was triggered."""
     if not result.triggered:
         return ""
     entries = [f"{number}. {_as_data(message)}" for number, message in enumerate(result.messages, 1)]
     values = {
         "count": len(entries),
-        "messages": fence("MESSAGES", "\n".join(entries), new_nonce()),
+        "messages": fence("MESSAGES", "\n".join(entries), nonce or new_nonce()),
         "phrases": phrases_to_avoid(result.messages),
     }
     return render_prompt("correction/repetition", **values)
@@ -134,7 +134,7 @@ def prepare(turn: Turn) -> None:
     elif not result.triggered:
         turn.skip(f"overlap {result.overlap:.2f} does not exceed the threshold {result.threshold:.2f}")
     else:
-        turn.add_section(HEADING, build_repetition_context(result))
+        turn.add_section(HEADING, build_repetition_context(result, nonce=turn.nonce))
         logger.info(
             "agent %s repeats itself (run %s): overlap %.2f over threshold %.2f",
             turn.agent.slug,

@@ -262,6 +262,10 @@ TURN_PIPELINE = [
     "correction.stages.Interventions",  # prepare
     "correction.stages.ActionGate",  # review: sees what would really be said
 ]
+TURN_ANSWERS = {  # typed answers that a stage may ask for, by name: the fields `send_message` takes besides
+    "position": "agents.debates.answers.Position",
+    "stanced position": "agents.debates.answers.StancedPosition",
+}
 INGEST_OBSERVERS = ["correction.gate.observe.queue_ingested"]  # called with messages that were spoken elsewhere
 TURN_MAX_REVISIONS = int(
     number("TURN_MAX_REVISIONS", 12)

@@ -367,7 +367,7 @@ class AgentAdmin(ModelAdmin[Agent]):
             model=agent.model_id or model_of("actor"),
             channels=channels,
             channel=channel,
-            tools=tool_definitions(),
+            tools=tool_definitions(context["prompt"].answer if "prompt" in context else None),
             own=OWN_SECTIONS,
             **context,
         )
@@ -519,7 +519,7 @@ def turn_needs(agent: Agent, channel: Channel) -> dict[str, Any]:
     """
     model = agent.model_id or model_of("actor")
     shown = preview_prompt(agent=agent, channel=channel)
-    tools = sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in tool_definitions())
+    tools = sum(len(tool.description) + len(json.dumps(tool.input_schema)) for tool in tool_definitions(shown.answer))
     first = (len(shown.system_text) + len(shown.user_text) + tools) // CHARACTERS_PER_TOKEN
     costs = [ledger.estimate_cost(model, first + n * REPLY_TOKENS, REPLY_TOKENS) for n in range(CALLS)]
     priced = [cost for cost in costs if cost is not None]

@@ -293,7 +293,7 @@ class Agents(Editable):
             "agent": agent.slug,
             "channel": channel.slug,
             "model": agent.model_id or model_of("actor"),
-            "tools": tool_definitions(),
+            "tools": tool_definitions(seen.answer),
             "trace": [entry.as_json() for entry in seen.trace],
             "system": seen.system_text,
             "user": seen.user_text,

@@ -11,6 +11,7 @@ from agents.models.conversations import (
     Reaction,
     Trait,
 )
+from agents.models.debates import Debate, DebateRound, DebateSeat, DebateTurn
 from agents.models.descriptions import DescriptionUpdate
 from agents.models.imports import Import, ImportChunk
 from agents.models.ledger import LedgerHour, LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, Rollup
@@ -23,6 +24,10 @@ __all__ = [
     "Channel",
     "ChannelMember",
     "Chore",
+    "Debate",
+    "DebateRound",
+    "DebateSeat",
+    "DebateTurn",
     "DescriptionUpdate",
     "IdempotentRequest",
     "Import",

@@ -22,7 +22,7 @@ from agents import llm
 from agents.llm.requests import storable
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep
 from agents.ops.telemetry import logging_about
-from agents.turn.pipeline import Draft, StageFailed, Turn, model_of, pipeline, scene_of
+from agents.turn.pipeline import Answer, Draft, StageFailed, Turn, model_of, pipeline, scene_of
 from agents.turn.prompt import Prompt, build_prompt, new_turn
 from agents.turn.send_message import RequiredStageFailed, TurnRefused, start_turn
 from agents.turn.tools import Performed, calls_models, perform, send_draft, tool_definitions
@@ -68,12 +68,12 @@ class LeasedTurn:
         earlier: The trace that earlier leases stored.
         system: The system prompt; empty before the turn has begun.
         turns: What was exchanged, as the next request needs it.
-        nonce: The random text in the prompt's fences.
         number: Of the last recorded message. `step`: of the last recorded step. `model_calls`: how many of the steps those were.
         pending: The tool calls of the last reply that were not carried out yet, in order.
         draft: What a stage answered at once in place of the model, while it is not sent.
         used_tools: Whether the model used any tool. `sent`: how often it said something.
         rejected: Texts of this turn that were sent back.
+        refusals: What the tools said of the last calls that could not be carried out, up to one that could.
         ended: Whether a tool ended the turn. `answered`: whether the last reply asked for no tool.
     """
 
@@ -83,7 +83,6 @@ class LeasedTurn:
     earlier: list[Any] = field(default_factory=list)
     system: tuple[llm.Block, ...] = ()
     turns: list[llm.Turn] = field(default_factory=list)
-    nonce: str = ""
     number: int = 0
     step: int = 0
     model_calls: int = 0
@@ -92,6 +91,7 @@ class LeasedTurn:
     used_tools: bool = False
     sent: int = 0
     rejected: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
     ended: bool = False
     answered: bool = False
 
@@ -105,7 +105,8 @@ class LeasedTurn:
         for row in RunMessage.objects.filter(run=self.run).order_by("number"):
             content, self.number = row.content, row.number
             if row.role == Role.SYSTEM:
-                self.system, self.nonce = _blocks(content), content["nonce"]
+                self.system, self.turn.nonce = _blocks(content), content["nonce"]
+                self.turn.answer = Answer(**content["answer"]) if "answer" in content else None
                 self.turn.persona_version_id = content["persona_version"]
             elif row.role == Role.USER:
                 self.turns.append(llm.Turn("user", _blocks(content)))
@@ -140,6 +141,7 @@ class LeasedTurn:
                 results = [*self.turns.pop().tool_results, *results]
             self.turns.append(llm.Turn("user", tool_results=tuple(results)))
         self.ended = self.ended or content["ends"]
+        self.refusals = [*self.refusals, content["text"]] if content["detail"].get("refused") else []
         committed = content["detail"].get("committed")
         self.sent += committed is True
         if committed is False:
@@ -172,17 +174,19 @@ class LeasedTurn:
         """Record what the agent is shown, and what a stage answers in place of the model."""
         system = {
             **_blocks_json(prompt.system),
-            "nonce": prompt.nonce,
+            "nonce": self.turn.nonce,
             "persona_version": self.turn.persona_version_id,
             "sections": [{"heading": section.heading, "stage": section.stage} for section in prompt.sections],
         }
+        if (answer := self.turn.answer) is not None:
+            system["answer"] = {"name": answer.name, "values": dict(answer.values)}
         with transaction.atomic():
             self.renew()
             self._add(Role.SYSTEM, system)
             self._add(Role.USER, _blocks_json(prompt.user.blocks))
             if draft is not None:
                 self._add(Role.ASSISTANT, {"draft": {"text": draft.text, "payload": dict(draft.payload)}})
-        self.system, self.nonce, self.draft = prompt.system, prompt.nonce, draft
+        self.system, self.draft = prompt.system, draft
         self.turns.append(prompt.user)
 
     def ask(self) -> llm.Reply:
@@ -194,10 +198,10 @@ class LeasedTurn:
             model=model_of(turn.overrides) or agent.model_id,
             system=self.system,
             turns=tuple(self.turns),
-            tools=tool_definitions(),
+            tools=tool_definitions(turn.answer),
             max_tokens=MAX_TOKENS,
             retries=RETRIES,
-            nonce=self.nonce,
+            nonce=turn.nonce,
             facts={
                 "agent": agent.slug,
                 "channel": turn.channel.slug,
@@ -208,6 +212,7 @@ class LeasedTurn:
                 "sent": self.sent,
                 "step": self.model_calls + 1,
                 "scene": scene_of(turn.overrides),
+                "answer": dict(turn.answer.values) if turn.answer is not None else {},
             },
             label=llm.Label(
                 purpose="turn", mechanism="turn", agent_id=agent.pk, run_id=run.pk, work_id=f"run:{run.pk}"
@@ -255,7 +260,7 @@ class LeasedTurn:
 
     def _perform(self, call: llm.ToolCall) -> Performed:
         with sentry_sdk.start_span(op="agents.turn.tool", name=call.name[:64]) as span:
-            done = perform(call, turn=self.turn, nonce=self.nonce)
+            done = perform(call, turn=self.turn)
             span.set_data("is_error", done.is_error)
         return done
 
@@ -397,6 +402,8 @@ def _go_on(leased: LeasedTurn) -> Ending:
                 if not leased.renew():
                     return CANCELLED
                 leased.act()
+            if leased.turn.answer is not None and len(leased.refusals) >= MALFORMED_IN_A_ROW:
+                return Ending(Status.FAILED, StopReason.ERROR, f"no valid answer: {leased.refusals[-1]}")
             if leased.ended or leased.answered:
                 return ENDED if leased.ended or leased.used_tools else NO_TOOL_CALL
             if leased.model_calls >= agent.max_turns:

@@ -23,6 +23,7 @@ from django.utils.module_loading import import_string
 
 from agents.models import Agent, Channel, Message, Run
 from agents.models.conversations import validate_tags
+from agents.text.fences import new_nonce
 
 
 def stages_of(overrides: Mapping[str, Any]) -> frozenset[str] | None:
@@ -64,6 +65,19 @@ class Draft:
 
     text: str
     payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A typed answer that the agent is to give: `send_message` takes the fields of a shape besides, and ends the turn.
+
+    Attributes:
+        name: Of the shape, a pydantic model in `TURN_ANSWERS`.
+        values: What the scripted actor says, by field; also `text`.
+    """
+
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +146,8 @@ class Turn:
         overrides: Settings for this turn only, opaque to this layer (`Run.overrides`).
         transcript: The recent conversation the agent is shown, oldest first; `prepare` may reshape it.
         sections: Prompt sections added by stages, in their order.
+        answer: A typed answer that is asked for, set in `prepare`; the agent is then offered `send_message` alone.
+        nonce: The random text in the fences of this turn's prompt, for every stage.
         sessions: Channel id to the session of the message being attempted there; set from `Revise.session`, cleared by a commit.
         revisions: Channel id to how often the message being attempted there was sent back; cleared by a commit.
         draft_key: Idempotency key of the draft under review; empty when the caller gave none.
@@ -150,6 +166,8 @@ class Turn:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     transcript: list[Message] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
+    answer: Answer | None = None
+    nonce: str = field(default_factory=new_nonce)
     sessions: dict[int, str] = field(default_factory=dict)
     revisions: dict[int, int] = field(default_factory=dict)
     draft_key: str = ""

@@ -9,12 +9,14 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from django.utils.module_loading import import_string
+from pydantic import BaseModel
 
 from agents import llm
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
 from agents.persona import render_persona
-from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
-from agents.turn.pipeline import Draft, Section, TraceEntry, Turn, pipeline
+from agents.text.fences import fence, neutral, one_line, render_prompt
+from agents.turn.pipeline import Answer, Draft, Section, TraceEntry, Turn, pipeline
 
 
 def render(name: str, /, **values: Any) -> str:
@@ -62,11 +64,12 @@ def _line(message: Message, agent: Agent) -> str:
 def within_reach(agent: Agent, channel: Channel) -> QuerySet[Channel]:
     """The channels an agent can speak in while it is in `channel`, by slug.
 
-    Those where it is a member; but from a simulation's channel only itself is reached, and from real
-    ones no simulation's.
+    Those where it is a member; but from the channel of a simulation or a debate only itself is reached, and from other ones none of these.
     """
-    mine = Channel.objects.filter(memberships__agent=agent).order_by("slug")
-    return mine.filter(pk=channel.pk) if channel.synthetic else mine.filter(synthetic=False)
+    mine, debate = Channel.objects.filter(memberships__agent=agent).order_by("slug"), Channel.Kind.DEBATE
+    if channel.synthetic or channel.kind == debate:
+        return mine.filter(pk=channel.pk)
+    return mine.filter(synthetic=False).exclude(kind=debate)
 
 
 def channel_lines(agent: Agent, channel: Channel) -> list[str]:
@@ -104,7 +107,7 @@ class Prompt:
         user: The agent's channels, the conversation, and what to do now.
         sections: Every part of the system prompt under its heading, with who added it.
         transcript: The conversation as shown, one entry per message.
-        nonce: The random text in this prompt's fences.
+        answer: The typed answer that is asked for, if one is.
         draft: In a preview what a stage would answer at once, without asking the model. `trace`: there what the stages did.
     """
 
@@ -112,7 +115,7 @@ class Prompt:
     user: llm.Turn
     sections: tuple[Section, ...]
     transcript: tuple[str, ...]
-    nonce: str
+    answer: Answer | None = None
     draft: Draft | None = None
     trace: tuple[TraceEntry, ...] = ()
 
@@ -148,7 +151,7 @@ def new_turn(
     )
 
 
-def build_prompt(turn: Turn, *, prompt: str = "", nonce: str = "") -> Prompt:
+def build_prompt(turn: Turn, *, prompt: str = "") -> Prompt:
     """Render what the agent is shown, after the stages prepared the turn.
 
     Rejected drafts cannot appear: nothing is read but persona, memory, channels, committed messages and the stages' sections.
@@ -156,10 +159,9 @@ def build_prompt(turn: Turn, *, prompt: str = "", nonce: str = "") -> Prompt:
     Args:
         turn: Its transcript and sections as the stages left them.
         prompt: What an operator asks of this turn.
-        nonce: For the fences; default a new one.
     """
-    nonce = nonce or new_nonce()
-    static, memory = _static_parts(turn.agent), _memory_part(turn.agent, nonce)
+    nonce = turn.nonce
+    static, memory = _static_parts(turn), _memory_part(turn.agent, nonce)
     system = [llm.Block(_joined(part.body for part in static), cache=True)]
     if memory or turn.sections:
         varying = [*(part.body for part in memory), *map(_under_heading, turn.sections)]
@@ -169,7 +171,11 @@ def build_prompt(turn: Turn, *, prompt: str = "", nonce: str = "") -> Prompt:
         "user", (llm.Block(_situation(turn, shown, nonce)), llm.Block(_now(turn, prompt, nonce), cache=True))
     )
     return Prompt(
-        system=tuple(system), user=user, sections=(*static, *memory, *turn.sections), transcript=shown, nonce=nonce
+        system=tuple(system),
+        user=user,
+        sections=(*static, *memory, *turn.sections),
+        transcript=shown,
+        answer=turn.answer,
     )
 
 
@@ -191,11 +197,15 @@ def preview_prompt(
     return replace(build_prompt(turn, prompt=prompt), draft=draft, trace=tuple(turn.trace))
 
 
-def _static_parts(agent: Agent) -> list[Section]:
+def _static_parts(turn: Turn) -> list[Section]:
+    agent, values = turn.agent, {"name": one_line(turn.agent.display_name)}
+    if turn.answer is not None:
+        shape: type[BaseModel] = import_string(settings.TURN_ANSWERS[turn.answer.name])
+        values |= {"fields": ", ".join(shape.model_fields), "channel": turn.channel.slug}
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
     return [
         Section("Persona", persona, "persona"),
-        Section("Instructions", render("instructions", name=one_line(agent.display_name)), "instructions"),
+        Section("Instructions", render("instructions", **values), "instructions"),
     ]
 
 

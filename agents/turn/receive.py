@@ -39,7 +39,7 @@ def receive_message(
     """Save what a person said and queue the turns of the agents it is addressed to.
 
     Addressed are, in a direct message, all agents in it; elsewhere those members whom the text names by ``@slug`` or display name.
-    In a simulation no agent is addressed. Stages may call models then: no transaction may be open here.
+    In a simulation or a debate no agent is addressed. Stages may call models then: no transaction may be open here.
 
     Args:
         channel: Where.
@@ -60,7 +60,7 @@ def receive_message(
     if len(outsider) > 200:
         raise SendRefused(f"outsider has {len(outsider)} characters; allowed: at most 200")
     check_message(channel=channel, text=text, parent=parent, key=idempotency_key, tags=tags)
-    agents = [] if channel.synthetic else addressed(channel, text)
+    agents = [] if channel.synthetic or channel.kind == Channel.Kind.DEBATE else addressed(channel, text)
     if len(agents) > MOST_ADDRESSED:
         raise SendRefused(
             f"the message is addressed to {len(agents)} agents of channel {channel.slug!r}; allowed: at most {MOST_ADDRESSED}, "

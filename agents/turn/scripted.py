@@ -28,6 +28,7 @@ def answer(request: LLMRequest) -> dict[str, Any]:
     * ``rejected``: texts sent back in this turn; never said again in it.
     * ``scene``: which scene it is, a number; else None.
     * ``sent``: whether something was said in this turn, which ends it.
+    * ``answer``: fields of the typed answer that is asked for; with ``text`` among them that is said, whatever the script holds.
     * ``channel``: slug, given to tools that ask for a channel.
 
     Returns:
@@ -39,6 +40,9 @@ def answer(request: LLMRequest) -> dict[str, Any]:
     facts = request.facts
     if facts.get("sent"):
         return {"text": DONE, "tool_calls": []}
+    answer = facts.get("answer", {})
+    if "text" in answer:
+        return _call(request, "send_message", channel=facts.get("channel", ""), **answer)
     lines = _distinct(facts.get("sample_lines", ()))
     if not lines:
         return _call(request, "do_nothing", reason=NO_LINES)
@@ -51,7 +55,7 @@ def answer(request: LLMRequest) -> dict[str, Any]:
     )
     if line is None:
         return _call(request, "do_nothing", reason=ALL_REJECTED)
-    return _call(request, "send_message", text=line, channel=facts.get("channel", ""))
+    return _call(request, "send_message", text=line, channel=facts.get("channel", ""), **answer)
 
 
 def next_line(
@@ -70,7 +74,7 @@ def next_line(
     return min(allowed, key=lambda line: last_said.get(_plain(line), -1), default=None)
 
 
-def _call(request: LLMRequest, name: str, **arguments: str) -> dict[str, Any]:
+def _call(request: LLMRequest, name: str, **arguments: Any) -> dict[str, Any]:
     """A call of one of the request's tools, with those of the arguments that it takes."""
     tools = {tool.name: tool for tool in request.tools}
     if name not in tools:

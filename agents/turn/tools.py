@@ -7,16 +7,19 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar
 
+from django.conf import settings
 from django.db.models import Q
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from django.utils.module_loading import import_string
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, create_model
 
 from agents import llm
 from agents.models import Channel, ChannelMember, MemoryBlock, MemoryPassage, Message, Reaction
 from agents.text.fences import MAX_CHARACTERS, fence, neutral
 from agents.text.tokens import has_emoji, tokenize
-from agents.turn.pipeline import Draft, SendResult, Turn
+from agents.turn.pipeline import Answer, Draft, SendResult, Turn
 from agents.turn.prompt import render, within_reach
 from agents.turn.send_message import KEY_CHARACTERS, RequiredStageFailed, SendRefused, send_message
 
@@ -92,8 +95,8 @@ class Tool(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
     calls_models: ClassVar[bool] = False
 
-    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
-        """Do it, for a turn whose run is set; `nonce` is for the fences around what others wrote.
+    def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
+        """Do it, for a turn whose run is set.
 
         Raises:
             ToolFault, SendRefused: It cannot be done; the sentence goes to the model.
@@ -114,8 +117,9 @@ class SendMessage(Tool):
         description="what you say"
     )
 
-    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
-        mine = {c.slug: c for c in within_reach(turn.agent, turn.channel)}
+    def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
+        here = [turn.channel] if turn.answer is not None else within_reach(turn.agent, turn.channel)
+        mine = {c.slug: c for c in here}
         wanted = self.channel.removeprefix("#")
         channel = mine.get(wanted) or mine.get(wanted.casefold())
         if channel is None:
@@ -124,10 +128,17 @@ class SendMessage(Tool):
         key = f"run:{turn.run.pk if turn.run else ''}:{call.id}"  # a repeated call commits nothing twice
         if len(key) > KEY_CHARACTERS:  # an overlong id of a server is shortened to its digest
             key = key[:60] + ":" + hashlib.sha256(key.encode()).hexdigest()
+        answer = self.model_dump(mode="json", exclude=set(SendMessage.model_fields))
         result = send_message(
-            agent=turn.agent, channel=channel, text=self.text, run=turn.run, turn=turn, idempotency_key=key
+            agent=turn.agent,
+            channel=channel,
+            text=self.text,
+            payload=answer,
+            run=turn.run,
+            turn=turn,
+            idempotency_key=key,
         )
-        return _answer_of(result, channel, self.text)
+        return _answer_of(result, channel, self.text, ends=turn.answer is not None and result.committed)
 
 
 class ReactToMessage(Tool):
@@ -138,7 +149,7 @@ class ReactToMessage(Tool):
     )
     emoji: Annotated[str, StringConstraints(max_length=32), AfterValidator(_emoji)] = Field(description="one emoji")
 
-    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
+    def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         mine = Q(agent=turn.agent, agent__is_active=True)
         if not ChannelMember.objects.filter(mine, channel=turn.channel).exists():
             raise ToolFault(f"You are not an active member of {turn.channel.slug}.")
@@ -159,7 +170,7 @@ class DoNothing(Tool):
         description="why, in a few words; nobody sees it"
     )
 
-    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
+    def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         turn.abandoned = True
         return Performed("Your turn is over.", detail={"reason": self.reason}, ends=True)
 
@@ -172,7 +183,7 @@ class UpdateMemory(Tool):
     )
     value: Annotated[str, StringConstraints(max_length=BLOCK_CHARACTERS)] = Field(description="its whole new text")
 
-    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
+    def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         labels = MemoryBlock.objects.filter(agent=turn.agent).values_list("label", flat=True)
         known = {plain_label(label): label for label in labels}
         if self.label not in known and len(known) >= MEMORY_BLOCKS:
@@ -192,7 +203,7 @@ class SearchMemory(Tool):
         description="words to look for"
     )
 
-    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
+    def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         """Find the passages that hold most of the words looked for, the newer first among equals."""
         words = set(tokenize(self.query))
         recent = MemoryPassage.objects.filter(agent=turn.agent).order_by("-created_at", "-pk")[:SEARCHED_PASSAGES]
@@ -201,7 +212,7 @@ class SearchMemory(Tool):
         if not best:
             return Performed("Nothing you kept holds these words.", detail={"found": 0})
         lines = [f"{n}. " + neutral(hit.text)[0].replace("\n", "\n    | ") for n, (_, hit) in enumerate(best, 1)]
-        return Performed(fence("MEMORY", "\n".join(lines), nonce), detail={"found": len(best)})
+        return Performed(fence("MEMORY", "\n".join(lines), turn.nonce), detail={"found": len(best)})
 
 
 class StoreMemory(Tool):
@@ -211,7 +222,7 @@ class StoreMemory(Tool):
         description="the thought"
     )
 
-    def perform(self, turn: Turn, call: llm.ToolCall, nonce: str) -> Performed:
+    def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         if not turn.channel.synthetic:
             MemoryPassage.objects.create(agent=turn.agent, text=self.text)
         return Performed("Kept.", detail=_memory_detail(turn))
@@ -227,10 +238,20 @@ TOOLS: Mapping[str, type[Tool]] = {
 }
 
 
-def tool_definitions() -> tuple[llm.Tool, ...]:
+def tools_for(answer: Answer | None) -> Mapping[str, type[Tool]]:
+    """What an agent may use: `TOOLS`, or `send_message` alone, with the fields of the answer that is asked for."""
+    return TOOLS if answer is None else {"send_message": _answering(settings.TURN_ANSWERS[answer.name])}
+
+
+@lru_cache(maxsize=32)
+def _answering(path: str) -> type[Tool]:
+    return create_model("SendMessage", __base__=(SendMessage, import_string(path)), __doc__=SendMessage.__doc__)
+
+
+def tool_definitions(answer: Answer | None = None) -> tuple[llm.Tool, ...]:
     """The tools as a request offers them; the same for every agent, so that a prompt cache can hold them."""
     tools = []
-    for name, model in TOOLS.items():
+    for name, model in tools_for(answer).items():
         schema = model.model_json_schema()
         for part in (schema, *schema["properties"].values()):
             part.pop("title", None)
@@ -239,17 +260,18 @@ def tool_definitions() -> tuple[llm.Tool, ...]:
     return tuple(tools)
 
 
-def perform(call: llm.ToolCall, *, turn: Turn, nonce: str) -> Performed:
+def perform(call: llm.ToolCall, *, turn: Turn) -> Performed:
     """Check and carry out what the model asked for, see `Tool.perform`. What cannot be done is an error for the model."""
+    tools = tools_for(turn.answer)
     try:
-        model = TOOLS.get(call.name)
+        model = tools.get(call.name)
         if model is None:
-            raise ToolFault(f"There is no tool {shown(call.name)}; allowed: {', '.join(TOOLS)}.")
+            raise ToolFault(f"There is no tool {shown(call.name)}; allowed: {', '.join(tools)}.")
         try:
             asked = model.model_validate(dict(call.input))
         except ValidationError as error:
             raise ToolFault(" ".join(_complaint(model, dict(detail)) for detail in error.errors())) from None
-        return asked.perform(turn, call, nonce)
+        return asked.perform(turn, call)
     except RequiredStageFailed:
         raise
     except (ToolFault, SendRefused) as fault:

@@ -59,8 +59,9 @@ def talk(ada: Agent, office: Channel) -> list[Message]:
 
 def built(agent: Agent, channel: Channel, *, trigger: Message | None = None, prompt: str = "") -> Prompt:
     turn = new_turn(agent=agent, channel=channel, trigger=trigger)
+    turn.nonce = NONCE
     pipeline().prepare(turn)
-    return build_prompt(turn, prompt=prompt, nonce=NONCE)
+    return build_prompt(turn, prompt=prompt)
 
 
 def text_of(prompt: Prompt) -> str:
@@ -100,7 +101,7 @@ def test_what_does_not_vary_comes_first_and_ends_in_a_cache_breakpoint(
     one = built(ada, office)
     MemoryBlock.objects.update(value="changed")
     settings.TURN_PIPELINE = [HERE + "Hint"]
-    two = build_prompt(new_turn(agent=ada, channel=office), nonce="another")
+    two = build_prompt(new_turn(agent=ada, channel=office))
 
     assert one.system[0] == two.system[0]
     assert one.system[0].cache
