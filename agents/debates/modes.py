@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from agents.debates.answers import Answer
-from agents.models import DebateSeat
+from agents.debates.measures import Statistics, statistics
+from agents.models import DebateSeat, DebateTurn
 from agents.text.authors import NameMask
 from agents.text.fences import render_prompt
 
 LAYERS = ("role", "contract", "structure", "verification")
 POLL = 0
-Layer = Literal["role", "contract", "structure", "verification"]
 Order = Literal["parallel", "seats", "teams"]
 Fields = dict[str, Any]
 
@@ -49,20 +49,33 @@ class Context:
         round: The round to be answered; 0 is the poll.
         seats: All of the debate, in order.
         entries: What was said so far and this seat may read, oldest first. In the poll nothing.
-        statistics: Of the last round before this one, as lines for the prompt; where the mode shows them.
-        mask: Hides names in text; None where names are shown.
+        statistics: Of the round before this one; None where the mode does not show them.
+        mask: Hides the names of the other seats; None where names are shown.
     """
 
+    mode: str
     topic: str
     round: int
     seats: tuple[DebateSeat, ...]
     entries: tuple[Entry, ...] = ()
-    statistics: tuple[str, ...] = ()
+    statistics: Statistics | None = None
     mask: NameMask | None = None
 
 
 Processor = Callable[[Context, DebateSeat], Context]
 Validator = Callable[[Fields, DebateSeat, Context], tuple[Fields, str]]
+
+
+def answer_of(turn: DebateTurn) -> Answer | None:
+    """A seat's answer in a round; None where there is none, also where its message was deleted or erased."""
+    fields = turn.message.payload if turn.message is not None else {}
+    given = {name: fields[name] for name in Answer.model_fields if name in fields}
+    try:
+        return Answer.model_validate(
+            {**given, "seat": turn.seat.number, "role": turn.seat.role or turn.seat.perspective}
+        )
+    except ValidationError:
+        return None
 
 
 def anonymous(context: Context, seat: DebateSeat) -> Context:
@@ -91,6 +104,12 @@ def _masked(answer: Answer, mask: NameMask) -> Answer:
     )
 
 
+def with_statistics(context: Context, seat: DebateSeat) -> Context:
+    """Add the statistics of the round before."""
+    last = [entry.answer for entry in context.entries if entry.answer and entry.round == context.round - 1]
+    return replace(context, statistics=statistics(last) if last else None)
+
+
 def required_fields(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
     """A violation when position, reasoning or confidence are missing."""
     missing = [name for name in ("position", "reasoning") if not str(fields.get(name) or "").strip()]
@@ -108,27 +127,25 @@ def confidence_range(fields: Fields, seat: DebateSeat, context: Context) -> tupl
     return {**fields, "confidence": min(1.0, max(0.0, said)), "confidence_raw": said}, ""
 
 
-@dataclass(frozen=True, slots=True)
-class RequiredStance:
-    """A violation when a role answers with another stance than its own. The answer stays as it was said; in the poll all are free.
-
-    Attributes:
-        stances: Role to the stance it has to take; roles that are not named are free.
-    """
-
-    stances: Mapping[str, str]
-
-    def __call__(self, fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
-        expected, said = self.stances.get(seat.role), fields.get("stance")
-        if context.round == POLL or expected is None or said == expected:
-            return fields, ""
-        return fields, f"the stance of the {seat.role} is {expected}, and the answer says {said}"
+def required_stance(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
+    """A violation when a role takes another stance than its own. The answer stays as it was said; in the poll all are free."""
+    expected, said = mode_of(context.mode).required_stances.get(seat.role), fields.get("stance")
+    if context.round == POLL or expected is None or said == expected:
+        return fields, ""
+    return fields, f"the stance of the {seat.role} is {expected}, and the answer says {said}"
 
 
 class Config(BaseModel):
-    """What a mode can be given besides the settings of every debate."""
+    """What a mode can be given besides the settings of every debate.
+
+    Attributes:
+        script: What the offline scripted actor says: by number of the seat, the fields of its answers, one entry a round from the first
+            on (the poll, if there is one); the last goes on. Fields that are missing are made from the agent's sample lines.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    script: dict[int, list[dict[str, Any]]] = {}
 
 
 PERSPECTIVES = ("technical", "economic", "ethical", "social")
@@ -171,6 +188,7 @@ class Mode:
         order: All seats side by side; one after the other; or the teams one after the other, the seats of a team side by side.
         roles: Every role there is, in the order of the teams.
         min_seats: Fewer are refused.
+        required_stances: Role to the stance that it has to take; other roles are free.
         config: What it can be given.
         processors: What `transform_context` does, in order. `validators`: the same of `validate_response`.
     """
@@ -182,9 +200,10 @@ class Mode:
     order: ClassVar[Order] = "parallel"
     roles: ClassVar[tuple[str, ...]] = ()
     min_seats: ClassVar[int] = 2
+    required_stances: ClassVar[Mapping[str, str]] = {}
     config: ClassVar[type[Config]] = Config
     processors: ClassVar[tuple[Processor, ...]] = ()
-    validators: ClassVar[tuple[Validator, ...]] = (required_fields, confidence_range)
+    validators: ClassVar[tuple[Validator, ...]] = (required_fields, confidence_range, required_stance)
 
     @property
     def shape(self) -> str:
@@ -227,7 +246,7 @@ class Mode:
             violations.append(violation)
         return fields, "; ".join(filter(None, violations))
 
-    def prompt(self, layer: Layer, **values: Any) -> str:
+    def prompt(self, layer: str, **values: Any) -> str:
         """The mode's own part of a layer of the prompt."""
         return render_prompt(f"debates/{self.name}", layer=layer, **values)
 
@@ -304,7 +323,7 @@ class DevilsAdvocate(Mode):
     stances = True
     order = "seats"
     roles = ("primary", "opposition", "evaluator")
-    validators = (*Mode.validators, RequiredStance({"primary": "yes", "opposition": "no"}))
+    required_stances: ClassVar = {"primary": "yes", "opposition": "no"}
 
     def get_agent_role(self, number: int, seats: int) -> str:
         return self.roles[min(number, len(self.roles)) - 1]
@@ -316,7 +335,7 @@ class Delphi(Mode):
     title = "Delphi"
     about = "Nobody knows who said what; each sees the answers and their statistics, and answers again."
     stances = True
-    processors = (anonymous,)
+    processors = (anonymous, with_statistics)
 
 
 @register
