@@ -51,7 +51,7 @@ class Mode:
             "round": number,
             "count": len(context.seats),
             "role": seat.role,
-            "perspective": one_line(seat.perspective),
+            "perspective": one_line(seat.perspective) if seat.perspective else "",
             "label": seat.label if context.mask else "",
             "stance": mode.required_stances.get(seat.role, ""),
             "stances": mode.stances,
