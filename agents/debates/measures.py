@@ -18,26 +18,44 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from agents.debates.answers import Answer, Stance
 from agents.text.ngrams import shared_phrases
-from agents.text.tokens import tokenize
+from agents.text.tokens import split_sentences, tokenize
 from agents.text.voices import vocabulary
 
 Round = Sequence[Answer]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 STANCES: tuple[Stance, ...] = get_args(Stance)
 
-SAME_POSITION = 0.6  # similarity of a position said again
-SIMILAR_POSITIONS = 0.5  # mean similarity of the positions of several seats
-NEW_SHARE = 0.15  # of the content words of an answer; fewer new ones are no argument
-HIGH_CONFIDENCE, HIGH_MEAN = 0.8, 0.85
-HIGH_AGREEMENT = 0.9
+# Chosen on 50 pairs of positions and 12 rounds, most of them written for it, 6 of each from the public transcripts of a council of five
+# models on medical questions (pratik-iitb/Too-Many-Cooks-Spoil-the-Broth, EMNLP 2026). Of 26 positions said again in other words 23 reach
+# it, of 24 changed ones 5; of 6 rounds that repeat one position 5, of 6 rounds of independent answers none.
+ALIKE = 0.6
+# A sentence with at least two new content words that are more than a third of its content words is an argument. Of 11 answers from the
+# same transcripts, 7 of 8 that only repeat colleagues have no such sentence, all 3 with a new argument have one.
+NEW_SHARE, FEWEST_NEW = 1 / 3, 2
+HIGH_CONFIDENCE, HIGH_MEAN, HIGH_AGREEMENT = 0.8, 0.85, 0.9  # specification 004, 2.2
 
-# Words that say that one agrees or changes sides, not why.
+# Words of a debate that are no argument: agreeing, weighing, changing sides, addressing the others.
 _TALK = vocabulary(
     [
-        "accept agree agreed agreement align answer argument believe case change changed colleague consider convince convinced "
-        "debate everybody everyone feel follow go going group hear heard hold join keep listen majority maybe mind move moved no now "
-        "opinion others panel participant people persuade persuaded point position question reason reconsider revise right round say "
-        "said seat see seem side stance stand support sure switch team think thought true understand view vote way yes yet"
+        """
+        able accept accepted accurate acknowledge add adopt agree agreed agreement align along already also although another answer anybody
+        anyone appreciate argue argument assessment back because become believe best better both bring case certain certainly change
+        changed choice choose claim clear clearly closely colleague compelling concede concern conclude conclusion consensus consider
+        consideration convince convinced convincing correct correctly crucial debate decide decided decision differently disagree
+        discussion doubt earlier either else emphasize enough entirely especially even every everybody everyone everything evidence fact
+        fair feel fellow fine finally find firm firmly first five follow four fully general give given go going good group happy hear
+        heard hence highlight hold however important indeed initial initially instead issue join judgement judgment keep know least less
+        let likely listen listening look lot main majority make made makes many maybe mean mention merit mind must nevertheless new next no
+        nobody nothing now objection ok okay one opinion oppose opposite opposition option order original originally other others otherwise
+        outweigh overall overlook panel panelist panellist part participant particular particularly people perhaps persuade persuaded
+        point position possible prefer present previous previously prior proposal question quite raise rather read reading ready realise
+        realize reason reasonable reasoning recognise recognize reconsider reflect reflection remain resist respect respond response rest
+        reverse review revise right room round said say saw second see seem sense side sides similarly simply since someone somebody
+        specific specifically stance stand state still strong stronger strongest strongly suggest support supporter sure sway swayed switch
+        switched table taken take thank thanks therefore thing things think third thought thoughts three thus together towards truly turn
+        turned two unanimous understand unlike update updated upon valid view vote want way weigh weight whatever whenever wherever
+        whether wise wish withdraw without worry worth wrong yes yet yield
+        """
     ]
 )
 _NEGATIONS = frozenset({"not", "no", "never", "cannot", "neither", "nor", "against"})
@@ -98,8 +116,8 @@ def content_words(text: str) -> frozenset[str]:
 def similarity(a: str, b: str) -> float:
     """How alike two positions are by their words: the share of content words in common (Ochiai), 0 to 1.
 
-    Word order and inflection do not count, synonyms are not known. Where only one of the two holds a negation, the figure is halved:
-    "we should" and "we should not" differ in one word.
+    Word order and inflection do not count, synonyms are not known. The figure is halved where only one of the two holds a negation, and
+    where both hold numbers, but not the same: "we should" and "we should not", or "in 2 years" and "in 5 years", differ in one word.
     """
     return 1.0 if a.strip() == b.strip() else _alike(_position_words(a), _position_words(b))
 
@@ -110,7 +128,9 @@ def _position_words(text: str) -> frozenset[str]:
 
 def _alike(a: frozenset[str], b: frozenset[str]) -> float:
     share = len(a & b) / sqrt(len(a) * len(b)) if a and b else 0.0
-    return share / 2 if (a & _NEGATIONS == frozenset()) != (b & _NEGATIONS == frozenset()) else share
+    numbers = [{word for word in words if word.isdigit()} for words in (a, b)]
+    differ = bool(a & _NEGATIONS) != bool(b & _NEGATIONS) or (all(numbers) and numbers[0] != numbers[1])
+    return share / 2 if differ else share
 
 
 def mean_similarity(answers: Round) -> float | None:
@@ -139,8 +159,11 @@ class Move(Value):
 
     Attributes:
         to_majority, from_majority: Whether it went to, or left, the winner of the vote of the round before.
-        new_words: Content words of its new position and reasoning that it could not have read before, nor had said.
-        conform: It went to the majority without a new argument.
+        new_words: Content words of its new position and reasoning that it could not have read before, nor had said. Words of debating
+            ("convinced", "the others are right") do not count.
+        conform: It went to the majority, and no sentence of its answer is a new argument: one with at least two new words that are
+            more than a third of its content words. So a long answer that repeats the others in slightly different words conforms,
+            and one new sentence among many repeated ones does not drown.
     """
 
     seat: int
@@ -155,8 +178,7 @@ class Move(Value):
 class Changes(Value):
     """What talking changed between two rounds.
 
-    `conformity` is the share of the changes towards the majority that came without new content words; None where there was no such
-    change.
+    `conformity` is the share of the changes towards the majority that came without a new argument; None where there was no such change.
     """
 
     moves: list[Move]
@@ -172,28 +194,31 @@ def changes(before: Round, after: Round, seen: Sequence[str] | Mapping[int, Sequ
     Args:
         before, after: Seats that have a stance in both are compared.
         seen: What each seat could read before it answered, or had said itself: the question, and positions and reasoning of
-            earlier rounds. One list for all, or one per seat (where seats speak in turn, later ones have read more).
+            earlier rounds, and the names of the seats. One list for all, or one per seat (where seats speak in turn, later ones
+            have read more).
+
+    Raises:
+        ValueError: A seat answers twice in one round.
     """
     earlier, majority = _by_seat(before), vote(before).winner
-    common = None if isinstance(seen, Mapping) else content_words("\n".join(seen))
+    common = frozenset[str]() if isinstance(seen, Mapping) else content_words("\n".join(seen))
     moves = []
     for seat, answer in _by_seat(after).items():
         old = earlier[seat].stance if seat in earlier else None
         if old is None or answer.stance is None or old == answer.stance:
             continue
-        known = content_words("\n".join(seen.get(seat, ()))) if isinstance(seen, Mapping) else common or frozenset()
-        words = content_words(f"{answer.position}\n{answer.reasoning}") - _TALK - _NEGATIONS
-        new = len(words - known)
-        towards = answer.stance == majority
+        known = content_words("\n".join(seen.get(seat, ()))) if isinstance(seen, Mapping) else common
+        sentences = [_matter(sentence) for sentence in split_sentences(f"{answer.position}\n{answer.reasoning}")]
+        argues = any(len(words - known) >= max(FEWEST_NEW, NEW_SHARE * len(words)) for words in sentences)
         moves.append(
             Move(
                 seat=seat,
                 before=old,
                 after=answer.stance,
-                to_majority=towards,
+                to_majority=answer.stance == majority,
                 from_majority=old == majority,
-                new_words=new,
-                conform=towards and new <= NEW_SHARE * len(words),
+                new_words=len(frozenset[str]().union(*sentences) - known),
+                conform=answer.stance == majority and not argues,
             )
         )
     towards_count = sum(move.to_majority for move in moves)
@@ -204,6 +229,12 @@ def changes(before: Round, after: Round, seen: Sequence[str] | Mapping[int, Sequ
         from_majority=sum(move.from_majority for move in moves),
         conformity=sum(move.conform for move in moves) / towards_count if towards_count else None,
     )
+
+
+def _matter(text: str) -> frozenset[str]:
+    """The content words that are about the matter, not about debating; single letters are labels."""
+    words = content_words(text) - _TALK - _NEGATIONS
+    return frozenset(word for word in words if len(word) > 1 or not word.isascii())
 
 
 def _by_seat(answers: Round) -> dict[int, Answer]:
@@ -251,8 +282,8 @@ def groupthink(answers: Round, agreement: float | None) -> Groupthink:
     words = mean_similarity(answers)
     if several and agreement is not None and agreement >= HIGH_AGREEMENT:
         indicators.append(f"positions agree: {agreement:.2f}, at least {HIGH_AGREEMENT}")
-    elif agreement is None and words is not None and words >= SIMILAR_POSITIONS:
-        indicators.append(f"positions are alike by their words: {words:.2f}, at least {SIMILAR_POSITIONS}")
+    elif agreement is None and words is not None and words >= ALIKE:
+        indicators.append(f"positions are alike by their words: {words:.2f}, at least {ALIKE}")
     detected = len(indicators) >= 2
     return Groupthink(detected=detected, indicators=indicators, recommendation=RECOMMENDATION if detected else "")
 
@@ -270,7 +301,7 @@ class Criteria(Value):
 
     consensus: Share | None = 0.9
     convergence_rounds: Annotated[int, Field(ge=2, le=100)] | None = 2
-    convergence_similarity: Share = SAME_POSITION
+    convergence_similarity: Share = ALIKE
     confidence: Share | None = 0.85
     max_rounds: Annotated[int, Field(ge=1, le=100)] = 5
 
@@ -419,7 +450,7 @@ def _agree(a: Answer, b: Answer) -> float:
 def _clusters(seats: Sequence[Answer]) -> list[Cluster]:
     groups: list[list[Answer]] = []
     for answer in seats:
-        near = [group for group in groups if any(_agree(answer, other) >= SAME_POSITION for other in group)]
+        near = [group for group in groups if any(_agree(answer, other) >= ALIKE for other in group)]
         groups = [group for group in groups if group not in near]
         groups.append([*(other for group in near for other in group), answer])
     clusters = [Cluster(position=_central(group), seats=sorted(answer.seat for answer in group)) for group in groups]
