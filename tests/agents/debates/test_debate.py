@@ -123,8 +123,6 @@ def test_one_round_per_request_and_to_the_end_at_once_come_to_the_same(llm_serve
         played(by_round, 1)
 
     assert seen == [0, *range(2, len(seen) + 1)], "the poll comes with the first round"
-        "the poll comes with the first round"
-    )
     assert at_once.status == "completed"
     assert record(by_round) == record(at_once)
 
