@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Min
 
 from agents.debates.modes import LAYERS, POLL, Context, Entry, answer_of, mode_of
@@ -75,9 +76,11 @@ class Mode:
         turn.mask = context.mask or turn.mask  # a turn that goes on in another process was not prepared there
         fields, violation = mode.validate_response(dict(draft.payload), seat, context)
         turn.count(clamped=int("confidence_raw" in fields), violations=int(bool(violation)))
+        if number != POLL:
+            fields |= {name: value for name in ("role", "perspective") if (value := getattr(seat, name))}
         if not violation:
             return Accept(Draft(draft.text, fields))
-        if _was_sent_back(turn):
+        if not _may_be_sent_back(turn):
             return Accept(Draft(draft.text, {**fields, VIOLATION: violation}), VIOLATION)
         turn.count(sent_back=1)
         return Revise(render_prompt("debates/violation", violation=violation), outcome=VIOLATION)
@@ -100,11 +103,12 @@ def _place(turn: Turn) -> tuple[Debate, int, DebateSeat]:
     return seat.debate, int(place["round"]), seat
 
 
-def _was_sent_back(turn: Turn) -> bool:
-    """Whether an earlier draft of the turn was, also when another process did it."""
-    return RunMessage.objects.filter(
-        run=turn.run, role=RunMessage.Role.TOOL, content__detail__outcome=VIOLATION
-    ).exists()
+def _may_be_sent_back(turn: Turn) -> bool:
+    """Whether no draft of the turn was sent back for a violation yet, by another process neither."""
+    if turn.revisions.get(turn.channel.pk, 0) >= settings.TURN_MAX_REVISIONS:
+        return False
+    answers = RunMessage.objects.filter(run=turn.run, role=RunMessage.Role.TOOL)
+    return not answers.filter(content__detail__outcome=VIOLATION).exists()
 
 
 # -- what was said

@@ -328,6 +328,32 @@ def test_a_wrong_stance_is_sent_back_once_and_then_said_and_marked(llm_server: L
     assert counted == [{"clamped": 0, "violations": 1, "sent_back": 1}, {"clamped": 0, "violations": 1}]
 
 
+def test_where_nothing_is_sent_back_a_wrong_stance_is_marked_at_once(llm_server: LLMServer, settings: Settings) -> None:
+    settings.TURN_MAX_REVISIONS = 0
+    debate = debate_of("devils-advocate")
+    llm_server.always(**answering(debate, confidence=7))
+
+    payload = Message.objects.get(run=taken(debate, 1, 2)).payload
+
+    assert (payload["violation"][:32], payload["confidence"]) == ("the stance of the opposition is ", 1.0)
+    assert len(llm_server.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("mode", "round", "place"),
+    [
+        ("devils-advocate", 1, {"role": "primary"}),
+        ("expert-panel", 1, {"perspective": "technical"}),
+        ("devils-advocate", 0, {}),  # the poll: each answers for itself
+        ("delphi", 1, {}),
+    ],
+)
+def test_an_answer_holds_the_role_or_perspective_it_was_given_in(mode: str, round: int, place: dict[str, str]) -> None:
+    payload = Message.objects.get(run=taken(debate_of(mode), round, 1)).payload
+
+    assert {name: payload[name] for name in ("role", "perspective") if name in payload} == place
+
+
 def test_an_answer_that_was_put_right_is_not_marked(llm_server: LLMServer) -> None:
     debate = debate_of("devils-advocate")
     llm_server.reply(**answering(debate))
