@@ -27,7 +27,7 @@ HEADINGS = {
 }
 ROUNDS_IN_FULL = 2  # before the present one; of older ones stance, confidence and first sentence
 TOPIC_CHARACTERS, TEXT_CHARACTERS = 2_000, 4_000
-SENTENCES_CHARACTERS = 2_400  # all first sentences of older rounds together; each at most and at least:
+SENTENCES_CHARACTERS = 1_800  # all first sentences of older rounds together; each at most and at least:
 LONGEST_SENTENCE, SHORTEST_SENTENCE = 160, 20
 VIOLATION = "violation"  # in the payload of an answer, and the outcome of a draft
 
@@ -72,8 +72,9 @@ class Mode:
             return Accept(draft)
         debate, number, seat = _place(turn)
         mode = mode_of(debate.mode)
-        context = mode.transform_context(_context(debate, mode, number, seat), seat)
-        turn.mask = context.mask or turn.mask  # a turn that goes on in another process was not prepared there
+        context = _context(debate, mode, number, seat)
+        # A turn that goes on in another process was not prepared there.
+        turn.mask = mode.transform_context(replace(context, entries=()), seat).mask or turn.mask
         fields, violation = mode.validate_response(dict(draft.payload), seat, context)
         turn.count(clamped=int("confidence_raw" in fields), violations=int(bool(violation)))
         if number != POLL:
@@ -218,7 +219,7 @@ def _who(entry: Entry, seat: DebateSeat) -> str:
 
 def _stand(entry: Entry) -> str:
     answer = entry.answer
-    confidence = f"{answer.confidence:.2f} sure" if answer and answer.confidence is not None else ""
+    confidence = f"{answer.confidence:.2f}" if answer and answer.confidence is not None else ""
     return ", ".join(filter(None, (answer.stance if answer else "", confidence)))
 
 
