@@ -439,7 +439,8 @@ def _end_round(
     if number != POLL and settings.judge:
         _renew(debate, owner)
         consensus = judge_consensus(debate, number, answers)
-    suspicion = groupthink(answers if number != POLL else [], consensus.agreement)  # a blind poll is no group
+    judged = None if consensus.heuristic else consensus.agreement
+    suspicion = groupthink(answers if number != POLL else [], judged)  # a blind poll is no group
     played = [each for each in earlier if each.number != POLL]
     exits = Exit(ends=False)
     if number != POLL:

@@ -265,10 +265,11 @@ def groupthink(answers: Round, agreement: float | None) -> Groupthink:
     """Look for groupthink in a round (specification 004, 2.2).
 
     The indicators: every confidence is at least 0.8 and their mean at least 0.85; all stances are the same; the positions are alike.
-    The last one goes by the agreement that a judge found, or by words where there is none. One answer is no group.
+    The last one goes by the agreement of a judge, or by words where there is none. One answer is no group.
 
     Args:
-        agreement: 0 to 1, from a judge; None = not known.
+        agreement: 0 to 1, from a judge that read the positions; None = not known. The one of `offline_consensus` is none: it goes by
+            the stances, which would then count twice.
     """
     indicators = []
     confidences = [answer.confidence for answer in answers if answer.confidence is not None]

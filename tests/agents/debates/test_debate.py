@@ -122,9 +122,7 @@ def test_one_round_per_request_and_to_the_end_at_once_come_to_the_same(llm_serve
         seen.append(by_round.rounds.count())
         played(by_round, 1)
 
-    assert seen == list(range(0, len(seen) + 1))[:1] + list(range(2, len(seen) + 1)), (
-        "the poll comes with the first round"
-    )
+    assert seen == [0, *range(2, len(seen) + 1)], "the poll comes with the first round"
     assert at_once.status == "completed"
     assert record(by_round) == record(at_once)
 
@@ -144,7 +142,7 @@ def test_asking_twice_plays_once() -> None:
 def test_a_debate_that_has_ended_is_not_played_on() -> None:
     debate = debated(2, rounds=1)
 
-    with pytest.raises(DebateRefused, match="has ended .completed.; allowed: one that waits"):
+    with pytest.raises(DebateRefused, match=r"has ended .completed.; allowed: one that waits"):
         ask_rounds(debate, 1)
 
 
@@ -364,7 +362,7 @@ def test_a_debate_that_cannot_be_is_refused_with_what_is_allowed_and_nothing_is_
 def test_so_many_rounds_cannot_be_asked_for(rounds: int) -> None:
     debate = start_debate(topic=TOPIC, mode="delphi", agents=seated(2))
 
-    with pytest.raises(DebateRefused, match="rounds: .* allowed: 1 to 100"):
+    with pytest.raises(DebateRefused, match=r"rounds: .* allowed: 1 to 100"):
         ask_rounds(debate, rounds)
 
     debate.refresh_from_db()
@@ -443,7 +441,7 @@ def test_an_agent_stays_as_long_as_it_has_a_seat_and_messages_turns_and_users_do
 
     debate.refresh_from_db()
     assert debate.created_by is None
-    assert set(debate.turns.values_list("status", "run", "message")) == {("answered", None, None)}
+    assert {(turn.status, turn.run, turn.message) for turn in debate.turns.all()} == {("answered", None, None)}
     debate.delete()
     Agent.objects.all().delete()
     assert Channel.objects.filter(kind="debate").exists(), "the conversation stays until it is deleted"
