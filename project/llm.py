@@ -28,4 +28,5 @@ OFFLINE_RESPONDERS = {
     "behavior_extract": "correction.behavior.patterns.extract",
     "behavior_map": "correction.behavior.patterns.map_trait",
     "turn": "agents.turn.scripted.answer",
+    "debate_consensus": "agents.debates.consensus.offline",
 }

@@ -258,6 +258,7 @@ SEED_REMOVAL_STEPS = ["correction.lifecycle.remove_logs"]
 # The stages a turn passes; order is meaning. Dotted paths, so that no floor imports one above it.
 TURN_PIPELINE = [
     "correction.stages.BehaviorRequests",  # received: only queued, a worker looks at it
+    "agents.debates.stages.Mode",  # prepare, review; required
     "correction.stages.RepetitionSuppression",  # prepare
     "correction.stages.Interventions",  # prepare
     "correction.stages.ActionGate",  # review: sees what would really be said

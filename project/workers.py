@@ -16,6 +16,7 @@ WORK_QUEUES = {
     "evaluations": "evaluation.runs.execute.work_one",
     "calibration": "evaluation.calibration.agreement.work_one",
     "line-ups": "evaluation.lineup.work_one",
+    "debates": "agents.debates.debate.work_one",
     "imports": "agents.imports.work_one",
     "descriptions": "correction.behavior.description.work_one",
 }

@@ -28,6 +28,7 @@ from rest_framework.authtoken.models import Token
 from agents.models import (
     Agent,
     Channel,
+    Debate,
     Import,
     LLMBatch,
     LLMCall,
@@ -267,6 +268,15 @@ def _run(cast: Cast, n: int) -> dict[str, Any]:
     return {"channel": cast.channel(n), "prompt": "Say something.", **ended}
 
 
+def _debates(cast: Cast, have: int, more: int) -> None:
+    topic = "Should the office move to Stamford?"
+    store(Channel, (Channel(slug=f"debate-{n}", name=topic, kind="debate") for n in range(have, have + more)))
+    fresh = newest(Channel, more)
+    make(Debate, cast, range(len(fresh)), lambda n: {
+        "channel_id": fresh[n], "mode": "delphi", "topic": topic, "status": "completed", "exit_reason": "consensus",
+    })  # fmt: skip
+
+
 def _batch(cast: Cast, n: int) -> dict[str, Any]:
     planned = {"agent": cast.agent(n), "planned_usd": Decimal("0.1"), "requests": 100, "answered": 100}
     return {"status": "completed", "role": "judge", "batch_id": f"batch_{n}", **planned}
@@ -293,6 +303,7 @@ MAKERS: dict[str, Maker] = {
     "agents.channel": maker(Channel, lambda cast, n: {"slug": f"room-{n}"}),
     "agents.message": _messages,
     "agents.run": maker(Run, _run),
+    "agents.debate": _debates,
     "agents.import": maker(Import, _import),
     "agents.llmcall": maker(LLMCall, _call),
     "agents.llmbatch": maker(LLMBatch, _batch),

@@ -18,6 +18,7 @@ USER = settings.AUTH_USER_MODEL  # `settings` is a column
 class Debate(Leasable):
     """A debate. Between rounds it is `waiting`; asking for rounds queues it, and a worker or the caller plays them."""
 
+    TAG: ClassVar = "debate"  # of every message of a debate; its value is the slug of the channel
     WAITING = "waiting"
     STATES: ClassVar = [(WAITING, "waits for its next round"), *Leasable.Status.choices]
     WHOSE: ClassVar = -F("channel_id")

@@ -148,6 +148,7 @@ class Turn:
         sections: Prompt sections added by stages, in their order.
         answer: A typed answer that is asked for, set in `prepare`; the agent is then offered `send_message` alone.
         nonce: The random text in the fences of this turn's prompt, for every stage.
+        mask: Hides what the agent must not learn (names in an anonymous debate) in the sections and feedback of later stages.
         sessions: Channel id to the session of the message being attempted there; set from `Revise.session`, cleared by a commit.
         revisions: Channel id to how often the message being attempted there was sent back; cleared by a commit.
         draft_key: Idempotency key of the draft under review; empty when the caller gave none.
@@ -168,6 +169,7 @@ class Turn:
     sections: list[Section] = field(default_factory=list)
     answer: Answer | None = None
     nonce: str = field(default_factory=new_nonce)
+    mask: Callable[[str], str] = str
     sessions: dict[int, str] = field(default_factory=dict)
     revisions: dict[int, int] = field(default_factory=dict)
     draft_key: str = ""
@@ -185,7 +187,7 @@ class Turn:
 
     def add_section(self, heading: str, body: str) -> None:
         """Add a prompt section, noted under the stage that is running."""
-        self.sections.append(Section(heading, body, self.running[-1].stage if self.running else ""))
+        self.sections.append(Section(heading, self.mask(body), self.running[-1].stage if self.running else ""))
 
     def skip(self, why: str) -> None:
         """Note that the running stage has nothing to do here. Skipped in `review`, its `committed` is not called for that message."""

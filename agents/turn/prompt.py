@@ -233,6 +233,7 @@ def _situation(turn: Turn, shown: tuple[str, ...], nonce: str) -> str:
         channel=turn.channel.slug,
         conversation=fence("CONVERSATION", "\n".join(shown), nonce) if shown else "",
         thread=turn.trigger is not None and turn.trigger.parent_id is not None,
+        answer=turn.answer is not None,
     )
 
 
@@ -251,6 +252,7 @@ def _now(turn: Turn, prompt: str, nonce: str) -> str:
         trigger_text=fence("MESSAGE", "\n".join(lines([trigger], agent=turn.agent)[-1:]), nonce)
         if hidden and trigger
         else "",
+        answer=turn.answer is not None,
     )
 
 

@@ -282,7 +282,7 @@ def _sent_back(turn: Turn, text: str, revise: Revise, begun: int) -> SendResult:
         committed=False,
         outcome=revise.outcome or "sent_back",
         text=text,
-        feedback=revise.feedback,
+        feedback=turn.mask(revise.feedback),
         session=turn.session,
         reports=dict(turn.reports),
         trace=turn.trace[begun:],

@@ -23,6 +23,7 @@ from evaluation.models import Baseline, EvaluationRun
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec, make_plan
 from evaluation.runs.summary import failed_call, refusal, summarize
+from evaluation.scorers.subjects import synthetic_only
 
 
 @dataclass(slots=True)
@@ -113,8 +114,9 @@ def reusable(spec: RunSpec) -> EvaluationRun | None:
     if spec.channel is not None:
         since = since.filter(channel=spec.channel)
     else:
-        own = Message.objects.filter(agent=spec.agent, synthetic=spec.simulated).order_by().values("channel")
-        since = since.filter(channel__in=own, synthetic=spec.simulated)
+        kind = synthetic_only(spec.where, spec.simulated)
+        own = Message.objects.filter(agent=spec.agent, **kind).order_by().values("channel")
+        since = since.filter(channel__in=own, **kind)
     return None if since.exists() else run
 
 

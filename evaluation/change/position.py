@@ -165,7 +165,8 @@ def _judged(run: EvaluationRun, agent: Agent, dimension: str, bins: Sequence[Bin
             **{f"n_{status}": Count("pk", filter=Q(status=status)) for status in STATUSES},
         )
     )
-    positions = positions_of({row["message_id"] for row in rows}, agent=agent, simulated=run.simulated)
+    measured = {row["message_id"] for row in rows}
+    positions = positions_of(measured, agent=agent, simulated=run.simulated, where=run.where)
     judged: list[_Judged] = []
     outside: set[int] = set()
     for row in rows:

@@ -13,7 +13,17 @@ from django.db.models import Q
 
 from agents.models import Message
 from agents.text.tokens import tokenize
-from evaluation.scorers.subjects import NO_MESSAGE, Context, Event, Halves, Item, Subject, Window, said
+from evaluation.scorers.subjects import (
+    NO_MESSAGE,
+    Context,
+    Event,
+    Halves,
+    Item,
+    Subject,
+    Window,
+    said,
+    synthetic_only,
+)
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
@@ -135,7 +145,8 @@ def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:
     near = Q()
     for channel, looked_at in positions.items():
         near |= Q(channel=channel, position__in=sorted(looked_at))
-    around = said(Message.objects.filter(near, synthetic=subject.simulated).order_by("position"))
+    shown = synthetic_only(subject.where, subject.simulated)
+    around = said(Message.objects.filter(near, **shown).order_by("position"))
     for message in wanted:
         near_it = [
             s for s in around if s.channel_id == message.channel_id and 0 < message.position - s.position <= NEAR

@@ -16,7 +16,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, RowNumber
 from django.utils import timezone
 
-from agents.models import Agent, Channel, Message
+from agents.models import Agent, Channel, Debate, Message
 from agents.persona import render_persona
 from agents.text.fences import one_line
 from agents.text.voices import StyleProfile, style_profile
@@ -104,15 +104,24 @@ def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Me
     return messages
 
 
+def synthetic_only(where: Mapping[str, str], simulated: bool) -> dict[str, bool]:
+    """The filter for real messages, or with `simulated` for synthetic ones; none where a tag names one debate.
+
+    Debates are synthetic unless they were started as real ones, and are measured only when they are named.
+    """
+    return {} if Debate.TAG in where else {"synthetic": simulated}
+
+
 def spoken_by(
     *, agent: Agent, window: MessageWindow, where: Mapping[str, str] | None = None, simulated: bool = False
 ) -> QuerySet[Message]:
     """What an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first.
 
-    With `simulated`, what it was made to say for a measurement, and nothing else: the two never mix (AC-6.5.2). Messages without
-    a time stand before those with one, in the order they were stored.
+    With `simulated`, what it was made to say for a measurement, and nothing else: the two never mix (AC-6.5.2). With the tag of a
+    debate, what it said in that debate. Messages without a time stand before those with one, in the order they were stored.
     """
-    messages = with_tags(Message.objects.filter(agent=agent, synthetic=simulated, text__regex=r"\S"), where or {})
+    spoken = Message.objects.filter(agent=agent, text__regex=r"\S", **synthetic_only(where or {}, simulated))
+    messages = with_tags(spoken, where or {})
     messages = in_window(messages, window).order_by(F("sent_at").asc(nulls_first=True), "pk")
     if window.last is None:
         return messages
@@ -201,18 +210,24 @@ def bin_of(position: int, bins: Sequence[Bin]) -> int | None:
     return next(within, None)
 
 
-def numbered(*, agent: Agent, simulated: bool = False) -> Any:
-    """Everything the agent said, as messages, each with its position as `own_position`; channel by channel, each in its order."""
+def numbered(*, agent: Agent, simulated: bool = False, where: Mapping[str, str] | None = None) -> Any:
+    """Everything the agent said, as messages, each with its position as `own_position`; channel by channel, each in its order.
+
+    Of `where` only the tag of a debate counts.
+    """
     own = models.Window(RowNumber(), partition_by=F("channel_id"), order_by=F("position").asc())
-    said = spoken_by(agent=agent, window=MessageWindow(), simulated=simulated)
+    debate = {key: value for key, value in (where or {}).items() if key == Debate.TAG}
+    said = spoken_by(agent=agent, window=MessageWindow(), where=debate, simulated=simulated)
     return said.annotate(own_position=own).order_by("channel_id", "position")
 
 
-def positions_of(messages: Collection[int], *, agent: Agent, simulated: bool = False) -> dict[int, tuple[int, int]]:
+def positions_of(
+    messages: Collection[int], *, agent: Agent, simulated: bool = False, where: Mapping[str, str] | None = None
+) -> dict[int, tuple[int, int]]:
     """Channel and position of some of the agent's messages, by primary key; those that are gone are left out."""
     wanted = set(messages)
     channels = Message.objects.filter(pk__in=wanted).values("channel_id")
-    rows = numbered(agent=agent, simulated=simulated).filter(channel_id__in=channels)
+    rows = numbered(agent=agent, simulated=simulated, where=where).filter(channel_id__in=channels)
     positions = rows.values_list("pk", "channel_id", "own_position").iterator()
     return {pk: (channel, position) for pk, channel, position in positions if pk in wanted}
 
@@ -226,6 +241,7 @@ def sample_by_position(
     samples: int,
     seed: int,
     simulated: bool = False,
+    where: Mapping[str, str] | None = None,
 ) -> list[int]:
     """Return the ids of up to `samples` messages, as many from each stretch; what a short one leaves goes to the others.
 
@@ -240,10 +256,10 @@ def sample_by_position(
         bins: The stretches.
         samples: Most messages, at least 1.
         seed: Equal seeds draw equal samples.
-        simulated: Whether `eligible` is simulated speech.
+        simulated: Whether `eligible` is simulated speech. `where`: the tags it was chosen by.
     """
     rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
-    counts = Counter((channel, place) for _, channel, place in _in_bins(agent, eligible, bins, simulated))
+    counts = Counter((channel, place) for _, channel, place in _in_bins(agent, eligible, bins, simulated, where))
     sizes: Counter[int] = Counter()
     for (_, place), count in counts.items():
         sizes[place] += count
@@ -258,7 +274,7 @@ def sample_by_position(
             picked[channel, place] = sorted(rng.sample(range(counts[channel, place]), number), reverse=True)
     ids: list[int] = []
     seen: Counter[tuple[int, int]] = Counter()
-    for pk, channel, place in _in_bins(agent, eligible, bins, simulated):
+    for pk, channel, place in _in_bins(agent, eligible, bins, simulated, where):
         left = picked.get((channel, place))
         if left and left[-1] == seen[channel, place]:
             left.pop()
@@ -275,7 +291,11 @@ def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:
 
 
 def _in_bins(
-    agent: Agent, eligible: QuerySet[Message], bins: Sequence[Bin], simulated: bool
+    agent: Agent,
+    eligible: QuerySet[Message],
+    bins: Sequence[Bin],
+    simulated: bool,
+    where: Mapping[str, str] | None,
 ) -> Iterator[tuple[int, int, int]]:
     """(message, channel, stretch) of what may be drawn. Positions count everything the agent said there, drawn or not.
 
@@ -284,7 +304,8 @@ def _in_bins(
     keys = eligible.order_by("channel_id", "position").values_list("channel_id", "position")
     may = keys.iterator(chunk_size=2000)
     next_may = next(may, None)
-    rows = numbered(agent=agent, simulated=simulated).values_list("pk", "channel_id", "position", "own_position")
+    said = numbered(agent=agent, simulated=simulated, where=where)
+    rows = said.values_list("pk", "channel_id", "position", "own_position")
     for pk, channel, position, own_position in rows.iterator(chunk_size=2000):
         while next_may is not None and next_may < (channel, position):
             next_may = next(may, None)
@@ -475,6 +496,7 @@ class Subject:
                 samples=self.samples,
                 seed=self.seed,
                 simulated=self.simulated,
+                where=self.where,
             )
         ids = list(self.spoken().values_list("pk", flat=True))
         if len(ids) <= self.samples:
@@ -527,10 +549,10 @@ class Subject:
         """
         end = stretch_end(message.position, last_n)
         key = (message.channel_id, end, first_n, last_n)
-        shared = (*key, self.window.end, self.window.stored_by, self.simulated)
+        shared = (*key, self.window.end, self.window.stored_by, message.synthetic)
         if shared not in self.read:
             messages = Message.objects.filter(
-                channel_id=message.channel_id, synthetic=self.simulated, position__lte=end
+                channel_id=message.channel_id, synthetic=message.synthetic, position__lte=end
             )
             if self.window.end is not None:
                 messages = messages.exclude(sent_at__gt=self.window.end)

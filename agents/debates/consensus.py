@@ -1,0 +1,150 @@
+"""Ask a judge how far the answers of a round agree: one call a round. Without a model they are compared by stances and words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.conf import settings
+from pydantic import BaseModel, ConfigDict
+
+from agents.debates.answers import Answer
+from agents.debates.measures import Cluster, Consensus, Share, offline_consensus
+from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
+from agents.models import Debate
+from agents.text.fences import fence, neutral, new_nonce, render_prompt
+
+MAX_TOKENS = 2_000
+POSITION_CHARACTERS, REASONING_CHARACTERS = 2_000, 4_000  # of an answer that the judge is shown
+MOST_ENTRIES = 20  # of each list that is stored
+ENTRY_CHARACTERS = 1_000
+
+
+class _Judged(BaseModel):
+    """What the judge says. Only the agreement has to be there; the rest helps people to read it."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    agreement: Share | None
+    clusters: list[Cluster] = []
+    common_ground: list[str] = []
+    disagreements: list[str] = []
+    summary: str = ""
+
+
+def judge_consensus(debate: Debate, round: int, answers: Sequence[Answer]) -> Consensus:
+    """Ask the judge how far the answers of one round agree. No transaction may be open.
+
+    Args:
+        round: Its number, for the ledger.
+        answers: Of the seats that answered; fewer than two are not compared, and no model is asked.
+
+    Returns:
+        A failed call gives no agreement (None) and the reason.
+    """
+    if len(answers) < 2:
+        return offline_consensus(answers)
+    reply = complete(_request(debate, round, answers), deadline=settings.LLM_EVALUATION_DEADLINE)
+    judge = reply.served_model or reply.model
+    if not reply.ok:
+        return Consensus(agreement=None, judge=judge, reason=f"{reply.status}: {reply.error}"[:ENTRY_CHARACTERS])
+    judged: _Judged = reply.value
+    return Consensus(
+        agreement=judged.agreement,
+        clusters=judged.clusters[:MOST_ENTRIES],
+        common_ground=_entries(judged.common_ground),
+        disagreements=_entries(judged.disagreements),
+        summary=judged.summary[:ENTRY_CHARACTERS],
+        judge=judge,
+        heuristic=reply.provider == "offline",
+        reason="" if judged.agreement is not None else "the judge could not compare the answers",
+    )
+
+
+def _request(debate: Debate, round: int, answers: Sequence[Answer]) -> LLMRequest:
+    nonce = new_nonce()
+    text = render_prompt(
+        "debates/consensus_answers",
+        question=fence("QUESTION", neutral(debate.topic)[0], nonce),
+        answers=fence("ANSWERS", "\n\n".join(map(_entry, answers)), nonce),
+        seats=", ".join(str(answer.seat) for answer in answers),
+    )
+    return LLMRequest(
+        role="judge",
+        task="debate_consensus",
+        system=(Block(render_prompt("debates/consensus"), cache=True),),
+        turns=(Turn("user", (Block(text),)),),
+        schema=_SCHEMA,
+        parse=lambda data: _read(data, {answer.seat for answer in answers}),
+        example={
+            "agreement": 0.6,
+            "clusters": [
+                {"position": "The bridge is worth its price.", "seats": [1, 3]},
+                {"position": "A ferry does the same for less.", "seats": [2]},
+            ],
+            "common_ground": ["The town needs a second way across the river."],
+            "disagreements": ["Whether the bridge pays for itself within ten years."],
+            "summary": "They agree on the need and differ on the price.",
+        },
+        reask=True,
+        max_tokens=MAX_TOKENS,
+        retries=settings.LLM_EVALUATION_RETRIES,
+        nonce=nonce,
+        facts={"answers": [answer.model_dump(mode="json") for answer in answers]},
+        label=Label(purpose="debate", mechanism="consensus", work_id=f"debate:{debate.pk}", item=f"round {round}"),
+    )
+
+
+def _entry(answer: Answer) -> str:
+    """One answer as an entry that cannot pass for another one."""
+    lines = [f"Seat {answer.seat}"]
+    if answer.stance is not None:
+        lines.append(f"stance: {answer.stance}")
+    if answer.confidence is not None:
+        lines.append(f"confidence: {answer.confidence:g}")
+    lines.append("position: " + _quoted(answer.position, POSITION_CHARACTERS))
+    if answer.reasoning:
+        lines.append("reasoning: " + _quoted(answer.reasoning, REASONING_CHARACTERS))
+    return "\n".join(lines)
+
+
+def _quoted(text: str, limit: int) -> str:
+    return neutral(text, limit)[0].replace("\n", "\n    | ")
+
+
+def _read(data: Any, seats: set[int]) -> _Judged:
+    judged = _Judged.model_validate(data)
+    listed = [seat for cluster in judged.clusters for seat in cluster.seats]
+    if unknown := sorted(set(listed) - seats):
+        raise InvalidAnswer(f"clusters: there is no seat {unknown[0]}; allowed: {', '.join(map(str, sorted(seats)))}")
+    if len(listed) > len(set(listed)):
+        raise InvalidAnswer("clusters: a seat stands in two of them; allowed: each seat in one")
+    return judged
+
+
+def _entries(texts: Sequence[str]) -> list[str]:
+    return [text[:ENTRY_CHARACTERS] for text in texts[:MOST_ENTRIES]]
+
+
+def offline(request: LLMRequest) -> Mapping[str, Any]:
+    """Compare by stances and words (responder for the task ``debate_consensus``)."""
+    return offline_consensus([Answer(**answer) for answer in request.facts["answers"]]).model_dump(mode="json")
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+_TEXT, _TEXTS = {"type": "string"}, {"type": "array", "items": {"type": "string"}}
+_SCHEMA = _object(
+    {
+        "agreement": {"anyOf": [{"type": "number"}, {"type": "null"}]},
+        "clusters": {
+            "type": "array",
+            "items": _object({"position": _TEXT, "seats": {"type": "array", "items": {"type": "integer"}}}),
+        },
+        "common_ground": _TEXTS,
+        "disagreements": _TEXTS,
+        "summary": _TEXT,
+    }
+)

@@ -1,0 +1,508 @@
+"""Start a debate, ask for rounds, and play them.
+
+A round is one turn per seat and then a result, written once. Everything between can be done twice without harm: a seat's turn is queued
+under one key per round, what became of it is stored when it has ended, and the result is written together with the debate's next status.
+So a debate that was killed goes on where it stopped, and two that play the same debate do not ask a seat twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Annotated, Any
+
+from django.conf import settings as django_settings
+from django.contrib.auth.models import AbstractBaseUser
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from django.utils.text import slugify
+from pydantic import Field, ValidationError
+
+from agents.debates.answers import Answer
+from agents.debates.consensus import judge_consensus
+from agents.debates.measures import Consensus, Criteria, Exit, changes, check_exit, groupthink, statistics, vote
+from agents.debates.modes import MODES, POLL, Mode, answer_of, mode_of
+from agents.models import (
+    Agent,
+    Channel,
+    ChannelMember,
+    Debate,
+    DebateRound,
+    DebateSeat,
+    DebateTurn,
+    Message,
+    Run,
+    RunStep,
+    owner_name,
+)
+from agents.models.conversations import UnknownAgent, find_agent
+from agents.text.fences import fault_of
+from agents.turn.orchestrator import TurnRefused, cancel, run_turn, start_turn
+from agents.turn.receive import receive_message
+from agents.work.lease import LeaseLost
+from agents.work.queues import carry_out, do_next, wake_workers
+from agents.work.running import pause, side_by_side
+
+MOST_SEATS = 20
+MOST_ROUNDS = 100
+TOPIC_CHARACTERS = 2_000
+LEASE = timedelta(minutes=10)  # renewed before each seat's turn, and while one waits for its end
+WAIT = 0.2  # seconds between two looks at a turn that another worker has
+ABANDONED = timedelta(minutes=2)  # after its lease ended, a turn whose process is gone and that no worker resumes
+
+Status, Outcome = Debate.Status, DebateTurn.Status
+Progress = Callable[[DebateTurn | DebateRound], None]
+
+
+class DebateRefused(ValueError):
+    """The debate cannot be started or go on. The text names the field, its value and what is allowed.
+
+    Attributes:
+        field: Which argument is wrong.
+    """
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field = field
+
+
+class Settings(Criteria):
+    """How a debate is played: when it ends (`Criteria`), and what is done around its rounds.
+
+    Attributes:
+        poll: Ask every seat before the first round, without showing it another's answer (round 0).
+        judge: Ask the judge after each round how far the answers agree.
+        extra_rounds_on_groupthink: Rounds played at most where the debate would end and groupthink is detected.
+        config: What the mode itself is given, e.g. the perspectives of an expert panel.
+    """
+
+    poll: bool = True
+    judge: bool = True
+    extra_rounds_on_groupthink: Annotated[int, Field(ge=0, le=10)] = 0
+    config: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def most_rounds(self) -> int:
+        """Rounds that are played at most, the poll not counted."""
+        return self.max_rounds + self.extra_rounds_on_groupthink
+
+
+def settings_of(debate: Debate) -> Settings:
+    """The settings of a stored debate."""
+    return Settings.model_validate(debate.settings)
+
+
+# -- starting
+def start_debate(
+    *,
+    topic: str,
+    mode: str,
+    agents: Sequence[Agent | str],
+    rounds: int = 5,
+    models: Mapping[str, str] | None = None,
+    real: bool = False,
+    user: AbstractBaseUser | None = None,
+    **settings: Any,
+) -> Debate:
+    """Make a debate with its channel and seats; it waits until rounds are asked for. Nothing is written when it is refused.
+
+    Args:
+        topic: The question, 1 to 2,000 characters.
+        mode: One of `MODES`.
+        agents: Agents, or their slugs, in the order of the seats; 2 to 20 different ones, active and not busy.
+        rounds: Most rounds, the poll not counted, 1 to 100.
+        models: The model that acts for a seat, by number of the seat or slug of the agent.
+        real: Whether its messages are ordinary speech of the agents. Otherwise they are marked synthetic.
+        user: Who started it.
+        settings: Further fields of `Settings`, and of the mode's own configuration (`perspectives`, `assignment`, `seed`).
+
+    Raises:
+        DebateRefused: An argument is not allowed.
+    """
+    topic = topic.strip()
+    if fault := fault_of(topic):
+        raise DebateRefused("topic", fault)
+    if len(topic) > TOPIC_CHARACTERS:
+        raise DebateRefused("topic", f"{len(topic):,} characters; allowed: at most {TOPIC_CHARACTERS:,}")
+    try:
+        rules = mode_of(mode)
+    except ValueError as error:
+        raise DebateRefused("mode", str(error)) from None
+    chosen = _settings(rules, rounds, settings)
+    seated = _agents(rules, agents)
+    acting = _models(seated, models or {})
+    try:
+        perspectives = rules.perspectives(len(seated), chosen.config)
+    except ValidationError as error:
+        raise _refused(error) from None
+    except ValueError as error:
+        raise DebateRefused("perspectives", str(error)) from None
+    with transaction.atomic():
+        channel = _new_channel(topic, synthetic=not real)
+        debate: Debate = Debate.objects.create(
+            channel=channel, mode=mode, topic=topic, settings=chosen.model_dump(mode="json"), created_by=user
+        )
+        DebateSeat.objects.bulk_create(
+            DebateSeat(
+                debate=debate,
+                number=number,
+                agent=agent,
+                role=rules.get_agent_role(number, len(seated)),
+                perspective=perspective,
+                label=f"Participant {number}",
+                model=acting.get(number, ""),
+            )
+            for number, (agent, perspective) in enumerate(zip(seated, perspectives, strict=True), 1)
+        )
+        ChannelMember.objects.bulk_create(ChannelMember(channel=channel, agent=agent) for agent in seated)
+    return debate
+
+
+def _settings(rules: Mode, rounds: int, given: Mapping[str, Any]) -> Settings:
+    own = {name: value for name, value in given.items() if name in Settings.model_fields and name != "max_rounds"}
+    config = {
+        **dict(own.pop("config", None) or {}),
+        **{n: v for n, v in given.items() if n not in own and n != "config"},
+    }
+    for name in config:
+        if name not in rules.config.model_fields:
+            modes = [other.name for other in MODES.values() if name in other.config.model_fields]
+            allowed = f"in the mode {', '.join(modes)}" if modes else ", ".join(sorted(_every_setting(rules)))
+            raise DebateRefused(name, f"{'not a setting' if not modes else 'not'} of {rules.name}; allowed: {allowed}")
+    try:
+        return Settings.model_validate({**own, "max_rounds": rounds, "config": config})
+    except ValidationError as error:
+        raise _refused(error) from None
+
+
+def _every_setting(rules: Mode) -> set[str]:
+    return ({*Settings.model_fields, *rules.config.model_fields} - {"config", "max_rounds"}) | {"rounds"}
+
+
+def _refused(error: ValidationError) -> DebateRefused:
+    first = error.errors()[0]
+    name = ".".join(map(str, first["loc"])).replace("max_rounds", "rounds")
+    allowed = f"; allowed: 1 to {MOST_ROUNDS}" if name == "rounds" else ""
+    return DebateRefused(name, f"{str(first['input'])[:80]!r}: {first['msg'].removeprefix('Value error, ')}{allowed}")
+
+
+def _agents(rules: Mode, named: Sequence[Agent | str]) -> list[Agent]:
+    try:
+        agents = [agent if isinstance(agent, Agent) else find_agent(agent) for agent in named]
+    except UnknownAgent as error:
+        raise DebateRefused("agents", str(error)) from None
+    most = f"{rules.min_seats} to {MOST_SEATS} different agents"
+    if not rules.min_seats <= len(agents) <= MOST_SEATS:
+        raise DebateRefused("agents", f"{len(agents)} named; allowed in the mode {rules.name}: {most}")
+    slugs = [agent.slug for agent in agents]
+    if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
+        raise DebateRefused("agents", f"{twice!r} is named twice; allowed: {most}")
+    for agent in agents:
+        if not agent.is_active:
+            raise DebateRefused("agents", f"{agent.slug!r} is inactive; allowed: active agents")
+        if busy := _busy(agent):
+            raise DebateRefused("agents", f"{agent.slug!r} is busy ({busy}); allowed: agents that act nowhere else now")
+    return agents
+
+
+def _busy(agent: Agent) -> str:
+    """Where the agent acts at the moment; empty when it is free."""
+    if debate := Debate.objects.filter(seats__agent=agent, status__in=Debate.OPEN).first():
+        return f"debate {debate.pk} is being played"
+    run = Run.objects.filter(agent=agent, status=Run.Status.RUNNING).select_related("channel").first()
+    return f"turn {run.pk} in {run.channel.slug if run.channel else 'a deleted channel'}" if run else ""
+
+
+def _models(agents: Sequence[Agent], given: Mapping[str, str]) -> dict[int, str]:
+    """Number of the seat to the model that acts there."""
+    names = {name: number for number, agent in enumerate(agents, 1) for name in (str(number), agent.slug)}
+    acting: dict[int, str] = {}
+    for name, model in given.items():
+        if name not in names:
+            raise DebateRefused("models", f"there is no seat {name!r}; allowed: {', '.join(names)}")
+        if not 0 < len(model.strip()) <= 200:
+            raise DebateRefused("models", f"the model of seat {name} is {model[:80]!r}; allowed: 1 to 200 characters")
+        acting[names[name]] = model.strip()
+    return acting
+
+
+def _new_channel(topic: str, *, synthetic: bool) -> Channel:
+    """A channel for a debate. Its slug is counted, not random: what a seat is shown can be replayed."""
+    base = "-".join(filter(None, (Debate.TAG, slugify(topic)[:60].strip("-"))))
+    number = Channel.objects.filter(slug__startswith=f"{base}-").count()
+    while True:
+        number += 1
+        slug = f"{base}-{number}"
+        with suppress(IntegrityError), transaction.atomic():
+            channel: Channel = Channel.objects.create(
+                slug=slug,
+                name=topic[:200],
+                kind=Channel.Kind.DEBATE,
+                topic=topic,
+                tags={Debate.TAG: slug},
+                synthetic=synthetic,
+            )
+            return channel
+
+
+# -- between the rounds
+def ask_rounds(debate: Debate, rounds: int | None = 1) -> Debate:
+    """Queue so many more rounds of a waiting debate (None = to its end); a worker plays them, or `play`.
+
+    The poll comes with the first round and does not count. A debate that is being played, or queued, stays as it is. One that crashed
+    goes on where it stopped.
+
+    Raises:
+        DebateRefused: It has ended, or the number is out of range.
+    """
+    most = settings_of(debate).most_rounds
+    if rounds is not None and not 1 <= rounds <= MOST_ROUNDS:
+        raise DebateRefused("rounds", f"{rounds}; allowed: 1 to {MOST_ROUNDS}")
+    played = DebateRound.objects.filter(debate=debate).exclude(number=POLL).count()
+    waiting = Debate.objects.filter(pk=debate.pk, status__in=(Debate.WAITING, Status.ERRORED))
+    asked = waiting.update(status=Status.PENDING, rounds_asked=most if rounds is None else min(most, played + rounds))
+    debate.refresh_from_db()
+    if asked:
+        transaction.on_commit(wake_workers)
+    elif debate.status not in Debate.OPEN:
+        raise DebateRefused("debate", f"debate {debate.pk} has ended ({debate.status}); allowed: one that waits")
+    return debate
+
+
+def add_message(
+    debate: Debate, *, text: str, user: AbstractBaseUser | None = None, outsider: str = "", idempotency_key: str = ""
+) -> Message:
+    """Say something to the seats between two rounds, as a person in the audience. See `receive_message`.
+
+    Raises:
+        DebateRefused: A round is being played, or the debate has ended.
+        SendRefused: It cannot be said.
+    """
+    debate.refresh_from_db()
+    if debate.status != Debate.WAITING:
+        raise DebateRefused(
+            "debate", f"debate {debate.pk} is {debate.status}; allowed: one that waits for its next round"
+        )
+    return receive_message(
+        channel=debate.channel,
+        user=user,
+        outsider=outsider,
+        text=text,
+        idempotency_key=idempotency_key,
+        tags=dict(debate.channel.tags),
+    )
+
+
+def answers_of(debate: Debate) -> dict[int, list[Answer]]:
+    """The answers by round, in the order of seats. A round in which nobody answered is missing."""
+    rounds: dict[int, list[Answer]] = {}
+    for turn in _answered(debate):
+        if (answer := answer_of(turn)) is not None:
+            rounds.setdefault(turn.round, []).append(answer)
+    return rounds
+
+
+def _answered(debate: Debate) -> Sequence[DebateTurn]:
+    turns = DebateTurn.objects.filter(debate=debate, status=Outcome.ANSWERED, message__isnull=False)
+    return list(turns.select_related("seat", "message").order_by("round", "seat__number"))
+
+
+# -- playing
+def play(debate: Debate, *, owner: str, progress: Progress | None = None) -> Debate:
+    """Play the rounds that were asked for, here, or wait until the worker that has the debate has played them.
+
+    Args:
+        owner: The lease's name, see `owner_name`.
+        progress: Called with each `DebateTurn` that has ended and each `DebateRound`; not for those that another worker played. It may be
+            called in other threads.
+
+    Returns:
+        The debate as it is then.
+    """
+    while debate.status in Debate.OPEN:
+        if debate.is_leased_by(owner) or debate.acquire(owner=owner, lease=LEASE):
+            carry_out(debate, lambda debate: _play(debate, owner, progress or _silent), owner=owner)
+        else:
+            pause(WAIT)
+        debate.refresh_from_db()
+    return debate
+
+
+def work_one(*, owner: str) -> bool:
+    """Play the debate that has waited longest; return whether there was one."""
+    return do_next(Debate, lambda debate: _play(debate, owner, _silent), owner=owner, lease=LEASE)
+
+
+def _silent(event: DebateTurn | DebateRound) -> None:
+    """Show nothing."""
+
+
+def _play(debate: Debate, owner: str, progress: Progress) -> None:
+    """Play a leased debate, round by round, until it ends or has no more rounds to play; its status is stored with its last round."""
+    settings, rules = settings_of(debate), mode_of(debate.mode)
+    seats = list(debate.seats.select_related("agent").order_by("number"))
+    while debate.is_leased_by(owner):
+        rounds = list(debate.rounds.order_by("number"))
+        number = rounds[-1].number + 1 if rounds else POLL if settings.poll else 1
+        if number > debate.rounds_asked:
+            debate.finish(owner=owner, status=Debate.WAITING)
+            return
+        groups = [seats] if number == POLL else rules.groups(seats)
+        for group in groups:
+            jobs = [partial(_take_turn, debate, number, seat, owner, progress) for seat in group]
+            side_by_side(jobs, 1 if django_settings.WORKER_THREADS == 1 else len(group))
+        progress(_end_round(debate, number, settings, rounds, groups, owner))
+
+
+def _renew(debate: Debate, owner: str) -> None:
+    if not debate.extend_lease(owner=owner, lease=LEASE):
+        raise LeaseLost(f"debate {debate.pk} is not held by {owner} any more")
+
+
+def _take_turn(debate: Debate, number: int, seat: DebateSeat, owner: str, progress: Progress) -> None:
+    """Have a seat answer in a round, unless it has, and store what became of it."""
+    _renew(debate, owner)
+    turn, _ = DebateTurn.objects.get_or_create(debate=debate, round=number, seat=seat)
+    if turn.status != Outcome.PENDING:
+        return
+    try:
+        run = _finished(_queued(debate, turn, seat), partial(_renew, debate, owner))
+        turn.run, turn.status, turn.error = run, *_outcome(run)
+        turn.message = run.messages.filter(channel=debate.channel_id).order_by("position").first()
+    except TurnRefused as error:
+        turn.status, turn.error = Outcome.FAILED, str(error)
+    if turn.message is not None:
+        turn.status, turn.error = Outcome.ANSWERED, ""
+        turn.violation = str(turn.message.payload.get("violation", ""))
+    turn.save()
+    progress(turn)
+
+
+def _queued(debate: Debate, turn: DebateTurn, seat: DebateSeat) -> Run:
+    """The turn of the seat in this round, queued once."""
+    key = f"debate:{debate.pk}:{turn.round}:{seat.number}"
+    run = Run.objects.filter(idempotency_key=key).first()
+    place = {"debate": debate.pk, "round": turn.round, "seat": seat.number}
+    tags = {**debate.channel.tags, "round": str(turn.round), "seat": str(seat.number)}
+    return run or start_turn(
+        agent=seat.agent,
+        channel=debate.channel,
+        overrides={"debate": place, "tags": tags, **({"model": seat.model} if seat.model else {})},
+        idempotency_key=key,
+    )
+
+
+def _finished(run: Run, renew: Callable[[], None]) -> Run:
+    """Take the turn here, or wait for the worker that was faster, or until the agent's present turn has ended.
+
+    Raises:
+        TurnRefused: The agent's present turn will not end: its process is gone, and no worker resumes it.
+    """
+    owner = owner_name()
+    while (run := run_turn(run, owner=owner)).status not in Run.FINAL:
+        others = Run.objects.filter(agent=run.agent_id, status=Run.Status.RUNNING).exclude(pk=run.pk)
+        if lost := others.filter(lease_expires_at__lt=timezone.now() - ABANDONED).first():
+            cancel(run)
+            raise TurnRefused(f"turn {lost.pk} of {run.agent.slug} was left unfinished; manage.py work ends it")
+        pause(WAIT)
+        renew()
+    return run
+
+
+def _outcome(run: Run) -> tuple[str, str]:
+    """What became of a turn without an answer, and why."""
+    if run.status != Run.Status.COMPLETED:
+        return Outcome.FAILED, run.error or f"its turn ended {run.status}"
+    reasons = RunStep.objects.filter(run=run, kind="tool_call").order_by("-number").values_list("detail", flat=True)
+    chosen = next((str(detail["reason"]) for detail in reasons if detail.get("reason")), "")
+    return Outcome.SILENT, chosen or run.error or "it ended its turn without an answer"
+
+
+def _end_round(
+    debate: Debate,
+    number: int,
+    settings: Settings,
+    earlier: Sequence[DebateRound],
+    groups: Sequence[Sequence[DebateSeat]],
+    owner: str,
+) -> DebateRound:
+    """Say what a round came to, and store it together with what the debate does next.
+
+    Raises:
+        LeaseLost: The debate is not ours any more.
+    """
+    rounds = answers_of(debate)
+    answers = rounds.get(number, [])
+    consensus = Consensus(agreement=None)
+    if number != POLL and settings.judge:
+        _renew(debate, owner)
+        consensus = judge_consensus(debate, number, answers)
+    suspicion = groupthink(answers if number != POLL else [], consensus.agreement)  # a blind poll is no group
+    played = [each for each in earlier if each.number != POLL]
+    exits = Exit(ends=False)
+    if number != POLL:
+        exits = check_exit(
+            [rounds.get(each, []) for each in range(1, number + 1)],
+            [*(each.consensus.get("agreement") for each in played), consensus.agreement],
+            settings,
+            groupthink=suspicion,
+            extra_rounds=settings.extra_rounds_on_groupthink,
+            extra_played=sum(bool(each.exit["details"]) for each in played),  # it went on although a criterion held
+        )
+    moved = changes(rounds.get(number - 1, []), answers, _seen(debate, number, groups)) if earlier else None
+    counted = {
+        **statistics(answers).model_dump(mode="json"),
+        "vote": vote(answers).model_dump(mode="json"),
+        "changes": moved.model_dump(mode="json") if moved else None,
+    }
+    row = DebateRound(
+        debate=debate,
+        number=number,
+        consensus=consensus.model_dump(mode="json"),
+        groupthink=suspicion.model_dump(mode="json"),
+        statistics=counted,
+        exit=exits.model_dump(mode="json"),
+    )
+    ending: dict[str, Any] = {}
+    if not answers:
+        ending = {"status": Status.FAILED, "error": _why_none(debate, number)}
+    elif exits.ends:
+        ending = {"status": Status.COMPLETED, "exit_reason": exits.reason, "exit_details": exits.details}
+    elif number >= debate.rounds_asked:
+        ending = {"status": Debate.WAITING}
+    with transaction.atomic():
+        if not (debate.finish(owner=owner, **ending) if ending else debate.extend_lease(owner=owner, lease=LEASE)):
+            raise LeaseLost(f"debate {debate.pk} is not held by {owner} any more")
+        row.save(force_insert=True)
+    return row
+
+
+def _seen(debate: Debate, number: int, groups: Sequence[Sequence[DebateSeat]]) -> dict[int, list[str]]:
+    """What each seat could read before it answered in a round, or had said itself."""
+    before = [debate.topic]
+    for seat in (seat for group in groups for seat in group):
+        before += [seat.agent.display_name, seat.agent.slug, seat.label]
+    said: dict[int, list[str]] = {}
+    for turn in _answered(debate):
+        if turn.message is not None and (answer := answer_of(turn)) is not None and turn.round <= number:
+            texts = [turn.message.text, answer.position, answer.reasoning]
+            if turn.round < number:
+                before += texts
+            else:
+                said[turn.seat.number] = texts
+    before += Message.objects.filter(channel=debate.channel_id, agent=None).values_list("text", flat=True)
+    seen: dict[int, list[str]] = {}
+    for group in groups:
+        seen |= {seat.number: list(before) for seat in group}
+        before += [text for seat in group for text in said.get(seat.number, ())]
+    return seen
+
+
+def _why_none(debate: Debate, number: int) -> str:
+    turns = (
+        DebateTurn.objects.filter(debate=debate, round=number).select_related("seat__agent").order_by("seat__number")
+    )
+    reasons = "; ".join(f"{turn.seat.agent.slug}: {turn.error[:200]}" for turn in turns)
+    return f"no seat answered in {'the poll' if number == POLL else f'round {number}'} ({reasons})"

@@ -1,0 +1,472 @@
+"""What a round of a debate came to: counts, changes, conformity, vote, groupthink, and whether the debate ends. No model is asked.
+
+Pure functions over rounds of answers, so that other people's debates can go through them, too (docs/debates.md shows how). A round is the
+answers of the seats that gave one, in any order; a seat that failed is missing. Round 0, a blind poll, is a round for `changes` and
+`vote`, not for `check_exit`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
+from math import sqrt
+from statistics import fmean, quantiles
+from typing import Annotated, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.debates.answers import Answer, Stance
+from agents.text.ngrams import shared_phrases
+from agents.text.tokens import split_sentences, tokenize
+from agents.text.voices import vocabulary
+
+Round = Sequence[Answer]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+STANCES: tuple[Stance, ...] = get_args(Stance)
+
+# Chosen on 50 pairs of positions and 12 rounds, most of them written for it, 6 of each from the public transcripts of a council of five
+# models on medical questions (pratik-iitb/Too-Many-Cooks-Spoil-the-Broth, EMNLP 2026). Of 26 positions said again in other words 23 reach
+# it, of 24 changed ones 5; of 6 rounds that repeat one position 5, of 6 rounds of independent answers none.
+ALIKE = 0.6
+# A sentence with at least two new content words that are more than a third of its content words is an argument. Of 11 answers from the
+# same transcripts, 7 of 8 that only repeat colleagues have no such sentence, all 3 with a new argument have one.
+NEW_SHARE, FEWEST_NEW = 1 / 3, 2
+HIGH_CONFIDENCE, HIGH_MEAN, HIGH_AGREEMENT = 0.8, 0.85, 0.9  # specification 004, 2.2
+
+# Words of a debate that are no argument: agreeing, weighing, changing sides, addressing the others.
+_TALK = vocabulary(
+    [
+        """
+        able accept accepted accurate acknowledge add adopt agree agreed agreement align along already also although another answer anybody
+        anyone appreciate argue argument assessment back because become believe best better both bring case certain certainly change
+        changed choice choose claim clear clearly closely colleague compelling concede concern conclude conclusion consensus consider
+        consideration convince convinced convincing correct correctly crucial debate decide decided decision differently disagree
+        discussion doubt earlier either else emphasize enough entirely especially even every everybody everyone everything evidence fact
+        fair feel fellow fine finally find firm firmly first five follow four fully general give given go going good group happy hear
+        heard hence highlight hold however important indeed initial initially instead issue join judgement judgment keep know least less
+        let likely listen listening look lot main majority make made makes many maybe mean mention merit mind must nevertheless new next no
+        nobody nothing now objection ok okay one opinion oppose opposite opposition option order original originally other others otherwise
+        outweigh overall overlook panel panelist panellist part participant particular particularly people perhaps persuade persuaded
+        point position possible prefer present previous previously prior proposal question quite raise rather read reading ready realise
+        realize reason reasonable reasoning recognise recognize reconsider reflect reflection remain resist respect respond response rest
+        reverse review revise right room round said say saw second see seem sense side sides similarly simply since someone somebody
+        specific specifically stance stand state still strong stronger strongest strongly suggest support supporter sure sway swayed switch
+        switched table taken take thank thanks therefore thing things think third thought thoughts three thus together towards truly turn
+        turned two unanimous understand unlike update updated upon valid view vote want way weigh weight whatever whenever wherever
+        whether wise wish withdraw without worry worth wrong yes yet yield
+        """
+    ]
+)
+_NEGATIONS = frozenset({"not", "no", "never", "cannot", "neither", "nor", "against"})
+
+
+class Value(BaseModel):
+    """A result: immutable, and its dump is what is stored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Quartiles(Value):
+    """Five numbers and the mean of `n` confidences; quartiles by linear interpolation. All 0 to 1."""
+
+    n: int
+    min: float
+    q1: float
+    median: float
+    q3: float
+    max: float
+    mean: float
+
+
+class Statistics(Value):
+    """Counts of one round. `stances` holds all three; `confidence` is None where no answer gave one."""
+
+    answers: int
+    stances: dict[Stance, int]
+    confidence: Quartiles | None
+
+
+def statistics(answers: Round) -> Statistics:
+    """Count the stances of a round and the quartiles of its confidence."""
+    given = sorted(answer.confidence for answer in answers if answer.confidence is not None)
+    return Statistics(answers=len(answers), stances=_counts(answers), confidence=_quartiles(given) if given else None)
+
+
+def _counts(answers: Round) -> dict[Stance, int]:
+    counted = Counter(answer.stance for answer in answers)
+    return {stance: counted[stance] for stance in STANCES}
+
+
+def _quartiles(values: Sequence[float]) -> Quartiles:
+    cuts = quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
+    q1, median, q3 = (round(cut, 4) for cut in cuts)
+    mean = round(fmean(values), 4)
+    return Quartiles(n=len(values), min=values[0], q1=q1, median=median, q3=q3, max=values[-1], mean=mean)
+
+
+def content_words(text: str) -> frozenset[str]:
+    """The words that carry a text's content, without endings; numbers and "not" (also in "shouldn't") are among them."""
+    words = tokenize(text)
+    numbers = {word for word in words if word.isdigit()}
+    negated = {"not" for word in words if word.endswith("n't")}
+    return vocabulary([text]) | numbers | negated
+
+
+def similarity(a: str, b: str) -> float:
+    """How alike two positions are by their words: the share of content words in common (Ochiai), 0 to 1.
+
+    Word order and inflection do not count, synonyms are not known. The figure is halved where only one of the two holds a negation, and
+    where both hold numbers, but not the same: "we should" and "we should not", or "in 2 years" and "in 5 years", differ in one word.
+    """
+    return 1.0 if a.strip() == b.strip() else _alike(_position_words(a), _position_words(b))
+
+
+def _position_words(text: str) -> frozenset[str]:
+    return content_words(text) or frozenset(tokenize(text))
+
+
+def _alike(a: frozenset[str], b: frozenset[str]) -> float:
+    share = len(a & b) / sqrt(len(a) * len(b)) if a and b else 0.0
+    numbers = [{word for word in words if word.isdigit()} for words in (a, b)]
+    differ = bool(a & _NEGATIONS) != bool(b & _NEGATIONS) or (all(numbers) and numbers[0] != numbers[1])
+    return share / 2 if differ else share
+
+
+def mean_similarity(answers: Round) -> float | None:
+    """The mean similarity of the positions of every two seats, 0 to 1; None for fewer than two answers."""
+    pairs = [similarity(a.position, b.position) for a, b in combinations(answers, 2)]
+    return fmean(pairs) if pairs else None
+
+
+class Vote(Value):
+    """The stances of a round as a vote; `winner` is None for a tie and where no answer has a stance."""
+
+    winner: Stance | None
+    counts: dict[Stance, int]
+
+
+def vote(answers: Round) -> Vote:
+    """Count a round's stances as votes: the most frequent one wins, no absolute majority is needed."""
+    counts = _counts(answers)
+    most = max(counts.values())
+    winners = [stance for stance, number in counts.items() if number == most > 0]
+    return Vote(winner=winners[0] if len(winners) == 1 else None, counts=counts)
+
+
+class Move(Value):
+    """A seat that changed its stance between two rounds.
+
+    Attributes:
+        to_majority, from_majority: Whether it went to, or left, the winner of the vote of the round before.
+        new_words: Content words of its new position and reasoning that it could not have read before, nor had said. Words of debating
+            ("convinced", "the others are right") do not count.
+        conform: It went to the majority, and no sentence of its answer is a new argument: one with at least two new words that are
+            more than a third of its content words. So a long answer that repeats the others in slightly different words conforms,
+            and one new sentence among many repeated ones does not drown.
+    """
+
+    seat: int
+    before: Stance
+    after: Stance
+    to_majority: bool
+    from_majority: bool
+    new_words: int
+    conform: bool
+
+
+class Changes(Value):
+    """What talking changed between two rounds.
+
+    `conformity` is the share of the changes towards the majority that came without a new argument; None where there was no such change.
+    """
+
+    moves: list[Move]
+    stances_changed: int
+    to_majority: int
+    from_majority: int
+    conformity: float | None
+
+
+def changes(before: Round, after: Round, seen: Sequence[str] | Mapping[int, Sequence[str]]) -> Changes:
+    """Compare the stances of two rounds.
+
+    Args:
+        before, after: Seats that have a stance in both are compared.
+        seen: What each seat could read before it answered, or had said itself: the question, and positions and reasoning of
+            earlier rounds, and the names of the seats. One list for all, or one per seat (where seats speak in turn, later ones
+            have read more).
+
+    Raises:
+        ValueError: A seat answers twice in one round.
+    """
+    earlier, majority = _by_seat(before), vote(before).winner
+    common = frozenset[str]() if isinstance(seen, Mapping) else content_words("\n".join(seen))
+    moves = []
+    for seat, answer in _by_seat(after).items():
+        old = earlier[seat].stance if seat in earlier else None
+        if old is None or answer.stance is None or old == answer.stance:
+            continue
+        known = content_words("\n".join(seen.get(seat, ()))) if isinstance(seen, Mapping) else common
+        sentences = [_matter(sentence) for sentence in split_sentences(f"{answer.position}\n{answer.reasoning}")]
+        argues = any(len(words - known) >= max(FEWEST_NEW, NEW_SHARE * len(words)) for words in sentences)
+        moves.append(
+            Move(
+                seat=seat,
+                before=old,
+                after=answer.stance,
+                to_majority=answer.stance == majority,
+                from_majority=old == majority,
+                new_words=len(frozenset[str]().union(*sentences) - known),
+                conform=answer.stance == majority and not argues,
+            )
+        )
+    towards_count = sum(move.to_majority for move in moves)
+    return Changes(
+        moves=moves,
+        stances_changed=len(moves),
+        to_majority=towards_count,
+        from_majority=sum(move.from_majority for move in moves),
+        conformity=sum(move.conform for move in moves) / towards_count if towards_count else None,
+    )
+
+
+def _matter(text: str) -> frozenset[str]:
+    """The content words that are about the matter, not about debating; single letters are labels."""
+    words = content_words(text) - _TALK - _NEGATIONS
+    return frozenset(word for word in words if len(word) > 1 or not word.isascii())
+
+
+def _by_seat(answers: Round) -> dict[int, Answer]:
+    """The answers by seat, in the order of seats.
+
+    Raises:
+        ValueError: A seat answers twice.
+    """
+    by_seat = {answer.seat: answer for answer in sorted(answers, key=lambda answer: answer.seat)}
+    if len(by_seat) < len(answers):
+        twice = next(seat for seat, number in Counter(answer.seat for answer in answers).items() if number > 1)
+        raise ValueError(f"seat {twice} answers twice in one round; a round holds one answer per seat")
+    return by_seat
+
+
+RECOMMENDATION = "Play another round with a devil's advocate, or have a person review the result."
+
+
+class Groupthink(Value):
+    """Whether a round agrees suspiciously easily: at least two indicators. `recommendation` is empty where it does not."""
+
+    detected: bool
+    indicators: list[str]
+    recommendation: str
+
+
+def groupthink(answers: Round, agreement: float | None) -> Groupthink:
+    """Look for groupthink in a round (specification 004, 2.2).
+
+    The indicators: every confidence is at least 0.8 and their mean at least 0.85; all stances are the same; the positions are alike.
+    The last one goes by the agreement that a judge found, or by words where there is none. One answer is no group.
+
+    Args:
+        agreement: 0 to 1, from a judge; None = not known.
+    """
+    indicators = []
+    confidences = [answer.confidence for answer in answers if answer.confidence is not None]
+    stances = [answer.stance for answer in answers if answer.stance is not None]
+    several = len(answers) > 1
+    mean = round(fmean(confidences), 9) if confidences else 0.0  # however it was summed, 0.85 is 0.85
+    if several and len(confidences) == len(answers) and min(confidences) >= HIGH_CONFIDENCE and mean >= HIGH_MEAN:
+        indicators.append(f"all answers have a confidence of at least {HIGH_CONFIDENCE}, mean {mean:.2f}")
+    if len(stances) > 1 and len(set(stances)) == 1:
+        indicators.append(f"no dissent: all stances are {stances[0]}")
+    words = mean_similarity(answers)
+    if several and agreement is not None and agreement >= HIGH_AGREEMENT:
+        indicators.append(f"positions agree: {agreement:.2f}, at least {HIGH_AGREEMENT}")
+    elif agreement is None and words is not None and words >= ALIKE:
+        indicators.append(f"positions are alike by their words: {words:.2f}, at least {ALIKE}")
+    detected = len(indicators) >= 2
+    return Groupthink(detected=detected, indicators=indicators, recommendation=RECOMMENDATION if detected else "")
+
+
+class Criteria(Value):
+    """When a debate ends. None switches a criterion off.
+
+    Attributes:
+        consensus: Agreement of the last round, 0 to 1.
+        convergence_rounds: Rounds, the last included, over which no seat changes its position.
+        convergence_similarity: Similarity from which two positions of a seat are the same.
+        confidence: That every answer of the last round has.
+        max_rounds: Rounds without the poll.
+    """
+
+    consensus: Share | None = 0.9
+    convergence_rounds: Annotated[int, Field(ge=2, le=100)] | None = 2
+    convergence_similarity: Share = ALIKE
+    confidence: Share | None = 0.85
+    max_rounds: Annotated[int, Field(ge=1, le=100)] = 5
+
+
+Reason = Literal["consensus", "convergence", "confidence", "max_rounds"]
+
+
+class Exit(Value):
+    """Whether the debate ends after a round, why, and the figures behind it. While it goes on, `details` may say what is waited for."""
+
+    ends: bool
+    reason: Reason | None = None
+    details: str = ""
+
+
+def check_exit(
+    rounds: Sequence[Round],
+    agreements: Sequence[float | None],
+    criteria: Criteria,
+    *,
+    groupthink: Groupthink | None = None,
+    extra_rounds: int = 0,
+    extra_played: int = 0,
+) -> Exit:
+    """Decide whether a debate ends after its last round (specification 004, 2.3): the first criterion that holds is the reason.
+
+    Consensus needs two answers. Convergence needs the same seats in all the rounds compared: of a seat that is missing in one, nothing
+    is known. A round without answers fulfils `max_rounds` only.
+
+    Where groupthink was detected, a debate that would end for any reason, `max_rounds` included, first plays up to `extra_rounds` more.
+
+    Args:
+        rounds: The rounds so far, without the poll; a round in which all failed is empty.
+        agreements: Of each round, from a judge, 0 to 1; None = not known.
+        groupthink: Of the last round.
+        extra_played: Extra rounds already played because of groupthink.
+
+    Raises:
+        ValueError: `rounds` and `agreements` differ in number, or a seat answers twice in one round.
+    """
+    if len(rounds) != len(agreements):
+        raise ValueError(
+            f"{len(rounds)} rounds, but {len(agreements)} agreements; each round needs one (None = not known)"
+        )
+    reason, details = _reason(rounds, agreements, criteria)
+    if reason is None:
+        return Exit(ends=False)
+    if groupthink is not None and groupthink.detected and extra_played < extra_rounds:
+        details = f"{reason} ({details}), but groupthink: extra round {extra_played + 1} of {extra_rounds} comes first"
+        return Exit(ends=False, details=details)
+    if extra_played:
+        details += f"; after {extra_played} extra {'round' if extra_played == 1 else 'rounds'} because of groupthink"
+    return Exit(ends=True, reason=reason, details=details)
+
+
+def _reason(
+    rounds: Sequence[Round], agreements: Sequence[float | None], criteria: Criteria
+) -> tuple[Reason | None, str]:
+    if not rounds:
+        return None, ""
+    last, agreement = _by_seat(rounds[-1]), agreements[-1]
+    if criteria.consensus is not None and agreement is not None and len(last) > 1 and agreement >= criteria.consensus:
+        return "consensus", f"agreement {agreement:g}, at least {criteria.consensus:g}"
+    if criteria.convergence_rounds is not None and _converged(rounds[-criteria.convergence_rounds :], criteria):
+        return "convergence", f"no seat changed its position over {criteria.convergence_rounds} rounds"
+    sure = [answer.confidence for answer in last.values() if answer.confidence is not None]
+    if criteria.confidence is not None and sure and len(sure) == len(last) and min(sure) >= criteria.confidence:
+        return "confidence", f"lowest confidence {min(sure):g}, at least {criteria.confidence:g}"
+    if len(rounds) >= criteria.max_rounds:
+        return "max_rounds", f"{len(rounds)} rounds, at most {criteria.max_rounds}"
+    return None, ""
+
+
+def _converged(rounds: Sequence[Round], criteria: Criteria) -> bool:
+    if len(rounds) < (criteria.convergence_rounds or 0) or not rounds[-1]:
+        return False
+    for one, other in pairwise(map(_by_seat, rounds)):
+        if one.keys() != other.keys():
+            return False
+        for seat, answer in other.items():
+            if answer.stance != one[seat].stance:
+                return False
+            if similarity(answer.position, one[seat].position) < criteria.convergence_similarity:
+                return False
+    return True
+
+
+class Cluster(Value):
+    """Seats that hold the same position, in the words of one of them."""
+
+    position: str
+    seats: list[int]
+
+
+class Consensus(Value):
+    """How far a round agrees.
+
+    Attributes:
+        agreement: 0 (none) to 1 (all hold the same); None = not known, `reason` says why.
+        clusters: Largest first.
+        judge: Who compared the answers. `heuristic`: By stances and words, without reading them.
+    """
+
+    agreement: Share | None
+    clusters: list[Cluster] = []
+    common_ground: list[str] = []
+    disagreements: list[str] = []
+    summary: str = ""
+    judge: str = ""
+    heuristic: bool = False
+    reason: str = ""
+
+
+def offline_consensus(answers: Round) -> Consensus:
+    """Compare the answers of a round without a model: two with the same stance agree; without stances, by the similarity of positions.
+
+    `agreement` is the mean over all pairs of answers: with stances, the share of pairs that have the same one. Clusters are the seats
+    of one stance; without stances, those that a chain of similar positions joins.
+    """
+    seats = list(_by_seat(answers).values())
+    if len(seats) < 2:
+        reason = f"{'one answer' if seats else 'no answer'}: there is nothing to compare"
+        return Consensus(agreement=None, clusters=_clusters(seats), judge="offline", heuristic=True, reason=reason)
+    agreement = round(fmean(_agree(a, b) for a, b in combinations(seats, 2)), 4)
+    clusters = _clusters(seats)
+    largest = clusters[0]
+    phrases = shared_phrases([tokenize(answer.position) for answer in seats])
+    return Consensus(
+        agreement=agreement,
+        clusters=clusters,
+        common_ground=[phrase for phrase, number in phrases if number > len(seats) / 2],
+        disagreements=[f"{_named(other)} / {_named(largest)}" for other in clusters[1:]],
+        summary=f"{len(largest.seats)} of {len(seats)} answers hold the most frequent position; "
+        f"positions: {len(clusters)}.",
+        judge="offline",
+        heuristic=True,
+    )
+
+
+def _agree(a: Answer, b: Answer) -> float:
+    if a.stance is None or b.stance is None:
+        return similarity(a.position, b.position)
+    return float(a.stance == b.stance)
+
+
+def _clusters(seats: Sequence[Answer]) -> list[Cluster]:
+    groups: list[list[Answer]] = []
+    for answer in seats:
+        near = [group for group in groups if any(_agree(answer, other) >= ALIKE for other in group)]
+        groups = [group for group in groups if group not in near]
+        groups.append([*(other for group in near for other in group), answer])
+    clusters = [Cluster(position=_central(group), seats=sorted(answer.seat for answer in group)) for group in groups]
+    return sorted(clusters, key=lambda cluster: (-len(cluster.seats), cluster.seats))
+
+
+def _central(group: Sequence[Answer]) -> str:
+    """The position that is most like the others; of equals, that of the first seat."""
+
+    def likeness(answer: Answer) -> tuple[float, int]:
+        others = [similarity(answer.position, other.position) for other in group if other is not answer]
+        return (fmean(others) if others else 0.0, -answer.seat)
+
+    return max(group, key=likeness).position
+
+
+def _named(cluster: Cluster) -> str:
+    seats = ", ".join(map(str, cluster.seats))
+    return f"{'seat' if len(cluster.seats) == 1 else 'seats'} {seats}: {cluster.position}"

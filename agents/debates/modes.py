@@ -1,0 +1,350 @@
+"""The modes of a debate: who speaks after whom, in which role, what a seat is shown, and which answers break the rules.
+
+A mode is a class with a name, registered once with `register`. It runs no turns: `debate` plays the rounds, and the stage asks the mode.
+Its prompts are one template, ``prompts/debates/NAME.md``, which says for each of the four `LAYERS` what is the mode's own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from agents.debates.answers import Answer
+from agents.debates.measures import Statistics, statistics
+from agents.models import DebateSeat, DebateTurn
+from agents.text.authors import NameMask
+from agents.text.fences import render_prompt
+
+LAYERS = ("role", "contract", "structure", "verification")
+POLL = 0
+Order = Literal["parallel", "seats", "teams"]
+Fields = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Something that was said, as the reader sees it.
+
+    Attributes:
+        round: In which round; what a person added counts to the round before it.
+        who: The name or label of the seat; empty for a person.
+        answer: None for a person.
+    """
+
+    round: int
+    who: str
+    text: str
+    answer: Answer | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a seat may see when its turn begins.
+
+    Attributes:
+        round: The round to be answered; 0 is the poll.
+        seats: All of the debate, in order.
+        entries: What was said so far and this seat may read, oldest first. In the poll nothing.
+        statistics: Of the round before this one; None where the mode does not show them.
+        mask: Hides the names of the other seats; None where names are shown.
+    """
+
+    mode: str
+    topic: str
+    round: int
+    seats: tuple[DebateSeat, ...]
+    entries: tuple[Entry, ...] = ()
+    statistics: Statistics | None = None
+    mask: NameMask | None = None
+
+
+Processor = Callable[[Context, DebateSeat], Context]
+Validator = Callable[[Fields, DebateSeat, Context], tuple[Fields, str]]
+
+
+def answer_of(turn: DebateTurn) -> Answer | None:
+    """A seat's answer in a round; None where there is none, also where its message was deleted or erased."""
+    fields = turn.message.payload if turn.message is not None else {}
+    given = {name: fields[name] for name in Answer.model_fields if name in fields}
+    try:
+        return Answer.model_validate(
+            {**given, "seat": turn.seat.number, "role": turn.seat.role or turn.seat.perspective}
+        )
+    except ValidationError:
+        return None
+
+
+def anonymous(context: Context, seat: DebateSeat) -> Context:
+    """Put labels in place of names, and mask the names of the other seats in everything that was said."""
+    names = [n for s in context.seats if s.number != seat.number for n in (s.agent.display_name, s.agent.slug)]
+    mask, labels = NameMask(names), {s.number: s.label for s in context.seats}
+    entries = [
+        replace(
+            entry,
+            who=labels[entry.answer.seat] if entry.answer else "",
+            text=mask(entry.text),
+            answer=_masked(entry.answer, mask) if entry.answer else None,
+        )
+        for entry in context.entries
+    ]
+    return replace(context, entries=tuple(entries), mask=mask)
+
+
+def _masked(answer: Answer, mask: NameMask) -> Answer:
+    return answer.model_copy(
+        update={
+            "position": mask(answer.position),
+            "reasoning": mask(answer.reasoning),
+            "citations": tuple(mask(source) for source in answer.citations),
+        }
+    )
+
+
+def with_statistics(context: Context, seat: DebateSeat) -> Context:
+    """Add the statistics of the round before."""
+    last = [entry.answer for entry in context.entries if entry.answer and entry.round == context.round - 1]
+    return replace(context, statistics=statistics(last) if last else None)
+
+
+def required_fields(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
+    """A violation when position, reasoning or confidence are missing."""
+    missing = [name for name in ("position", "reasoning") if not str(fields.get(name) or "").strip()]
+    confidence = fields.get("confidence")
+    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or confidence != confidence:
+        missing.append("confidence")
+    return fields, f"required fields are missing: {', '.join(missing)}" if missing else ""
+
+
+def confidence_range(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
+    """Clamp a confidence to 0–1 and keep what was said as `confidence_raw`. No violation."""
+    said = fields.get("confidence")
+    if isinstance(said, bool) or not isinstance(said, int | float) or 0 <= said <= 1 or said != said:
+        return fields, ""
+    return {**fields, "confidence": min(1.0, max(0.0, said)), "confidence_raw": said}, ""
+
+
+def required_stance(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
+    """A violation when a role takes another stance than its own. The answer stays as it was said; in the poll all are free."""
+    expected, said = mode_of(context.mode).required_stances.get(seat.role), fields.get("stance")
+    if context.round == POLL or expected is None or said == expected:
+        return fields, ""
+    return fields, f"the stance of the {seat.role} is {expected}, and the answer says {said}"
+
+
+class Config(BaseModel):
+    """What a mode can be given besides the settings of every debate.
+
+    Attributes:
+        script: What the offline scripted actor says: by number of the seat, the fields of its answers, one entry a round from the first
+            on (the poll, if there is one); the last goes on. Fields that are missing are made from the agent's sample lines.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    script: dict[int, list[dict[str, Any]]] = {}
+
+
+PERSPECTIVES = ("technical", "economic", "ethical", "social")
+Perspective = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=64)]
+
+
+class Perspectives(Config):
+    """From which side each seat of an expert panel looks at the question.
+
+    Attributes:
+        perspectives: Those of the panel, also own ones. With `explicit` one for each seat, in order.
+        assignment: In turn; in turn from a shuffled list; or as given.
+        seed: Of the shuffling.
+    """
+
+    perspectives: list[Perspective] = Field(default=list(PERSPECTIVES), min_length=1, max_length=100)
+    assignment: Literal["round-robin", "random", "explicit"] = "round-robin"
+    seed: int = 0
+
+    def assign(self, seats: int) -> list[str]:
+        """One perspective for each of so many seats.
+
+        Raises:
+            ValueError: With `explicit` there are not as many perspectives as seats.
+        """
+        if self.assignment == "explicit" and len(self.perspectives) != seats:
+            raise ValueError(f"perspectives: {len(self.perspectives)} for {seats} seats; allowed: one for each seat")
+        chosen = list(self.perspectives)
+        if self.assignment == "random":
+            random.Random(self.seed).shuffle(chosen)  # noqa: S311 (no secret)
+        return [chosen[number % len(chosen)] for number in range(seats)]
+
+
+class Mode:
+    """The rules of a debate. Subclasses set the attributes and override the hooks they need; a mode holds no state of a debate.
+
+    Attributes:
+        name: In settings, commands and the API. `title` and `about`: for people.
+        stances: Whether answers take a stance (yes, no, neutral); then the topic has to be a question of yes or no.
+        order: All seats side by side; one after the other; or the teams one after the other, the seats of a team side by side.
+        roles: Every role there is, in the order of the teams.
+        min_seats: Fewer are refused.
+        required_stances: Role to the stance that it has to take; other roles are free.
+        config: What it can be given.
+        processors: What `transform_context` does, in order. `validators`: the same of `validate_response`.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    about: ClassVar[str] = ""
+    stances: ClassVar[bool] = False
+    order: ClassVar[Order] = "parallel"
+    roles: ClassVar[tuple[str, ...]] = ()
+    min_seats: ClassVar[int] = 2
+    required_stances: ClassVar[Mapping[str, str]] = {}
+    config: ClassVar[type[Config]] = Config
+    processors: ClassVar[tuple[Processor, ...]] = ()
+    validators: ClassVar[tuple[Validator, ...]] = (required_fields, confidence_range, required_stance)
+
+    @property
+    def shape(self) -> str:
+        """The name of the typed answer in `TURN_ANSWERS`."""
+        return "stanced position" if self.stances else "position"
+
+    def get_agent_role(self, number: int, seats: int) -> str:
+        """The role of seat `number` (from 1) of `seats`; empty where the mode has none."""
+        return ""
+
+    def perspectives(self, seats: int, config: Mapping[str, Any]) -> list[str]:
+        """The perspective of each seat; empty ones where the mode has none.
+
+        Raises:
+            ValueError: The configuration is not the mode's (a pydantic `ValidationError` is one).
+        """
+        self.config.model_validate(dict(config))
+        return [""] * seats
+
+    def groups(self, seats: Sequence[DebateSeat]) -> list[list[DebateSeat]]:
+        """The seats in their order of speaking: those of an inner list answer side by side and do not see each other's answers."""
+        if self.order == "seats":
+            return [[seat] for seat in seats]
+        if self.order == "teams":
+            teams = [[seat for seat in seats if seat.role == role] for role in self.roles]
+            return [team for team in teams if team]
+        return [list(seats)]
+
+    def transform_context(self, context: Context, seat: DebateSeat) -> Context:
+        """What of the context this seat is shown, and how."""
+        for process in self.processors:
+            context = process(context, seat)
+        return context
+
+    def validate_response(self, fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
+        """The fields as they are stored, and which rules the answer breaks; empty when it keeps them."""
+        violations = []
+        for validate in self.validators:
+            fields, violation = validate(fields, seat, context)
+            violations.append(violation)
+        return fields, "; ".join(filter(None, violations))
+
+    def prompt(self, layer: str, **values: Any) -> str:
+        """The mode's own part of a layer of the prompt."""
+        return render_prompt(f"debates/{self.name}", layer=layer, **values)
+
+
+MODES: dict[str, Mode] = {}
+M = TypeVar("M", bound=Mode)
+
+
+def register(mode: type[M]) -> type[M]:
+    """Make a mode available under its name.
+
+    Raises:
+        ValueError: Another mode has the name.
+    """
+    if mode.name in MODES:
+        raise ValueError(f"mode {mode.name!r} is registered already; allowed: a name of its own")
+    MODES[mode.name] = mode()
+    return mode
+
+
+def mode_of(name: str) -> Mode:
+    """The mode of that name.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if name not in MODES:
+        raise ValueError(f"mode {name!r} is unknown; allowed: {', '.join(MODES)}")
+    return MODES[name]
+
+
+@register
+class Collaborative(Mode):
+    name = "collaborative"
+    title = "Collaborative"
+    about = "All build on each other's answers and look for the best common one."
+
+
+@register
+class Adversarial(Mode):
+    name = "adversarial"
+    title = "Adversarial"
+    about = "Each in turn attacks the weakest point of the others and defends its own position."
+    stances = True
+    order = "seats"
+
+
+@register
+class Socratic(Mode):
+    name = "socratic"
+    title = "Socratic"
+    about = "Each in turn questions the assumptions behind what was said, its own included."
+    order = "seats"
+
+
+@register
+class ExpertPanel(Mode):
+    name = "expert-panel"
+    title = "Expert panel"
+    about = "Each looks at the question from an assigned perspective."
+    config = Perspectives
+
+    def perspectives(self, seats: int, config: Mapping[str, Any]) -> list[str]:
+        return Perspectives.model_validate(dict(config)).assign(seats)
+
+
+@register
+class DevilsAdvocate(Mode):
+    """The first seat argues for yes, the second for no; the others weigh both and are free."""
+
+    name = "devils-advocate"
+    title = "Devil's advocate"
+    about = "One argues for yes, one for no, and the others weigh both."
+    stances = True
+    order = "seats"
+    roles = ("primary", "opposition", "evaluator")
+    required_stances: ClassVar = {"primary": "yes", "opposition": "no"}
+
+    def get_agent_role(self, number: int, seats: int) -> str:
+        return self.roles[min(number, len(self.roles)) - 1]
+
+
+@register
+class Delphi(Mode):
+    name = "delphi"
+    title = "Delphi"
+    about = "Nobody knows who said what; each sees the answers and their statistics, and answers again."
+    stances = True
+    processors = (anonymous, with_statistics)
+
+
+@register
+class RedTeamBlueTeam(Mode):
+    name = "red-team-blue-team"
+    title = "Red team, blue team"
+    about = "The red team attacks what is proposed, then the blue team answers."
+    order = "teams"
+    roles = ("red", "blue")
+
+    def get_agent_role(self, number: int, seats: int) -> str:
+        return self.roles[(number - 1) % 2]

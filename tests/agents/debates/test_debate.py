@@ -1,0 +1,432 @@
+"""Starting debates, asking for rounds, and playing them to an exit, offline and through the real SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db.models import ProtectedError
+from pytest_django import Settings
+
+from agents.debates.debate import DebateRefused, add_message, ask_rounds, play, start_debate, work_one
+from agents.debates.modes import MODES
+from agents.models import (
+    Agent,
+    Channel,
+    ChannelMember,
+    Debate,
+    DebateRound,
+    DebateSeat,
+    DebateTurn,
+    LLMCall,
+    Message,
+    Run,
+    owner_name,
+)
+from tests.agents.debates.seats import TOPIC, Panel, debated, played, record, seated
+from tests.factories import make_agent, make_channel
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+REASONS = {"consensus", "convergence", "confidence", "max_rounds"}
+
+
+# -- all modes
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_comes_to_an_exit_offline(mode: str) -> None:
+    debate = debated(4, mode=mode)
+
+    assert debate.status == "completed", debate.error
+    assert debate.exit_reason in REASONS
+    assert debate.exit_details
+    rounds = list(debate.rounds.order_by("number"))
+    assert [each.number for each in rounds] == list(range(len(rounds))), "the poll, and no gap"
+    assert rounds[-1].exit == {"ends": True, "reason": debate.exit_reason, "details": debate.exit_details}
+    assert all(each.exit["ends"] is False for each in rounds[:-1])
+    turns = debate.turns.values_list("status", flat=True)
+    assert list(turns) == ["answered"] * 4 * len(rounds)
+    assert LLMCall.objects.exclude(provider="offline").count() == 0
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_mode_comes_to_an_exit_with_typed_answers_of_a_model(mode: str, llm_server: LLMServer) -> None:
+    panel = Panel(llm_server, fields=lambda seat, turn: {"stance": "no" if seat == "bob" else "yes"})
+
+    debate = debated(3, mode=mode, rounds=3)
+
+    assert (debate.status, debate.exit_reason) == ("completed", "max_rounds"), debate.error
+    assert panel.turns == {"ada": 3, "bob": 3, "cleo": 3}, "the poll and three rounds, one turn of each seat"
+    assert panel.judged == 3
+    messages = Message.objects.filter(channel=debate.channel)
+    assert messages.count() == 12
+    fields = {"position", "reasoning", "confidence", "citations"} | ({"stance"} if MODES[mode].stances else set())
+    assert all(fields <= message.payload.keys() for message in messages)
+    first = debate.rounds.get(number=1)
+    stances = {"yes": 2, "no": 1, "neutral": 0} if MODES[mode].stances else {"yes": 0, "no": 0, "neutral": 0}
+    assert first.statistics["stances"] == stances
+    assert first.statistics["confidence"]["median"] == 0.5
+    assert (first.consensus["agreement"], first.consensus["judge"]) == (0.5, "test-model")
+
+
+def test_in_the_poll_nobody_sees_another_answer_and_then_they_do(llm_server: LLMServer) -> None:
+    Panel(llm_server)
+
+    debated(3, mode="adversarial", rounds=1)
+
+    prompts = [str(body) for body in llm_server.bodies if "tools" in body]
+    assert len(prompts) == 6
+    assert not any("speaks for the" in prompt for prompt in prompts[:3])
+    assert all(f"{seat} speaks for the 0th time" in prompts[5] for seat in ("ada", "bob", "cleo"))
+    assert "ada speaks for the 1th time" in prompts[4], "in turn: the second seat reads the first"
+
+
+def test_a_seat_acts_with_the_model_it_was_given(llm_server: LLMServer) -> None:
+    Panel(llm_server)
+
+    debated(2, rounds=1, models={"2": "another-model"})
+
+    models = {(str(body["system"]).count("You are bob"), body["model"]) for body in llm_server.bodies if "tools" in body}
+    assert models == {(0, "test-model"), (1, "another-model")}
+
+
+def test_a_worker_plays_what_was_asked_for() -> None:
+    debate = start_debate(topic=TOPIC, mode="delphi", agents=seated(), poll=False)
+    assert not work_one(owner=owner_name()), "nothing was asked for"
+
+    ask_rounds(debate, 1)
+
+    assert work_one(owner=owner_name())
+    assert not work_one(owner=owner_name())
+    assert list(debate.rounds.values_list("number", flat=True)) == [1]
+
+
+# -- one round or all
+def _differing(seat: str, turn: int) -> dict[str, Any]:
+    """Seats that come round, one after the other."""
+    return {"stance": "no" if len(seat) + turn < 7 and seat != "ada" else "yes", "confidence": 0.5 + turn / 10}
+
+
+def test_one_round_per_request_and_to_the_end_at_once_come_to_the_same(llm_server: LLMServer) -> None:
+    options: dict[str, Any] = {"topic": TOPIC, "mode": "delphi", "agents": seated(4), "rounds": 4}
+    Panel(llm_server, fields=_differing)
+    at_once = played(start_debate(**options))
+
+    Panel(llm_server, fields=_differing)
+    by_round = start_debate(**options)
+    seen = []
+    while by_round.status == "waiting":
+        seen.append(by_round.rounds.count())
+        played(by_round, 1)
+
+    assert seen == list(range(0, len(seen) + 1))[: 1] + list(range(2, len(seen) + 1)), "the poll comes with the first round"
+    assert at_once.status == "completed"
+    assert record(by_round) == record(at_once)
+
+
+def test_asking_twice_plays_once() -> None:
+    debate = start_debate(topic=TOPIC, mode="delphi", agents=seated(), rounds=3)
+    twin = Debate.objects.get(pk=debate.pk)
+
+    ask_rounds(debate, 1)
+    ask_rounds(twin, 1)
+    play(debate, owner=owner_name())
+    play(twin, owner=owner_name())
+
+    assert list(debate.rounds.order_by("number").values_list("number", flat=True)) == [0, 1]
+
+
+def test_a_debate_that_has_ended_is_not_played_on() -> None:
+    debate = debated(2, rounds=1)
+
+    with pytest.raises(DebateRefused, match="has ended .completed.; allowed: one that waits"):
+        ask_rounds(debate, 1)
+
+
+def test_groupthink_at_the_exit_asks_for_extra_rounds_and_says_so(llm_server: LLMServer) -> None:
+    Panel(llm_server, fields=lambda seat, turn: {"confidence": 0.9}, agreement=1.0)
+    agents = seated()
+
+    debate = played(start_debate(topic=TOPIC, mode="delphi", agents=agents, extra_rounds_on_groupthink=2))
+
+    assert (debate.exit_reason, debate.rounds.count()) == ("consensus", 4)
+    assert debate.exit_details.endswith("after 2 extra rounds because of groupthink")
+    assert debate.rounds.get(number=3).groupthink["detected"] is True
+    assert debate.rounds.get(number=0).groupthink["detected"] is False, "independent answers are no group"
+
+    plain = played(start_debate(topic=TOPIC, mode="delphi", agents=agents))
+    assert (plain.exit_reason, plain.rounds.count()) == ("consensus", 2)
+
+
+def test_what_a_round_changed_is_stored_with_it(llm_server: LLMServer) -> None:
+    """Bob follows the majority in round 1 and has nothing new to say; Dan follows in round 2, with an argument."""
+
+    def fields(seat: str, turn: int) -> dict[str, Any]:
+        if seat == "bob":
+            copied = {"position": "ada holds position 3", "reasoning": "ada has reason 0.", "text": "As ada says."}
+            return copied if turn else {"stance": "no"}
+        if seat == "dan":
+            new = {"position": "Parking is free beside the river", "reasoning": "My mother parks there every Sunday."}
+            return new if turn > 1 else {"stance": "no"}
+        return {}
+
+    Panel(llm_server, fields=fields)
+    debate = played(start_debate(topic=TOPIC, mode="delphi", agents=[*seated(4), make_eve()], rounds=2))
+
+    first, second = (debate.rounds.get(number=n).statistics for n in (1, 2))
+    assert debate.rounds.get(number=0).statistics["changes"] is None
+    assert first["changes"]["moves"] == [
+        {"seat": 2, "before": "no", "after": "yes", "to_majority": True, "from_majority": False, "new_words": 0, "conform": True}
+    ]
+    assert first["changes"]["conformity"] == 1.0
+    assert second["changes"]["moves"][0]["conform"] is False
+    assert second["changes"]["conformity"] == 0.0
+    assert second["vote"] == {"winner": "yes", "counts": {"yes": 5, "no": 0, "neutral": 0}}
+
+
+def make_eve() -> Agent:
+    return make_agent("eve", system_prompt="You are eve, a clerk.")
+
+
+# -- seats that fail
+FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
+    "times out": ({"hang": True}, "failed", "the model call failed: timeout"),
+    "refuses": ({"stop_reason": "refusal"}, "failed", "the model call failed: refused"),
+    "sends malformed fields": (
+        {"tool_calls": [("send_message", {"channel": "x", "text": "Hm.", "position": "", "confidence": "very"})]},
+        "failed",
+        "no valid answer: ",
+    ),
+    "sends no fields": ({"tool_calls": [("send_message", {"channel": "x", "text": "Hm."})]}, "failed", "no valid answer: "),
+    "asks for a tool it is not offered": ({"tool_calls": [("do_nothing", {"reason": "tired"})]}, "failed", "no valid answer: "),
+    "says nothing": ({"text": "I would rather not."}, "silent", "used no tool"),
+    "meets a server that fails": ({"status": 400}, "failed", "the model call failed: rejected"),
+}
+
+
+@pytest.mark.parametrize(("reply", "status", "reason"), FAULTS.values(), ids=FAULTS)
+def test_a_seat_without_an_answer_is_recorded_and_the_round_goes_on(
+    reply: dict[str, Any], status: str, reason: str, llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.TURN_STEP_DEADLINE = 1.0
+    Panel(llm_server, replies=lambda seat, turn: reply if (seat, turn) == ("bob", 1) else None)
+
+    debate = debated(3, rounds=2)
+
+    assert (debate.status, debate.exit_reason) == ("completed", "max_rounds")
+    turns = dict(debate.turns.filter(round=1).values_list("seat__number", "status"))
+    assert turns == {1: "answered", 2: status, 3: "answered"}
+    turn = debate.turns.get(round=1, seat__number=2)
+    assert reason in turn.error
+    assert turn.message is None
+    assert turn.run is not None
+    assert debate.rounds.get(number=1).statistics["answers"] == 2
+    assert debate.turns.filter(round=2, status="answered").count() == 3, "it answers in the next round"
+
+
+@pytest.mark.parametrize(("poll", "fails_in", "words"), [(True, 0, "in the poll"), (True, 1, "in round 1"), (False, 0, "in round 1")])
+def test_a_round_in_which_all_fail_ends_the_debate_as_failed(
+    poll: bool, fails_in: int, words: str, llm_server: LLMServer
+) -> None:
+    Panel(llm_server, replies=lambda seat, turn: {"status": 400} if turn == fails_in else None, agreement=1.0)
+
+    debate = debated(2, poll=poll)
+
+    assert (debate.status, debate.exit_reason) == ("failed", "")
+    assert debate.error.startswith(f"no seat answered {words} (ada: the model call failed: rejected")
+    last = debate.rounds.order_by("number").last()
+    assert last is not None
+    assert last.statistics["answers"] == 0
+    assert last.consensus["agreement"] is None
+    assert last.groupthink["detected"] is False
+    assert last.exit["ends"] is False
+
+
+def test_an_agent_that_leaves_during_the_debate_fails_its_rounds_only() -> None:
+    agents = seated()
+    debate = played(start_debate(topic=TOPIC, mode="delphi", agents=agents, rounds=2, confidence=None, consensus=None), 1)
+    Agent.objects.filter(pk=agents[1].pk).update(is_active=False)
+
+    played(debate, 1)
+
+    assert debate.status == "completed"
+    turn = debate.turns.get(round=2, seat__number=2)
+    assert (turn.status, turn.error) == ("failed", "agent 'bob' is inactive; allowed: active agents")
+
+
+def test_an_agent_that_is_in_another_turn_meanwhile_is_waited_for_or_given_up() -> None:
+    agents = seated(2)
+    debate = ask_rounds(start_debate(topic=TOPIC, mode="delphi", agents=agents, rounds=1, poll=False), None)
+    Run.objects.create(agent=agents[0], channel=make_channel(), status="running", lease_owner="elsewhere:1:x",
+                       lease_expires_at="2026-01-01T00:00Z")  # fmt: skip
+
+    play(debate, owner=owner_name())
+
+    turn = debate.turns.get(seat__number=1)
+    assert turn.status == "failed"
+    assert "was left unfinished; manage.py work ends it" in turn.error
+    assert Run.objects.get(idempotency_key=f"debate:{debate.pk}:1:1").status == "cancelled", "it does not speak later"
+    assert debate.turns.get(seat__number=2).status == "answered"
+
+
+# -- refused
+def _inactive() -> dict[str, Any]:
+    return {"agents": [*seated(1), make_agent("zoe", is_active=False)]}
+
+
+def _busy_in_a_turn() -> dict[str, Any]:
+    agents = seated(2)
+    Run.objects.create(agent=agents[0], channel=make_channel(), status="running")
+    return {"agents": agents}
+
+
+def _busy_in_a_debate() -> dict[str, Any]:
+    agents = seated(3)
+    ask_rounds(start_debate(topic=TOPIC, mode="delphi", agents=agents[:2]), 1)
+    return {"agents": agents[1:]}
+
+
+def _twice() -> dict[str, Any]:
+    return {"agents": [*seated(2), "ada"]}
+
+
+REFUSED: dict[str, tuple[Mapping[str, Any] | Callable[[], Mapping[str, Any]], str, str]] = {
+    "no topic": ({"topic": "  "}, "topic", "allowed: 1 to"),
+    "an overlong topic": ({"topic": "x" * 2_001}, "topic", "2,001 characters; allowed: at most 2,000"),
+    "an unknown mode": ({"mode": "brawl"}, "mode", "'brawl' is unknown; allowed: collaborative"),
+    "one seat": (lambda: {"agents": seated(1)}, "agents", "1 named; allowed in the mode delphi: 2 to 20"),
+    "the same agent twice": (_twice, "agents", "'ada' is named twice; allowed: 2 to 20 different agents"),
+    "an unknown agent": ({"agents": ["ada", "nobody"]}, "agents", "no agent 'nobody'"),
+    "an inactive agent": (_inactive, "agents", "'zoe' is inactive; allowed: active agents"),
+    "an agent in a turn": (_busy_in_a_turn, "agents", "'ada' is busy (turn "),
+    "an agent in another debate": (_busy_in_a_debate, "agents", "'bob' is busy (debate "),
+    "no rounds": ({"rounds": 0}, "rounds", "allowed: 1 to 100"),
+    "too many rounds": ({"rounds": 101}, "rounds", "allowed: 1 to 100"),
+    "a model for no seat": ({"models": {"7": "m"}}, "models", "there is no seat '7'; allowed: 1, ada, 2, bob"),
+    "an empty model": ({"models": {"1": " "}}, "models", "allowed: 1 to 200 characters"),
+    "perspectives outside of a panel": ({"perspectives": ["legal"]}, "perspectives", "allowed: in the mode expert-panel"),
+    "perspectives that do not fit": (
+        {"mode": "expert-panel", "perspectives": ["legal"], "assignment": "explicit"}, "perspectives", "1 for 2 seats; allowed: one for",
+    ),
+    "an assignment there is not": ({"mode": "expert-panel", "assignment": "dice"}, "assignment", "'round-robin'"),
+    "a threshold out of range": ({"consensus": 1.5}, "consensus", "less than or equal to 1"),
+    "too many extra rounds": ({"extra_rounds_on_groupthink": 11}, "extra_rounds_on_groupthink", "less than or equal to 10"),
+    "a setting there is not": ({"speed": 3}, "speed", "not a setting of delphi; allowed: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("wrong", "field", "words"), REFUSED.values(), ids=REFUSED)
+def test_a_debate_that_cannot_be_is_refused_with_what_is_allowed_and_nothing_is_written(
+    wrong: Mapping[str, Any] | Callable[[], Mapping[str, Any]], field: str, words: str
+) -> None:
+    given = dict(wrong() if callable(wrong) else wrong)
+    if "agents" not in given:
+        given["agents"] = seated(2)
+    elif given["agents"] == ["ada", "nobody"]:
+        seated(1)
+    tables = (Debate, DebateSeat, Channel, ChannelMember)
+    before = [model._default_manager.count() for model in tables]
+
+    with pytest.raises(DebateRefused) as refused:
+        start_debate(**{"topic": TOPIC, "mode": "delphi", **given})
+
+    assert refused.value.field == field
+    assert words in str(refused.value)
+    assert [model._default_manager.count() for model in tables] == before
+
+
+@pytest.mark.parametrize("rounds", [0, -1, 101])
+def test_so_many_rounds_cannot_be_asked_for(rounds: int) -> None:
+    debate = start_debate(topic=TOPIC, mode="delphi", agents=seated(2))
+
+    with pytest.raises(DebateRefused, match="rounds: .* allowed: 1 to 100"):
+        ask_rounds(debate, rounds)
+
+    debate.refresh_from_db()
+    assert debate.status == "waiting"
+
+
+# -- seats
+def test_roles_and_perspectives_are_stored_with_the_seats() -> None:
+    agents = seated(4)
+    panel = start_debate(topic=TOPIC, mode="expert-panel", agents=agents, perspectives=["legal", "economic"])
+    advocate = start_debate(topic=TOPIC, mode="devils-advocate", agents=[agent.slug for agent in agents])
+
+    assert list(panel.seats.values_list("perspective", flat=True)) == ["legal", "economic", "legal", "economic"]
+    assert list(advocate.seats.values_list("role", flat=True)) == ["primary", "opposition", "evaluator", "evaluator"]
+    assert [seat.agent for seat in advocate.seats.select_related("agent")] == agents
+    assert {member.agent for member in advocate.channel.memberships.all()} == set(agents)
+
+
+def test_channels_of_debates_on_one_question_are_counted() -> None:
+    agents = seated(2)
+    slugs = [start_debate(topic=TOPIC, mode="delphi", agents=agents).channel.slug for _ in range(2)]
+    other = start_debate(topic="移るべきか", mode="delphi", agents=agents).channel
+
+    assert slugs == ["debate-should-the-office-move-to-stamford-1", "debate-should-the-office-move-to-stamford-2"]
+    assert other.slug.startswith("debate-")
+    assert (other.kind, other.tags, other.synthetic) == ("debate", {"debate": other.slug}, True)
+
+
+# -- a person between the rounds
+def test_a_person_may_say_something_between_two_rounds_and_the_seats_read_it(llm_server: LLMServer) -> None:
+    Panel(llm_server)
+    user = User.objects.create_user("pat", first_name="Pat")
+    debate = played(start_debate(topic=TOPIC, mode="adversarial", agents=seated(2), rounds=2), 1)
+
+    message = add_message(debate, text="@ada, what about parking?", user=user)
+    assert not Run.objects.filter(trigger=message).exists(), "nobody is addressed in a debate"
+    assert message.tags == {"debate": debate.channel.slug}
+    played(debate, 1)
+
+    assert all("what about parking?" in str(body) for body in llm_server.bodies[-3:] if "tools" in body)
+    assert debate.rounds.get(number=2).statistics["answers"] == 2, "a person's message is no answer"
+
+
+@pytest.mark.parametrize("status", ["pending", "running", "completed"])
+def test_nothing_is_said_from_the_audience_while_a_round_is_played_or_after_the_end(status: str) -> None:
+    debate = start_debate(topic=TOPIC, mode="delphi", agents=seated(2))
+    Debate.objects.update(status=status)
+
+    with pytest.raises(DebateRefused, match=f"is {status}; allowed: one that waits for its next round"):
+        add_message(debate, text="Hello?", outsider="Pat")
+
+    assert not Message.objects.exists()
+
+
+# -- deleting
+def test_deleting_the_channel_deletes_the_debate_and_all_of_it() -> None:
+    debate = debated(2, rounds=1)
+
+    debate.channel.delete()
+
+    assert [model._default_manager.count() for model in (Debate, DebateSeat, DebateRound, DebateTurn, Message)] == [0] * 5
+
+
+def test_an_agent_stays_as_long_as_it_has_a_seat_and_messages_turns_and_users_do_not() -> None:
+    user = User.objects.create_user("pat")
+    debate = start_debate(topic=TOPIC, mode="delphi", agents=seated(2), rounds=1, user=user)
+    with pytest.raises(ProtectedError):
+        Agent.objects.get(slug="ada").delete()
+    played(debate)
+
+    Run.objects.all().delete()
+    Message.objects.all().delete()
+    user.delete()
+
+    debate.refresh_from_db()
+    assert debate.created_by is None
+    assert set(debate.turns.values_list("status", "run", "message")) == {("answered", None, None)}
+    debate.delete()
+    Agent.objects.all().delete()
+    assert Channel.objects.filter(kind="debate").exists(), "the conversation stays until it is deleted"
+
+
+def test_a_debate_whose_channel_is_deleted_while_it_waits_is_gone() -> None:
+    debate = ask_rounds(start_debate(topic=TOPIC, mode="delphi", agents=seated(2)), 1)
+    Channel.objects.all().delete()
+
+    assert not work_one(owner=owner_name())
+    with pytest.raises(Debate.DoesNotExist):
+        play(debate, owner=owner_name())
