@@ -75,7 +75,7 @@ class Panel:
         if "tools" not in body:
             self.judged += 1
             summary = f"After {self.judged} rounds."
-            empty = {"clusters": [], "common_ground": [], "disagreements": []}
+            empty: dict[str, list[str]] = {"clusters": [], "common_ground": [], "disagreements": []}
             return {"json": {"agreement": self.agreement, "summary": summary, **empty}}
         seat = seat_of(body)
         with self._lock:

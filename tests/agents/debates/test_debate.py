@@ -87,7 +87,9 @@ def test_a_seat_acts_with_the_model_it_was_given(llm_server: LLMServer) -> None:
 
     debated(2, rounds=1, models={"2": "another-model"})
 
-    models = {(str(body["system"]).count("You are bob"), body["model"]) for body in llm_server.bodies if "tools" in body}
+    models = {
+        (str(body["system"]).count("You are bob"), body["model"]) for body in llm_server.bodies if "tools" in body
+    }
     assert models == {(0, "test-model"), (1, "another-model")}
 
 
@@ -120,7 +122,7 @@ def test_one_round_per_request_and_to_the_end_at_once_come_to_the_same(llm_serve
         seen.append(by_round.rounds.count())
         played(by_round, 1)
 
-    assert seen == list(range(0, len(seen) + 1))[: 1] + list(range(2, len(seen) + 1)), "the poll comes with the first round"
+    assert seen == [0, *range(2, len(seen) + 1)], "the poll comes with the first round"
     assert at_once.status == "completed"
     assert record(by_round) == record(at_once)
 
@@ -140,7 +142,7 @@ def test_asking_twice_plays_once() -> None:
 def test_a_debate_that_has_ended_is_not_played_on() -> None:
     debate = debated(2, rounds=1)
 
-    with pytest.raises(DebateRefused, match="has ended .completed.; allowed: one that waits"):
+    with pytest.raises(DebateRefused, match=r"has ended .completed.; allowed: one that waits"):
         ask_rounds(debate, 1)
 
 
@@ -177,7 +179,15 @@ def test_what_a_round_changed_is_stored_with_it(llm_server: LLMServer) -> None:
     first, second = (debate.rounds.get(number=n).statistics for n in (1, 2))
     assert debate.rounds.get(number=0).statistics["changes"] is None
     assert first["changes"]["moves"] == [
-        {"seat": 2, "before": "no", "after": "yes", "to_majority": True, "from_majority": False, "new_words": 0, "conform": True}
+        {
+            "seat": 2,
+            "before": "no",
+            "after": "yes",
+            "to_majority": True,
+            "from_majority": False,
+            "new_words": 0,
+            "conform": True,
+        }
     ]
     assert first["changes"]["conformity"] == 1.0
     assert second["changes"]["moves"][0]["conform"] is False
@@ -198,8 +208,16 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "failed",
         "no valid answer: ",
     ),
-    "sends no fields": ({"tool_calls": [("send_message", {"channel": "x", "text": "Hm."})]}, "failed", "no valid answer: "),
-    "asks for a tool it is not offered": ({"tool_calls": [("do_nothing", {"reason": "tired"})]}, "failed", "no valid answer: "),
+    "sends no fields": (
+        {"tool_calls": [("send_message", {"channel": "x", "text": "Hm."})]},
+        "failed",
+        "no valid answer: ",
+    ),
+    "asks for a tool it is not offered": (
+        {"tool_calls": [("do_nothing", {"reason": "tired"})]},
+        "failed",
+        "no valid answer: ",
+    ),
     "says nothing": ({"text": "I would rather not."}, "silent", "used no tool"),
     "meets a server that fails": ({"status": 400}, "failed", "the model call failed: rejected"),
 }
@@ -225,7 +243,9 @@ def test_a_seat_without_an_answer_is_recorded_and_the_round_goes_on(
     assert debate.turns.filter(round=2, status="answered").count() == 3, "it answers in the next round"
 
 
-@pytest.mark.parametrize(("poll", "fails_in", "words"), [(True, 0, "in the poll"), (True, 1, "in round 1"), (False, 0, "in round 1")])
+@pytest.mark.parametrize(
+    ("poll", "fails_in", "words"), [(True, 0, "in the poll"), (True, 1, "in round 1"), (False, 0, "in round 1")]
+)
 def test_a_round_in_which_all_fail_ends_the_debate_as_failed(
     poll: bool, fails_in: int, words: str, llm_server: LLMServer
 ) -> None:
@@ -245,7 +265,9 @@ def test_a_round_in_which_all_fail_ends_the_debate_as_failed(
 
 def test_an_agent_that_leaves_during_the_debate_fails_its_rounds_only() -> None:
     agents = seated()
-    debate = played(start_debate(topic=TOPIC, mode="delphi", agents=agents, rounds=2, confidence=None, consensus=None), 1)
+    debate = played(
+        start_debate(topic=TOPIC, mode="delphi", agents=agents, rounds=2, confidence=None, consensus=None), 1
+    )
     Agent.objects.filter(pk=agents[1].pk).update(is_active=False)
 
     played(debate, 1)
@@ -340,7 +362,7 @@ def test_a_debate_that_cannot_be_is_refused_with_what_is_allowed_and_nothing_is_
 def test_so_many_rounds_cannot_be_asked_for(rounds: int) -> None:
     debate = start_debate(topic=TOPIC, mode="delphi", agents=seated(2))
 
-    with pytest.raises(DebateRefused, match="rounds: .* allowed: 1 to 100"):
+    with pytest.raises(DebateRefused, match=r"rounds: .* allowed: 1 to 100"):
         ask_rounds(debate, rounds)
 
     debate.refresh_from_db()
@@ -401,7 +423,9 @@ def test_deleting_the_channel_deletes_the_debate_and_all_of_it() -> None:
 
     debate.channel.delete()
 
-    assert [model._default_manager.count() for model in (Debate, DebateSeat, DebateRound, DebateTurn, Message)] == [0] * 5
+    assert [model._default_manager.count() for model in (Debate, DebateSeat, DebateRound, DebateTurn, Message)] == [
+        0
+    ] * 5
 
 
 def test_an_agent_stays_as_long_as_it_has_a_seat_and_messages_turns_and_users_do_not() -> None:
@@ -417,7 +441,7 @@ def test_an_agent_stays_as_long_as_it_has_a_seat_and_messages_turns_and_users_do
 
     debate.refresh_from_db()
     assert debate.created_by is None
-    assert set(debate.turns.values_list("status", "run", "message")) == {("answered", None, None)}
+    assert {(turn.status, turn.run, turn.message) for turn in debate.turns.all()} == {("answered", None, None)}
     debate.delete()
     Agent.objects.all().delete()
     assert Channel.objects.filter(kind="debate").exists(), "the conversation stays until it is deleted"
