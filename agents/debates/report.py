@@ -346,7 +346,7 @@ def as_markdown(report: DebateReport) -> str:
     seats = f"{len(meta.seats)} seats, {meta.rounds_played} {'round' if meta.rounds_played == 1 else 'rounds'}"
     parts = [
         f"# {_text(decision.topic)}",
-        f"Debate {meta.id}, {meta.mode}: {seats}, {meta.status.replace('_', ' ')}. {exit_line(report)}".strip(),
+        f"Debate {meta.id}, {meta.mode}: {seats}, {meta.status.replace('_', ' ')}. {_text(exit_line(report))}".strip(),
         *_warning(report.evidence.groupthink),
         *([f"Error: {_text(meta.error)}"] if meta.error else []),
         "## Decision",
@@ -381,10 +381,11 @@ EVIDENCE_HEADS = (
 
 def evidence_cells(row: RoundEvidence) -> list[Cell]:
     """A round as a row of a table, under `EVIDENCE_HEADS`."""
-    counts, changes, confidence = row.statistics.stances, row.changes, row.statistics.confidence
+    counts, changes, confidence = row.vote.counts, row.changes, row.statistics.confidence
+    voted = any(counts.values())
     return [
         round_name(row.round),
-        *(counts.get(stance, 0) for stance in STANCES),
+        *(counts[stance] if voted else None for stance in STANCES),
         _figure(confidence.median if confidence else None),
         _figure(row.consensus.agreement),
         changes.stances_changed if changes else None,
@@ -408,7 +409,7 @@ def vote_line(vote: Vote | None) -> str:
 
 def exit_line(report: DebateReport) -> str:
     meta = report.metadata
-    return f"Ended by {meta.exit_reason.replace('_', ' ')}: {_text(meta.exit_details)}." if meta.exit_reason else ""
+    return f"Ended by {meta.exit_reason.replace('_', ' ')}: {meta.exit_details}." if meta.exit_reason else ""
 
 
 def talking_lines(talking: Talking) -> Iterator[str]:
@@ -419,7 +420,8 @@ def talking_lines(talking: Talking) -> Iterator[str]:
         yield f"Last round: {vote_line(talking.last)}, {talking.spent_since.tokens:,} tokens since the poll."
     if talking.same_winner is not None:
         verdict = "did not change" if talking.same_winner else "changed"
-        yield f"Talking {verdict} the vote; {talking.seats_changed} seats answer otherwise than in the poll."
+        seats = "1 seat answers" if talking.seats_changed == 1 else f"{talking.seats_changed or 'no'} seats answer"
+        yield f"Talking {verdict} the vote: {seats} otherwise than in the poll."
     if talking.stances_changed:
         conform = "" if talking.conformity is None else f", {talking.conformity:.0%} of these without a new argument"
         yield (

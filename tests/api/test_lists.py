@@ -131,7 +131,7 @@ NO_FIELD_OF = {
 }  # fmt: skip
 
 
-OTHERS = {"procedure": "tinytroupe", "dimension": "fluency"}
+OTHERS = {"procedure": "tinytroupe", "dimension": "fluency", "mode": "socratic", "exit_reason": "max_rounds"}
 
 
 def other_values(model: type[Model], name: str, *, of: int) -> None:

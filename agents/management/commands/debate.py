@@ -10,9 +10,9 @@ import sentry_sdk
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from agents.commands import BaseCommand, console_on, print_table, snippet
+from agents.commands import BaseCommand, console_on, in_line, print_table, snippet
 from agents.debates.debate import DebateRefused, ask_rounds, play, start_debate
-from agents.debates.measures import Criteria
+from agents.debates.measures import Criteria, Vote
 from agents.debates.modes import MODES, PERSPECTIVES
 from agents.debates.report import (
     EVIDENCE_HEADS,
@@ -24,6 +24,7 @@ from agents.debates.report import (
     report,
     round_name,
     talking_lines,
+    vote_line,
 )
 from agents.models import Debate, DebateRound, DebateTurn, owner_name
 from agents.work.running import stopping_on_sigterm
@@ -191,7 +192,7 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
 
     def _show(self, shown: DebateReport) -> None:
         console, meta = console_on(self.stdout), shown.metadata
-        title = f"Debate {meta.id}, {meta.mode}: {snippet(shown.decision.topic, 120)}"
+        title = f"Debate {meta.id}, {meta.mode}: {in_line(shown.decision.topic, 120)}"
         print_table(console, EVIDENCE_HEADS, map(evidence_cells, shown.evidence.rounds), title=title, tight=True)
         for line in talking_lines(shown.decision.what_talking_changed):
             console.print(line)
@@ -206,13 +207,13 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
             f", {meta.spent.unpriced} calls unpriced" if meta.spent.unpriced else ""
         )
         console.print(f"{meta.spent.tokens:,} tokens in {meta.spent.calls:,} calls, {cost}.")
-        console.print(f"{exit_line(shown) or f'It is {meta.status}'}", markup=False)
+        console.print(snippet(exit_line(shown), 1_000) or f"Its status: {meta.status}.")
         if meta.status == Debate.WAITING:
-            console.print(f"Next round: manage.py debate {meta.id} --next")
+            console.print(f"Next round: manage.py debate {meta.id} --next, all that are left: --finish")
 
     def _list(self) -> None:
         rows = [
-            (debate.pk, debate.mode, debate.get_status_display(), debate.exit_reason or None, snippet(debate.topic, 80))
+            (debate.pk, debate.mode, debate.get_status_display(), debate.exit_reason or None, in_line(debate.topic, 80))
             for debate in Debate.objects.order_by("-pk")[:MOST_LISTED]
         ]
         print_table(console_on(self.stdout), [">Number", "Mode", "Status", "Ended by", "Question"], rows)
@@ -240,7 +241,7 @@ def _line(event: DebateTurn | DebateRound, console: Console) -> None:
     if isinstance(event, DebateRound):
         agreement = event.consensus.get("agreement")
         sure = "" if agreement is None else f"; agreement {agreement:.2f}"
-        vote = ", ".join(f"{stance} {count}" for stance, count in event.statistics["stances"].items())
+        vote = vote_line(Vote.model_validate(event.statistics["vote"]))
         console.print(f"[bold]{round_name(event.number).capitalize()}[/bold]: {vote}{sure}")
         return
     seat, given = event.seat, event.message.payload if event.message else {}
