@@ -27,7 +27,7 @@ from correction.models import Intervention
 from tests.agents.debates.seating import TOPIC, answered, clerks, debate_of, read, section, text_of, turn_of
 from tests.agents.debates.seats import LINES, Panel, played, seated
 from tests.agents.turn.playing import answer_text, answers, take_turn
-from tests.factories import make_agent, make_channel
+from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
@@ -136,6 +136,19 @@ def test_what_a_person_says_is_read_from_the_next_round_on(llm_server: LLMServer
     assert [("What about ink?" in prompt) for prompt in prompts] == [False] * 4 + [True] * 2
     assert "Round 1, from the audience\\n    says: What about ink?\\n    | Round 1, 1. Bob: yes" in prompts[-1]
     assert "Priya" not in prompts[-1]
+
+
+def test_what_a_person_says_while_a_round_is_played_waits_for_the_next() -> None:
+    debate = debate_of("collaborative")
+    answered(debate, 1, 1, stance=None)
+    say(debate.channel, "Priya", "What about ink?")
+    answered(debate, 2, 1, stance=None)
+    say(debate.channel, "Priya", "And what about paper?")
+
+    text = text_of(read(debate, 2, 2))
+
+    assert ("What about ink?" in text, "And what about paper?" in text) == (True, False)
+    assert text.index("Seat 1 speaks in round 1.") < text.index("What about ink?")
 
 
 # -- names
