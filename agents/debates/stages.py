@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from agents.debates.modes import LAYERS, POLL, Context, Entry, answer_of, mode_o
 from agents.debates.modes import Mode as Rules
 from agents.models import Channel, Debate, DebateSeat, DebateTurn, Message, RunMessage
 from agents.text.fences import fence, neutral, one_line, render_prompt
+from agents.text.tokens import split_sentences
 from agents.turn.pipeline import Accept, Answer, Draft, Revise, Turn
 from agents.turn.scripted import next_line
 
@@ -25,7 +25,9 @@ HEADINGS = {
     "verification": "Before you answer",
 }
 ROUNDS_IN_FULL = 2  # before the present one; of older ones stance, confidence and first sentence
-TOPIC_CHARACTERS, TEXT_CHARACTERS, SENTENCE_CHARACTERS = 2_000, 4_000, 160
+TOPIC_CHARACTERS, TEXT_CHARACTERS = 2_000, 4_000
+SENTENCES_CHARACTERS = 2_400  # all first sentences of older rounds together; each at most and at least:
+LONGEST_SENTENCE, SHORTEST_SENTENCE = 160, 20
 VIOLATION = "violation"  # in the payload of an answer, and the outcome of a draft
 
 
@@ -49,7 +51,7 @@ class Mode:
             "round": number,
             "count": len(context.seats),
             "role": seat.role,
-            "perspective": one_line(seat.perspective),
+            "perspective": one_line(seat.perspective) if seat.perspective else "",
             "label": seat.label if context.mask else "",
             "stance": mode.required_stances.get(seat.role, ""),
             "stances": mode.stances,
@@ -164,7 +166,8 @@ def _debate_section(context: Context, seat: DebateSeat, nonce: str) -> str:
 def _in_full(entries: Sequence[Entry], seat: DebateSeat) -> list[str]:
     lines = []
     for entry in entries:
-        lines.append(f"{_round(entry)}, {_who(entry, seat)}: {_stand(entry)}".rstrip(": "))
+        stand = _stand(entry)
+        lines.append(f"{_round(entry)}, {_who(entry, seat)}" + (f": {stand}" if stand else ""))
         parts = {"says": entry.text}
         if (answer := entry.answer) is not None:
             parts |= {
@@ -181,17 +184,21 @@ def _in_full(entries: Sequence[Entry], seat: DebateSeat) -> list[str]:
 
 
 def _in_short(entries: Sequence[Entry], seat: DebateSeat) -> list[str]:
-    """One line for each answer; a sentence that a seat said in the round before is not written again."""
-    lines, last = [], dict[str, str]()
+    """The course of each seat: of every answer the stance, the confidence and the first sentence, unless it is that of the round before.
+
+    All sentences together have a limit, so that a long debate does not make long prompts.
+    """
+    limit = max(SHORTEST_SENTENCE, min(LONGEST_SENTENCE, SENTENCES_CHARACTERS // max(1, len(entries))))
+    courses: dict[str, list[str]] = {}
+    last: dict[str, str] = {}
     for entry in entries:
-        sentence = first_sentence(entry.answer.position if entry.answer else entry.text)
-        who = _who(entry, seat)
-        again = entry.answer is not None and last.get(who) == sentence
-        lines.append(
-            ": ".join(filter(None, (f"{_round(entry)}, {who}", _stand(entry), "the same" if again else sentence)))
-        )
+        who, sentence = _who(entry, seat), first_sentence(entry.answer.position if entry.answer else entry.text)
+        shown = sentence if len(sentence) <= limit else sentence[: limit - 1].rstrip() + "\u2026"
+        shown = "the same" if entry.answer and last.get(who) == sentence else shown
+        line = ": ".join(filter(None, (_round(entry).lower(), _stand(entry), shown)))
+        courses.setdefault(who, []).append(f"    {line}")
         last[who] = sentence
-    return lines
+    return [line for who, course in courses.items() for line in (who, *course)]
 
 
 def _round(entry: Entry) -> str:
@@ -207,9 +214,8 @@ def _who(entry: Entry, seat: DebateSeat) -> str:
 
 def _stand(entry: Entry) -> str:
     answer = entry.answer
-    stance = answer.stance if answer else None
-    confidence = f"confidence {answer.confidence:.2f}" if answer and answer.confidence is not None else ""
-    return ", ".join(filter(None, (stance and f"stance {stance}", confidence)))
+    confidence = f"{answer.confidence:.2f} sure" if answer and answer.confidence is not None else ""
+    return ", ".join(filter(None, (answer.stance if answer else "", confidence)))
 
 
 def _quoted(text: str, limit: int) -> str:
@@ -218,11 +224,8 @@ def _quoted(text: str, limit: int) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a text, on one line, shortened."""
-    flat = neutral(" ".join(text.split()), 10_000)[0]
-    sentence = re.match(r".*?[.!?\u2026\u3002](?=\s|$)", flat)
-    short = sentence.group() if sentence else flat
-    return short if len(short) <= SENTENCE_CHARACTERS else short[: SENTENCE_CHARACTERS - 1].rstrip() + "\u2026"
+    """The first sentence of a text, on one line."""
+    return next(iter(split_sentences(neutral(" ".join(text.split()), TEXT_CHARACTERS)[0])), "")
 
 
 # -- offline
