@@ -171,12 +171,9 @@ class DebateReport(BaseModel):
 def report(debate: Debate) -> DebateReport:
     """Read what a debate came to so far. It takes the same few queries whatever the number of rounds."""
     debate = Debate.objects.select_related("channel", "created_by").get(pk=debate.pk)
-    turns = list(
-        DebateTurn.objects.filter(debate=debate)
-        .select_related("message", "seat__agent")
-        .order_by("round", "seat__number")
-    )
-    responses = [_response(turn) for turn in turns]
+    seats = {seat.pk: _seat(seat) for seat in debate.seats.select_related("agent").order_by("number")}
+    turns = list(debate.turns.select_related("message").order_by("round", "seat__number"))
+    responses = [_response(turn, seats[turn.seat_id]) for turn in turns]
     spent = _spent_by_round(debate, turns)
     evidence = [_evidence_of(row, spent[row.number]) for row in debate.rounds.order_by("number")]
     played = [row for row in evidence if row.round > POLL]
@@ -214,7 +211,7 @@ def report(debate: Debate) -> DebateReport:
             exit_reason=debate.exit_reason or None,
             exit_details=debate.exit_details,
             real=not debate.channel.synthetic,
-            seats=[_seat(seat) for seat in debate.seats.select_related("agent").order_by("number")],
+            seats=list(seats.values()),
             settings=debate.settings,
             created_by=debate.created_by.get_username() if debate.created_by else None,
             created_at=debate.created_at,
@@ -238,13 +235,13 @@ def _seat(seat: DebateSeat) -> Seat:
     )
 
 
-def _response(turn: DebateTurn) -> Response:
+def _response(turn: DebateTurn, seat: Seat) -> Response:
     message = turn.message
     given: Mapping[str, Any] = message.payload if message else {}
     return Response(
-        **_seat(turn.seat).model_dump(exclude={"number", "model"}),
+        **seat.model_dump(exclude={"number", "model"}),
         round=turn.round,
-        seat=turn.seat.number,
+        seat=seat.number,
         status=turn.status,
         stance=given.get("stance"),
         confidence=given.get("confidence"),
@@ -305,7 +302,7 @@ def _spent_by_round(debate: Debate, turns: Iterable[DebateTurn]) -> Mapping[int,
     """What the turns of each round used."""
     spent: dict[int, Spent] = defaultdict(Spent)
     rounds = {turn.run_id: turn.round for turn in turns}
-    calls = LLMCall.objects.filter(run__in=DebateTurn.objects.filter(debate=debate).values("run"))
+    calls = LLMCall.objects.filter(run__in=debate.turns.values("run"))
     for run, sums in totals_by(calls, "run").items():
         spent[rounds[run]] += _spent(sums)
     return spent
