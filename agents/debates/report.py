@@ -59,10 +59,7 @@ class Talking(BaseModel):
 class Decision(BaseModel):
     topic: str
     vote: Vote | None = Field(description="of the last round")
-    agreement: float | None = Field(description="of the last round, 0 to 1; null = not known")
-    summary: str
-    common_ground: list[str]
-    disagreements: list[str]
+    consensus: Consensus | None = Field(description="of the last round; its `agreement` is 0 to 1, null = not known")
     groupthink: bool = Field(description="whether the last round shows groupthink; `evidence.groupthink` says why")
     what_talking_changed: Talking
 
@@ -178,17 +175,13 @@ def report(debate: Debate) -> DebateReport:
     evidence = [_evidence_of(row, spent[row.number]) for row in debate.rounds.order_by("number")]
     played = [row for row in evidence if row.round > POLL]
     last = played[-1] if played else None
-    consensus = last.consensus if last else Consensus(agreement=None)
     judging = _spent(totals(LLMCall.objects.filter(run=None), work_id=f"debate:{debate.pk}"))
     failed = (DebateTurn.Status.FAILED, DebateTurn.Status.SILENT)
     return DebateReport(
         decision=Decision(
             topic=debate.topic,
             vote=last.vote if last else None,
-            agreement=consensus.agreement,
-            summary=consensus.summary,
-            common_ground=consensus.common_ground,
-            disagreements=consensus.disagreements,
+            consensus=last.consensus if last else None,
             groupthink=last is not None and last.groupthink.detected,
             what_talking_changed=_talking(responses, evidence, judging),
         ),
@@ -347,7 +340,7 @@ def as_markdown(report: DebateReport) -> str:
         *_warning(report.evidence.groupthink),
         *([f"Error: {_text(meta.error)}"] if meta.error else []),
         "## Decision",
-        *_decision(report),
+        *_decision(decision),
         "## Answers",
         *_answers(report),
         "## Evidence",
@@ -427,14 +420,14 @@ def talking_lines(talking: Talking) -> Iterator[str]:
         )
 
 
-def _decision(report: DebateReport) -> Iterator[str]:
-    decision, rounds = report.decision, report.evidence.rounds
+def _decision(decision: Decision) -> Iterator[str]:
     yield _bullets(talking_lines(decision.what_talking_changed))
-    if decision.agreement is not None:
-        judge = rounds[-1].consensus
-        by = f"by {_text(judge.judge)}{', heuristic' if judge.heuristic else ''}"
-        yield f"Agreement {decision.agreement:.2f} ({by}). {_text(decision.summary)}"
-    for title, lines in (("Common ground", decision.common_ground), ("Disagreements", decision.disagreements)):
+    if (agreed := decision.consensus) is None:
+        return
+    if agreed.agreement is not None:
+        by = f"by {_text(agreed.judge)}{', heuristic' if agreed.heuristic else ''}"
+        yield f"Agreement {agreed.agreement:.2f} ({by}). {_text(agreed.summary)}"
+    for title, lines in (("Common ground", agreed.common_ground), ("Disagreements", agreed.disagreements)):
         if lines:
             yield f"{title}:\n\n{_bullets(map(_text, lines))}"
 

@@ -196,8 +196,8 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         print_table(console, EVIDENCE_HEADS, map(evidence_cells, shown.evidence.rounds), title=title, tight=True)
         for line in talking_lines(shown.decision.what_talking_changed):
             console.print(line)
-        if shown.decision.summary:
-            console.print(f"Agreement {shown.decision.agreement:.2f}: {snippet(shown.decision.summary, 1_000)}")
+        if (agreed := shown.decision.consensus) is not None and agreed.agreement is not None:
+            console.print(f"Agreement {agreed.agreement:.2f}: {snippet(agreed.summary, 1_000)}")
         if shown.evidence.groupthink is not None and shown.evidence.groupthink.detected:
             why = snippet("; ".join(shown.evidence.groupthink.indicators), 1_000)
             console.print(
