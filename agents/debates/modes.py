@@ -239,7 +239,10 @@ class Mode:
         return context
 
     def validate_response(self, fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
-        """The fields as they are stored, and which rules the answer breaks; empty when it keeps them."""
+        """The fields as they are stored, and which rules the answer breaks; empty when it keeps them.
+
+        The context is as it was before `transform_context`.
+        """
         violations = []
         for validate in self.validators:
             fields, violation = validate(fields, seat, context)
