@@ -48,7 +48,7 @@ def _played(agents: Any, mode: str, server: Any, latency: float) -> tuple[float,
     from agents.debates.debate import ask_rounds, play, start_debate
     from agents.models import owner_name
 
-    never = {"consensus": None, "confidence": None, "convergence_rounds": None}
+    never: dict[str, Any] = {"consensus": None, "confidence": None, "convergence_rounds": None}
     debate = start_debate(topic=TOPIC, mode=mode, agents=agents, rounds=ROUNDS, poll=False, **never)
     stance = {"stance": "yes"} if mode == "delphi" else {}
     call = ("send_message", {"channel": debate.channel.slug, **ANSWER, **stance})
