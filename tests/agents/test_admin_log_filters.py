@@ -95,3 +95,5 @@ def test_hostile_filters_are_shown_as_text_or_refused(root: Client) -> None:
     assert "<script>alert" not in html
     for query in ("?tag=build%3D%00", "?status__exact=%00", "?%00=1"):
         assert root.get(list_of(Run, query))["Location"] == list_of(Run)
+    for key in ("abc", "9" * 30):
+        assert root.get(list_of(Run, f"?agent__id__exact={key}"))["Location"] == list_of(Run, "?e=1")
