@@ -5,16 +5,13 @@ from __future__ import annotations
 import io
 import json
 from decimal import Decimal
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import sentry_sdk
-from django.apps import apps
 from django.core.exceptions import ValidationError
 from django.core.management import CommandError, call_command
-from django.db import IntegrityError, connection
+from django.db import IntegrityError
 from django.test import Client
 from hypothesis import given
 from hypothesis import strategies as st
@@ -198,21 +195,6 @@ def test_every_column_is_a_field_with_a_meaning_a_range_and_a_built_in_value_ac_
         assert setting.allowed
         assert setting.help
         assert setting.read(setting.built_in) == setting.built_in
-
-
-def test_a_similarity_stored_as_threshold_of_agreement_becomes_the_default() -> None:
-    """It was a share of words, 0 to 1; as a score it would nudge always. Nor can it be reverted to."""
-    migration = import_module("correction.migrations.0008_convergence_threshold")
-    agent = make_agent()
-    defaults(convergence_threshold=Decimal("0.4"))
-    row_of(agent, convergence_threshold=Decimal("0.6"), max_correction_attempts=1)
-
-    migration.inherit(apps, SimpleNamespace(connection=connection))
-
-    config = resolve_config(agent)
-    assert (config["convergence_threshold"], config.provenance["convergence_threshold"]) == (6, "built-in")
-    assert config["max_correction_attempts"] == 1
-    assert not AgentEvaluationConfig.history.exclude(convergence_threshold=None).exists()
 
 
 PROTECTED, NAMED = "behavior_protected_traits", "behavior_named_requesters"
