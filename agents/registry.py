@@ -18,7 +18,7 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.db.models import Model, Prefetch, Q, QuerySet
 from django.utils.module_loading import module_has_submodule
 
-from agents.models import Message
+from agents.models import Debate, Message
 
 NO_ROWS = Q(pk__in=[])
 PORTION = 1_000  # rows of an export in memory at a time
@@ -51,6 +51,10 @@ class Person:
 
     def own_keys(self) -> QuerySet[Message, Any]:
         return self.own().order_by().values("pk")
+
+    def debates(self) -> QuerySet[Debate]:
+        """Those that they started: the question is theirs."""
+        return Debate.objects.filter(created_by=self.user.pk) if self.user is not None else Debate.objects.none()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

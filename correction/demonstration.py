@@ -1,4 +1,4 @@
-"""The demonstration of correction (`manage.py demo`): the scenes of specification 000 in a channel marked synthetic.
+"""The scenes of `manage.py demo`: correction (specification 000) and a debate, in channels marked synthetic.
 
 Nothing is staged but the drafts: they pass the pipeline that every message passes. What is said here never enters a measurement, and no
 agent's configuration is touched, for each scene brings its own settings as overrides.
@@ -13,8 +13,10 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from agents.debates.debate import ask_rounds, play, start_debate
+from agents.debates.report import DebateReport, exit_line, report, round_name, talking_lines
 from agents.llm.ledger import totals
-from agents.models import Agent, Channel, ChannelMember, LLMCall, Run, owner_name
+from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Run, owner_name
 from agents.turn import timeline
 from agents.turn.orchestrator import run_turn
 from agents.turn.pipeline import SendResult
@@ -60,6 +62,51 @@ REPEATING = (
     ("phyllis", "Hey everyone, just wanted to thank Kevin."),
     ("phyllis", "Hey everyone, just wanted to share my recipe."),
 )
+
+TOPIC = "Should the Monday meeting move to Friday afternoon?"
+Line = tuple[str, float, str, str]  # stance, confidence, position, reasoning
+SEATS: dict[str, tuple[Line, ...]] = {  # seat by seat what the scripted actor says: in the poll, in round 1, in round 2
+    "michael": (
+        (
+            "yes",
+            0.85,
+            "Friday! A meeting that ends in a weekend is a party with an agenda.",
+            "Everybody smiles on Fridays.",
+        ),
+        (
+            "yes",
+            0.9,
+            "Friday afternoon, the greatest meeting in the history of meetings!",
+            "Nobody hurries home from a party.",
+        ),
+        ("yes", 0.95, "Friday afternoon, and I will bring the cake.", "The whole family is with me. I knew it."),
+    ),
+    "dwight": (
+        (
+            "no",
+            0.9,
+            "No. Orders are given on Monday, before the week begins.",
+            "Troops that get orders on Friday forget them.",
+        ),
+        (
+            "no",
+            0.85,
+            "No. Orders belong to Monday.",
+            "In 11 years no order that was given on a Friday was carried out.",
+        ),
+        ("yes", 0.85, "Friday afternoon. I withdraw.", "The majority is for Friday."),
+    ),
+    "pam": (
+        ("yes", 0.6, "Friday, maybe, if it is short?", "The phones are quiet after three, so I could really be there."),
+        ("yes", 0.8, "Friday afternoon, I think.", "Everybody seems to smile more."),
+        ("yes", 0.85, "Friday afternoon is fine.", "We all agree now, which is kind of nice."),
+    ),
+    "oscar": (
+        ("neutral", 0.55, "It depends on what the meeting is for.", "Plans want a Monday, reviews a Friday."),
+        ("yes", 0.8, "Friday afternoon, then.", "The others are right: everybody smiles on Fridays."),
+        ("yes", 0.9, "Friday afternoon.", "We all agree."),
+    ),
+}
 
 WORDS = 96  # characters of a text shown on one line
 
@@ -224,3 +271,52 @@ def _sums(out: Any, stage: Stage) -> None:
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= WORDS else line[: WORDS - 1] + "…"
+
+
+def show_debate(out: Any, *, again: bool = False) -> None:
+    """Have four example agents debate in the mode devils-advocate; where they did before, say only where to find it.
+
+    Raises:
+        LookupError: An example agent is missing.
+    """
+    before = Debate.objects.filter(topic=TOPIC, channel__synthetic=True).order_by("-pk").first()
+    if before is not None and not again:
+        out.write(f"Shown before: debate {before.pk}, see Debates in the console. --again plays it again.")
+        return
+    if missing := ", ".join(
+        sorted(set(SEATS) - set(Agent.objects.filter(slug__in=SEATS).values_list("slug", flat=True)))
+    ):
+        raise LookupError(f"the debate needs the example agents {missing}: run `manage.py seed`")
+    names = ("stance", "confidence", "position", "reasoning")
+    script = {
+        seat: [{**dict(zip(names, line, strict=True)), "text": line[2]} for line in lines]
+        for seat, lines in enumerate(SEATS.values(), 1)
+    }
+    debate = start_debate(topic=TOPIC, mode="devils-advocate", agents=list(SEATS), rounds=2, script=script)
+    shown = report(play(ask_rounds(debate, None), owner=owner_name()))
+    out.write(f"Debate {debate.pk}, devils-advocate: {TOPIC}")
+    if str(settings.ACTOR_MODEL).startswith("offline:"):
+        out.write(f"Actor {settings.ACTOR_MODEL} says given lines; the figures below are computed from them.")
+    for evidence in shown.evidence.rounds:
+        _round(out, shown, evidence.round)
+    out.write("\n   What talking changed")
+    for line in talking_lines(shown.decision.what_talking_changed):
+        out.write(f"     {line}")
+    if shown.evidence.groupthink is not None and shown.evidence.groupthink.detected:
+        out.write("     Warning: groupthink")
+        for indicator in shown.evidence.groupthink.indicators:
+            out.write(f"       ✗ {indicator}")
+        out.write(f"       → {shown.evidence.groupthink.recommendation}")
+    out.write(f"     {exit_line(shown) or f'It is {shown.metadata.status}: {shown.metadata.error}'}")
+    out.write(f"     manage.py debate {debate.pk} --export markdown     and: Debates in the console")
+
+
+def _round(out: Any, shown: DebateReport, number: int) -> None:
+    blind = ": nobody sees another's answer" if number == 0 else ""
+    out.write(f"\n   {round_name(number).capitalize()}{blind}")
+    for one in (one for one in shown.agent_responses if one.round == number):
+        sure = "" if one.confidence is None else f" {one.confidence:.2f}"
+        said = f"{one.stance or one.status}{sure}"
+        out.write(f"     {one.agent:8} {one.role:11} {said:13} “{_short(one.position or one.error)}”")
+        if one.violation:
+            out.write(f"       ✗ {_short(one.violation)}")

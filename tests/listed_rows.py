@@ -28,6 +28,7 @@ from rest_framework.authtoken.models import Token
 from agents.models import (
     Agent,
     Channel,
+    Debate,
     Import,
     LLMBatch,
     LLMCall,
@@ -100,7 +101,10 @@ Maker = Callable[[Cast, int, int], None]
 
 
 def make(model: type[Model], cast: Cast, numbers: Iterable[int], fields: Fields) -> None:
-    """Store a row per number: `fields` says what is not the same in every table; agent, channel and times follow from the number."""
+    """Store a row per number: `fields` says what is not the same in every table; agent, channel and times follow from the number.
+
+    A message it must refer to is the newest, whichever that is.
+    """
 
     def row(n: int) -> Model:
         given = fields(n)
@@ -109,6 +113,8 @@ def make(model: type[Model], cast: Cast, numbers: Iterable[int], fields: Fields)
                 continue
             if field.related_model in (Agent, Channel):
                 given[field.name] = cast.agent(n) if field.related_model is Agent else cast.channel(n)
+            elif field.related_model is Message:
+                given[field.name] = _any_message(cast)
             elif field.name in ANYWAY:
                 given[field.name] = ANYWAY[field.name]
             elif field.choices:
@@ -169,6 +175,12 @@ def _import(cast: Cast, n: int) -> dict[str, Any]:
 
 
 _messages = maker(Message, _message)
+
+
+def _any_message(cast: Cast) -> Message:
+    if not Message.objects.exists():
+        _messages(cast, 0, 1)
+    return Message.objects.latest("pk")
 
 
 def _evaluations(cast: Cast, have: int, more: int) -> None:
@@ -267,6 +279,15 @@ def _run(cast: Cast, n: int) -> dict[str, Any]:
     return {"channel": cast.channel(n), "prompt": "Say something.", **ended}
 
 
+def _debates(cast: Cast, have: int, more: int) -> None:
+    topic = "Should the office move to Stamford?"
+    store(Channel, (Channel(slug=f"debate-{n}", name=topic, kind="debate") for n in range(have, have + more)))
+    fresh = newest(Channel, more)
+    make(Debate, cast, range(len(fresh)), lambda n: {
+        "channel_id": fresh[n], "mode": "delphi", "topic": topic, "status": "completed", "exit_reason": "consensus",
+    })  # fmt: skip
+
+
 def _batch(cast: Cast, n: int) -> dict[str, Any]:
     planned = {"agent": cast.agent(n), "planned_usd": Decimal("0.1"), "requests": 100, "answered": 100}
     return {"status": "completed", "role": "judge", "batch_id": f"batch_{n}", **planned}
@@ -293,6 +314,7 @@ MAKERS: dict[str, Maker] = {
     "agents.channel": maker(Channel, lambda cast, n: {"slug": f"room-{n}"}),
     "agents.message": _messages,
     "agents.run": maker(Run, _run),
+    "agents.debate": _debates,
     "agents.import": maker(Import, _import),
     "agents.llmcall": maker(LLMCall, _call),
     "agents.llmbatch": maker(LLMBatch, _batch),

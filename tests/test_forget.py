@@ -20,6 +20,10 @@ from rest_framework.authtoken.models import Token
 
 from agents.models import (
     Channel,
+    Debate,
+    DebateRound,
+    DebateSeat,
+    DebateTurn,
     IdempotentRequest,
     LLMCall,
     LLMPayload,
@@ -164,7 +168,7 @@ def test_a_planted_person_is_nowhere_afterwards_and_the_numbers_are_what_they_we
     assert kept_of(NAME, SAID, SHORT) == before
     done = run("--outsider", NAME)
 
-    assert kept_of(NAME, SAID, SHORT, "boiler has leaked", "4711") == set()
+    assert kept_of(NAME, SAID, SHORT, "boiler has leaked", "4711-0815") == set()
     assert numbers() == numbered
     assert done["tables"] == would["tables"]
     assert not LLMPayload.objects.filter(call__run__channel=planted).exists()
@@ -220,6 +224,35 @@ def test_a_user_s_words_and_name_go_and_the_account_stays_unless_it_is_to_be_clo
     assert (user.is_active, user.has_usable_password(), Token.objects.count()) == (False, False, 0)
     assert ScoreLabel.objects.get().annotator == user.username
     assert Message.objects.get(position=99).user == user
+
+
+@pytest.mark.django_db
+def test_a_debate_that_a_user_started_loses_its_question_and_what_quotes_it_and_keeps_its_rounds() -> None:
+    ada, room = make_agent(), make_channel("room", kind="debate")
+    user, topic = (
+        User.objects.create_user("marla", last_name="Quint"),
+        "Should the landlord of Elm Street pay for the boiler?",
+    )
+    Channel.objects.filter(pk=room.pk).update(name=topic, topic=topic)
+    debate = Debate.objects.create(channel=room, mode="delphi", topic=topic, created_by=user, settings={"poll": True})
+    seat = DebateSeat.objects.create(debate=debate, number=1, agent=ada, label="Participant 1")
+    DebateTurn.objects.create(debate=debate, round=1, seat=seat, violation=f"asked {SHORT} back", error=QUOTE)
+    agreed = {"agreement": 0.5, "summary": f"{topic} Quint says: {SAID}"}
+    DebateRound.objects.create(debate=debate, number=1, consensus=agreed, statistics={"answers": 1})
+    Message.objects.create(channel=room, position=99, user=user, text=SAID)
+    Message.objects.create(channel=room, position=100, user=user, text=SHORT)
+    say(room, ada, f"“{topic}” is what Quint asks.")
+
+    run("--user", "marla", "--dry-run")
+    assert kept_of(topic, SAID)
+    run("--user", "marla")
+
+    assert kept_of(topic, SAID, "Quint") == set()
+    debate.refresh_from_db()
+    assert (debate.topic, debate.settings, debate.created_by) == (ERASED, {"poll": True}, user)
+    played = DebateRound.objects.get()
+    assert (played.consensus["agreement"], played.statistics) == (0.5, {"answers": 1})
+    assert not any(run("--user", "marla")["tables"].values())
 
 
 @pytest.mark.django_db

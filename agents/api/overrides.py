@@ -42,6 +42,9 @@ def _model(name: str) -> str:
     return name
 
 
+ModelName = Annotated[str, AfterValidator(_model)]
+
+
 class Overrides(BaseModel):
     """Settings for this one, for users who may change agents; further fields are those of the configuration.
 
@@ -51,7 +54,7 @@ class Overrides(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
     stages: list[Annotated[str, AfterValidator(_stage)]] = Field(ABSENT, description="which stages there are")
-    model: Annotated[str, AfterValidator(_model)] = ABSENT
+    model: ModelName = ABSENT
     tags: Tags = ABSENT
     scene: int = Field(ABSENT, ge=0, lt=2**31)
 

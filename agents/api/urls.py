@@ -3,6 +3,7 @@ from rest_framework.routers import SimpleRouter
 
 from agents.api.agents import Agents, Versions
 from agents.api.channels import Channels
+from agents.api.debates import Debates
 from agents.api.messages import ChannelMessages, Messages
 from agents.api.root import Docs, Root, SchemaFile
 from agents.api.runs import LLMCalls, Runs, Turns
@@ -13,6 +14,7 @@ router.register("agents", Agents)
 router.register("channels", Channels)
 router.register("messages", Messages)
 router.register("runs", Runs)
+router.register("debates", Debates)
 router.register("llm-calls", LLMCalls)
 router.register("transcripts", Transcripts, "transcript")
 

@@ -357,9 +357,13 @@ def totals(calls: QuerySet[LLMCall] | None = None, *, work_id: str | None = None
 
 def totals_of_work(work_ids: Collection[str]) -> dict[str, Totals]:
     """Sum the calls of several pieces of work in one query; all of them are in the result, also those without calls."""
-    grouped = LLMCall.objects.filter(work_id__in=work_ids).order_by().values("work_id").annotate(**_SUMS)
-    by_work = {row["work_id"]: _totals(row) for row in grouped}
+    by_work = totals_by(LLMCall.objects.filter(work_id__in=work_ids), "work_id")
     return {work_id: by_work.get(work_id) or _totals({}) for work_id in work_ids}
+
+
+def totals_by(calls: QuerySet[LLMCall], column: str) -> dict[Any, Totals]:
+    """Sum calls in one query, by the values of a column such as ``run``."""
+    return {row[column]: _totals(row) for row in calls.order_by().values(column).annotate(**_SUMS)}
 
 
 _KINDS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")

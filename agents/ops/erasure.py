@@ -1,7 +1,7 @@
 """Erase a person: their words, quotes of them and their name go wherever they are stored; numbers stay.
 
 Every table with texts registers its columns as an `Erase` (`agents.registry`). `forget` follows these rules batch by batch; what the
-person said goes last, because quotes are recognised by it.
+person said, and the questions of debates that they started, go last, because quotes are recognised by them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -18,7 +19,7 @@ from django.db.models import BooleanField, Case, Max, Q, Value, When
 from django.utils.crypto import salted_hmac
 from rest_framework.authtoken.models import Token
 
-from agents.models import Channel, ChannelMember, Message
+from agents.models import Channel, ChannelMember, Debate, Message
 from agents.registry import NO_ROWS, Erase, Person, erasures
 
 ERASED = "[erased]"
@@ -191,6 +192,7 @@ def _person(*, said: Q, user: AbstractBaseUser | None = None, **fields: Any) -> 
     channels = set(Message.objects.filter(said).order_by().values_list("channel", flat=True).distinct())
     if user is not None:
         channels |= set(ChannelMember.objects.filter(user_id=user.pk).values_list("channel", flat=True))
+        channels |= set(Debate.objects.filter(created_by=user.pk).values_list("channel", flat=True))
     there = Message.objects.filter(channel__in=channels, agent__isnull=False).order_by()
     agents = set(there.values_list("agent", flat=True).distinct())
     agents |= set(
@@ -240,8 +242,9 @@ def forget(
         name_everywhere: Take every text with the name for one about them, also where they are not known to have been.
         progress: Called with how far a rule is, 0 to 1.
     """
-    texts = person.own().order_by().values_list("text", flat=True).iterator()
-    words = Words(texts, names=person.names, label=person.label, shortest=shortest_quote)
+    said = person.own().order_by().values_list("text", flat=True).iterator()
+    questions = person.debates().order_by().values_list("topic", flat=True)
+    words = Words(chain(said, questions), names=person.names, label=person.label, shortest=shortest_quote)
     for rule in erasures():
         erased = Erased(rule)
         for done in _follow(erased, person, words, dry_run=dry_run, everywhere=name_everywhere):

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import ManyToManyRel, Q, QuerySet
 from django.utils.module_loading import import_string
 
-from agents.models import Agent, Channel, Message
+from agents.models import Agent, Channel, Debate, DebateSeat, Message
 from agents.ops.deletion import consequences
 from agents.seed.loader import conversations
 
@@ -54,26 +54,36 @@ def remove_examples(*, dry_run: bool = False) -> Removal:
 
 
 def _channels() -> QuerySet[Channel]:
-    """The channels of the seed and of the demonstration, and those of simulations with examples alone."""
+    """The channels of the seed and of the demonstration, and those of simulations and debates with examples alone."""
     shipped = [conversation.channel.slug for conversation in conversations()]
-    spoke = Channel.objects.filter(synthetic=True, messages__agent__origin=Agent.Origin.SEED).values("pk")
     others = Agent.objects.exclude(origin=Agent.Origin.SEED)
-    shared = Channel.objects.filter(messages__agent__in=others).values("pk")
+    used, shared = Q(), Q()
+    for path in ("messages__agent", "debate__seats__agent"):
+        used |= Q(pk__in=Channel.objects.filter(**{f"{path}__origin": Agent.Origin.SEED}).values("pk"))
+        shared |= Q(pk__in=Channel.objects.filter(**{f"{path}__in": others}).values("pk"))
     return Channel.objects.filter(
-        Q(slug__in=shipped)
-        | Q(synthetic=True, slug__regex=DEMONSTRATION)
-        | (Q(synthetic=True, pk__in=spoke) & ~Q(pk__in=shared))
+        Q(slug__in=shipped) | Q(synthetic=True, slug__regex=DEMONSTRATION) | (Q(synthetic=True) & used & ~shared)
     )
 
 
 def _agents(channels: Sequence[Channel], removal: Removal) -> list[Agent]:
-    """The examples, without those that spoke in a channel of the team's own: their messages there are part of its conversation."""
+    """The examples, without those that spoke in a channel of the team's own, or have a seat in a debate there."""
     agents = Agent.objects.filter(origin=Agent.Origin.SEED).order_by("slug")
     elsewhere = Message.objects.filter(agent__in=agents).exclude(channel__in=channels).order_by()
     spoken = Counter(elsewhere.values_list("agent__slug", "channel__slug"))
     for (slug, channel), number in sorted(spoken.items()):
         removal.kept.append(f"the agent {slug} stays: it spoke in your channel {channel} (messages: {number})")
-    return list(agents.exclude(slug__in={slug for slug, _ in spoken}))
+    seats = (
+        DebateSeat.objects.filter(agent__in=agents).exclude(debate__channel__in=channels).order_by("agent__slug", "pk")
+    )
+    seated = dict(seats.values_list("agent__slug", "debate"))
+    spoke = {slug for slug, _ in spoken}
+    removal.kept += [
+        f"the agent {slug} stays: it has a seat in debate {debate}"
+        for slug, debate in seated.items()
+        if slug not in spoke
+    ]
+    return list(agents.exclude(slug__in=spoke | seated.keys()))
 
 
 def _objections(agents: Sequence[Agent]) -> list[str]:
@@ -114,5 +124,6 @@ def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Remov
     for path in settings.SEED_REMOVAL_STEPS:
         removal.removed.update(import_string(path)(agents))
     messages.delete()
+    Debate.objects.filter(channel__in=channels).delete()  # also where the channel stays: nothing is left of its answers
     Channel.objects.filter(pk__in=[channel.pk for channel in empty]).delete()
     Agent.objects.filter(pk__in=[agent.pk for agent in agents]).delete()

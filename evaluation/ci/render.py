@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,6 +20,7 @@ from rich.markup import escape
 
 from agents.commands import Cell, console_on, markdown_table, print_table
 from agents.llm.endpoints import provider_of
+from agents.text.markdown import as_code, plain
 from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionChange, PositionProfile, position_profile
 from evaluation.ci.verdict import FAILS, OVERALL, AgentResult, Coverage, Finding, Findings, Kind, Limits, decide
@@ -44,9 +44,7 @@ STYLES: dict[Kind, str] = {
     **dict.fromkeys(FAILS, "bold red"),
     **dict.fromkeys(("not_enough_data", "cannot_tell_yet"), "bold yellow"),
 }
-_WORD_JOINER = "\u2060"
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_BREAKS = re.compile(r"\s+")
 
 Grouped = dict[str, list[str]]  # by sentence the agents it holds for
 
@@ -244,27 +242,6 @@ def _document(report: Report) -> dict[str, Any]:
 
 
 # -- other people's words
-def plain(text: str, limit: int = 240) -> str:
-    """One line without control, direction-changing and invisible characters, cut at `limit`."""
-    line = _BREAKS.sub(" ", text).strip()
-    line = "".join(c for c in line if c == "\u200d" or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Co", "Cn"))
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
-
-
-def as_code(text: str, limit: int = 240) -> str:
-    """For a comment on GitHub or GitLab, also in a table cell: code, which mentions and links nothing.
-
-    Everything but letters, digits and spaces is written as a character reference, which Markdown never reads as structure; a mark
-    that could mention or refer is also parted from what follows it.
-    """
-
-    def reference(c: str) -> str:
-        return c if c.isalnum() or c == " " else f"&#{ord(c)};{_WORD_JOINER if c in '@#' else ''}"
-
-    shown = "".join(map(reference, plain(text, limit)))
-    return f"<code>{shown}</code>" if shown else ""
-
-
 def as_xml(text: str) -> str:
     """Without the characters that XML 1.0 cannot hold; escaping is the writer's."""
     return _NOT_IN_XML.sub("\ufffd", text)

@@ -36,6 +36,7 @@ LISTS = {  # the model of its rows, and its orders
     "runs/": ("agents.run", BY_TIME),
     "agents/ada/turns/": ("", BY_TIME),
     "llm-calls/": ("agents.llmcall", BY_TIME),
+    "debates/": ("agents.debate", BY_ID),
     "evaluations/": ("evaluation.evaluationrun", BY_ID),
     "evaluations/baselines/": ("evaluation.baseline", ""),
     "evaluations/labels/": ("", BY_ID),
@@ -49,7 +50,7 @@ LISTS = {  # the model of its rows, and its orders
 }
 NUMBERED = ("agents/", "channels/", "evaluations/baselines/", "evaluations/config/")  # the others go by cursor
 LOGS = ("messages/", "channels/office/messages/", "runs/", "agents/ada/turns/", "agents/ada/versions/", "llm-calls/",
-        "evaluations/", "evaluations/correction-logs/", "evaluations/intervention-logs/", "behavior-requests/")  # fmt: skip
+        "debates/", "evaluations/", "evaluations/correction-logs/", "evaluations/intervention-logs/", "behavior-requests/")  # fmt: skip
 CURSORS = (
     "p=%00",
     "p=abc",
@@ -60,8 +61,8 @@ CURSORS = (
     "o=-5",
     "r=1&p=5",
 )
-ONES = ("messages/{}/", "runs/{}/", "runs/{}/trace/", "llm-calls/{}/", "agents/ada/versions/{}/", "evaluations/{}/",
-        "evaluations/{}/scores/", "evaluations/correction-logs/{}/", "evaluations/intervention-logs/{}/",
+ONES = ("messages/{}/", "debates/{}/", "debates/{}/export/", "runs/{}/", "runs/{}/trace/", "llm-calls/{}/", "agents/ada/versions/{}/",
+        "evaluations/{}/", "evaluations/{}/scores/", "evaluations/correction-logs/{}/", "evaluations/intervention-logs/{}/",
         "behavior-requests/{}/")  # fmt: skip
 WRONG = [  # query, parameter, sentence
     ("agents/?is_active=1", "is_active", "is_active '1': allowed: true, false"),
@@ -76,6 +77,8 @@ WRONG = [  # query, parameter, sentence
     ("channels/office/messages/?after=-1", "after", "after '-1': allowed: a position, a number from 0"),
     ("runs/?status=odd", "status", "status 'odd': allowed: pending"),
     ("llm-calls/?run=99999999999999999999", "run", "allowed: the id of a run"),
+    ("debates/?mode=shouting", "mode", "mode 'shouting': allowed: collaborative, adversarial"),
+    ("debates/?status=over", "status", "status 'over': allowed: waiting, pending"),
     ("evaluations/?dimension=charm", "dimension", "dimension 'charm': allowed: adherence, consistency, fluency"),
     ("evaluations/?procedure=hard", "procedure", "procedure 'hard': allowed: plumbline, plumbline+simulated"),
     ("evaluations/?colour=red", "colour", "there is no parameter 'colour'; allowed: since, until, agent, channel, dimension"),
@@ -122,13 +125,13 @@ def test_a_list_asks_as_often_for_sixty_rows_as_for_three(client: Program, route
 # What no field of a row shows as it is asked for; tests of their own ask for most of it.
 NO_FIELD = {"search", "tag", "ordering", "since", "until", "acknowledged", "trait", "message", "session", "mechanism"}
 NO_FIELD_OF = {
-    "agents/": {"channel"}, "channels/": {"agent"}, "evaluations/": {"dimension", "procedure"},
+    "agents/": {"channel"}, "channels/": {"agent"}, "debates/": {"agent"}, "evaluations/": {"dimension", "procedure"},
     "evaluations/correction-logs/": {"dimension"}, "evaluations/interventions/": {"agent"},
     "evaluations/intervention-logs/": {"intervention"},
 }  # fmt: skip
 
 
-OTHERS = {"procedure": "tinytroupe", "dimension": "fluency"}
+OTHERS = {"procedure": "tinytroupe", "dimension": "fluency", "mode": "socratic", "exit_reason": "max_rounds"}
 
 
 def other_values(model: type[Model], name: str, *, of: int) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, Message
+from agents.models import Agent, Channel, Debate, LLMCall, Message
 from agents.persona import upsert_agent
 from agents.seed.loader import personas
 from correction import demonstration as scenes
-from correction.demonstration import show_correction
+from correction.demonstration import show_correction, show_debate
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 def cast() -> None:
     """The example agents that play in the scenes."""
     for persona in personas():
-        if persona.slug in scenes.MEMBERS:
+        if persona.slug in {*scenes.MEMBERS, *scenes.SEATS}:
             upsert_agent(values=persona, note="test", source="seed")
 
 
@@ -112,3 +112,26 @@ def test_a_second_showing_says_where_the_first_can_be_found_and_plays_nothing(ca
 
     assert "Shown before" in out.getvalue()
     assert (Channel.objects.count(), CorrectionLog.objects.count()) == (channels, logs)
+
+
+def test_four_agents_debate_offline_to_groupthink_and_an_exit_and_a_second_showing_plays_nothing(cast: None) -> None:
+    out = io.StringIO()
+    show_debate(out)
+    shown, debate = out.getvalue(), Debate.objects.get()
+
+    assert (debate.mode, debate.status, debate.exit_reason) == ("devils-advocate", "completed", "consensus")
+    assert list(debate.rounds.values_list("number", "groupthink__detected")) == [(0, False), (1, False), (2, True)]
+    assert list(debate.turns.exclude(violation="").values_list("round", "seat__agent__slug")) == [(2, "dwight")]
+    assert {call.provider for call in LLMCall.objects.all()} == {"offline"}
+    assert not Message.objects.filter(synthetic=False).exists()
+    for text in (
+        "Talking did not change the vote",
+        "100% of these without a new argument",
+        "Warning: groupthink",
+        "Ended by",
+    ):
+        assert text in shown
+    said = Message.objects.count()
+    show_debate(again := io.StringIO())
+    assert f"Shown before: debate {debate.pk}" in again.getvalue()
+    assert Message.objects.count() == said

@@ -9,7 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django.plugin import DjangoDbBlocker
 
-from agents.models import Agent, Channel, LLMCall, Message, Run
+from agents.debates.debate import add_message, start_debate
+from agents.models import Agent, Channel, Debate, LLMCall, Message, Run
 from agents.seed import loader
 from correction import demonstration as scenes
 from correction.models import AgentEvaluationConfig, CorrectionLog
@@ -73,6 +74,21 @@ def test_a_database_of_one_s_own_is_what_it_was_before_the_examples() -> None:
     assert list(AgentEvaluationConfig.objects.values_list("is_defaults", flat=True)) == [True]
     assert LLMCall.objects.count() == costs
     assert "16 agents" in said
+
+
+def test_debates_of_examples_go_and_an_example_with_a_seat_in_another_stays() -> None:
+    agent, _ = own_work()
+    scenes.show_debate(StringIO())
+    waits = start_debate(topic="Shall we?", mode="delphi", agents=["jim", "toby"])
+    add_message(waits, text="Keep it short.", user=superuser("ann"))
+    mixed = start_debate(topic="Shall we?", mode="delphi", agents=["kelly", agent])
+    code, said = remove("--yes")
+
+    assert code == 0, said
+    assert list(Debate.objects.all()) == [mixed]
+    assert set(Agent.objects.values_list("slug", flat=True)) == {"harbour-guide", "kelly"}
+    assert f"agent kelly stays: it has a seat in debate {mixed.pk}" in said
+    assert [message.text for message in Message.objects.filter(channel=waits.channel_id)] == ["Keep it short."]
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 3), (("--dry-run",), 0), (("--dry-run", "--yes"), 0)])

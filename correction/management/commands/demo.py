@@ -1,4 +1,4 @@
-"""``manage.py demo``: from an empty database to measured persona drift and messages corrected before they are said."""
+"""``manage.py demo``: from an empty database to measured persona drift, messages corrected before they are said, and a debate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 
 from agents.commands import BaseCommand, Cell, Emphasis, console_on, print_table
 from agents.models import Agent
-from correction.demonstration import show_correction
+from correction.demonstration import show_correction, show_debate
 from evaluation.change.change import Change
 from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import Card, Overview, drift_overview, sentence_of, tag_words
@@ -38,8 +38,8 @@ DRIFT = "Planted drift: michael, dwight, angela, stanley and kevin lose their vo
 class Command(BaseCommand):
     help = (
         "Set up the database, load the 16 example agents, capture their baseline with the configured judge (offline heuristics "
-        "without a key), compare a later build with it, and show messages being checked, corrected and nudged before they are "
-        "said. Safe to run again."
+        "without a key), compare a later build with it, show messages being checked, corrected and nudged before they are "
+        "said, and let four agents debate. Safe to run again."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -68,6 +68,8 @@ class Command(BaseCommand):
         )
         self._heading("5. Before it is said")
         show_correction(self.stdout, again=options["again"])
+        self._heading("6. A debate")
+        show_debate(self.stdout, again=options["again"])
         self._heading("Next")
         self.stdout.write("  make run                          the console, with its address and login")
         self.stdout.write("  manage.py capture_baseline --help  measure again, other windows, --json")

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from agents.models import Agent
-from evaluation.ci.render import as_code, as_xml, plain, shortened
+from agents.text.markdown import as_code, plain
+from evaluation.ci.render import as_xml, shortened
 from tests.evaluation.ci.building import baseline, planted, run
 from tests.evaluation.judging import answers, entry, tail_of
 from tests.factories import make_agent, make_channel, talk

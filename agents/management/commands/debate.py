@@ -1,0 +1,256 @@
+"""``manage.py debate``: have agents debate a question here and now, round by round, and show what it came to."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Mapping
+from typing import Any
+
+import sentry_sdk
+from django.core.management.base import CommandError
+from rich.console import Console
+
+from agents.commands import BaseCommand, console_on, in_line, print_table, snippet
+from agents.debates.debate import DebateRefused, ask_rounds, play, start_debate
+from agents.debates.measures import Criteria, Vote
+from agents.debates.modes import MODES, PERSPECTIVES
+from agents.debates.report import (
+    EVIDENCE_HEADS,
+    DebateReport,
+    as_json,
+    as_markdown,
+    evidence_cells,
+    exit_line,
+    report,
+    round_name,
+    talking_lines,
+    vote_line,
+)
+from agents.models import Debate, DebateRound, DebateTurn, owner_name
+from agents.work.running import stopping_on_sigterm
+
+FAILED, WRONG_USAGE, STOPPED = 1, 2, 130
+MOST_LISTED = 50
+EXPORTS = {"markdown": as_markdown, "json": as_json}
+CRITERIA = Criteria()
+OFF = "off"
+ANSWER_CHARACTERS = 300  # of a position, while it is played
+# Options that only a new debate takes; they are named as the settings are.
+NEW = ("mode", "agents", "rounds", "model", "perspectives", "assignment", "seed", "consensus", "convergence_rounds",
+       "convergence_similarity", "confidence", "extra_rounds_on_groupthink", "poll", "judge", "real")  # fmt: skip
+
+
+class Command(BaseCommand):
+    help = f"""Have agents debate a question, round by round, until they agree, nothing moves any more, or the rounds are over.
+
+First each seat is asked alone (the blind poll), then round by round with what the others said. At the end: what talking changed
+against the poll, what it cost, how far they agree, and a warning where they agree too easily. Offline it is free and scripted.
+
+  manage.py debate "Should the office move?" --mode delphi --agents michael,dwight,pam
+  manage.py debate "Should the office move?" --mode delphi --agents michael,dwight,pam --next     only the poll and round 1
+  manage.py debate 12 --next                   one more round of debate 12 (--finish: all that are left)
+  manage.py debate 12 --export markdown        what it came to, as a page (also json); plays nothing
+  manage.py debate --list                      the latest debates
+
+Modes:
+{chr(10).join(f"  {mode.name:20} {mode.about}" for mode in MODES.values())}
+
+Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong usage, 130 interrupted (it is back in the queue)."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.formatter_class = RawDescriptionHelpFormatter
+        parser.add_argument(
+            "topic", nargs="?", help="the question; or the number of a debate, to show it or go on with it"
+        )
+        parser.add_argument("--next", action="store_true", help="play one round and stop")
+        parser.add_argument(
+            "--finish", action="store_true", help="of a debate that waits: play all rounds that are left"
+        )
+        parser.add_argument("--export", choices=EXPORTS, help="print what a debate came to, and play nothing")
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        parser.add_argument("--list", action="store_true", help=f"the latest {MOST_LISTED} debates")
+        new = parser.add_argument_group("a new debate")
+        new.add_argument("--mode", help=f"its rules: {', '.join(MODES)} (default: {next(iter(MODES))})")
+        new.add_argument(
+            "--agents", metavar="SLUGS", help="who debates, in the order of the seats, separated by commas"
+        )
+        new.add_argument("--rounds", type=int, metavar="N", help=f"at most, 1 to 100 (default: {CRITERIA.max_rounds})")
+        new.add_argument(
+            "--model",
+            action="append",
+            metavar="SEAT=MODEL",
+            help="the model that acts for a seat (its number or agent); repeatable",
+        )
+        new.add_argument("--no-poll", dest="poll", action="store_false", default=None, help="without the blind poll")
+        new.add_argument(
+            "--no-judge",
+            dest="judge",
+            action="store_false",
+            default=None,
+            help="do not ask a judge how far the answers agree",
+        )
+        new.add_argument(
+            "--real",
+            action="store_true",
+            default=None,
+            help="what is said counts as the agents' ordinary speech when they are measured",
+        )
+        panel = parser.add_argument_group("an expert panel")
+        panel.add_argument(
+            "--perspectives",
+            metavar="NAMES",
+            help=f"separated by commas, also your own (default: {','.join(PERSPECTIVES)})",
+        )
+        panel.add_argument(
+            "--assignment", help="round-robin (default), random, or explicit: one for each seat, in order"
+        )
+        panel.add_argument("--seed", type=int, help="of the random assignment (default: 0)")
+        ends = parser.add_argument_group("when it ends", "each criterion takes a number, or off")
+        for name, about in (
+            ("consensus", "agreement of the last round, 0 to 1"),
+            ("convergence-rounds", "rounds in which no seat changes its position"),
+            ("convergence-similarity", "from which two positions of a seat are the same, 0 to 1"),
+            ("confidence", "that every seat has, 0 to 1"),
+        ):
+            default = getattr(CRITERIA, name.replace("-", "_"))
+            ends.add_argument(f"--{name}", type=_number, metavar="N", help=f"{about} (default: {default})")
+        ends.add_argument(
+            "--extra-rounds-on-groupthink",
+            type=int,
+            metavar="N",
+            help="rounds played at most where it would end and they agree too easily (default: 0)",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        topic, given = options["topic"], {name: options[name] for name in NEW if options[name] is not None}
+        if options["list"]:
+            self._list()
+            return
+        if topic is None:
+            raise _wrong("say the question, or the number of a debate; manage.py debate --help shows how")
+        old = topic.strip().isdecimal()
+        try:
+            debate = self._existing(topic, given) if old else self._new(topic, given, export=options["export"])
+            if not options["export"] and (not old or options["next"] or options["finish"]):
+                debate = self._play(debate, 1 if options["next"] else None, quiet=options["json"])
+        except DebateRefused as error:
+            raise _wrong(str(error)) from None
+        shown = report(debate)
+        if form := "json" if options["json"] else options["export"]:
+            self.stdout.write(EXPORTS[form](shown), ending="")
+        else:
+            self._show(shown)
+        if debate.status in (Debate.Status.FAILED, Debate.Status.ERRORED) and not options["export"]:
+            raise CommandError(f"debate {debate.pk} {debate.get_status_display()}: {debate.error}", returncode=FAILED)
+
+    def _existing(self, number: str, given: Mapping[str, Any]) -> Debate:
+        if given:
+            names = ", ".join(_option(name) for name in given)
+            raise _wrong(
+                f"{names}: only for a new debate; allowed for debate {number}: --next, --finish, --export, --json"
+            )
+        debate: Debate | None = Debate.objects.filter(pk=int(number[:18])).first()
+        if debate is None:
+            raise _wrong(f"there is no debate {number}; manage.py debate --list shows those there are")
+        return debate
+
+    def _new(self, topic: str, given: dict[str, Any], *, export: str | None) -> Debate:
+        if export:
+            raise _wrong("--export: only for the number of a debate; allowed for a new one: --json")
+        settings: dict[str, Any] = {
+            "agents": "",
+            **{name: None if given[name] == OFF else given[name] for name in given},
+        }
+        for name in {"agents", "perspectives"} & settings.keys():
+            settings[name] = [part.strip() for part in settings[name].split(",") if part.strip()]
+        models = {}
+        for pair in settings.pop("model", ()):
+            seat, equals, model = pair.partition("=")
+            if not equals:
+                raise _wrong(f"--model {pair!r}: allowed: SEAT=MODEL, e.g. 2=claude-haiku-5-5")
+            models[seat.strip()] = model
+        return start_debate(**{"topic": topic, "mode": next(iter(MODES)), "models": models, **settings})
+
+    def _play(self, debate: Debate, rounds: int | None, *, quiet: bool) -> Debate:
+        console = console_on(self.stdout)
+        if not quiet:
+            self._announce(debate, console)
+        try:
+            with stopping_on_sigterm(), sentry_sdk.start_transaction(op="agents.command", name="debate"):
+                debate = ask_rounds(debate, rounds)
+                return play(debate, owner=owner_name(), progress=None if quiet else lambda event: _line(event, console))
+        except KeyboardInterrupt:
+            again = f"`manage.py work` continues it, or `manage.py debate {debate.pk} --next`"
+            text = f"Stopped. Debate {debate.pk} is back in the queue: {again}."
+            raise CommandError(text, returncode=STOPPED) from None
+
+    def _announce(self, debate: Debate, console: Console) -> None:
+        seats = debate.seats.select_related("agent").order_by("number")
+        who = (f"{seat.number} {seat.agent.display_name}{_in_brackets(seat.role, seat.perspective)}" for seat in seats)
+        console.print(f"[bold]Debate {debate.pk}, {debate.mode}:[/bold] {snippet(debate.topic)}")
+        console.print(f"Seats: {snippet(', '.join(who), 2_000)}")
+
+    def _show(self, shown: DebateReport) -> None:
+        console, meta = console_on(self.stdout), shown.metadata
+        title = f"Debate {meta.id}, {meta.mode}: {in_line(shown.decision.topic, 120)}"
+        print_table(console, EVIDENCE_HEADS, map(evidence_cells, shown.evidence.rounds), title=title, tight=True)
+        for line in talking_lines(shown.decision.what_talking_changed):
+            console.print(line)
+        if (agreed := shown.decision.consensus) is not None and agreed.agreement is not None:
+            console.print(f"Agreement {agreed.agreement:.2f}: {snippet(agreed.summary, 1_000)}")
+        if shown.evidence.groupthink is not None and shown.evidence.groupthink.detected:
+            why = snippet("; ".join(shown.evidence.groupthink.indicators), 1_000)
+            console.print(
+                f"[yellow]Warning: groupthink[/yellow] ({why}). {snippet(shown.evidence.groupthink.recommendation)}"
+            )
+        cost = f"{meta.spent.cost_usd:.4f} US dollars" + (
+            f", {meta.spent.unpriced} calls unpriced" if meta.spent.unpriced else ""
+        )
+        console.print(f"{meta.spent.tokens:,} tokens in {meta.spent.calls:,} calls, {cost}.")
+        console.print(snippet(exit_line(shown), 1_000) or f"Its status: {meta.status}.")
+        if meta.status == Debate.WAITING:
+            console.print(f"Next round: manage.py debate {meta.id} --next, all that are left: --finish")
+
+    def _list(self) -> None:
+        rows = [
+            (debate.pk, debate.mode, debate.get_status_display(), debate.exit_reason or None, in_line(debate.topic, 80))
+            for debate in Debate.objects.order_by("-pk")[:MOST_LISTED]
+        ]
+        print_table(console_on(self.stdout), [">Number", "Mode", "Status", "Ended by", "Question"], rows)
+
+
+def _number(text: str) -> float | str:
+    return OFF if text == OFF else float(text)
+
+
+def _option(name: str) -> str:
+    return f"--no-{name}" if name in ("poll", "judge") else f"--{name.replace('_', '-')}"
+
+
+def _wrong(text: str) -> CommandError:
+    return CommandError(text, returncode=WRONG_USAGE)
+
+
+def _in_brackets(*names: str) -> str:
+    text = ", ".join(filter(None, names))
+    return f" ({text})" if text else ""
+
+
+def _line(event: DebateTurn | DebateRound, console: Console) -> None:
+    """Show a turn or a round that has just ended."""
+    if isinstance(event, DebateRound):
+        agreement = event.consensus.get("agreement")
+        sure = "" if agreement is None else f"; agreement {agreement:.2f}"
+        vote = vote_line(Vote.model_validate(event.statistics["vote"]))
+        console.print(f"[bold]{round_name(event.number).capitalize()}[/bold]: {vote}{sure}")
+        return
+    seat, given = event.seat, event.message.payload if event.message else {}
+    if not given:
+        said = f"{event.get_status_display()}: {event.error}"
+    else:
+        stance = f"{given['stance']}, " if given.get("stance") else ""
+        said = f"{stance}{given.get('confidence', '–')}: {given.get('position', '')}"
+    broken = f" (breaks a rule: {event.violation})" if event.violation else ""
+    console.print(
+        f"  {seat.number} {snippet(seat.agent.display_name, 40)}: {snippet(said + broken, ANSWER_CHARACTERS)}"
+    )

@@ -1,0 +1,37 @@
+"""What no debate can be started with: for command and API alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Model
+
+from agents.models import Channel, ChannelMember, Debate, DebateSeat, DebateTurn, Message, Run
+
+GOOD: dict[str, Any] = {"topic": "Should we move?", "mode": "delphi", "agents": ["ada", "bob", "cleo"]}
+WRITTEN: tuple[type[Model], ...] = (Debate, DebateSeat, DebateTurn, Channel, ChannelMember, Message, Run)
+MODES = ("collaborative", "adversarial", "socratic", "expert-panel", "devils-advocate", "delphi", "red-team-blue-team")
+# Changes of a good debate, the field that is named, and what the sentence says is allowed. dora is inactive, eve is busy.
+CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
+    ({"agents": ["ada"]}, "agents", ("2 to",)),
+    ({"agents": ["ada", "bob", "ada"]}, "agents", ("'ada'", "different")),
+    ({"agents": ["ada", "dora"]}, "agents", ("'dora'", "inactive", "allowed: active agents")),
+    ({"agents": ["ada", "eve"]}, "agents", ("'eve'", "busy", "allowed")),
+    ({"mode": "shouting"}, "mode", ("'shouting'", *MODES)),
+    ({"perspectives": ["technical"]}, "perspectives", ("delphi", "expert-panel")),
+    ({"mode": "expert-panel", "perspectives": ["technical"], "assignment": "explicit"}, "perspectives", ("one for each",)),
+    ({"mode": "expert-panel", "assignment": "by-vote"}, "assignment", ("'by-vote'", "round-robin")),
+    ({"rounds": 0}, "rounds", ("0", "1 to 100")),
+    ({"rounds": 101}, "rounds", ("101", "1 to 100")),
+    ({"topic": "  "}, "topic", ("allowed: 1 to",)),
+    ({"topic": "why " * 1_000}, "topic", ("allowed: at most",)),
+    ({"consensus": 1.5}, "consensus", ("1.5", "less than or equal to 1")),
+    ({"confidence": -0.1}, "confidence", ("-0.1", "greater than or equal to 0")),
+    ({"convergence_rounds": 1}, "convergence_rounds", ("1", "greater than or equal to 2")),
+    ({"extra_rounds_on_groupthink": -1}, "extra_rounds_on_groupthink", ("-1", "greater than or equal to 0")),
+    ({"models": {"7": "offline:scripted"}}, "models", ("'7'", "allowed: 1")),
+]  # fmt: skip
+
+
+def written() -> list[int]:
+    return [model._default_manager.count() for model in WRITTEN]

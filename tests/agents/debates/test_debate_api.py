@@ -1,0 +1,154 @@
+"""The API of debates: started, asked for rounds, read in four layers, exported; who may what, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from agents.debates.debate import play
+from agents.debates.measures import Exit
+from agents.debates.report import DebateReport, as_json, as_markdown, report
+from agents.models import Agent, Debate, owner_name
+from tests.agents.debates.finished import make_debate, says
+from tests.agents.debates.refusals import CASES, GOOD, written
+from tests.api_client import Program, listed, program, queries, refused
+from tests.console import staff, superuser, viewer
+
+pytestmark = pytest.mark.django_db
+DEBATES = "/api/debates/"
+AGREED = Exit(ends=True, reason="consensus", details="agreement 1, at least 0.9")
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser("root"))
+
+
+@pytest.mark.parametrize(("changes", "field", "parts"), CASES)
+def test_what_makes_no_debate_is_a_400_with_field_and_allowed_values(
+    client: Program, people: list[Agent], changes: dict[str, Any], field: str, parts: tuple[str, ...]
+) -> None:
+    before = written()
+
+    errors = refused(client.post(DEBATES, {**GOOD, **changes}))
+
+    sentence = " ".join(errors[next(name for name in errors if name.split("[")[0] == field)])
+    assert [part for part in parts if part not in sentence] == []
+    assert written() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "part"),
+    [
+        ({"agents": ["ada", "nobody"]}, "agents[1]", "there is no agent 'nobody'"),
+        ({"agents": "ada"}, "agents", "allowed: a valid list"),
+        ({"topic": 7}, "topic", "allowed: a valid string"),
+        ({"rounds": "3"}, "rounds", "allowed: a valid integer"),
+        ({"models": {"1": "replay:answers.jsonl"}}, "models.1", "allowed: the name of a model"),
+        ({"mood": "calm"}, "mood", "there is no field 'mood'; allowed: topic, mode, agents"),
+    ],
+)
+def test_a_body_of_another_shape_is_a_400(
+    client: Program, people: list[Agent], changes: dict[str, Any], field: str, part: str
+) -> None:
+    before = written()
+
+    assert part in refused(client.post(DEBATES, {**GOOD, **changes}))[field][0]
+    assert written() == before
+
+
+def test_a_debate_is_started_then_played_round_by_round_then_to_its_end(client: Program, people: list[Agent]) -> None:
+    off = {"consensus": None, "confidence": None, "convergence_rounds": None}
+
+    made = client.post(DEBATES, {**GOOD, "rounds": 3, **off})
+
+    assert made.status_code == 201
+    url = made["Location"]
+    assert (made.json()["status"], made.json()["topic"]) == ("waiting", "Should we move?")
+    asked = client.post(f"{url}rounds/", {})
+    assert (asked.status_code, asked["Location"]) == (202, url)
+    assert (asked.json()["status"], asked.json()["rounds_asked"]) == ("pending", 1)
+    assert client.post(f"{url}rounds/", {"rounds": None}).json()["rounds_asked"] == 1  # it waits to be played
+    play(Debate.objects.get(), owner=owner_name())
+    shown = client.get(url)
+    assert shown.json()["metadata"]["rounds_played"] == 1
+    assert client.post(f"{url}rounds/", {"rounds": None}).json()["rounds_asked"] == 3
+    play(Debate.objects.get(), owner=owner_name())
+    ended = client.get(url).json()
+    assert (ended["metadata"]["status"], ended["metadata"]["exit_reason"]) == ("completed", "max_rounds")
+    assert DebateReport.model_validate(ended) == report(Debate.objects.get())
+    assert "has ended" in refused(client.post(f"{url}rounds/", {}), 409)["detail"][0]
+
+
+def test_a_start_sent_again_under_its_key_makes_one_debate(client: Program, people: list[Agent]) -> None:
+    first = client.post(DEBATES, GOOD, headers={"Idempotency-Key": "k1"})
+    again = client.post(DEBATES, GOOD, headers={"Idempotency-Key": "k1"})
+
+    assert first.json() == again.json()
+    assert Debate.objects.count() == 1
+
+
+def test_a_person_speaks_between_the_rounds_and_no_agent_answers(client: Program, people: list[Agent]) -> None:
+    client.post(DEBATES, GOOD)
+    debate = Debate.objects.get()
+
+    said = client.post("/api/messages/", {"channel": debate.channel.slug, "text": "@ada, think of the parking."})
+
+    assert (said.status_code, said.json()["turns"]) == (201, [])
+    assert [remark.text for remark in report(debate).evidence.remarks] == ["@ada, think of the parking."]
+
+
+def test_the_export_is_the_report_as_markdown_or_json(client: Program) -> None:
+    debate = make_debate([[says(1), says(2)], [says(1), says(2)]], ended=AGREED)
+
+    page, data = (client.get(f"{DEBATES}{debate.pk}/export/{query}") for query in ("", "?as=json"))
+
+    assert page["Content-Type"] == "text/markdown; charset=utf-8"
+    assert page["Content-Disposition"] == 'attachment; filename="debate-1.md"'
+    assert page.content.decode() == as_markdown(report(debate))
+    assert data["Content-Type"] == "application/json; charset=utf-8"
+    assert data.content.decode() == as_json(report(debate))
+    assert json.loads(data.content)["metadata"]["exit_reason"] == "consensus"
+    assert "allowed: markdown, json" in refused(client.get(f"{DEBATES}{debate.pk}/export/?as=pdf"))["as"][0]
+
+
+def test_a_debate_that_did_not_change_is_a_304(client: Program) -> None:
+    url = f"{DEBATES}{make_debate([[says(1), says(2)]]).pk}/"
+
+    tag = client.get(url)["ETag"]
+
+    assert client.get(url, headers={"If-None-Match": tag}).status_code == 304
+
+
+def test_a_debate_of_fifty_rounds_takes_as_many_queries_as_one_of_two(client: Program) -> None:
+    short = make_debate([[says(1), says(2)]] * 2, slug="short")
+    long = make_debate([[says(1), says(2)]] * 51, slug="long")
+
+    assert queries(client, f"{DEBATES}{short.pk}/") == queries(client, f"{DEBATES}{long.pk}/")
+
+
+def test_the_list_is_narrowed_by_who_has_a_seat(client: Program, people: list[Agent]) -> None:
+    with_ada = make_debate([], slug="one", agents=people[:2])
+    make_debate([], slug="two", agents=people[1:])
+
+    assert listed(client, f"{DEBATES}?agent=ada") == [with_ada.pk]
+
+
+def test_each_route_needs_its_permission(people: list[Agent]) -> None:
+    debate = make_debate([[says(1), says(2)]])
+    url = f"{DEBATES}{debate.pk}/"
+    reader = program(viewer())
+    starter, player, blind = (program(staff(f"agents.{act}_debate", username=act)) for act in ("add", "change", "view"))
+
+    assert reader.get(url).status_code == reader.get(f"{url}export/").status_code == 200
+    assert blind.get(DEBATES).status_code == 200
+    assert (
+        blind.get(url).status_code == blind.get(f"{url}export/").status_code == 403
+    )  # what was said needs view_message
+    assert reader.post(DEBATES, GOOD).status_code == reader.post(f"{url}rounds/", {}).status_code == 403
+    assert (starter.post(DEBATES, GOOD).status_code, starter.post(f"{url}rounds/", {}).status_code) == (201, 403)
+    assert (player.post(DEBATES, GOOD).status_code, player.post(f"{url}rounds/", {}).status_code) == (403, 202)
+    chosen = starter.post(DEBATES, {**GOOD, "models": {"1": "offline:scripted"}})
+    assert "agents.change_agent" in refused(chosen, 403)["detail"][0]

@@ -1,0 +1,162 @@
+"""``manage.py debate``: a debate played here, shown while it goes on, one round at a time or to its end."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from agents.debates.measures import Exit
+from agents.debates.report import DebateReport, report
+from agents.models import Agent, Debate
+from tests.agents.debates.finished import make_debate, says
+from tests.agents.debates.refusals import CASES, GOOD, written
+
+pytestmark = pytest.mark.django_db
+
+
+def debate(*args: str) -> str:
+    out = io.StringIO()
+    call_command("debate", *args, stdout=out, stderr=io.StringIO())
+    return out.getvalue()
+
+
+def refused(*args: str) -> CommandError:
+    with pytest.raises(CommandError) as caught:
+        debate(*args)
+    return caught.value
+
+
+def command_line(given: dict[str, Any]) -> list[str]:
+    """The options that say the same as a request's body."""
+    args = [given["topic"]]
+    for name, value in given.items():
+        if name == "models":
+            args += [f"--model={seat}={model}" for seat, model in value.items()]
+        elif name != "topic":
+            args.append(f"--{name.replace('_', '-')}={','.join(value) if isinstance(value, list) else value}")
+    return args
+
+
+@pytest.mark.parametrize(("changes", "field", "parts"), CASES)
+def test_what_makes_no_debate_is_exit_2_with_field_and_allowed_values(
+    people: list[Agent], changes: dict[str, Any], field: str, parts: tuple[str, ...]
+) -> None:
+    before = written()
+
+    error = refused(*command_line({**GOOD, **changes}))
+
+    assert error.returncode == 2
+    assert str(error).startswith(field)
+    assert [part for part in parts if part not in str(error)] == []
+    assert written() == before
+
+
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        ((), "say the question"),
+        (("Should we move?",), "agents"),
+        (("Should we move?", "--agents=ada,nobody"), "nobody"),
+        (("Should we move?", "--agents=ada,bob", "--model=claude"), "allowed: SEAT=MODEL"),
+        (("Should we move?", "--agents=ada,bob", "--export=json"), "only for the number of a debate"),
+        (("77", "--next"), "there is no debate 77"),
+        (("9" * 5000,), "there is no debate"),
+        (("1", "--mode=delphi", "--no-poll"), "--mode, --no-poll: only for a new debate"),
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_exit_2(people: list[Agent], args: tuple[str, ...], part: str) -> None:
+    before = written()
+
+    error = refused(*args)
+
+    assert (error.returncode, written()) == (2, before)
+    assert part in str(error)
+
+
+def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:
+    shown = debate(
+        *command_line({**GOOD, "rounds": 2, "consensus": "off", "confidence": "off", "convergence_rounds": "off"})
+    )
+
+    played = Debate.objects.get()
+    assert (played.status, played.exit_reason) == ("completed", "max_rounds")
+    assert shown.startswith(f"Debate {played.pk}, delphi: Should we move?\nSeats: 1 Ada, 2 Bob, 3 Cleo\n")
+    for part in ("Poll:", "Round 1:", "Round 2:", "Blind poll:", "Last round:", "Ended by max rounds", "tokens in"):
+        assert part in shown
+
+
+def test_next_plays_one_round_and_finish_the_rest(people: list[Agent]) -> None:
+    off = {"consensus": "off", "confidence": "off", "convergence_rounds": "off"}
+
+    first = debate(*command_line({**GOOD, "rounds": 4, **off}), "--next")
+    played = Debate.objects.get()
+    assert (played.status, played.rounds.count()) == ("waiting", 2)  # the poll and round 1
+    assert f"manage.py debate {played.pk} --next" in first
+    debate(str(played.pk), "--next")
+    assert played.rounds.count() == 3
+    before = written()
+    assert "Round 3" not in debate(str(played.pk))  # only shows it
+    assert written() == before
+    debate(str(played.pk), "--finish")
+
+    played.refresh_from_db()
+    assert (played.status, played.rounds.count()) == ("completed", 5)
+    assert refused(str(played.pk), "--next").returncode == 2
+
+
+def test_json_is_the_report_and_nothing_else(people: list[Agent]) -> None:
+    shown = debate(*command_line({**GOOD, "rounds": 1}), "--json")
+
+    assert DebateReport.model_validate(json.loads(shown)) == report(Debate.objects.get())
+
+
+def test_seats_play_with_their_model_role_and_perspective(people: list[Agent]) -> None:
+    given = {**GOOD, "mode": "expert-panel", "perspectives": ["legal", "parking"], "rounds": 1}
+
+    debate(*command_line({**given, "models": {"2": "offline:scripted"}}), "--no-poll", "--real")
+
+    shown = report(Debate.objects.get())
+    assert [(seat.perspective, seat.model) for seat in shown.metadata.seats] == [
+        ("legal", ""),
+        ("parking", "offline:scripted"),
+        ("legal", ""),
+    ]
+    assert {one.round for one in shown.agent_responses} == {1}
+    assert shown.metadata.real
+
+
+def test_a_failed_debate_is_exit_1_and_says_why() -> None:
+    failed = make_debate([["refused", "timeout"]], status="failed", error="no seat answered in the poll")
+
+    error = refused(str(failed.pk))
+
+    assert error.returncode == 1
+    assert "no seat answered in the poll" in str(error)
+    assert debate(str(failed.pk), "--export=markdown").startswith("# Should the office move")
+
+
+def test_words_of_others_do_not_take_effect_in_the_terminal() -> None:
+    words = "[bold]x[/bold] [red]\x1b[31mred\u202e [/]"
+    sure = [says(n, "yes", 0.95, words) for n in (1, 2)]
+
+    shown = debate(
+        str(make_debate([sure, sure], topic=words, ended=Exit(ends=True, reason="consensus", details=words)).pk)
+    )
+
+    assert "[bold]x[/bold]" in shown
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+    assert "Warning: groupthink" in shown
+
+
+def test_the_list_names_the_latest_first() -> None:
+    make_debate([], slug="one", topic="The first?")
+    make_debate([], slug="two", topic="The second?")
+
+    listed = debate("--list")
+
+    assert listed.index("The second?") < listed.index("The first?")
