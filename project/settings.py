@@ -263,6 +263,9 @@ TURN_PIPELINE = [
     "correction.stages.Interventions",  # prepare
     "correction.stages.ActionGate",  # review: sees what would really be said
 ]
+TURN_TOOLS: dict[
+    str, str
+] = {}  # further tools that a stage may offer, by name: dotted paths of `agents.turn.tools.Tool` classes
 TURN_ANSWERS = {  # typed answers that a stage may ask for, by name: the fields `send_message` takes besides
     "position": "agents.debates.answers.Position",
     "stanced position": "agents.debates.answers.StancedPosition",

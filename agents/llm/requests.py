@@ -124,6 +124,7 @@ class LLMRequest:
         model: Overrides the role's model.
         nonce: Random text used in this prompt's fences; replaced by a constant in the request's digest, so that a replay finds it.
         tools: What the model may use; with tools an answer may be text, tool calls or both, and `schema` stays None.
+        temperature: 0 to 2, where one is wished for; sent only to servers known to take it.
         facts: Structured input for the offline provider; never sent over the network.
         span: The Sentry span that the call belongs under; None for the one that is current when it is settled.
     """
@@ -143,6 +144,7 @@ class LLMRequest:
     model: str = ""
     nonce: str = ""
     tools: tuple[Tool, ...] = ()
+    temperature: float | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     span: Any = field(default=None, compare=False, repr=False)
 
@@ -204,7 +206,7 @@ class Reply:
 def request_digest(request: LLMRequest) -> str:
     """SHA-256 (hex) of what was asked: system, turns, schema, `max_tokens` and, where there are any, tools.
 
-    Not of the model: a replay answers for whichever model was asked. The request's nonce counts as a constant, for it
+    Of the temperature where one is set. Not of the model: a replay answers for whichever model was asked. The request's nonce counts as a constant, for it
     differs in every run, and so do the ids of tool calls: which call a result answers counts as the call's number.
     Where cache breakpoints stand does not change the question and does not count.
     """
@@ -214,6 +216,8 @@ def request_digest(request: LLMRequest) -> str:
         "schema": request.schema,
         "max_tokens": request.max_tokens,
     }
+    if request.temperature is not None:
+        question["temperature"] = request.temperature
     if request.tools:
         question["tools"] = [[tool.name, tool.description, dict(tool.input_schema)] for tool in request.tools]
     canonical = json.dumps(question, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -17,6 +17,7 @@ from agents.models.imports import Import, ImportChunk
 from agents.models.ledger import LedgerHour, LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, Rollup
 from agents.models.ops import Chore, IdempotentRequest, WorkerHeartbeat
 from agents.models.runs import Run, RunMessage, RunStep
+from agents.models.swarms import DialogState, DialogSummary, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 from agents.work.lease import LastServed, Leasable, owner_is_dead, owner_name
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "DebateSeat",
     "DebateTurn",
     "DescriptionUpdate",
+    "DialogState",
+    "DialogSummary",
     "IdempotentRequest",
     "Import",
     "ImportChunk",
@@ -49,7 +52,11 @@ __all__ = [
     "Run",
     "RunMessage",
     "RunStep",
+    "Swarm",
+    "SwarmPhase",
+    "SwarmTurn",
     "Trait",
+    "UserPreferences",
     "WorkerHeartbeat",
     "owner_is_dead",
     "owner_name",

@@ -22,7 +22,7 @@ from agents import llm
 from agents.llm.requests import storable
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep
 from agents.ops.telemetry import logging_about
-from agents.turn.pipeline import Answer, Draft, StageFailed, Turn, model_of, pipeline, scene_of
+from agents.turn.pipeline import Answer, Draft, StageFailed, ToolOutcome, Turn, model_of, pipeline, scene_of
 from agents.turn.prompt import Prompt, build_prompt, new_turn
 from agents.turn.send_message import RequiredStageFailed, TurnRefused, start_turn
 from agents.turn.tools import Performed, calls_models, perform, send_draft, tool_definitions
@@ -107,6 +107,7 @@ class LeasedTurn:
             if row.role == Role.SYSTEM:
                 self.system, self.turn.nonce = _blocks(content), content["nonce"]
                 self.turn.answer = Answer(**content["answer"]) if "answer" in content else None
+                self.turn.tools, self.turn.temperature = content.get("tools", []), content.get("temperature")
                 self.turn.persona_version_id = content["persona_version"]
             elif row.role == Role.USER:
                 self.turns.append(llm.Turn("user", _blocks(content)))
@@ -140,6 +141,7 @@ class LeasedTurn:
             if self.turns[-1].role == "user" and self.turns[-1].tool_results:
                 results = [*self.turns.pop().tool_results, *results]
             self.turns.append(llm.Turn("user", tool_results=tuple(results)))
+        self.turn.performed.append(ToolOutcome(content["tool"], not content["is_error"], content["text"]))
         self.ended = self.ended or content["ends"]
         self.refusals = [*self.refusals, content["text"]] if content["detail"].get("refused") else []
         committed = content["detail"].get("committed")
@@ -180,6 +182,7 @@ class LeasedTurn:
         }
         if (answer := self.turn.answer) is not None:
             system["answer"] = {"name": answer.name, "values": dict(answer.values)}
+        system |= {name: value for name in ("tools", "temperature") if (value := getattr(self.turn, name))}
         with transaction.atomic():
             self.renew()
             self._add(Role.SYSTEM, system)
@@ -198,7 +201,8 @@ class LeasedTurn:
             model=model_of(turn.overrides) or agent.model_id,
             system=self.system,
             turns=tuple(self.turns),
-            tools=tool_definitions(turn.answer),
+            tools=tool_definitions(turn.answer, turn.tools),
+            temperature=turn.temperature,
             max_tokens=MAX_TOKENS,
             retries=RETRIES,
             nonce=turn.nonce,
@@ -247,7 +251,7 @@ class LeasedTurn:
             call_id, tool = call.id, call.name
             if self.ended:
                 done = Performed("Not done: your turn is over.", is_error=True)
-            elif calls_models(call):
+            elif calls_models(call, self.turn):
                 done = self._perform(call)
         with transaction.atomic():
             self.renew()

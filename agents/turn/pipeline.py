@@ -81,6 +81,15 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolOutcome:
+    """What a tool did: its name, whether it worked, and what it answered the model."""
+
+    name: str
+    ok: bool
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
 class Accept:
     """A stage lets a draft pass, perhaps another one than it got.
 
@@ -147,6 +156,9 @@ class Turn:
         transcript: The recent conversation the agent is shown, oldest first; `prepare` may reshape it.
         sections: Prompt sections added by stages, in their order.
         answer: A typed answer that is asked for, set in `prepare`; the agent is then offered `send_message` alone.
+        tools: Names in `TURN_TOOLS` of further tools, set in `prepare`.
+        performed: What tools did in this turn, in order.
+        temperature: Wished for from the actor's model, set in `prepare`; None = the server's own.
         nonce: The random text in the fences of this turn's prompt, for every stage.
         mask: Hides what the agent must not learn (names in an anonymous debate) in the sections and feedback of later stages.
         sessions: Channel id to the session of the message being attempted there; set from `Revise.session`, cleared by a commit.
@@ -168,6 +180,9 @@ class Turn:
     transcript: list[Message] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
     answer: Answer | None = None
+    tools: list[str] = field(default_factory=list)
+    performed: list[ToolOutcome] = field(default_factory=list)
+    temperature: float | None = None
     nonce: str = field(default_factory=new_nonce)
     mask: Callable[[str], str] = str
     sessions: dict[int, str] = field(default_factory=dict)

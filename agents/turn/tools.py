@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar
@@ -238,9 +238,12 @@ TOOLS: Mapping[str, type[Tool]] = {
 }
 
 
-def tools_for(answer: Answer | None) -> Mapping[str, type[Tool]]:
-    """What an agent may use: `TOOLS`, or `send_message` alone, with the fields of the answer that is asked for."""
-    return TOOLS if answer is None else {"send_message": _answering(settings.TURN_ANSWERS[answer.name])}
+def tools_for(answer: Answer | None, more: Sequence[str] = ()) -> Mapping[str, type[Tool]]:
+    """What an agent may use: `TOOLS` and `more` of `TURN_TOOLS`; or `send_message` alone, with the fields of the answer asked for."""
+    if answer is None:
+        further = {name: import_string(settings.TURN_TOOLS[name]) for name in more}
+        return {**TOOLS, **further}
+    return {"send_message": _answering(settings.TURN_ANSWERS[answer.name])}
 
 
 @lru_cache(maxsize=32)
@@ -248,10 +251,10 @@ def _answering(path: str) -> type[Tool]:
     return create_model("SendMessage", __base__=(SendMessage, import_string(path)), __doc__=SendMessage.__doc__)
 
 
-def tool_definitions(answer: Answer | None = None) -> tuple[llm.Tool, ...]:
+def tool_definitions(answer: Answer | None = None, more: Sequence[str] = ()) -> tuple[llm.Tool, ...]:
     """The tools as a request offers them; the same for every agent, so that a prompt cache can hold them."""
     tools = []
-    for name, model in tools_for(answer).items():
+    for name, model in tools_for(answer, more).items():
         schema = model.model_json_schema()
         for part in (schema, *schema["properties"].values()):
             part.pop("title", None)
@@ -262,7 +265,7 @@ def tool_definitions(answer: Answer | None = None) -> tuple[llm.Tool, ...]:
 
 def perform(call: llm.ToolCall, *, turn: Turn) -> Performed:
     """Check and carry out what the model asked for, see `Tool.perform`. What cannot be done is an error for the model."""
-    tools = tools_for(turn.answer)
+    tools = tools_for(turn.answer, turn.tools)
     try:
         model = tools.get(call.name)
         if model is None:
@@ -278,9 +281,10 @@ def perform(call: llm.ToolCall, *, turn: Turn) -> Performed:
         return Performed(str(fault), is_error=True, detail={"refused": True})
 
 
-def calls_models(call: llm.ToolCall) -> bool:
+def calls_models(call: llm.ToolCall, turn: Turn) -> bool:
     """Whether carrying it out may ask a model, so that no transaction may be open."""
-    return call.name in TOOLS and TOOLS[call.name].calls_models
+    tool = tools_for(turn.answer, turn.tools).get(call.name)
+    return tool is not None and tool.calls_models
 
 
 def send_draft(draft: Draft, *, turn: Turn) -> Performed:
