@@ -206,9 +206,10 @@ class Reply:
 def request_digest(request: LLMRequest) -> str:
     """SHA-256 (hex) of what was asked: system, turns, schema, `max_tokens` and, where there are any, tools.
 
-    Of the temperature where one is set. Not of the model: a replay answers for whichever model was asked. The request's nonce counts as a constant, for it
-    differs in every run, and so do the ids of tool calls: which call a result answers counts as the call's number.
-    Where cache breakpoints stand does not change the question and does not count.
+    Of the temperature where one is set. Not of the model: a replay answers for whichever model was asked. The
+    request's nonce counts as a constant, for it differs in every run, and so do the ids of tool calls: which
+    call a result answers counts as the call's number. Where cache breakpoints stand does not change the
+    question and does not count.
     """
     question: dict[str, Any] = {
         "system": [block.text for block in request.system],
