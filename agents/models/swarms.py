@@ -96,6 +96,9 @@ class DialogState(models.Model):
     pending = models.JSONField(
         default=dict, blank=True, help_text="the question that was asked and waits for its answer"
     )
+    asked = models.JSONField(
+        default=list, blank=True, help_text="questions asked before, with what they asked for; none is asked twice"
+    )
     preferences = models.JSONField(
         default=dict, blank=True, help_text="seen in this conversation: tone, units, length, style"
     )
