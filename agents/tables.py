@@ -204,11 +204,12 @@ TABLES = (
             ("What it was for", "role purpose mechanism dimension agent run work_id=work"),
             ("Model", "provider endpoint model served_model request_id request_digest"),
             ("What it used", "cost " + " ".join(TOKENS) + " latency_ms=milliseconds attempts batch"),
+            ("How it was asked", "temperature temperature_applied"),
         ),
         export=export_of(
             "id created_at role purpose mechanism dimension agent=agent.slug run=run_id work_id provider endpoint model served_model "
             "status error stop_reason input_tokens output_tokens cache_read_tokens cache_write_tokens cost_usd latency_ms attempts batch "
-            "request_id request_digest"
+            "temperature temperature_applied request_id request_digest"
         ),
         erase=(Erase(columns="error", channel="run__channel", agent="agent"),),
         no_speech="role purpose mechanism work_id provider endpoint model served_model stop_reason request_id",

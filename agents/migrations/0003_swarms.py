@@ -14,6 +14,16 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AddField(
+            model_name='llmcall',
+            name='temperature',
+            field=models.FloatField(blank=True, help_text="wished for; empty = the server's own", null=True),
+        ),
+        migrations.AddField(
+            model_name='llmcall',
+            name='temperature_applied',
+            field=models.BooleanField(blank=True, help_text='whether it was sent: not every server takes one', null=True),
+        ),
         migrations.CreateModel(
             name='Swarm',
             fields=[
@@ -115,6 +125,7 @@ class Migration(migrations.Migration):
                 ('draft', models.TextField(blank=True, default='', help_text='as the agent wrote it')),
                 ('polished', models.TextField(blank=True, default='', help_text='as it was polished; empty = as it was written')),
                 ('rejected', models.JSONField(blank=True, default=list, help_text='polished texts that were refused: phase, text, why')),
+                ('replaced', models.TextField(blank=True, default='', help_text='why safety or error recovery said something else; empty = they did not')),
                 ('milliseconds', models.JSONField(blank=True, default=dict, help_text='by phase')),
                 ('heuristic', models.BooleanField(default=False)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),

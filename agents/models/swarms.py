@@ -195,6 +195,9 @@ class SwarmTurn(models.Model):
     rejected = models.JSONField(
         default=list, blank=True, help_text="polished texts that were refused: phase, text, why"
     )
+    replaced = models.TextField(
+        blank=True, default="", help_text="why safety or error recovery said something else; empty = they did not"
+    )
     milliseconds = models.JSONField(default=dict, blank=True, help_text="by phase")
     heuristic = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
