@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from agents import llm
 from agents.models import Agent, DialogState, Message, SwarmPhase
+from agents.swarm.intents import GENERAL, intent_of
 from agents.swarm.state import Entry, quoted
 from agents.text.fences import fence, neutral, one_line, render_prompt
 from agents.text.tokens import split_sentences, tokenize
@@ -328,6 +329,8 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
         seen |= {"question": needs[0]["question"], "cannot": needs[0]["cannot"]}
     else:
         risk, question, assumption = ambiguity(text, first=not earlier)
+        if intent_of(text) != GENERAL:  # a role swarm's tools know what "that" is, or say that they do not
+            risk = min(risk, 0.1)
         seen |= {"risk": risk, "question": question, "assumption": assumption}
     return Calibration(**seen, heuristic=True)
 
@@ -343,6 +346,8 @@ def ambiguity(text: str, *, first: bool) -> tuple[float, str, str]:
     """
     signs = _signs("ambiguity")
     content = [word for word in tokenize(text) if word not in STOP_WORDS]
+    if signs["statement"].search(text) and "?" not in text and not signs["help"].search(text):
+        return 0.1, "", ""
     risk, question, assumption = 0.15, "", ""
     if reference := signs["reference"].search(text):
         word = next(filter(None, reference.groups()), "it")
@@ -402,10 +407,16 @@ def _missing(text: str, earlier: Sequence[str], state: DialogState) -> list[dict
 
 def _sentences(kind: str, message: Message) -> list[Entry]:
     """The sentences of a person that state a goal, fact or decision."""
-    pattern, lasting = _signs("sentences")[kind], _signs("sentences")["lasting"]
-    sentences = split_sentences(message.text[:MESSAGE_CHARACTERS])
-    told = [one for one in sentences if len(one) <= TEXT_CHARACTERS and "?" not in one and pattern.search(one)]
-    return [_said(one, message, pinned=kind == "decisions" or bool(lasting.search(one))) for one in told]
+    signs = _signs("sentences")
+    stated = (kind, "goal", "decisions") if kind == "facts" else (kind,)
+    entries = []
+    for sentence in split_sentences(message.text[:MESSAGE_CHARACTERS]):
+        if len(sentence) <= TEXT_CHARACTERS and "?" not in sentence:
+            first = next((name for name in reversed(stated) if signs[name].search(sentence)), "")
+            if first == kind:
+                pinned = kind != "facts" or bool(signs["lasting"].search(sentence))
+                entries.append(_said(sentence, message, pinned=pinned))
+    return entries
 
 
 def _said(sentence: str, message: Message, *, pinned: bool = False) -> Entry:
