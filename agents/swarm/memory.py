@@ -283,7 +283,11 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
         window_from = _before_window(_said(row.channel)) + 1
         if why := refusal(text, to_position=row.to_position, window_from=window_from, held=pinned(state)):
             return {"status": Status.FAILED, "error": f"refused: {why}"[:1000]}
-        stored: dict[str, Any] = {"text": text, "quotes": [quote.model_dump() for quote in quotes], "from_position": first}
+        stored: dict[str, Any] = {
+            "text": text,
+            "quotes": [quote.model_dump() for quote in quotes],
+            "from_position": first,
+        }
         heuristic = reply.provider == "offline"
         if not row.finish(owner=owner, status=Status.COMPLETED, heuristic=heuristic, **stored):
             raise LeaseLost(f"summary {row.pk} is not held by {owner} any more")
