@@ -282,6 +282,8 @@ TURN_MAX_REPLY_DEPTH = int(
     number("TURN_MAX_REPLY_DEPTH", 3)
 )  # replies of agents to agents in a direct message, in a row
 TURN_HISTORY_MESSAGES = int(number("TURN_HISTORY_MESSAGES", 20))  # recent messages an agent is shown
+SWARM_WINDOW = int(number("SWARM_WINDOW", 12))  # last messages that an agent with a swarm is shown in full
+SWARM_SUMMARY_EVERY = int(number("SWARM_SUMMARY_EVERY", 4))  # turns after which older messages are summarised
 TURN_REQUEST_CHECK = "correction.api.turn_requests.problems"  # what the floors above say of overrides and sessions
 TURN_OVERRIDES_NEED = "correction.change_agentevaluationconfig"  # and agents.change_agent, to override the gate
 TURN_DEADLINES = "correction.api.turn_requests.deadlines"  # the overrides that a request's deadline stands for

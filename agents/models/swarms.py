@@ -129,6 +129,11 @@ class DialogSummary(Leasable):
     from_position = models.PositiveBigIntegerField(help_text="of the first message it covers")
     to_position = models.PositiveBigIntegerField(help_text="of the last message it covers")
     text = models.TextField(blank=True, default="")
+    quotes = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="what the text is made of: part, position, who, quote; one note where a person wrote it",
+    )
     origin = models.CharField(max_length=8, choices=[("worker", "worker"), ("person", "person")], default="worker")
     heuristic = models.BooleanField(default=False, help_text="made by rules, without a model")
 

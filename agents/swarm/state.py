@@ -26,6 +26,7 @@ KINDS = (*ONE, *MANY)
 MOST_PINNED = 30  # entries of the three lists together
 MOST_UNPINNED = 10  # of each list; the oldest goes
 MOST_CHARACTERS = 300  # of a text, and of a quote
+FIELDS = ("text", "position", "quote", "pinned")  # that a person enters
 
 By = Literal["model", "rule", "person"]
 
@@ -49,6 +50,7 @@ class Entry(BaseModel):
         text: It in short.
         position: Of the message it stands in.
         quote: The words of that message.
+        who: Said them; set when the entry enters.
         pinned: It stays in every prompt.
         leaving: It was pinned and makes room for others; it stays until a summary holds it.
         by: Who put it here, wrote its text, or pinned it.
@@ -59,6 +61,7 @@ class Entry(BaseModel):
     text: str = Field(min_length=1)
     position: int = Field(ge=1)
     quote: str = Field(min_length=1)
+    who: str = ""
     pinned: bool = False
     leaving: bool = False
     by: By = "model"
@@ -67,7 +70,7 @@ class Entry(BaseModel):
     @property
     def key(self) -> str:
         """Names the entry in the API and the console, whatever its text becomes."""
-        return hashlib.sha256(f"{self.position} {_folded(self.quote)}".encode()).hexdigest()[:10]
+        return key_of(self.position, self.quote)
 
     def with_(self, **changes: Any) -> Entry:
         return self.model_copy(update=changes)
@@ -126,10 +129,10 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
     Returns:
         How many were dropped because their quote is not there. The state counts them, too.
     """
-    texts = {message.position: message.text for message in messages}
+    said = {message.position: message for message in messages}
     held, dropped = entries(state, kind), 0
     for one in new:
-        entry = grounded(one, texts.get(one.position, ""))
+        entry = grounded(one, said.get(one.position))
         if entry is None:
             dropped += 1
         elif kind in ONE:
@@ -144,13 +147,14 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
     return dropped
 
 
-def grounded(entry: Entry, message: str) -> Entry | None:
+def grounded(entry: Entry, message: Message | None) -> Entry | None:
     """The entry with the message's own sentence as its quote, and as its text if that says more; None when the quote is not there."""
-    quote = quoted(entry.quote, message)
-    if not quote:
+    quote = quoted(entry.quote, message.text) if message else ""
+    if message is None or not quote:
         return None
     text = " ".join(entry.text.split())
-    return entry.with_(quote=quote, text=text if says_no_more(text, quote) else quote, leaving=False)
+    text = text if entry.by == "person" or says_no_more(text, quote) else quote
+    return entry.with_(quote=quote, text=text, who=message.author_name, leaving=False)
 
 
 def make_room(state: DialogState) -> None:
@@ -182,21 +186,21 @@ def add(state: DialogState, kind: str, values: dict[str, Any], messages: Sequenc
     """
     if kind not in KINDS:
         raise StateRefused("kind", f"{kind!r}; allowed: {', '.join(KINDS)}")
-    if unknown := set(values) - {"text", "position", "quote", "pinned"}:
-        raise StateRefused(f"{kind}.{min(unknown)}", "unknown; allowed: text, position, quote, pinned")
+    if unknown := set(values) - {*FIELDS}:
+        raise StateRefused(f"{kind}.{min(unknown)}", f"unknown; allowed: {', '.join(FIELDS)}")
     try:
         entry = Entry.model_validate({**values, "by": "person"})
     except ValidationError as error:
         first = error.errors()[0]
-        raise StateRefused(f"{kind}.{first['loc'][0]}", f"{first['msg']}; allowed: text, position, quote") from None
-    said = {message.position: message.text for message in messages}
-    quote = quoted(entry.quote, said.get(entry.position, ""))
-    if not quote:
+        raise StateRefused(f"{kind}.{first['loc'][0]}", f"{first['msg']}; allowed: {', '.join(FIELDS)}") from None
+    said = {message.position: message for message in messages}
+    own = grounded(entry.with_(text=_checked_text(f"{kind}.text", entry.text)), said.get(entry.position))
+    if own is None:
         raise StateRefused(
             f"{kind}.quote",
             f"{entry.quote[:80]!r} does not stand in message {entry.position}; allowed: words of the message at its position",
         )
-    entry = entry.with_(quote=quote, text=_checked_text(f"{kind}.text", entry.text))
+    entry = own
     if entry.pinned and kind in MANY:
         _check_room(state, kind)
     held = [] if kind in ONE else [one for one in entries(state, kind) if one.key != entry.key]
@@ -281,7 +285,7 @@ def _store(state: DialogState, kind: str, held: Sequence[Entry]) -> None:
 
 
 def _place_of(entry: Entry, held: Sequence[Entry]) -> int | None:
-    same = (n for n, one in enumerate(held) if one.key == entry.key or _folded(one.text) == _folded(entry.text))
+    same = (n for n, one in enumerate(held) if one.key == entry.key or folded(one.text) == folded(entry.text))
     return next(same, None)
 
 
@@ -329,5 +333,11 @@ def _content(text: str) -> set[str]:
     return words | set(_NUMBER.findall(text))
 
 
-def _folded(text: str) -> str:
+def key_of(position: int, quote: str) -> str:
+    """What names a quote, in the state and in summaries."""
+    return hashlib.sha256(f"{position} {folded(quote)}".encode()).hexdigest()[:10]
+
+
+def folded(text: str) -> str:
+    """A text for comparing: case, white space and the form of quotation marks aside."""
     return " ".join(text.translate(_MARKS).casefold().split())
