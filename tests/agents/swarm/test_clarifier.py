@@ -27,7 +27,7 @@ DOSE: dict[str, Any] = {
 
 def talk(state: DialogState, *calibrations: dict[str, Any]) -> list[Decision]:
     """One message after the other, each decided and settled."""
-    decisions = []
+    decisions: list[Decision] = []
     for values in calibrations:
         text = f"message {len(decisions)}"
         decisions.append(decide(Calibration(**values), state, text))
