@@ -105,7 +105,7 @@ def _place(turn: Turn) -> tuple[Debate, int, DebateSeat]:
 
 
 def _may_be_sent_back(turn: Turn) -> bool:
-    """Whether no draft of the turn was sent back for a violation yet, by another process neither."""
+    """Whether the turn has sent no draft back for a violation yet; its rows also say what another process did."""
     if turn.revisions.get(turn.channel.pk, 0) >= settings.TURN_MAX_REVISIONS:
         return False
     answers = RunMessage.objects.filter(run=turn.run, role=RunMessage.Role.TOOL)

@@ -126,6 +126,7 @@ FINE = {"position": "P.", "reasoning": "R.", "confidence": 0.5, "stance": "yes"}
         ("delphi", 1, 1, {"confidence": -0.1}, {"confidence": 0.0, "confidence_raw": -0.1}, ""),
         ("delphi", 1, 1, {"confidence": float("nan")}, {}, "required fields are missing: confidence"),
         ("delphi", 1, 1, {"confidence": None, "position": " "}, {}, "required fields are missing: position, confidence"),
+        ("delphi", 1, 1, {"stance": None}, {}, "required fields are missing: stance"),
     ],
 )  # fmt: skip
 def test_a_wrong_answer_is_named_and_stays_as_it_was_said(
