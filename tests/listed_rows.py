@@ -101,7 +101,10 @@ Maker = Callable[[Cast, int, int], None]
 
 
 def make(model: type[Model], cast: Cast, numbers: Iterable[int], fields: Fields) -> None:
-    """Store a row per number: `fields` says what is not the same in every table; agent, channel and times follow from the number."""
+    """Store a row per number: `fields` says what is not the same in every table; agent, channel and times follow from the number.
+
+    A message it must refer to is the newest, whichever that is.
+    """
 
     def row(n: int) -> Model:
         given = fields(n)
@@ -110,6 +113,8 @@ def make(model: type[Model], cast: Cast, numbers: Iterable[int], fields: Fields)
                 continue
             if field.related_model in (Agent, Channel):
                 given[field.name] = cast.agent(n) if field.related_model is Agent else cast.channel(n)
+            elif field.related_model is Message:
+                given[field.name] = _any_message(cast)
             elif field.name in ANYWAY:
                 given[field.name] = ANYWAY[field.name]
             elif field.choices:
@@ -170,6 +175,12 @@ def _import(cast: Cast, n: int) -> dict[str, Any]:
 
 
 _messages = maker(Message, _message)
+
+
+def _any_message(cast: Cast) -> Message:
+    if not Message.objects.exists():
+        _messages(cast, 0, 1)
+    return Message.objects.latest("pk")
 
 
 def _evaluations(cast: Cast, have: int, more: int) -> None:

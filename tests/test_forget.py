@@ -168,7 +168,7 @@ def test_a_planted_person_is_nowhere_afterwards_and_the_numbers_are_what_they_we
     assert kept_of(NAME, SAID, SHORT) == before
     done = run("--outsider", NAME)
 
-    assert kept_of(NAME, SAID, SHORT, "boiler has leaked", "4711") == set()
+    assert kept_of(NAME, SAID, SHORT, "boiler has leaked", "4711-0815") == set()
     assert numbers() == numbered
     assert done["tables"] == would["tables"]
     assert not LLMPayload.objects.filter(call__run__channel=planted).exists()

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.contrib.admin.views.main import ChangeList
-from django.core.exceptions import PermissionDenied
 from django.db.models import Count, Model, OuterRef, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -124,12 +123,10 @@ class ChannelAdmin(ModelAdmin[Channel]):
         """Only an empty channel: its messages are a log."""
         return super().has_delete_permission(request, obj) and (obj is None or not obj.messages.exists())
 
-    @console_page("<int:channel_id>/transcript/")
+    @console_page("<int:channel_id>/transcript/", "agents.view_channel", "agents.view_message")
     def transcript_view(self, request: HttpRequest, channel_id: int) -> HttpResponse:
         """The channel as a conversation, a page at a time."""
         channel = self.get_object(request, str(channel_id))
-        if not self.has_view_permission(request, channel):
-            raise PermissionDenied
         if channel is None:
             raise Http404(f"There is no channel {channel_id}.")
         query = request.GET
@@ -142,9 +139,8 @@ class ChannelAdmin(ModelAdmin[Channel]):
         notes = [note(request, messages) for extension in extensions(Message, request) for note in extension.notes]
         for line, message in zip(page.lines, messages, strict=True):
             line["notes"] = [by_id[message.pk] for by_id in notes if message.pk in by_id]
-        reads = request.user.has_perm("agents.view_message")
         live = ""  # where the page asks for messages after its last one; an older page does not
-        if reads and page.newer is None:
+        if page.newer is None:
             since = messages[-1].position if messages else channel.next_position - 1
             live = f"{reverse('channel-messages', args=[channel.slug])}?after={since}"
         return self.page(
@@ -157,7 +153,7 @@ class ChannelAdmin(ModelAdmin[Channel]):
             at=at,
             day=day,
             live=live,
-            list_url=display.list_url(Message, channel=channel.pk) if reads else "",
+            list_url=display.list_url(Message, channel=channel.pk),
             members=[member.agent or member.user for member in channel.memberships.all()],
             kind_badge=self.kind_badge(channel),
         )

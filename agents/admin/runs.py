@@ -109,7 +109,9 @@ def timeline_context(run: Run) -> dict[str, Any]:
             step.said = "\n\n".join(filter(str.strip, (entry.content.get("text", "") for entry in entries)))
             step.call = LLMCall(pk=step.detail["call"]) if step.detail.get("call") else None
         elif entries:
-            step.given = given.get(entries[0].content.get("call_id"), {})
+            asked = given.get(entries[0].content.get("call_id"), {})  # as a model wrote it: any names, any JSON
+            step.draft = str(asked.get("text") or "")
+            step.given = [(name, value) for name, value in asked.items() if name != "text"]
             step.answer = entries[0].content.get("text", "")
             step.place = transcript_url(entries[0].message) if entries[0].message else ""
     parts = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, TypeVar
@@ -22,7 +23,9 @@ MOST_TAGS = 20
 MOST_OBJECT = 100_000  # characters of JSON
 ABSENT: Any = None  # the default of a field that may be left out, but is not null where it is given
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_SHOULD = re.compile(r"^(Input|String|List|Dictionary|Value) should (be |have )?| after validation.*")
+_SHOULD = re.compile(
+    r"^(Input|String|List|Dictionary|Value) should (be |have )?| after validation.*|(?<=a valid dictionary) or instance of \w+$"
+)
 B = TypeVar("B", bound="Body")
 
 
@@ -34,10 +37,17 @@ class Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _only_its_fields(cls, data: Any) -> Any:
-        for name in data if isinstance(data, dict) else ():
-            if name not in cls.model_fields:
-                raise fault(name, f"there is no field {name!r}; allowed: {', '.join(cls.model_fields) or 'none'}")
+        for name, sentence in cls.unknown(data if isinstance(data, dict) else {}).items():
+            raise fault(name, sentence)
         return data
+
+    @classmethod
+    def unknown(cls, data: dict[str, Any]) -> dict[str, str]:
+        """The names that are no field, and what is allowed."""
+        allowed = ", ".join(cls.model_fields) or "none"
+        return {
+            name: f"there is no field {name!r}; allowed: {allowed}" for name in data if name not in cls.model_fields
+        }
 
     @property
     def sent(self) -> dict[str, Any]:
@@ -62,8 +72,11 @@ def read(kind: type[B], data: Any, raw: Sequence[str] = ()) -> B:
         raise ValidationError([f"send a JSON object; its fields: {', '.join(kind.model_fields) or 'none'}"])
     errors = dict(_unstorable({name: value for name, value in data.items() if name not in raw}))
     if not errors:
+        errors = kind.unknown(data)
         try:
-            return kind.model_validate(dict(data))
+            body = kind.model_validate({name: value for name, value in data.items() if name not in errors})
+            if not errors:
+                return body
         except Invalid as error:
             for each in error.errors(include_url=False):
                 errors.setdefault(*_sentence(dict(each)))
@@ -137,7 +150,7 @@ class Reads:
         return self.schema
 
     def _validate(self, value: Any) -> Any:
-        if isinstance(value, str) and value.strip():
+        if isinstance(value, str) and value.strip() and len(value) <= self.schema.get("maxLength", math.inf):
             try:
                 return self.read(value.strip() if self.strip else value)
             except (LookupError, ValueError, OverflowError) as error:
@@ -174,8 +187,9 @@ Id = Annotated[int, Field(ge=1, le=2**63 - 1)]
 Said = Annotated[
     str, StringConstraints(strip_whitespace=False, min_length=1, max_length=MAX_CHARACTERS), AfterValidator(_said)
 ]
-Tags = Annotated[dict[str, str], Field(max_length=MOST_TAGS), AfterValidator(_known_keys)]
-Anything = Annotated[dict[str, Any], AfterValidator(_object)]
+Verbatim = Annotated[str, StringConstraints(strip_whitespace=False)]
+Tags = Annotated[dict[Verbatim, Verbatim], Field(max_length=MOST_TAGS), AfterValidator(_known_keys)]
+Anything = Annotated[dict[Verbatim, Any], AfterValidator(_object)]
 
 
 class TraitBody(Body):

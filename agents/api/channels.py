@@ -55,8 +55,12 @@ class ChannelChange(Body):
     kind: Annotated[str, OneOf(*Channel.Kind.values)] = "public"
     topic: str = Field("", max_length=10_000)
     tags: Tags = Field({})
-    agents: list[str] = Field([], max_length=500, description="slugs of all agents in it")
-    users: list[str] = Field([], max_length=500, description="names of all users in it")
+    agents: list[Annotated[str, Field(max_length=64)]] = Field(
+        [], max_length=500, description="slugs of all agents in it"
+    )
+    users: list[Annotated[str, Field(max_length=150)]] = Field(
+        [], max_length=500, description="names of all users in it"
+    )
 
 
 class ChannelBody(ChannelChange):

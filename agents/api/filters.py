@@ -164,7 +164,10 @@ def read_moment(text: str) -> datetime:
     Raises:
         ValueError, OverflowError: It is none, or one that the calendar does not have in UTC.
     """
-    at: datetime | date | None = parse_datetime(text) or parse_date(text)
+    try:
+        at: datetime | date | None = parse_datetime(text) or parse_date(text)
+    except ValueError:  # of the right form, but no such day: its sentence names neither the text nor what is allowed
+        at = None
     if at is None:
         raise ValueError
     if not isinstance(at, datetime):

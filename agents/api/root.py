@@ -62,6 +62,7 @@ class Docs(SpectacularSwaggerSplitView):
     """The schema as a page in which one can try what it describes; everything on it comes from this server."""
 
     permission_classes = (IsAuthenticated,)
+    http_method_names = ("get", "head")  # the template has no form for the answer to OPTIONS
     url_name = "schema"
     template_name = "api/docs.html"
     title = "Plumbline's API"

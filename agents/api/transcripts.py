@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agents.api import filters
-from agents.api.bodies import MOST_TAGS, Body, OneOf, Reads, Tags
+from agents.api.bodies import MOST_TAGS, Body, OneOf, Reads, Tags, Verbatim
 from agents.api.filters import Filters, the_channel
 from agents.api.requests import TRANSCRIPTS
 from agents.api.schema import answers
@@ -42,11 +42,13 @@ class NewTranscript(Body):
         pattern="^[-a-zA-Z0-9_]+$",
         description="several conversations become NAME, NAME-2 …; default as the file says",
     )
-    speakers: dict[str, str] = Field(
+    speakers: dict[Verbatim, Verbatim] = Field(
         {}, max_length=1_000, description="speaker or role to agent slug; an empty slug keeps an outsider"
     )
     tags: Tags = Field({}, description="put on every message, over those of the file")
-    columns: dict[str, str] = Field({}, max_length=MOST_TAGS, description="for CSV: our field to the file's column")
+    columns: dict[Verbatim, Verbatim] = Field(
+        {}, max_length=MOST_TAGS, description="for CSV: our field to the file's column"
+    )
     time_zone: str = Field("", min_length=1, max_length=64, description="for times without an offset; default UTC")
     dry_run: bool = Field(False, description="check and count, store nothing")
 

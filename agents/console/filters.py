@@ -7,6 +7,7 @@ from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
+from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import ValidationError
 from django.db.models import Exists, Q, QuerySet, Subquery, TextField
 from django.db.models.fields.json import KeyTextTransform
@@ -20,16 +21,25 @@ from agents.models.conversations import TAG_KEY
 if TYPE_CHECKING:  # the theme is untyped; its filters keep the interface of Django's
     from django.contrib.admin import ChoicesFieldListFilter as ChoicesFilter
     from django.contrib.admin import FieldListFilter as DaysFilter
-    from django.contrib.admin import RelatedFieldListFilter as RelatedFilter
+    from django.contrib.admin import RelatedFieldListFilter as RelatedRowFilter
     from django.contrib.admin import SimpleListFilter as DropdownFilter
     from django.contrib.admin import SimpleListFilter as TextFilter
 else:
-    from unfold.contrib.filters.admin import AutocompleteSelectFilter as RelatedFilter
+    from unfold.contrib.filters.admin import AutocompleteSelectFilter as RelatedRowFilter
     from unfold.contrib.filters.admin import ChoicesDropdownFilter as ChoicesFilter
     from unfold.contrib.filters.admin import DropdownFilter, TextFilter
     from unfold.contrib.filters.admin import RangeDateFilter as DaysFilter
 
-__all__ = ["ChoicesFilter", "DropdownFilter", "RelatedFilter"]
+__all__ = ["ChoicesFilter", "DropdownFilter"]
+
+
+class RelatedFilter(RelatedRowFilter):
+    """The related row, searched by its name."""
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any] | None:
+        if any(len(str(key)) >= 19 for key in self.lookup_val or ()):  # no database compares such a number
+            raise IncorrectLookupParameters
+        return super().queryset(request, queryset)
 
 
 class OptionFilter(DropdownFilter):

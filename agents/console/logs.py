@@ -16,14 +16,13 @@ from django.http import (
     HttpRequest,
     HttpResponse,
     HttpResponseNotAllowed,
-    HttpResponseRedirect,
     StreamingHttpResponse,
 )
 from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils import timezone
 
-from agents.console.site import ReadOnlyAdmin, console_page
+from agents.console.site import ReadOnlyAdmin, console_page, unreadable
 from agents.registry import PORTION, Export, tables
 from agents.text.tables import csv_lines, json_lines
 
@@ -46,8 +45,6 @@ class LogAdmin(ReadOnlyAdmin[M]):
         return self.table.export
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        if _unreadable(request):
-            return HttpResponseRedirect(request.path)
         response = super().changelist_view(request, extra_context)
         context = getattr(response, "context_data", None) or {}
         if "cl" in context:
@@ -80,7 +77,7 @@ class LogAdmin(ReadOnlyAdmin[M]):
         if form not in FORMATS or self.export is None:
             raise Http404(f"{form} is no format; allowed: {', '.join(FORMATS)}")
         try:
-            if _unreadable(request):
+            if unreadable(request):
                 raise IncorrectLookupParameters
             chosen = self.get_changelist_instance(request).queryset
         except IncorrectLookupParameters:
@@ -140,11 +137,6 @@ def _value(spec: Any, changelist: ChangeList) -> str:
             end = name.rpartition("_")[2]
             shown.append(f"{end} {value}" if end in ("from", "to") else str(named.get(value, value)))
     return " ".join(shown)
-
-
-def _unreadable(request: HttpRequest) -> bool:
-    """Whether the address holds what no text of the database can."""
-    return any("\x00" in text for pair in request.GET.lists() for text in (pair[0], *pair[1]))
 
 
 def _joined(lines: Iterable[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
@@ -253,10 +254,28 @@ TextInput: type[Widget] = UnfoldAdminTextInputWidget
 NumberInput: type[Widget] = UnfoldAdminDecimalFieldWidget
 Select: type[Widget] = UnfoldAdminSelectWidget
 GrowingTextarea: type[Widget] = UnfoldAdminExpandableTextareaWidget
-LONG_TEXTS: dict[Any, Any] = {TextField: {"widget": GrowingTextarea}, JSONField: {"widget": GrowingTextarea}}
+
+
+class JSONText(forms.JSONField):
+    """JSON as a person writes it; nothing, or null, stands for the column's default."""
+
+    def clean(self, value: Any) -> Any:
+        given = super().clean(value)
+        return self.initial() if given is None and callable(self.initial) else given
+
+
+LONG_TEXTS: dict[Any, Any] = {
+    TextField: {"widget": GrowingTextarea},
+    JSONField: {"form_class": JSONText, "widget": GrowingTextarea},
+}
 # Pages of a log without counting its rows: on a large table the count costs more than the page. The theme's templates know
 # the paginator by its class name, so it is not subclassed.
 LogPaginator: type[Paginator[Any]] = InfinitePaginator
+
+
+def unreadable(request: HttpRequest) -> bool:
+    """Whether the address holds what no text of the database can."""
+    return any("\x00" in text for name, values in request.GET.lists() for text in (name, *values))
 
 
 class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
@@ -302,6 +321,12 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
                 name = route[1] or f"{self.opts.app_label}_{self.opts.model_name}_{method.removesuffix('_view')}"
                 own.append(path(route[0], self.admin_site.admin_view(getattr(self, method)), name=name))
         return [*own, *super().get_urls()]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """The list; an address that no database can be asked about leads to the whole list."""
+        if unreadable(request):
+            return HttpResponseRedirect(request.path)
+        return super().changelist_view(request, extra_context)
 
     def url(self, view: str, row: Any = None) -> str:
         """Where a page of the table is, or one of a row's."""

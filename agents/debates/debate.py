@@ -351,8 +351,7 @@ def _play(debate: Debate, owner: str, progress: Progress) -> None:
             return
         groups = [seats] if number == POLL else rules.groups(seats)
         for group in groups:
-            jobs = [partial(_take_turn, debate, number, seat, owner, progress) for seat in group]
-            side_by_side(jobs, 1 if django_settings.WORKER_THREADS == 1 else len(group))
+            _play_group(debate, number, group, owner, progress)
         progress(_end_round(debate, number, settings, rounds, groups, owner))
 
 
@@ -361,27 +360,35 @@ def _renew(debate: Debate, owner: str) -> None:
         raise LeaseLost(f"debate {debate.pk} is not held by {owner} any more")
 
 
-def _take_turn(debate: Debate, number: int, seat: DebateSeat, owner: str, progress: Progress) -> None:
-    """Have a seat answer in a round, unless it has, and store what became of it."""
+def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner: str, progress: Progress) -> None:
+    """Have the seats of a group answer side by side in a round, but for those that have, and store what became of them."""
+    missing = [DebateTurn(debate=debate, round=number, seat=seat) for seat in group]
+    DebateTurn.objects.bulk_create(missing, ignore_conflicts=True)
+    pending = debate.turns.filter(round=number, seat__in=group, status=Outcome.PENDING).select_related("seat__agent")
+    # An iterator: one seat's model is asked while the next one's turn is queued.
+    jobs = (partial(_take_turn, debate, turn, owner, progress) for turn in pending.order_by("seat__number"))
+    side_by_side(jobs, 1 if django_settings.WORKER_THREADS == 1 else len(group))
+
+
+def _take_turn(debate: Debate, turn: DebateTurn, owner: str, progress: Progress) -> None:
+    """Have a seat answer, and store what became of it."""
     _renew(debate, owner)
-    turn, _ = DebateTurn.objects.get_or_create(debate=debate, round=number, seat=seat)
-    if turn.status != Outcome.PENDING:
-        return
     try:
-        run = _finished(_queued(debate, turn, seat), partial(_renew, debate, owner))
-        turn.run, turn.status, turn.error = run, *_outcome(run)
-        turn.message = run.messages.filter(channel=debate.channel_id).order_by("position").first()
+        run = _finished(_queued(debate, turn), partial(_renew, debate, owner))
+        turn.run, turn.message = run, run.messages.filter(channel=debate.channel_id).order_by("position").first()
+        if turn.message is not None:
+            turn.status, turn.violation = Outcome.ANSWERED, str(turn.message.payload.get("violation", ""))
+        else:
+            turn.status, turn.error = _without_answer(run)
     except TurnRefused as error:
         turn.status, turn.error = Outcome.FAILED, str(error)
-    if turn.message is not None:
-        turn.status, turn.error = Outcome.ANSWERED, ""
-        turn.violation = str(turn.message.payload.get("violation", ""))
-    turn.save()
+    turn.save(update_fields=["run", "message", "status", "violation", "error"])
     progress(turn)
 
 
-def _queued(debate: Debate, turn: DebateTurn, seat: DebateSeat) -> Run:
-    """The turn of the seat in this round, queued once."""
+def _queued(debate: Debate, turn: DebateTurn) -> Run:
+    """The seat's turn in this round, queued once."""
+    seat = turn.seat
     key = f"debate:{debate.pk}:{turn.round}:{seat.number}"
     run = Run.objects.filter(idempotency_key=key).first()
     place = {"debate": debate.pk, "round": turn.round, "seat": seat.number}
@@ -411,8 +418,8 @@ def _finished(run: Run, renew: Callable[[], None]) -> Run:
     return run
 
 
-def _outcome(run: Run) -> tuple[str, str]:
-    """What became of a turn without an answer, and why."""
+def _without_answer(run: Run) -> tuple[str, str]:
+    """What became of a turn that said nothing, and why."""
     if run.status != Run.Status.COMPLETED:
         return Outcome.FAILED, run.error or f"its turn ended {run.status}"
     reasons = RunStep.objects.filter(run=run, kind="tool_call").order_by("-number").values_list("detail", flat=True)
@@ -439,7 +446,8 @@ def _end_round(
     if number != POLL and settings.judge:
         _renew(debate, owner)
         consensus = judge_consensus(debate, number, answers)
-    suspicion = groupthink(answers if number != POLL else [], consensus.agreement)  # a blind poll is no group
+    judged = None if consensus.heuristic else consensus.agreement
+    suspicion = groupthink(answers if number != POLL else [], judged)  # a blind poll is no group
     played = [each for each in earlier if each.number != POLL]
     exits = Exit(ends=False)
     if number != POLL:

@@ -34,7 +34,7 @@ ALIKE = 0.6
 NEW_SHARE, FEWEST_NEW = 1 / 3, 2
 HIGH_CONFIDENCE, HIGH_MEAN, HIGH_AGREEMENT = 0.8, 0.85, 0.9  # specification 004, 2.2
 
-# Words of a debate that are no argument: agreeing, weighing, changing sides, addressing the others.
+# English words of a debate that are no argument: agreeing, weighing, changing sides, addressing the others.
 _TALK = vocabulary(
     [
         """
@@ -43,16 +43,16 @@ _TALK = vocabulary(
         changed choice choose claim clear clearly closely colleague compelling concede concern conclude conclusion consensus consider
         consideration convince convinced convincing correct correctly crucial debate decide decided decision differently disagree
         discussion doubt earlier either else emphasize enough entirely especially even every everybody everyone everything evidence fact
-        fair feel fellow fine finally find firm firmly first five follow four fully general give given go going good group happy hear
+        fair feel fellow fine finally find firm firmly first five follow four fully general give given go going good group hear
         heard hence highlight hold however important indeed initial initially instead issue join judgement judgment keep know least less
         let likely listen listening look lot main majority make made makes many maybe mean mention merit mind must nevertheless new next no
         nobody nothing now objection ok okay one opinion oppose opposite opposition option order original originally other others otherwise
         outweigh overall overlook panel panelist panellist part participant particular particularly people perhaps persuade persuaded
         point position possible prefer present previous previously prior proposal question quite raise rather read reading ready realise
         realize reason reasonable reasoning recognise recognize reconsider reflect reflection remain resist respect respond response rest
-        reverse review revise right room round said say saw second see seem sense side sides similarly simply since someone somebody
+        reverse review revise right round said say saw second see seem sense side sides similarly simply since someone somebody
         specific specifically stance stand state still strong stronger strongest strongly suggest support supporter sure sway swayed switch
-        switched table taken take thank thanks therefore thing things think third thought thoughts three thus together towards truly turn
+        switched taken take thank thanks therefore thing things think third thought thoughts three thus together towards truly turn
         turned two unanimous understand unlike update updated upon valid view vote want way weigh weight whatever whenever wherever
         whether wise wish withdraw without worry worth wrong yes yet yield
         """
@@ -106,7 +106,7 @@ def _quartiles(values: Sequence[float]) -> Quartiles:
 
 
 def content_words(text: str) -> frozenset[str]:
-    """The words that carry a text's content, without endings; numbers and "not" (also in "shouldn't") are among them."""
+    """Return the words that carry a text's content, without endings; numbers and "not" (also in "shouldn't") are among them."""
     words = tokenize(text)
     numbers = {word for word in words if word.isdigit()}
     negated = {"not" for word in words if word.endswith("n't")}
@@ -114,10 +114,11 @@ def content_words(text: str) -> frozenset[str]:
 
 
 def similarity(a: str, b: str) -> float:
-    """How alike two positions are by their words: the share of content words in common (Ochiai), 0 to 1.
+    """Say how alike two positions are by their words: the share of content words in common (Ochiai), 0 to 1.
 
-    Word order and inflection do not count, synonyms are not known. The figure is halved where only one of the two holds a negation, and
-    where both hold numbers, but not the same: "we should" and "we should not", or "in 2 years" and "in 5 years", differ in one word.
+    Word order and English inflection do not count, synonyms are not known. The figure is halved where only one of the two holds a
+    negation, and where both hold numbers, but not the same: "we should" and "we should not", or "in 2 years" and "in 5 years", differ
+    in one word.
     """
     return 1.0 if a.strip() == b.strip() else _alike(_position_words(a), _position_words(b))
 
@@ -134,7 +135,7 @@ def _alike(a: frozenset[str], b: frozenset[str]) -> float:
 
 
 def mean_similarity(answers: Round) -> float | None:
-    """The mean similarity of the positions of every two seats, 0 to 1; None for fewer than two answers."""
+    """Average the similarity of the positions of every two seats, 0 to 1; None for fewer than two answers."""
     pairs = [similarity(a.position, b.position) for a, b in combinations(answers, 2)]
     return fmean(pairs) if pairs else None
 
@@ -232,13 +233,13 @@ def changes(before: Round, after: Round, seen: Sequence[str] | Mapping[int, Sequ
 
 
 def _matter(text: str) -> frozenset[str]:
-    """The content words that are about the matter, not about debating; single letters are labels."""
+    """Return the content words that are about the matter, not about debating; single letters are labels."""
     words = content_words(text) - _TALK - _NEGATIONS
     return frozenset(word for word in words if len(word) > 1 or not word.isascii())
 
 
 def _by_seat(answers: Round) -> dict[int, Answer]:
-    """The answers by seat, in the order of seats.
+    """Arrange the answers by seat, in the order of seats.
 
     Raises:
         ValueError: A seat answers twice.
@@ -265,10 +266,11 @@ def groupthink(answers: Round, agreement: float | None) -> Groupthink:
     """Look for groupthink in a round (specification 004, 2.2).
 
     The indicators: every confidence is at least 0.8 and their mean at least 0.85; all stances are the same; the positions are alike.
-    The last one goes by the agreement that a judge found, or by words where there is none. One answer is no group.
+    The last one goes by the agreement of a judge, or by words where there is none. One answer is no group.
 
     Args:
-        agreement: 0 to 1, from a judge; None = not known.
+        agreement: 0 to 1, from a judge that read the positions; None = not known. The one of `offline_consensus` is none: it goes by
+            the stances, which would then count twice.
     """
     indicators = []
     confidences = [answer.confidence for answer in answers if answer.confidence is not None]
@@ -458,7 +460,7 @@ def _clusters(seats: Sequence[Answer]) -> list[Cluster]:
 
 
 def _central(group: Sequence[Answer]) -> str:
-    """The position that is most like the others; of equals, that of the first seat."""
+    """Choose the position that is most like the others; of equals, that of the first seat."""
 
     def likeness(answer: Answer) -> tuple[float, int]:
         others = [similarity(answer.position, other.position) for other in group if other is not answer]

@@ -111,8 +111,9 @@ def with_statistics(context: Context, seat: DebateSeat) -> Context:
 
 
 def required_fields(fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
-    """A violation when position, reasoning or confidence are missing."""
-    missing = [name for name in ("position", "reasoning") if not str(fields.get(name) or "").strip()]
+    """A violation when position, reasoning or confidence are missing, or the stance where the mode has stances."""
+    texts = ("position", "reasoning", "stance") if mode_of(context.mode).stances else ("position", "reasoning")
+    missing = [name for name in texts if not str(fields.get(name) or "").strip()]
     confidence = fields.get("confidence")
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or confidence != confidence:
         missing.append("confidence")
@@ -239,7 +240,10 @@ class Mode:
         return context
 
     def validate_response(self, fields: Fields, seat: DebateSeat, context: Context) -> tuple[Fields, str]:
-        """The fields as they are stored, and which rules the answer breaks; empty when it keeps them."""
+        """The fields as they are stored, and which rules the answer breaks; empty when it keeps them.
+
+        The context is as it was before `transform_context`.
+        """
         violations = []
         for validate in self.validators:
             fields, violation = validate(fields, seat, context)

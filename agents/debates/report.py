@@ -1,7 +1,7 @@
 """What a debate came to, in four layers: decision, agent responses, evidence, metadata.
 
-`DebateReport` is the one value that the command, the API, the console and the exports show. It is read from the tables; nothing is judged
-or computed anew but sums, so that reading a debate asks no model.
+`DebateReport` is the one value that the command, the API, the console and the exports show. It is read from the tables: a
+round's figures are those stored with it, and no model is asked.
 """
 
 from __future__ import annotations
@@ -59,10 +59,7 @@ class Talking(BaseModel):
 class Decision(BaseModel):
     topic: str
     vote: Vote | None = Field(description="of the last round")
-    agreement: float | None = Field(description="of the last round, 0 to 1; null = not known")
-    summary: str
-    common_ground: list[str]
-    disagreements: list[str]
+    consensus: Consensus | None = Field(description="of the last round; its `agreement` is 0 to 1, null = not known")
     groupthink: bool = Field(description="whether the last round shows groupthink; `evidence.groupthink` says why")
     what_talking_changed: Talking
 
@@ -171,27 +168,20 @@ class DebateReport(BaseModel):
 def report(debate: Debate) -> DebateReport:
     """Read what a debate came to so far. It takes the same few queries whatever the number of rounds."""
     debate = Debate.objects.select_related("channel", "created_by").get(pk=debate.pk)
-    turns = list(
-        DebateTurn.objects.filter(debate=debate)
-        .select_related("message", "seat__agent")
-        .order_by("round", "seat__number")
-    )
-    responses = [_response(turn) for turn in turns]
+    seats = {seat.pk: _seat(seat) for seat in debate.seats.select_related("agent").order_by("number")}
+    turns = list(debate.turns.select_related("message").order_by("round", "seat__number"))
+    responses = [_response(turn, seats[turn.seat_id]) for turn in turns]
     spent = _spent_by_round(debate, turns)
     evidence = [_evidence_of(row, spent[row.number]) for row in debate.rounds.order_by("number")]
     played = [row for row in evidence if row.round > POLL]
     last = played[-1] if played else None
-    consensus = last.consensus if last else Consensus(agreement=None)
     judging = _spent(totals(LLMCall.objects.filter(run=None), work_id=f"debate:{debate.pk}"))
     failed = (DebateTurn.Status.FAILED, DebateTurn.Status.SILENT)
     return DebateReport(
         decision=Decision(
             topic=debate.topic,
             vote=last.vote if last else None,
-            agreement=consensus.agreement,
-            summary=consensus.summary,
-            common_ground=consensus.common_ground,
-            disagreements=consensus.disagreements,
+            consensus=last.consensus if last else None,
             groupthink=last is not None and last.groupthink.detected,
             what_talking_changed=_talking(responses, evidence, judging),
         ),
@@ -214,7 +204,7 @@ def report(debate: Debate) -> DebateReport:
             exit_reason=debate.exit_reason or None,
             exit_details=debate.exit_details,
             real=not debate.channel.synthetic,
-            seats=[_seat(seat) for seat in debate.seats.select_related("agent").order_by("number")],
+            seats=list(seats.values()),
             settings=debate.settings,
             created_by=debate.created_by.get_username() if debate.created_by else None,
             created_at=debate.created_at,
@@ -238,13 +228,13 @@ def _seat(seat: DebateSeat) -> Seat:
     )
 
 
-def _response(turn: DebateTurn) -> Response:
+def _response(turn: DebateTurn, seat: Seat) -> Response:
     message = turn.message
     given: Mapping[str, Any] = message.payload if message else {}
     return Response(
-        **_seat(turn.seat).model_dump(exclude={"number", "model"}),
+        **seat.model_dump(exclude={"number", "model"}),
         round=turn.round,
-        seat=turn.seat.number,
+        seat=seat.number,
         status=turn.status,
         stance=given.get("stance"),
         confidence=given.get("confidence"),
@@ -305,7 +295,7 @@ def _spent_by_round(debate: Debate, turns: Iterable[DebateTurn]) -> Mapping[int,
     """What the turns of each round used."""
     spent: dict[int, Spent] = defaultdict(Spent)
     rounds = {turn.run_id: turn.round for turn in turns}
-    calls = LLMCall.objects.filter(run__in=DebateTurn.objects.filter(debate=debate).values("run"))
+    calls = LLMCall.objects.filter(run__in=debate.turns.values("run"))
     for run, sums in totals_by(calls, "run").items():
         spent[rounds[run]] += _spent(sums)
     return spent
@@ -350,7 +340,7 @@ def as_markdown(report: DebateReport) -> str:
         *_warning(report.evidence.groupthink),
         *([f"Error: {_text(meta.error)}"] if meta.error else []),
         "## Decision",
-        *_decision(report),
+        *_decision(decision),
         "## Answers",
         *_answers(report),
         "## Evidence",
@@ -430,14 +420,14 @@ def talking_lines(talking: Talking) -> Iterator[str]:
         )
 
 
-def _decision(report: DebateReport) -> Iterator[str]:
-    decision, rounds = report.decision, report.evidence.rounds
+def _decision(decision: Decision) -> Iterator[str]:
     yield _bullets(talking_lines(decision.what_talking_changed))
-    if decision.agreement is not None:
-        judge = rounds[-1].consensus
-        by = f"by {_text(judge.judge)}{', heuristic' if judge.heuristic else ''}"
-        yield f"Agreement {decision.agreement:.2f} ({by}). {_text(decision.summary)}"
-    for title, lines in (("Common ground", decision.common_ground), ("Disagreements", decision.disagreements)):
+    if (agreed := decision.consensus) is None:
+        return
+    if agreed.agreement is not None:
+        by = f"by {_text(agreed.judge)}{', heuristic' if agreed.heuristic else ''}"
+        yield f"Agreement {agreed.agreement:.2f} ({by}). {_text(agreed.summary)}"
+    for title, lines in (("Common ground", agreed.common_ground), ("Disagreements", agreed.disagreements)):
         if lines:
             yield f"{title}:\n\n{_bullets(map(_text, lines))}"
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Min
 
 from agents.debates.modes import LAYERS, POLL, Context, Entry, answer_of, mode_of
@@ -26,7 +27,7 @@ HEADINGS = {
 }
 ROUNDS_IN_FULL = 2  # before the present one; of older ones stance, confidence and first sentence
 TOPIC_CHARACTERS, TEXT_CHARACTERS = 2_000, 4_000
-SENTENCES_CHARACTERS = 2_400  # all first sentences of older rounds together; each at most and at least:
+SENTENCES_CHARACTERS = 1_800  # all first sentences of older rounds together; each at most and at least:
 LONGEST_SENTENCE, SHORTEST_SENTENCE = 160, 20
 VIOLATION = "violation"  # in the payload of an answer, and the outcome of a draft
 
@@ -71,13 +72,16 @@ class Mode:
             return Accept(draft)
         debate, number, seat = _place(turn)
         mode = mode_of(debate.mode)
-        context = mode.transform_context(_context(debate, mode, number, seat), seat)
-        turn.mask = context.mask or turn.mask  # a turn that goes on in another process was not prepared there
+        context = _context(debate, mode, number, seat)
+        # A turn that goes on in another process was not prepared there.
+        turn.mask = mode.transform_context(replace(context, entries=()), seat).mask or turn.mask
         fields, violation = mode.validate_response(dict(draft.payload), seat, context)
         turn.count(clamped=int("confidence_raw" in fields), violations=int(bool(violation)))
+        if number != POLL:
+            fields |= {name: value for name in ("role", "perspective") if (value := getattr(seat, name))}
         if not violation:
             return Accept(Draft(draft.text, fields))
-        if _was_sent_back(turn):
+        if not _may_be_sent_back(turn):
             return Accept(Draft(draft.text, {**fields, VIOLATION: violation}), VIOLATION)
         turn.count(sent_back=1)
         return Revise(render_prompt("debates/violation", violation=violation), outcome=VIOLATION)
@@ -100,11 +104,12 @@ def _place(turn: Turn) -> tuple[Debate, int, DebateSeat]:
     return seat.debate, int(place["round"]), seat
 
 
-def _was_sent_back(turn: Turn) -> bool:
-    """Whether an earlier draft of the turn was, also when another process did it."""
-    return RunMessage.objects.filter(
-        run=turn.run, role=RunMessage.Role.TOOL, content__detail__outcome=VIOLATION
-    ).exists()
+def _may_be_sent_back(turn: Turn) -> bool:
+    """Whether the turn has sent no draft back for a violation yet; its rows also say what another process did."""
+    if turn.revisions.get(turn.channel.pk, 0) >= settings.TURN_MAX_REVISIONS:
+        return False
+    answers = RunMessage.objects.filter(run=turn.run, role=RunMessage.Role.TOOL)
+    return not answers.filter(content__detail__outcome=VIOLATION).exists()
 
 
 # -- what was said
@@ -214,7 +219,7 @@ def _who(entry: Entry, seat: DebateSeat) -> str:
 
 def _stand(entry: Entry) -> str:
     answer = entry.answer
-    confidence = f"{answer.confidence:.2f} sure" if answer and answer.confidence is not None else ""
+    confidence = f"{answer.confidence:.2f}" if answer and answer.confidence is not None else ""
     return ", ".join(filter(None, (answer.stance if answer else "", confidence)))
 
 

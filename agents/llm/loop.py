@@ -174,6 +174,7 @@ def load() -> None:
     """
     gc.disable()
     try:
+        import anthropic  # noqa: F401
         import httpcore2  # noqa: F401
 
         gc.freeze()

@@ -94,14 +94,12 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """The address that Django knows for a row leads to the page of its agent."""
-        self._allow(request)
-        return HttpResponseRedirect(config_url(get_object_or_404(AgentEvaluationConfig, pk=object_id).agent))
+        return HttpResponseRedirect(config_url(self._row(request, object_id).agent))
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        self._allow(request)
-        return HttpResponseRedirect(history_url(get_object_or_404(AgentEvaluationConfig, pk=object_id).agent))
+        return HttpResponseRedirect(history_url(self._row(request, object_id).agent))
 
     @console_page("target/<str:target>/", name="correction_agentevaluationconfig_target")
     def edit_view(self, request: HttpRequest, target: str) -> HttpResponse:
@@ -235,6 +233,10 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
     def _allow(self, request: HttpRequest, *, change: bool = False) -> None:
         if not (self.has_change_permission(request) if change else self.has_view_permission(request)):
             raise PermissionDenied
+
+    def _row(self, request: HttpRequest, object_id: str) -> AgentEvaluationConfig:
+        self._allow(request)
+        return get_object_or_404(AgentEvaluationConfig, pk=number_in({"pk": object_id}, "pk"))
 
 
 def history_url(agent: Agent | None) -> str:

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.logs import LogAdmin
 from agents.console.panels import table
-from agents.console.site import ModelAdmin, Select
+from agents.console.site import JSONText, ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
 from correction.interventions import FUNCTIONS, NudgeType, problems_of
@@ -29,7 +29,7 @@ else:
     InterventionModelForm = forms.ModelForm
 
 
-class ParametersField(forms.JSONField):
+class ParametersField(JSONText):
     """JSON that every database can store: Python's reader also takes NaN and halves of characters."""
 
     def to_python(self, value: Any) -> Any:

@@ -25,6 +25,7 @@ from agents.work.queues import wake_workers
 from correction.config.settings import config_of
 from correction.gate.check import GateResult, action_of_draft, check_action_quality, scores_of
 from correction.models import CorrectionLog, GateDimensionResult, GateMode, ObservedMessage, Outcome
+from evaluation.models import Dimension
 
 TRIES = 20  # each lost race means that another process won one: as many as may continue one session at once
 
@@ -226,7 +227,6 @@ def end(*, session: uuid.UUID, outcome: Outcome) -> bool:
 
 
 REPORT, CLOSING = "gate", "gate:closing"
-LABELS = {"adherence": "Persona adherence", "consistency": "Self-consistency", "fluency": "Fluency"}
 MAX_DRAFT, MAX_FINDING = 1_000, 1_500  # characters quoted
 
 
@@ -374,7 +374,7 @@ def feedback(*, draft: str, result: GateResult, attempt: int, left: int, externa
 
     def explained(check: GateDimensionResult) -> dict[str, str]:
         return {
-            "label": LABELS.get(check.dimension, check.dimension.replace("_", " ").capitalize()),
+            "label": Dimension(check.dimension).label,
             "score": f"{check.score:g}",
             "threshold": f"{check.threshold:g}",
             "reasoning": quoted(check.reasoning, MAX_FINDING),

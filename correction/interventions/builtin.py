@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -84,10 +84,16 @@ def variety(config: ResolvedConfig) -> Intervention:
     )
 
 
+# By name: the setting that switches it on, and what makes it.
+BUILT_IN: dict[str, tuple[str, Callable[[ResolvedConfig], Intervention]]] = {
+    ANTI_CONVERGENCE: ("anti_convergence_enabled", anti_convergence),
+    VARIETY: ("variety_intervention_enabled", variety),
+}
+
+
 def enabled_builtins(config: ResolvedConfig) -> list[Intervention]:
     """Those that this agent's configuration enables (AC-7.1.12)."""
-    enabled = [anti_convergence(config)] if config["anti_convergence_enabled"] else []
-    return enabled + ([variety(config)] if config["variety_intervention_enabled"] else [])
+    return [make(config) for switch, make in BUILT_IN.values() if config[switch]]
 
 
 def _group(context: InterventionContext) -> Finding:
@@ -106,7 +112,6 @@ def _claims() -> Mapping[str, PropositionSpec]:
 
 logger = logging.getLogger(__name__)
 CLAIM_VARIABLES = ("agent_name", "channel_name")
-BUILT_IN = (ANTI_CONVERGENCE, VARIETY)
 
 
 def rows_for(agent: Agent) -> list[InterventionRow]:

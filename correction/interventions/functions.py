@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agents.models import Agent, Channel, Message
+from agents.debates.measures import Groupthink
+from agents.models import Agent, Channel, DebateRound, Message
 from agents.persona import render_persona
 from agents.text.fences import MAX_EVENT_CHARACTERS
 from agents.text.ngrams import compute_corpus_repetition
@@ -195,6 +196,12 @@ class Mentions(Parameters):
     at_least: Count = Field(1, description="in how many of the last messages, default 1")
 
 
+class Indicators(Parameters):
+    at_least: Annotated[int, Field(ge=1, le=3)] = Field(
+        2, description="indicators from which it holds, 1 to 3; default 2"
+    )
+
+
 @named(MessageCount)
 def message_count(context: InterventionContext, parameters: MessageCount) -> Finding:
     """Messages ever committed in this channel, by the agent or by all."""
@@ -247,6 +254,22 @@ def mentions(context: InterventionContext, parameters: Mentions) -> Finding:
     if count < parameters.at_least <= count + len(unclear):
         return Finding(None, str(unclear[0]))
     return Finding(count >= parameters.at_least, f"{count} messages, at least {parameters.at_least}", count)
+
+
+@named(Indicators)
+def groupthink(context: InterventionContext, parameters: Indicators) -> Finding:
+    """Indicators of groupthink in the last complete round of the debate in this channel: high confidence, no dissent, positions alike.
+
+    Not known where the channel has no debate, and before its first round is complete; a blind poll is no round.
+    """
+    rounds = DebateRound.objects.filter(debate__channel=context.channel, number__gte=1).order_by("-number")
+    stored = rounds.values_list("groupthink", flat=True).first()
+    if not stored:
+        return Finding(None, "no complete round of a debate in this channel")
+    indicators = Groupthink.model_validate(stored).indicators
+    count = len(indicators)
+    reasoning = f"{count} indicators of groupthink, at least {parameters.at_least}"
+    return Finding(count >= parameters.at_least, ": ".join(filter(None, (reasoning, "; ".join(indicators)))), count)
 
 
 def speaker(message: Message) -> str:

@@ -202,7 +202,7 @@ def _by_judge(baselines: Iterable[Baseline]) -> list[tuple[Judged, list[Baseline
     return [(judged, list(group)) for judged, group in grouped]
 
 
-# What the column reads: as many as three judges leave in five dimensions.
+# What the column reads: as many as three judges leave in each dimension.
 NEWEST_BASELINES: Prefetch[Any] = Prefetch(
     "baselines", queryset=Baseline.objects.order_by("-captured_at", "-pk")[:15], to_attr="newest_baselines"
 )

@@ -10,12 +10,11 @@ from django import forms
 
 from agents.console.site import GrowingTextarea, NumberInput, Select, TextInput
 from agents.models import Agent
-from evaluation.models import Dimension
+from evaluation.models import CHANNEL_DIMENSIONS, Dimension
 from evaluation.propositions.editing import CannotSave, as_file, head_of, save_proposition, validated, written_as
 from evaluation.propositions.files import DEFAULT, Entry, all_entries, free_id
 from evaluation.propositions.schema import (
     AGENT_NAME,
-    ENVIRONMENT_DIMENSIONS,
     PRECONDITIONS,
     Cues,
     Proposition,
@@ -126,7 +125,7 @@ class PropositionForm(forms.Form):
         if entry is not None:
             del self.fields["dimension"], self.fields["level"]
         else:  # dimensions of channels are only in files about every one of them
-            own = [d for d in Dimension if agent is None or d.value not in ENVIRONMENT_DIMENSIONS]
+            own = [d for d in Dimension if agent is None or d.value not in CHANNEL_DIMENSIONS]
             self.fields["dimension"].choices = [(d.value, d.label) for d in own]  # type: ignore[attr-defined]
 
     def clean(self) -> None:

@@ -129,6 +129,8 @@ def checked_by(p: Proposition) -> SafeString:
         checks = ((name, json.dumps(value, ensure_ascii=False)) for name, value in p.rule.checks().items())
         shown = format_html_join(" ", "<code>{}: {}</code>", ((name, display.visible(value)) for name, value in checks))
         return format_html("an exact rule {}", shown)
+    if p.measure:
+        return format_html("a judge; offline by the statistic <code>{}</code>", p.measure)
     if p.cues is None:
         return SafeString("a judge alone; without an LLM it is not scored")
     lists = ((label, words) for label, words in (("for it", p.cues.supports), ("against it", p.cues.contradicts)))
@@ -237,13 +239,13 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         counts = Counter(entry.state for entry in about)
         order = sorted(about, key=lambda entry: list(STATES).index(entry.state))
         shown = [entry for entry in order if chosen not in STATES or entry.state == chosen]
-        slow = PatternTimeout.of(entry.proposition.id for entry in shown)
+        slow, persona = PatternTimeout.of(entry.proposition.id for entry in shown), _persona(agent)
         return self.page(
             request,
             f"{PAGES}agent.html",
             f"{agent or owner}: propositions",
             name=_name_of(owner, agent),
-            cards=[card_of(entry, agent, _persona(agent), slow) for entry in shown],
+            cards=[card_of(entry, agent, persona, slow) for entry in shown],
             tabs=[("", "All", counts.total()), *((s, STATES[s][0], counts[s]) for s in STATES if counts[s])]
             if len(counts) > 1
             else [],

@@ -83,7 +83,8 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
         return {"next_at": timezone.now(), **super().get_changeform_initial_data(request)}
 
     def get_panels(self, request: HttpRequest, obj: EvaluationSchedule) -> list[SafeString]:
-        return [*super().get_panels(request, obj), _history(obj)]
+        stored = EvaluationSchedule.objects.get(pk=obj.pk)  # a form that was refused has put what was typed into `obj`
+        return [*super().get_panels(request, obj), _history(stored)]
 
     @admin.action(description="Fire now", permissions=["change"])
     @confirmed(

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db.models import Q
+from django.db.models import Q, QuerySet, Value
+from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.filters import OptionFilter
-from agents.console.logs import LogAdmin
+from agents.console.logs import READING, LogAdmin
 from agents.models import Message
 from evaluation.admin.display import dimension_badge, target, verdict
 from evaluation.models import EvaluationScore
@@ -36,8 +37,19 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
     list_select_related = ("evaluation_run__agent", "evaluation_run__channel", "message", "compared_with")
     outcome = display.column("verdict", verdict, ordering="score")
     who = display.column("target", lambda score: target(score.evaluation_run))
-    message_link = display.column("message", lambda score: _said(score.message))
-    earlier_link = display.column("compared with", lambda score: _said(score.compared_with))
+    message_link = display.column("message", lambda score: _said(score, score.message))
+    earlier_link = display.column("compared with", lambda score: _said(score, score.compared_with))
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[EvaluationScore]:
+        """Mark the rows for those who may not read messages."""
+        return super().get_queryset(request).annotate(unread=Value(not request.user.has_perm(READING)))
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> EvaluationScore | None:
+        score = super().get_object(request, object_id, from_field)
+        if score is not None and _unread(score):
+            score.reasoning = score.justification = score.recommendations = score.reason = score.context_snippet = ""
+            score.flaws = []
+        return score
 
     @admin.display(description="proposition", ordering="proposition_id")
     def claimed(self, score: EvaluationScore) -> SafeString:
@@ -57,15 +69,17 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
             over = "the whole window" if score.evaluation_run.channel_id is None else "the whole conversation"
             place = format_html('<span class="pl-subtle">{}</span>', over)
         else:
-            text = display.shortened(message.text, 70)
+            text = _quoted(score, message, 70)
             place = display.link(transcript_url(message), text, "in its conversation")
         if before is not None:
-            earlier = display.link(transcript_url(before), display.shortened(before.text, 50), "the earlier message")
+            earlier = display.link(transcript_url(before), _quoted(score, before, 50), "the earlier message")
             place = format_html('{} <span class="pl-subtle">against</span> {}', place, earlier)
         return format_html('<div class="pl-wide">{}</div>', display.lines(target(score.evaluation_run), place))
 
     @admin.display(description="why")
     def why(self, score: EvaluationScore) -> SafeString:
+        if _unread(score):
+            return display.EMPTY
         return display.folded("\n\n".join(filter(None, (score.reason, score.reasoning, score.justification))), 60)
 
     @admin.display(description="flaws")
@@ -74,8 +88,19 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
         return format_html_join("", "<div>• {}</div>", flaws) or display.EMPTY
 
 
-def _said(message: Message | None) -> SafeString:
+def _unread(score: Any) -> bool:
+    """Whether the user may not read messages, nor what a judge quotes of them."""
+    return bool(score.unread)
+
+
+def _quoted(score: EvaluationScore, message: Message, most: int) -> str:
+    return f"message {message.position}" if _unread(score) else display.shortened(message.text, most)
+
+
+def _said(score: EvaluationScore, message: Message | None) -> SafeString:
     if message is None:
         return display.EMPTY
+    if _unread(score):
+        return display.visible(f"message {message.position}")
     place = display.link(transcript_url(message), "Read it in its conversation")
     return format_html("{}{}", display.block(message.text), place)

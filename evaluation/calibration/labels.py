@@ -19,6 +19,7 @@ from agents.transcripts.records import Cleaner
 from agents.work.queues import wake_workers
 from evaluation.judge.questions import MAX_SCORE, MIN_SCORE
 from evaluation.models import (
+    BY_MESSAGE,
     COUNTED,
     RULE_JUDGE,
     Dimension,
@@ -33,7 +34,6 @@ from evaluation.models import (
 )
 
 MOST_DRAWN = 10_000
-OF_MESSAGES = ("adherence", "consistency")  # judged message by message; the others over a window
 _MARKS = ("hard", "double_check", "simulated")
 
 
@@ -119,7 +119,7 @@ def population(
     scores = judged(judge=judge, procedure=procedure, dimension=dimension).filter(evaluation_run__in=runs)
     if until is not None:
         scores = scores.filter(Q(judged_at__isnull=True) | Q(judged_at__lte=until))
-    if dimension not in OF_MESSAGES:
+    if dimension not in BY_MESSAGE:
         return scores
     newest = (
         scores.filter(message__isnull=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
@@ -363,7 +363,7 @@ def lost_propositions(before: Shares, now: Shares) -> tuple[Lost, ...]:
         chances.append(float(fisher_exact(table, alternative="greater").pvalue))
     return tuple(
         Lost(
-            dimension=cast(DimensionId, name[0]),
+            dimension=name[0],
             proposition=name[1],
             p=p,
             baseline_scored=before[name].scored,

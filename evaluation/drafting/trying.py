@@ -19,6 +19,7 @@ from agents.models import Agent, Message
 from agents.persona import render_persona
 from agents.text.fences import new_nonce
 from evaluation.judge.questions import MAX_SCORE, Question, Verdict, ask_all, build_request, unscored
+from evaluation.models import Dimension
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.judging import settle
 from evaluation.runs.planning import MOST_REPEATS, OUTPUT_TOKENS_PER_CLAIM, why_over_budget
@@ -167,7 +168,7 @@ def try_proposition(
     Raises:
         ValueError: Something asked for makes no sense; says what is allowed.
     """
-    if proposition.dimension != adherence.DIMENSION:
+    if proposition.dimension != Dimension.ADHERENCE:
         raise ValueError(f"{proposition.id} is of {proposition.dimension}, judged over a window; allowed: adherence")
     if "{{action}}" in proposition.claim.replace(" ", ""):
         raise ValueError(f"{proposition.id} speaks of a draft ({{{{action}}}}), and messages that were sent are none")

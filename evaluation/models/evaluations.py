@@ -24,7 +24,7 @@ OUT_OF_REACH = "out_of_reach"  # the cause of a judgement for which an offline j
 
 
 class Dimension(models.TextChoices):
-    """The five dimensions (specification 001); the id is the same everywhere, the label is for people."""
+    """The list of dimensions (specification 001); the id is the same everywhere, also as name of the scorer; the label is for people."""
 
     ADHERENCE = "adherence", "Persona adherence"
     CONSISTENCY = "consistency", "Self-consistency"

@@ -19,6 +19,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
+from evaluation.models import CHANNEL_DIMENSIONS
 from evaluation.propositions.files import (
     DEFAULT,
     Entry,
@@ -34,7 +35,7 @@ from evaluation.propositions.files import (
     resolved_file,
     shared_ids,
 )
-from evaluation.propositions.schema import ENVIRONMENT_DIMENSIONS, WINDOW_DEFAULTS, PropositionFile, first_given
+from evaluation.propositions.schema import WINDOW_DEFAULTS, PropositionFile, first_given
 
 CHANGED = "It was changed or removed since the page was opened. Look at it again."
 NO_FOLDER = "No folder for propositions of your own is set: name one in PROPOSITION_DIRS, or export the YAML."
@@ -191,7 +192,7 @@ def as_file(head: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], comme
 def head_of(dimension: str, owner: str, level: str) -> dict[str, Any]:
     """Return the head of a new file about one agent (or ``_default``)."""
     head: dict[str, Any] = {"dimension": dimension, "agent_id": owner}
-    if dimension in ENVIRONMENT_DIMENSIONS:
+    if dimension in CHANNEL_DIMENSIONS:
         head["target_type"] = "environment"
     if level == "action":
         head["level"] = level

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import yaml
 from django.conf import settings
@@ -27,7 +27,8 @@ from agents.models import Agent
 from agents.persona import BANDS, ROUNDING, TraitLike, strength_band
 from agents.seed import example_slugs
 from agents.text.fences import neutral
-from evaluation.propositions.schema import AGENT_NAME, DimensionId, Proposition, PropositionFile, resolve
+from evaluation.models import Dimension
+from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, resolve
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # both are safe; the C one is ten times faster
@@ -344,7 +345,7 @@ def default_dimensions() -> tuple[str, ...]:
         PropositionError: A file cannot be used.
     """
     measured = {file.dimension for file in load_all() if file.level == "evaluation" and file.propositions}
-    return tuple(name for name in get_args(DimensionId) if name in measured)
+    return tuple(name for name in Dimension.values if name in measured)
 
 
 OF_A_MESSAGE_UP_TO, OF_A_MESSAGE_FROM = 0.1, 0.7  # strengths that show in a single message

@@ -7,12 +7,13 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from agents.text.patterns import Undecided, check_phrase, find, find_all
 from agents.text.tokens import has_emoji, split_sentences, tokenize
+from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, Dimension
 
 
 def _phrase(value: str) -> str:
@@ -164,10 +165,10 @@ PRECONDITIONS: dict[str, Precondition] = {
 }
 
 
-DimensionId = Literal["adherence", "consistency", "fluency", "convergence", "ideas_quantity"]
-# Judged over a window or conversation, never on one message.
-WINDOW_DIMENSIONS = ("consistency", "fluency", "convergence", "ideas_quantity")
-ENVIRONMENT_DIMENSIONS = ("convergence", "ideas_quantity")  # measured of a channel
+if TYPE_CHECKING:
+    DimensionId = str
+else:
+    DimensionId = Literal[tuple(Dimension.values)]  # a type checker cannot read a computed one
 MEASURED_IN = {
     "style": "consistency",
     "voices": "convergence",
@@ -308,11 +309,11 @@ class PropositionFile(BaseModel):
 
     @model_validator(mode="after")
     def _consistent(self) -> PropositionFile:
-        if self.target_type == "environment" and self.dimension not in ENVIRONMENT_DIMENSIONS:
+        if self.target_type == "environment" and self.dimension not in CHANNEL_DIMENSIONS:
             raise ValueError(
-                f"target_type environment: {self.dimension} is measured of one agent; allowed for {', '.join(ENVIRONMENT_DIMENSIONS)}"
+                f"target_type environment: {self.dimension} is measured of one agent; allowed for {', '.join(CHANNEL_DIMENSIONS)}"
             )
-        if self.target_type == "agent" and self.dimension in ENVIRONMENT_DIMENSIONS:
+        if self.target_type == "agent" and self.dimension in CHANNEL_DIMENSIONS:
             raise ValueError(f"{self.dimension} is measured of a whole channel: write target_type: environment")
         seen: set[str] = set()
         for spec in self.propositions:
@@ -330,7 +331,7 @@ class PropositionFile(BaseModel):
             if name not in usable:
                 place = f"{self.dimension} at {self.level} level"
                 yield f"{{{{{name}}}}} has no value in {place}; usable: {', '.join(usable)}"
-        if self.dimension in WINDOW_DIMENSIONS:
+        if self.dimension != Dimension.ADHERENCE:  # judged over a window or conversation, never on one message
             if spec.precondition:
                 yield f"a precondition looks at one message; {self.dimension} is judged over a window"
             if spec.rule:
@@ -343,7 +344,7 @@ class PropositionFile(BaseModel):
             yield "traits are measured in adherence, at evaluation level; leave trait out"
         if (measured_in := MEASURED_IN.get(spec.measure or "", self.dimension)) != self.dimension:
             yield f"measure {spec.measure} is a statistic of {measured_in}"
-        if self.dimension == "ideas_quantity" and (spec.inverted or spec.hard or spec.cues or spec.measure):
+        if self.dimension in COUNTED and (spec.inverted or spec.hard or spec.cues or spec.measure):
             yield "ideas are counted, not scored: inverted, hard, cues and measure have no meaning"
 
 
@@ -351,7 +352,7 @@ def usable_variables(file: PropositionFile) -> tuple[str, ...]:
     """Variables that have a value where this file's claims are judged."""
     if file.level == "action":
         return VARIABLES
-    in_channel = file.dimension in ("adherence", *ENVIRONMENT_DIMENSIONS)
+    in_channel = file.dimension in ("adherence", *CHANNEL_DIMENSIONS)
     return ("agent_name", "channel_name") if in_channel else ("agent_name",)
 
 

@@ -17,7 +17,7 @@ from agents.text.fences import new_nonce
 from agents.turn.prompt import build_prompt, new_turn
 from agents.turn.tools import tool_definitions
 from evaluation.judge.questions import Question, build_request
-from evaluation.models import EvaluationRun
+from evaluation.models import Dimension, EvaluationRun
 from evaluation.propositions.files import load_all
 from evaluation.propositions.schema import Proposition
 from evaluation.runs.ideas import BATCH, listing_request
@@ -109,7 +109,7 @@ def _estimate(plan: Plan, lengths: Mapping[str, AnswerLength], read: dict[tuple[
         judgements += len(items)
         if scorer.not_evaluable(subject):
             continue
-        if isinstance(subject, ChannelSubject) and dimension == ideas_quantity.DIMENSION:
+        if isinstance(subject, ChannelSubject) and dimension == Dimension.IDEAS_QUANTITY:
             calls += [call for item in items for call in _ideas(item.proposition, subject, run, nonce)]
             continue
         length = lengths.get(dimension, ASSUMED)

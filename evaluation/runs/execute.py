@@ -1,4 +1,7 @@
-"""Judge evaluations: those asked for now (`capture`), and those whose turn it is (`work_one`). A killed one resumes where it stopped."""
+"""Judge evaluations: those asked for now (`capture`), and those whose turn it is (`work_one`).
+
+A killed one resumes where it stopped: `planning` made a pending row for each judgement, `judging` asks about those that are pending still.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from agents.models import Message
 from agents.text.fences import fence, neutral, one_line
 from agents.text.tokens import tokenize
 from evaluation.judge.questions import Verdict, object_schema, render, render_trajectory, unscored
-from evaluation.models import EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
+from evaluation.models import Dimension, EvaluationRun, EvaluationScore, Idea, IdeaPart, is_heuristic
 from evaluation.propositions.schema import Proposition, fill
 from evaluation.runs.summary import FAILURES
 from evaluation.scorers import ideas_quantity
@@ -204,7 +204,7 @@ def _places(answer: _Pairs, count: int) -> dict[int, int]:
 
 LISTING_TOKENS = 4000  # most of an answer
 BATCH = 60  # new ideas compared in one call with all that are known
-DIMENSION = ideas_quantity.DIMENSION
+DIMENSION = Dimension.IDEAS_QUANTITY.value
 AGAIN = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Status.UNAVAILABLE)
 NOTHING_MARKED = "needs an LLM judge: no message lists ideas as points or announces one"
 

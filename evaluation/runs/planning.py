@@ -28,6 +28,7 @@ from agents.persona import current_digest, render_persona
 from agents.text.fences import one_line
 from evaluation.models import (
     CHANNEL_DIMENSIONS,
+    COUNTED,
     ChannelShare,
     Dimension,
     EvaluationRun,
@@ -285,7 +286,7 @@ def propositions_asked(
     asked = propositions_for(agent_slug=target.slug, dimension=dimension, files=files, seeded=seeded)
     if agent is not None and dimension == "adherence":
         asked = with_traits(asked, agent.traits.all(), automatic=settings.TRAIT_PROPOSITIONS)
-    if not hard or dimension == "ideas_quantity":
+    if not hard or dimension in COUNTED:
         return asked
     return [p if p.inverted or p.rule else replace(p, hard=True) for p in asked]
 

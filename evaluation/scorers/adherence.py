@@ -11,8 +11,6 @@ from evaluation.scorers.subjects import NO_MESSAGE, Context, Event, Item, Subjec
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
 
-DIMENSION = "adherence"
-
 
 def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
     """Every proposition on every sampled message (AC-6.1.2, AC-6.1.4); those about the full window once, after these."""

@@ -28,7 +28,6 @@ from evaluation.scorers.subjects import (
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
 
-DIMENSION = "consistency"
 SAID_BEFORE = 2  # messages of the channel shown before each message of a pair
 NEAR, READ_AHEAD = 8, 50  # positions looked at before a message; messages that share a query
 PROFILED = 200  # most earlier messages that the offline judge's profile is made of: the newest

@@ -24,7 +24,6 @@ from evaluation.scorers.subjects import ChannelSubject, Context, Item
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
 
-DIMENSION = "convergence"
 PAIRS_SHOWN = 40  # to the judge, most alike first
 MOST_SPEAKERS = 50  # whose pairs are stored: those who say most
 

@@ -13,8 +13,6 @@ from evaluation.scorers.subjects import NO_MESSAGE, Context, Item, Subject
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
 
-DIMENSION = "fluency"
-
 
 def plan(subject: Subject, propositions: Sequence[Proposition]) -> list[Item]:
     """Every proposition once, on the full window."""

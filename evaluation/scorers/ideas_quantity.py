@@ -13,8 +13,6 @@ from evaluation.scorers.subjects import ChannelSubject, Item
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
 
-DIMENSION = "ideas_quantity"
-
 
 def plan(subject: ChannelSubject, propositions: Sequence[Proposition]) -> list[Item]:
     """Every proposition once, on the full conversation."""

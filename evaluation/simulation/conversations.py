@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import sentry_sdk
 from django.conf import settings
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.db.models import Max, QuerySet
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
@@ -370,7 +370,13 @@ def _finished(run: Run) -> Run:
     """
     owner = owner_name()
     while True:
-        run = run_turn(run, owner=owner)
+        try:
+            run = run_turn(run, owner=owner)
+        except DatabaseError as error:
+            if not is_outage(error):
+                raise
+            logger.warning("turn %s of agent %s waits for the database: %s", run.pk, run.agent_id, error)
+            run.refresh_from_db()  # raises where the database is not back
         if run.status in Run.FINAL:
             return run
         others = Run.objects.filter(agent=run.agent_id, status=Run.Status.RUNNING).exclude(pk=run.pk)

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from agents.models import LLMCall, Message, Run
+from agents.models import LLMCall, Message, Run, WorkerHeartbeat
 from tests.console import HOSTILE, list_of, plain, read
 from tests.evaluation.judged import cells
 from tests.factories import make_agent, make_channel, say
@@ -95,3 +95,6 @@ def test_hostile_filters_are_shown_as_text_or_refused(root: Client) -> None:
     assert "<script>alert" not in html
     for query in ("?tag=build%3D%00", "?status__exact=%00", "?%00=1"):
         assert root.get(list_of(Run, query))["Location"] == list_of(Run)
+    for key in ("abc", "9" * 30):
+        assert root.get(list_of(Run, f"?agent__id__exact={key}"))["Location"] == list_of(Run, "?e=1")
+    assert root.get(list_of(WorkerHeartbeat, "?host=%00"))["Location"] == list_of(WorkerHeartbeat)

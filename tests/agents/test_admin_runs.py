@@ -87,6 +87,17 @@ def test_what_the_rows_hold_beyond_that_is_shown_as_it_is(root: Client) -> None:
     assert '"gate_mode": "off"' in text
 
 
+@pytest.mark.parametrize("given", [{"items": [1, 2]}, {"items": 5}, {"text": ["Hi", "there"]}, {"text": 5}, {"": None}])
+def test_what_a_model_asked_of_a_tool_is_shown_whatever_json_it_is(root: Client, given: dict[str, Any]) -> None:
+    run = taken()
+    entry = run.run_messages.filter(role="assistant").earliest("number")
+    entry.content["tool_calls"][0]["input"] = given
+    entry.save()
+
+    text = plain(read(root, page_of(run)))
+    assert all(str(value) in text for value in given.values())
+
+
 def test_a_turn_that_waits_is_cancelled(root: Client) -> None:
     run = Run.objects.create(agent=make_agent(), channel=make_channel())
     url = reverse("admin:agents_run_cancel", args=[run.pk])

@@ -8,7 +8,8 @@ from django.contrib.auth.models import Group, User
 from django.core.management import call_command
 from django.utils import timezone
 
-from agents.models import Agent
+from agents.debates.debate import ask_rounds, play, start_debate
+from agents.models import Agent, owner_name
 from correction.demonstration import show_correction
 from correction.models import GateDimensionResult
 from evaluation.calibration.labels import save_label
@@ -19,7 +20,7 @@ from tests.evaluation.judged import make_run, make_score
 
 
 def seed() -> None:
-    """The 16 example agents, messages that met the gate, a baseline and an evaluation, labels, a schedule and an alert."""
+    """The 16 example agents, messages that met the gate, a baseline and an evaluation, labels, a schedule and an alert, a debate."""
     call_command("seed", verbosity=0, stdout=StringIO())
     show_correction(StringIO(), again=False)
     michael, kevin = Agent.objects.get(slug="michael"), Agent.objects.get(slug="kevin")
@@ -43,6 +44,8 @@ def seed() -> None:
         schedule=schedule,
         evaluation_run=baseline,
     )
+    debate = start_debate(topic="Should we move?", mode="devils-advocate", agents=["michael", "kevin"], rounds=3)
+    play(ask_rounds(debate, 1), owner=owner_name())
     GateDimensionResult.objects.filter(passed=False).update(mark="right")
 
 

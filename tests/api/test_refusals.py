@@ -33,6 +33,7 @@ WRONG_MESSAGES: list[tuple[dict[str, Any], str, str]] = [
     ({"agent": None}, "agent", "none given"),
     ({"sent_at": "0001-01-01T00:00:00+14:00"}, "sent_at", "allowed: a time such as 2026-11-22T14:30:00Z"),
     ({"sent_at": 7}, "sent_at", "sent_at 7: allowed: a time such as"),
+    ({"sent_at": "2026-13-45"}, "sent_at", "sent_at '2026-13-45': allowed: a time such as"),
     ({"text": None}, "text", "text is missing"),
     ({"text": "a\x00b"}, "text", "holds a NUL character"),
     ({"external_id": " "}, "external_id", "external_id ' ': allowed: "),
@@ -78,12 +79,15 @@ CASES: list[tuple[str, dict[str, Any], list[Case]]] = [
         ({"tags": {"a": 1}}, "tags.a", "tags.a 1: allowed: a valid string"),
         ({"tags": {f"t{n}": "" for n in range(21)}}, "tags", "at most 20 items"),
         ({"agents": ["ada", "nobody"]}, "agents", "agents: there is no agent 'nobody'"),
+        ({"agents": ["x" * 65]}, "agents[0]", "allowed: at most 64 characters"),
         ({"users": ["mallory"]}, "users", "there is no user 'mallory'"),
+        ({"users": ["x" * 151]}, "users[0]", "allowed: at most 150 characters"),
         ({"synthetic": True}, "synthetic", "there is no field 'synthetic'"),
     ]),
     ("messages/", {"channel": "office", "text": "hello"}, [
         ({"channel": None}, "channel", "channel None: allowed: the slug of a channel"),
         ({"channel": "nowhere"}, "channel", "there is no channel 'nowhere'; channels: desk, office"),
+        ({"channel": "x" * 121}, "channel", "allowed: the slug of a channel"),
         ({"text": " \n"}, "text", "allowed: a text, not only white space"),
         ({"text": "x" * 100_001}, "text", "allowed: at most 100000 characters"),
         ({"text": 7}, "text", "text 7: allowed: a valid string"),
@@ -234,6 +238,13 @@ def test_what_makes_no_sense_is_refused_by_field(
         )
         assert sentence in errors.get(field, [""])[0], (changes, errors)
     assert [model.objects.count() for model in MADE] == before
+
+
+def test_a_field_that_there_is_not_hides_no_other_fault(client: Program, ada: Agent) -> None:
+    errors = refused(client.post("/api/agents/", {"mood": "good", "age": 7, "max_turns": 0, "traits": [7]}))
+
+    assert set(errors) == {"mood", "age", "slug", "display_name", "system_prompt", "max_turns", "traits[0]"}
+    assert errors["traits[0]"] == ["traits[0] 7: allowed: a valid dictionary"]
 
 
 def nested(levels: int) -> str:

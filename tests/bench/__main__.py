@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.bench.judging import CLAIMS, LATENCY, REPEATS, judge, judging
 
-SECTIONS = ("startup", "judging", "capture", "gate", "repetition", "sampling", "web", "import")
+SECTIONS = ("startup", "judging", "capture", "gate", "debates", "repetition", "sampling", "web", "import")
 
 
 def main() -> None:
@@ -72,6 +72,7 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
     from rich.table import Table
 
     from tests.bench.capture import capturing
+    from tests.bench.debates import debating
     from tests.bench.gate import gating
     from tests.bench.server import ServerProcess
     from tests.bench.startup import starting
@@ -89,6 +90,7 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
         if server:
             sections = {"startup": partial(starting, folder=folder, latency=LATENCY), **sections}
             sections |= {"capture": partial(capturing, latency=LATENCY), "gate": partial(gating, latency=LATENCY)}
+            sections["debates"] = partial(debating, latency=LATENCY)
         for row in (row for name, section in sections.items() if name in wanted for row in section(url, server)):
             table.add_row(*row)
     finally:

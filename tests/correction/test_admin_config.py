@@ -7,6 +7,7 @@ import re
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
+from django.urls import reverse
 from pytest_django import Settings
 
 from correction.config.configure import config_history, configure
@@ -101,6 +102,12 @@ def test_one_mechanism_is_edited_alone_and_leads_back_to_its_cell(root: Client) 
     assert answer["Location"].endswith(f"#cell-{ada.pk}-variety")
     assert own(ada) == {"variety_message_threshold": 12}
     assert root.get(url_of(ada, query="?mechanism=nonsense")).status_code == 404
+
+
+@pytest.mark.parametrize("page", ["change", "history"])
+@pytest.mark.parametrize("key", ["abc", "0", "9" * 30])
+def test_an_address_of_no_configuration_is_not_found(root: Client, page: str, key: str) -> None:
+    assert root.get(reverse(f"admin:correction_agentevaluationconfig_{page}", args=[key])).status_code == 404
 
 
 def test_the_number_of_queries_does_not_grow_with_drafts_marks_or_changes(root: Client) -> None:

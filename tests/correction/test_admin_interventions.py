@@ -54,7 +54,7 @@ def test_an_intervention_is_written_and_listed(root: Client) -> None:
         ({"function_parameters": '{"most": 3}'}, "most"),
         ({"function_parameters": "[1]"}, "parameters are an object"),
         ({"function_parameters": "{"}, "Enter a valid JSON"),
-        ({"function": "question_share", "function_parameters": '{"at_least": Infinity}'}, "Numbers must be finite"),
+        ({"function": "repetition", "function_parameters": '{"at_least": Infinity}'}, "Numbers must be finite"),
         ({"function": "", "textual_claim": "x", "function_parameters": '{"at_least": NaN}'}, "Numbers must be finite"),
         ({"function": "mentions", "function_parameters": '{"phrases": ["\\ud800"]}'}, "half a character"),
         ({"function": "mentions", "function_parameters": '{"phrases": ["a\\u0000"]}'}, "NUL"),
@@ -74,6 +74,15 @@ def test_what_cannot_be_used_is_said_beside_the_field(root: Client, typed: dict[
     assert answer.status_code == 200
     assert said in plain(answer.content.decode())
     assert not Intervention.objects.exists()
+
+
+def test_parameters_may_be_taken_out(root: Client) -> None:
+    write(root)
+    row = Intervention.objects.get()
+    root.post(page_of(row), {**GOOD, "function": "", "textual_claim": "They only agree.", "function_parameters": ""})
+
+    row.refresh_from_db()
+    assert (row.function, row.function_parameters) == ("", {})
 
 
 def test_a_function_that_is_gone_is_shown_and_refused(root: Client) -> None:

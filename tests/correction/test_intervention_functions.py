@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from agents.models import Agent, Channel
+from agents.debates.answers import Answer
+from agents.debates.measures import groupthink
+from agents.models import Agent, Channel, Debate, DebateRound
 from correction.interventions import FUNCTIONS, Finding, FunctionalPrecondition, Parameters, named
 from tests.correction.steering import ECHOES, MIXED, chatter, context_of
 from tests.factories import make_agent, make_channel, say
@@ -77,19 +79,39 @@ def test_mentions_counts_messages(ada: Agent, office: Channel) -> None:
     assert held(ada, office, "mentions", phrases=["beets"]) == (False, 0)
 
 
+def test_groupthink_is_that_of_the_last_round_of_the_debate_in_the_channel(ada: Agent, office: Channel) -> None:
+    channel = make_channel("debate-1", kind=Channel.Kind.DEBATE)
+    debate = Debate.objects.create(channel=channel, mode="collaborative", topic="Order more paper?")
+    say(channel, ada, "We need paper.")
+    agreed = groupthink([Answer(seat=n, position="We need paper.", stance="yes", confidence=0.9) for n in (1, 2)], None)
+    sure = groupthink([Answer(seat=n, position="x" * n, confidence=0.9) for n in (1, 2)], None)
+
+    def add(number: int, measured: dict[str, Any]) -> None:
+        DebateRound.objects.create(debate=debate, number=number, groupthink=measured)
+
+    add(0, agreed.model_dump(mode="json"))
+    assert held(ada, channel, "groupthink") == (None, None)  # only the poll is complete
+    add(1, sure.model_dump(mode="json"))
+    assert held(ada, channel, "groupthink") == (False, 1)
+    assert held(ada, channel, "groupthink", at_least=1) == (True, 1)
+    add(2, agreed.model_dump(mode="json"))
+    assert held(ada, channel, "groupthink") == (True, 3)
+    assert held(ada, office, "groupthink") == (None, None)
+
+
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_in_an_empty_channel_no_function_fails_and_none_holds_by_accident(
     ada: Agent, office: Channel, name: str
 ) -> None:
     given: dict[str, Any] = {"at_least": 1} | ({"phrases": ["x"]} if name == "mentions" else {})
 
-    assert held(ada, office, name, **given)[0] is False
+    assert held(ada, office, name, **given)[0] is (None if name == "groupthink" else False)
 
 
 @pytest.mark.parametrize(
     ("name", "parameters", "message"),
     [
-        ("mood", {}, "function 'mood' is not registered; allowed: mentions, message_count"),
+        ("mood", {}, "function 'mood' is not registered; allowed: groupthink, mentions, message_count"),
         ("message_count", {}, "message_count: at_least: is required"),
         ("message_count", {"at_least": "7"}, "message_count: at_least: input should be a valid integer (got '7')"),
         ("message_count", {"at_least": 0}, "message_count: at_least: input should be greater than or equal to 1 (got 0)"),
@@ -97,6 +119,7 @@ def test_in_an_empty_channel_no_function_fails_and_none_holds_by_accident(
         ("message_count", {"at_least": 1, "of": "bot"}, "message_count: of: 'bot' is not allowed; allowed: 'agent' or 'channel'"),
         ("message_count", {"at_least": 1, "x": 1}, "message_count: x: unknown field; allowed: at_least, of"),
         ("vocabulary_similarity", {"at_least": 1.1}, "less than or equal to 1 (got 1.1)"),
+        ("groupthink", {"at_least": 4}, "groupthink: at_least: input should be less than or equal to 3 (got 4)"),
         ("mentions", {"phrases": ["/(/"]}, "not a valid regular expression"),
         ("mentions", {"phrases": []}, "mentions: phrases:"),
     ],

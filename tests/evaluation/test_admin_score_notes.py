@@ -73,6 +73,20 @@ def test_scores_need_their_permission() -> None:
     assert "scored" not in plain(read(half, page_of(message.channel, "transcript")))
 
 
+def test_who_may_not_read_messages_sees_neither_them_nor_what_a_judge_quotes() -> None:
+    message = judged_message({"dry": 2})
+    EvaluationScore.objects.update(reasoning="It said: a secret.", flaws=["a secret"])
+    Message.objects.filter(pk=message.pk).update(text="A SECRET")
+    score = EvaluationScore.objects.get()
+    scores = signed_in(staff("evaluation.view_evaluationscore", "agents.view_channel"))
+
+    for url in (list_of(EvaluationScore), page_of(score)):
+        html = read(scores, url)
+        assert "secret" not in html.lower()
+        assert f"message {message.position}" in html
+    assert scores.get(page_of(message.channel, "transcript")).status_code == 403
+
+
 def test_scores_are_found_by_their_height_and_the_tags_of_messages(root: Client) -> None:
     message = judged_message({"low": 3, "middle": 4, "high": 9, "late": None})
     Message.objects.filter(pk=message.pk).update(tags={"build": "41"})

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from datetime import UTC, datetime
 from typing import Any
 
-from django.core.management.base import CommandError
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
@@ -40,7 +39,7 @@ def _moment(text: str) -> datetime:
     if moment is not None and moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     if moment is None or moment > timezone.now():
-        raise CommandError(
-            f"--since {text!r}: allowed: a UTC date or time in the past, e.g. 2026-11-22 or 2026-11-22T08:00"
+        raise ArgumentTypeError(
+            f"{text!r}: allowed: a UTC date or time in the past, e.g. 2026-11-22 or 2026-11-22T08:00"
         )
     return moment

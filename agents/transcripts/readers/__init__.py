@@ -11,8 +11,8 @@ from typing import Any
 
 from agents.transcripts.json_input import json_values
 from agents.transcripts.readers.chat import (
-    dialogue_key,
     is_anthropic,
+    is_dialogue,
     is_openai,
     is_sharegpt,
     read_chat,
@@ -49,9 +49,9 @@ FORMATS: dict[str, Format] = {  # the last that recognises a file reads it
     "openai": Format("OpenAI chat", read_chat, is_openai),
     "anthropic": Format("Anthropic messages", read_chat, is_anthropic),
     "sharegpt": Format("ShareGPT", read_sharegpt, is_sharegpt),
-    "hh": Format("Human:/Assistant: dialogues", read_dialogues, dialogue_key),
+    "hh": Format("Human:/Assistant: dialogues", read_dialogues, is_dialogue),
     "csv": Format("CSV", read_csv, in_text=looks_like_csv),
-    "chat": Format("chat log", read_log, in_text=looks_like_chat),
+    "chat": Format("chat log", read_log, in_text=lambda head: looks_like_chat(head) and not looks_like_csv(head)),
     "tinytroupe": Format("TinyTroupe", read_console, is_notebook, looks_like_console),
 }
 

@@ -166,8 +166,8 @@ def _said(row: Row, speaker: str, text: str, channel: str, number: int) -> Recor
 
 
 def is_sharegpt(value: dict[str, Any]) -> bool:
-    """Whether it is a conversation of ShareGPT."""
-    return isinstance(value.get("conversations") or value.get("conversation"), list)
+    """Whether it is a conversation of ShareGPT, without messages beside it."""
+    return isinstance(value.get("conversations") or value.get("conversation"), list) and not is_openai(value)
 
 
 def read_sharegpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
@@ -200,6 +200,11 @@ def dialogue_key(value: Any) -> str:
     """The key under which the dialogue stands; empty when this is no such object."""
     texts = value if isinstance(value, dict) else {}
     return next((key for key in TEXT_KEYS if isinstance(texts.get(key), str) and "Human:" in texts[key]), "")
+
+
+def is_dialogue(value: dict[str, Any]) -> bool:
+    """Whether it is a dialogue in one text. Data of other formats often has its first lines beside the messages."""
+    return bool(dialogue_key(value)) and not is_openai(value) and not is_sharegpt(value)
 
 
 def read_dialogues(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:

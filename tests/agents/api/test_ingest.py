@@ -56,6 +56,14 @@ def test_messages_are_stored_in_the_order_given_with_all_that_was_said_of_them(c
     assert (two.outsider, two.parent_id, two.sent_at, two.synthetic) == ("Customer", one.pk, None, False)
 
 
+def test_tags_and_payload_are_stored_as_they_were_sent(client: Program, ada: Agent) -> None:
+    send(client, spoken(1, tags={"build": " 41 "}, payload={" card ": " 1 "}))
+
+    message = Message.objects.get()
+    assert (message.tags, message.payload) == ({"build": " 41 "}, {" card ": " 1 "})
+    assert "tags. locale" in errors(send(client, spoken(2, tags={" locale": "en"}))).popitem()[0]
+
+
 def test_a_batch_sent_again_adds_nothing_and_says_so(client: Program, ada: Agent) -> None:
     send(client, spoken(1), spoken(2))
 

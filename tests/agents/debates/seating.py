@@ -1,44 +1,39 @@
-"""Plain functions that seat a debate, put answers into its rounds, and show what a seat would read."""
+"""Plain functions that put answers into the rounds of a debate without playing them, and show what a seat would read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from agents.debates.modes import mode_of
-from agents.models import Agent, Debate, DebateSeat, DebateTurn, Message
+from agents.debates.debate import start_debate
+from agents.models import Agent, Debate, DebateTurn, Message
 from agents.turn.pipeline import Turn, pipeline
 from agents.turn.prompt import Prompt, build_prompt, new_turn
-from tests.agents.turn.playing import join
-from tests.factories import make_channel, say
+from tests.factories import make_agent, say
 
 TOPIC = "Should the office buy a new printer?"
 NONCE = "0123456789ab"
+CLERKS = (("ada", "Ada Quill"), ("bob", "Bob Marsh"), ("cyd", "Cyd Rowan"), ("dora", "Dora Finch"))
 
 
-def seated(mode: str, agents: Sequence[Agent], *, topic: str = TOPIC, **config: Any) -> Debate:
-    """A debate of these agents that waits for its first round; `config` is the mode's own."""
-    rules = mode_of(mode)
-    channel = make_channel("debate-printer-1", kind="debate")
-    join(channel, *agents)
-    debate = Debate.objects.create(channel=channel, mode=mode, topic=topic, settings={"config": config})
-    for number, (agent, perspective) in enumerate(zip(agents, rules.perspectives(len(agents), config), strict=True), 1):
-        DebateSeat.objects.create(
-            debate=debate,
-            number=number,
-            agent=agent,
-            role=rules.get_agent_role(number, len(agents)),
-            perspective=perspective,
-            label=f"Participant {number}",
+def clerks(number: int = 3) -> list[Agent]:
+    """So many agents with names of two words, none of which their personas hold."""
+    return [
+        make_agent(
+            slug, display_name=name, system_prompt="You are a dry and careful clerk.", sample_lines=["Hm. So be it."]
         )
-    return debate
+        for slug, name in CLERKS[:number]
+    ]
 
 
-def answers(debate: Debate, round: int, seat: int, text: str = "", **fields: Any) -> Message:
+def debate_of(mode: str, agents: list[Agent] | None = None, **options: Any) -> Debate:
+    return start_debate(topic=options.pop("topic", TOPIC), mode=mode, agents=agents or clerks(), **options)
+
+
+def answered(debate: Debate, round: int, seat: int, text: str = "", **fields: Any) -> Message:
     """What a seat answered in a round."""
     place = debate.seats.select_related("agent").get(number=seat)
     payload = {
-        "position": f"Position of seat {seat} in round {round}. It is short.",
+        "position": f"Position of seat {seat} in round {round}. More of it.",
         "reasoning": f"Reasons of seat {seat} in round {round}.",
         "stance": "yes",
         "confidence": 0.7,
@@ -51,18 +46,18 @@ def answers(debate: Debate, round: int, seat: int, text: str = "", **fields: Any
     return message
 
 
-def turn_of(debate: Debate, round: int, seat: int) -> Turn:
-    """The turn of a seat in a round, as it begins, with fixed markers."""
+def turn_of(debate: Debate, round: int, seat: int, **overrides: Any) -> Turn:
+    """The turn of a seat in a round before its stages, with fixed markers."""
     agent = debate.seats.select_related("agent").get(number=seat).agent
-    overrides = {"debate": {"debate": debate.pk, "round": round, "seat": seat}}
-    turn = new_turn(agent=agent, channel=debate.channel, overrides=overrides)
+    place = {"debate": {"debate": debate.pk, "round": round, "seat": seat}}
+    turn = new_turn(agent=agent, channel=debate.channel, overrides={**place, **overrides})
     turn.nonce = NONCE
     return turn
 
 
-def read(debate: Debate, round: int, seat: int) -> Prompt:
+def read(debate: Debate, round: int, seat: int, **overrides: Any) -> Prompt:
     """What the seat reads at the beginning of its turn."""
-    turn = turn_of(debate, round, seat)
+    turn = turn_of(debate, round, seat, **overrides)
     pipeline().prepare(turn)
     return build_prompt(turn)
 

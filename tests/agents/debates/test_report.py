@@ -100,7 +100,9 @@ def test_a_true_zero_of_agreement_is_shown_and_an_unknown_one_is_not() -> None:
     split = report(make_debate([[says(1, "yes"), says(2, "no")]], poll=False))
     alone = report(make_debate([[says(1, "yes"), "refused"]], poll=False, slug="alone"))
 
-    assert (split.decision.agreement, alone.decision.agreement) == (0.0, None)
+    assert split.decision.consensus is not None
+    assert alone.decision.consensus is not None
+    assert (split.decision.consensus.agreement, alone.decision.consensus.agreement) == (0.0, None)
     assert "Agreement 0.00" in as_markdown(split)
     assert "Agreement 0" not in as_markdown(alone)
 

@@ -129,3 +129,25 @@ def test_a_process_ends_at_once_and_without_a_word(llm_server: LLMServer) -> Non
     ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "done", "")
+
+
+def test_garbage_collections_do_not_visit_the_sdk() -> None:
+    script = textwrap.dedent("""
+       import gc, sys
+       import django
+       django.setup()
+       from agents.llm import warm_up
+       warm_up("actor")
+       assert gc.isenabled()
+       sys.stdout.write(str(len(gc.get_objects())))
+    """)
+    environment = {
+        **os.environ,
+        "ACTOR_BASE_URL": "http://127.0.0.1:1",
+        "ACTOR_MODEL": "test-model",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+
+    ended = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60)
+
+    assert int(ended.stdout) < 20_000, ended.stderr  # of some 200,000 that the SDK and Django make

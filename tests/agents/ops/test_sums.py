@@ -1,4 +1,4 @@
-"""Hourly sums: made when an hour is over, once more for late rows, kept when rows are pruned; `manage.py rollup` and its check."""
+"""Hourly sums: made when an hour is over, once more for late rows, kept when rows are pruned; `manage.py rollup`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db.models import Sum
 from django.utils import timezone
 
@@ -122,3 +122,8 @@ def test_the_command_sums_again_from_a_day_on() -> None:
     assert "ledger: 1 hour summed" in rollup("--since", (timezone.now() - timedelta(days=4)).date().isoformat())
 
     assert list(LedgerHour.objects.order_by("hour").values_list("input_tokens", flat=True)) == [0, 7]
+
+
+def test_a_moment_that_is_none_is_a_wrong_argument() -> None:
+    with pytest.raises(CommandError, match="argument --since: 'soon': allowed: a UTC date or time in the past"):
+        rollup("--since", "soon")

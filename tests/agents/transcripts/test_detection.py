@@ -22,6 +22,14 @@ SAMPLES = {
     ),
     "openai lines": ("openai", '{"messages": [{"role": "user", "content": "x"}]}\n{"messages": []}\n'),
     "openai lines of messages": ("openai", '{"role": "user", "content": "x"}\n{"role": "assistant", "content": "y"}\n'),
+    "openai with the prompt of a dialogue": (
+        "openai",
+        '{"prompt": "\\n\\nHuman: x\\n\\nAssistant:", "messages": [{"role": "user", "content": "x"}]}',
+    ),
+    "openai beside sharegpt": (
+        "openai",
+        '{"conversations": [{"from": "human", "value": "x"}], "messages": [{"role": "user", "content": "x"}]}',
+    ),
     "inspect log": ("openai", '{"version": 2, "samples": [{"id": 1, "messages": []}]}'),
     "anthropic system": ("anthropic", '{"system": "s", "messages": [{"role": "user", "content": "x"}]}'),
     "anthropic blocks": ("anthropic", '{"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]}'),
@@ -30,6 +38,7 @@ SAMPLES = {
     "hh": ("hh", '{"chosen": "\\n\\nHuman: x\\n\\nAssistant: y", "rejected": "z"}\n'),
     "csv": ("csv", "who,when,text\nAnn,2026-01-01,Hi\n"),
     "csv semicolons": ("csv", '"Author";"Message"\n"Ann";"Hi; you"\n'),
+    "csv with a colon": ("csv", "at: utc,speaker,text\n1: 5,Ann,Hi\n2: 6,Bo,Ho\n"),
     "names": ("chat", "Ann: Hi.\nBo: Hello!\nand more\nAnn: Bye\n"),
     "irc": ("chat", "[12:03] <ann> hi\n[12:04] <bo> hello\n"),
     "nicks": ("chat", "<ann> hi\n<bo> hello\n"),

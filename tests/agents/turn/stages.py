@@ -7,7 +7,7 @@ from django.db import transaction
 from agents import llm
 from agents.models import Agent, MemoryPassage, Message, Run, RunStep
 from agents.turn.orchestrator import cancel
-from agents.turn.pipeline import Accept, Draft, Revise, Turn
+from agents.turn.pipeline import Accept, Answer, Draft, Revise, Turn
 from agents.turn.send_message import commit
 
 heard: list[tuple[str, str]] = []
@@ -216,3 +216,22 @@ def _ask(text: str) -> None:
         ),
         deadline=60,
     )
+
+
+class Asking:
+    """Asks for a position; the scripted actor says what the turn's overrides hold."""
+
+    name = "asking"
+
+    def prepare(self, turn: Turn) -> None:
+        turn.answer = Answer("position", turn.overrides.get("says", {}))
+        turn.transcript = []
+
+
+class AskingInDetail(Asking):
+    """The same, and sends back what is not confident."""
+
+    name = "asking_in_detail"
+
+    def review(self, turn: Turn, draft: Draft) -> Accept | Revise:
+        return Accept(draft) if draft.payload["confidence"] >= 0.5 else Revise("Be more confident.")

@@ -5,6 +5,7 @@ The server answers what a test lets through and holds the rest, so that each tes
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -187,6 +188,21 @@ def test_killed_while_the_model_thinks_the_turn_begins_its_step_again(database: 
     )
     assert server.bodies[0]["messages"] == server.bodies[1]["messages"]
     assert server.bodies[0]["system"] == server.bodies[1]["system"]
+
+
+def test_killed_while_a_typed_answer_is_asked_for_the_turn_still_asks_for_it(database: Path, server: LLMServer) -> None:
+    fields = {"position": "Yes.", "reasoning": "It is.", "confidence": 0.5, "citations": []}
+    call = ("send_message", {"channel": "office", "text": "Yes, it is.", **fields})
+    server.respond = lambda body: {"tool_calls": [call], "hold": True}
+    stopped(server, database, signal.SIGKILL, calls=1, stages=("Asking",))
+
+    go_on(server, database)  # without the stage: what it asked for is stored
+
+    assert said(database) == ["Yes, it is."]
+    assert json.loads(rows(database, "select payload from messages")[0][0]) == fields
+    assert server.bodies[0]["tools"] == server.bodies[1]["tools"]
+    assert server.bodies[0]["system"] == server.bodies[1]["system"]
+    assert server.calls == 2, "the answer ends the turn"
 
 
 def test_killed_between_draft_and_commit_the_draft_is_said_once(database: Path, server: LLMServer) -> None:

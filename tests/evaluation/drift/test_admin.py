@@ -104,6 +104,26 @@ def test_a_form_that_cannot_be_measured_says_what_is_allowed(
     assert EvaluationSchedule.objects.count() == 1
 
 
+def test_a_refused_change_shows_the_form_again_with_what_is_stored_below(root: Client) -> None:
+    schedule = make_schedule("nightly")
+
+    html = post(root, page_of(schedule), form(window="soon"))
+
+    assert "is not understood; allowed: all, last:N" in html
+    assert "Nothing yet." in html
+
+
+@pytest.mark.parametrize("nothing", ["", "null"])
+def test_no_tags_are_those_of_every_message(root: Client, nothing: str) -> None:
+    schedule = make_schedule("nightly")
+    EvaluationSchedule.objects.update(where={"build": "41"})
+
+    post(root, page_of(schedule), form(where=nothing))
+
+    schedule.refresh_from_db()
+    assert schedule.where == {}
+
+
 def test_a_schedule_shows_what_it_measured_and_what_came_of_it(root: Client) -> None:
     schedule, _ = fallen()
     EvaluationSchedule.objects.update(last_outcome=f"0 evaluations queued; {HOSTILE}", last_fired_at=timezone.now())

@@ -6,13 +6,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, MemoryBlock, MemoryPassage, Message, Run
 from agents.persona import save_persona
-from agents.turn.orchestrator import start_turn
+from agents.turn.orchestrator import run_turn, start_turn
 from agents.turn.pipeline import Revise
 from correction.models import AgentEvaluationConfig
+from evaluation.simulation import conversations
 from evaluation.simulation.conversations import simulate
 from tests.agents.turn.playing import join, shown, take_turn
 from tests.evaluation.judged import make_run
@@ -298,3 +300,21 @@ def test_a_queued_turn_of_the_agent_stands_in_nobodys_way(scripted: Agent) -> No
     assert simulated(scripted).complete
     waiting.refresh_from_db()
     assert waiting.status == Run.Status.PENDING
+
+
+def test_a_database_that_is_busy_for_a_moment_ends_no_simulation(
+    scripted: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[int] = []
+
+    def busy_once(run: Run, *, owner: str) -> Run:
+        taken.append(run.pk)
+        if len(taken) == 1:
+            raise OperationalError("database is locked")
+        return run_turn(run, owner=owner)
+
+    monkeypatch.setattr(conversations, "run_turn", busy_once)
+    simulation = simulate(agent=scripted, situations=[HELLO])
+
+    assert simulation.complete
+    assert taken[0] == taken[1], "the same turn is taken again"
