@@ -244,7 +244,7 @@ class DebateAdmin(LogAdmin[Debate]):
         return self.page(
             request,
             f"{PAGES}page.html",
-            str(debate),
+            f"Debate {debate.pk}",
             debate=debate,
             shown=shown,
             reads=reads,
