@@ -162,7 +162,7 @@ class Debates(Rows):
             raise Conflict(str(error)) from None
         return located(self.get_serializer(debate).data, status=202)
 
-    @answers({(200, kind): OpenApiTypes.STR for kind, _ in EXPORTS.values()})
+    @answers({(200, "text/markdown"): OpenApiTypes.STR, (200, "application/json"): DebateReport})
     @action(detail=True, filterset_class=ExportFilters)
     def export(self, request: Request, pk: int) -> HttpResponse:
         """A debate as a file: a page of Markdown, or JSON that holds every word."""
