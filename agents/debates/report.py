@@ -374,7 +374,7 @@ def evidence_cells(row: RoundEvidence) -> list[Cell]:
     counts, changes, confidence = row.vote.counts, row.changes, row.statistics.confidence
     voted = any(counts.values())
     return [
-        round_name(row.round),
+        str(row.round) if row.round else "poll",
         *(counts[stance] if voted else None for stance in STANCES),
         _figure(confidence.median if confidence else None),
         _figure(row.consensus.agreement),

@@ -34,6 +34,7 @@ MOST_LISTED = 50
 EXPORTS = {"markdown": as_markdown, "json": as_json}
 CRITERIA = Criteria()
 OFF = "off"
+WIDE = ("Groupthink", ">To majority")  # left out in a terminal of 80 columns; lines below the table say it
 ANSWER_CHARACTERS = 300  # of a position, while it is played
 # Options that only a new debate takes; they are named as the settings are.
 NEW = ("mode", "agents", "rounds", "model", "perspectives", "assignment", "seed", "consensus", "convergence_rounds",
@@ -162,7 +163,9 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
     def _show(self, shown: DebateReport) -> None:
         console, meta = console_on(self.stdout), shown.metadata
         title = f"Debate {meta.id}, {meta.mode}: {in_line(shown.decision.topic, 120)}"
-        print_table(console, EVIDENCE_HEADS, map(evidence_cells, shown.evidence.rounds), title=title, tight=True)
+        narrow = [n for n, head in enumerate(EVIDENCE_HEADS) if head not in WIDE]
+        rows = [[evidence_cells(row)[n] for n in narrow] for row in shown.evidence.rounds]
+        print_table(console, [EVIDENCE_HEADS[n] for n in narrow], rows, title=title, tight=True, wrapped=True)
         for line in talking_lines(shown.decision.what_talking_changed):
             console.print(line)
         if (agreed := shown.decision.consensus) is not None and agreed.agreement is not None:
