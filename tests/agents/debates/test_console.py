@@ -15,7 +15,7 @@ from agents.debates.debate import play
 from agents.debates.measures import Exit
 from agents.models import Debate, Message, owner_name
 from agents.models.conversations import Agent
-from tests.agents.debates.finished import TOPIC, make_debate, says
+from tests.agents.debates.finished import TOPIC, Said, make_debate, says
 from tests.agents.debates.seats import seated
 from tests.console import HOSTILE, drawn, page_of, plain, queries, read, signed_in, staff, superuser
 
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.django_db
 
 ADD = "/admin/agents/debate/add/"
 VIEWING = ("agents.view_debate", "agents.view_channel", "agents.view_agent")
-POLL = [says(1, "yes", 0.9), says(2, "no", 0.8), says(3, "no", 0.6, position="Stay.")]
-LAST = [says(1, "yes", 0.9), says(2, "yes", 0.85, position="I agree."), "the model refused"]
+POLL: list[Said] = [says(1, "yes", 0.9), says(2, "no", 0.8), says(3, "no", 0.6, position="Stay.")]
+LAST: list[Said] = [says(1, "yes", 0.9), says(2, "yes", 0.85, position="I agree."), "the model refused"]
 EXIT = Exit(ends=True, reason="max_rounds", details="round 1 of 1")
 
 
