@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 from django.utils.text import slugify
 from pydantic import Field, ValidationError
@@ -362,17 +362,17 @@ def _renew(debate: Debate, owner: str) -> None:
 
 def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner: str, progress: Progress) -> None:
     """Have the seats of a group answer side by side in a round, but for those that have, and store what became of them."""
+    _renew(debate, owner)
     missing = [DebateTurn(debate=debate, round=number, seat=seat) for seat in group]
     DebateTurn.objects.bulk_create(missing, ignore_conflicts=True)
     pending = debate.turns.filter(round=number, seat__in=group, status=Outcome.PENDING).select_related("seat__agent")
-    # An iterator: one seat's model is asked while the next one's turn is queued.
-    jobs = (partial(_take_turn, debate, turn, owner, progress) for turn in pending.order_by("seat__number"))
-    side_by_side(jobs, 1 if django_settings.WORKER_THREADS == 1 else len(group))
+    jobs = [partial(_take_turn, debate, turn, owner, progress) for turn in pending.order_by("seat__number")]
+    limit = 1 if django_settings.WORKER_THREADS == 1 else len(group)
+    side_by_side(jobs, limit, in_turns=connection.vendor == "sqlite")  # which computes in this process
 
 
 def _take_turn(debate: Debate, turn: DebateTurn, owner: str, progress: Progress) -> None:
     """Have a seat answer, and store what became of it."""
-    _renew(debate, owner)
     try:
         run = _finished(_queued(debate, turn), partial(_renew, debate, owner))
         turn.run, turn.message = run, run.messages.filter(channel=debate.channel_id).order_by("position").first()
@@ -390,15 +390,19 @@ def _queued(debate: Debate, turn: DebateTurn) -> Run:
     """The seat's turn in this round, queued once."""
     seat = turn.seat
     key = f"debate:{debate.pk}:{turn.round}:{seat.number}"
-    run = Run.objects.filter(idempotency_key=key).first()
     place = {"debate": debate.pk, "round": turn.round, "seat": seat.number}
     tags = {**debate.channel.tags, "round": str(turn.round), "seat": str(seat.number)}
-    return run or start_turn(
-        agent=seat.agent,
-        channel=debate.channel,
-        overrides={"debate": place, "tags": tags, **({"model": seat.model} if seat.model else {})},
-        idempotency_key=key,
-    )
+    try:
+        return start_turn(
+            agent=seat.agent,
+            channel=debate.channel,
+            overrides={"debate": place, "tags": tags, **({"model": seat.model} if seat.model else {})},
+            idempotency_key=key,
+        )
+    except TurnRefused:  # it may have spoken before it left
+        if (run := Run.objects.filter(idempotency_key=key).first()) is None:
+            raise
+        return run
 
 
 def _finished(run: Run, renew: Callable[[], None]) -> Run:
