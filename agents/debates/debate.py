@@ -17,7 +17,6 @@ from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from django.utils.text import slugify
 from pydantic import Field, ValidationError
 
 from agents.debates.answers import Answer
@@ -229,12 +228,14 @@ def _models(agents: Sequence[Agent], given: Mapping[str, str]) -> dict[int, str]
 
 
 def _new_channel(topic: str, *, synthetic: bool) -> Channel:
-    """A channel for a debate. Its slug is counted, not random: what a seat is shown can be replayed."""
-    base = "-".join(filter(None, (Debate.TAG, slugify(topic)[:60].strip("-"))))
-    number = Channel.objects.filter(slug__startswith=f"{base}-").count()
+    """Make a channel for a debate. Its slug is counted, not random: what a seat is shown can be replayed.
+
+    It does not hold words of the question: slug and tags stay when the question is erased.
+    """
+    number = Channel.objects.filter(slug__startswith=f"{Debate.TAG}-").count()
     while True:
         number += 1
-        slug = f"{base}-{number}"
+        slug = f"{Debate.TAG}-{number}"
         with suppress(IntegrityError), transaction.atomic():
             channel: Channel = Channel.objects.create(
                 slug=slug,
