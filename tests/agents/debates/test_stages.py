@@ -201,6 +201,23 @@ def test_in_a_delphi_debate_no_prompt_names_another_seat_and_no_persona_holds_a_
         assert not MemoryBlock.objects.filter(agent=agent, value__contains="Participant").exists()
 
 
+def test_labels_are_of_a_word_that_no_name_persona_or_memory_holds() -> None:
+    agents = [
+        make_agent(f"participant-{n}", display_name=f"Participant {n}", system_prompt="You are on a panel.")
+        for n in (2, 1)
+    ]
+    MemoryBlock.objects.create(agent=agents[0], label="focus", value="The other panelist is loud.")
+    debate = debate_of("delphi", agents)
+    answered(debate, 1, 1)
+    answered(debate, 1, 2, text="Participant 2 is right, says Participant 1.")
+
+    text = text_of(read(debate, 2, 1))
+
+    assert list(debate.seats.values_list("label", flat=True)) == ["Respondent 1", "Respondent 2"]
+    assert "Participant 1" not in text
+    assert "Round 1, Respondent 2: yes, 0.70\n    says: \u25a1 2 is right, says \u25a1 1." in text
+
+
 def test_feedback_on_a_draft_names_nobody_either(settings: Settings, llm_server: LLMServer) -> None:
     settings.TURN_PIPELINE = ["agents.debates.stages.Mode", "tests.agents.debates.test_stages.Complains"]
     answer = {"channel": "", "text": "Hm.", "position": "P.", "reasoning": "R.", "stance": "yes", "confidence": 0.5}
