@@ -22,7 +22,7 @@ from pydantic import Field, ValidationError
 from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
 from agents.debates.measures import Consensus, Criteria, Exit, changes, check_exit, groupthink, statistics, vote
-from agents.debates.modes import MODES, POLL, Mode, answer_of, mode_of
+from agents.debates.modes import MODES, POLL, Mode, answer_of, labels_for, mode_of
 from agents.models import (
     Agent,
     Channel,
@@ -150,10 +150,12 @@ def start_debate(
                 agent=agent,
                 role=rules.get_agent_role(number, len(seated)),
                 perspective=perspective,
-                label=f"Participant {number}",
+                label=label,
                 model=acting.get(number, ""),
             )
-            for number, (agent, perspective) in enumerate(zip(seated, perspectives, strict=True), 1)
+            for number, (agent, perspective, label) in enumerate(
+                zip(seated, perspectives, labels_for(seated), strict=True), 1
+            )
         )
         ChannelMember.objects.bulk_create(ChannelMember(channel=channel, agent=agent) for agent in seated)
     return debate
