@@ -17,13 +17,12 @@ from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
-from django.utils.text import slugify
 from pydantic import Field, ValidationError
 
 from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
 from agents.debates.measures import Consensus, Criteria, Exit, changes, check_exit, groupthink, statistics, vote
-from agents.debates.modes import MODES, POLL, Mode, answer_of, mode_of
+from agents.debates.modes import MODES, POLL, Mode, answer_of, labels_for, mode_of
 from agents.models import (
     Agent,
     Channel,
@@ -151,10 +150,12 @@ def start_debate(
                 agent=agent,
                 role=rules.get_agent_role(number, len(seated)),
                 perspective=perspective,
-                label=f"Participant {number}",
+                label=label,
                 model=acting.get(number, ""),
             )
-            for number, (agent, perspective) in enumerate(zip(seated, perspectives, strict=True), 1)
+            for number, (agent, perspective, label) in enumerate(
+                zip(seated, perspectives, labels_for(seated), strict=True), 1
+            )
         )
         ChannelMember.objects.bulk_create(ChannelMember(channel=channel, agent=agent) for agent in seated)
     return debate
@@ -229,12 +230,14 @@ def _models(agents: Sequence[Agent], given: Mapping[str, str]) -> dict[int, str]
 
 
 def _new_channel(topic: str, *, synthetic: bool) -> Channel:
-    """A channel for a debate. Its slug is counted, not random: what a seat is shown can be replayed."""
-    base = "-".join(filter(None, (Debate.TAG, slugify(topic)[:60].strip("-"))))
-    number = Channel.objects.filter(slug__startswith=f"{base}-").count()
+    """Make a channel for a debate. Its slug is counted, not random: what a seat is shown can be replayed.
+
+    It does not hold words of the question: slug and tags stay when the question is erased.
+    """
+    number = Channel.objects.filter(slug__startswith=f"{Debate.TAG}-").count()
     while True:
         number += 1
-        slug = f"{base}-{number}"
+        slug = f"{Debate.TAG}-{number}"
         with suppress(IntegrityError), transaction.atomic():
             channel: Channel = Channel.objects.create(
                 slug=slug,
