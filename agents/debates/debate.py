@@ -298,20 +298,6 @@ def add_message(
     )
 
 
-def answers_of(debate: Debate) -> dict[int, list[Answer]]:
-    """The answers by round, in the order of seats. A round in which nobody answered is missing."""
-    rounds: dict[int, list[Answer]] = {}
-    for turn in _answered(debate):
-        if (answer := answer_of(turn)) is not None:
-            rounds.setdefault(turn.round, []).append(answer)
-    return rounds
-
-
-def _answered(debate: Debate) -> Sequence[DebateTurn]:
-    turns = DebateTurn.objects.filter(debate=debate, status=Outcome.ANSWERED, message__isnull=False)
-    return list(turns.select_related("seat", "message").order_by("round", "seat__number"))
-
-
 # -- playing
 def play(debate: Debate, *, owner: str, progress: Progress | None = None) -> Debate:
     """Play the rounds that were asked for, here, or wait until the worker that has the debate has played them.
@@ -403,7 +389,8 @@ def _queued(debate: Debate, turn: DebateTurn) -> Run:
             idempotency_key=key,
         )
     except TurnRefused:  # it may have spoken before it left
-        if (run := Run.objects.filter(idempotency_key=key).first()) is None:
+        run: Run | None = Run.objects.filter(idempotency_key=key).first()
+        if run is None:
             raise
         return run
 
@@ -447,7 +434,10 @@ def _end_round(
     Raises:
         LeaseLost: The debate is not ours any more.
     """
-    rounds = answers_of(debate)
+    said = _said(debate)
+    rounds: dict[int, list[Answer]] = {}
+    for turn, answer in said:
+        rounds.setdefault(turn.round, []).append(answer)
     answers = rounds.get(number, [])
     consensus = Consensus(agreement=None)
     if number != POLL and settings.judge:
@@ -466,7 +456,7 @@ def _end_round(
             extra_rounds=settings.extra_rounds_on_groupthink,
             extra_played=sum(bool(each.exit["details"]) for each in played),  # it went on although a criterion held
         )
-    moved = changes(rounds.get(number - 1, []), answers, _seen(debate, number, groups)) if earlier else None
+    moved = changes(rounds.get(number - 1, []), answers, _seen(debate, number, groups, said)) if earlier else None
     counted = {
         **statistics(answers).model_dump(mode="json"),
         "vote": vote(answers).model_dump(mode="json"),
@@ -494,24 +484,31 @@ def _end_round(
     return row
 
 
-def _seen(debate: Debate, number: int, groups: Sequence[Sequence[DebateSeat]]) -> dict[int, list[str]]:
+def _said(debate: Debate) -> list[tuple[DebateTurn, Answer]]:
+    """The answers of all rounds, in the order of seats."""
+    turns = DebateTurn.objects.filter(debate=debate, status=Outcome.ANSWERED, message__isnull=False)
+    ordered = turns.select_related("seat", "message").order_by("round", "seat__number")
+    return [(turn, answer) for turn in ordered if (answer := answer_of(turn)) is not None]
+
+
+def _seen(
+    debate: Debate, number: int, groups: Sequence[Sequence[DebateSeat]], said: Sequence[tuple[DebateTurn, Answer]]
+) -> dict[int, list[str]]:
     """What each seat could read before it answered in a round, or had said itself."""
-    before = [debate.topic]
+    before, now = [debate.topic], dict[int, list[str]]()
     for seat in (seat for group in groups for seat in group):
         before += [seat.agent.display_name, seat.agent.slug, seat.label]
-    said: dict[int, list[str]] = {}
-    for turn in _answered(debate):
-        if turn.message is not None and (answer := answer_of(turn)) is not None and turn.round <= number:
-            texts = [turn.message.text, answer.position, answer.reasoning]
-            if turn.round < number:
-                before += texts
-            else:
-                said[turn.seat.number] = texts
     before += Message.objects.filter(channel=debate.channel_id, agent=None).values_list("text", flat=True)
+    for turn, answer in said:
+        texts = [turn.message.text if turn.message else "", answer.position, answer.reasoning]
+        if turn.round < number:
+            before += texts
+        else:
+            now[answer.seat] = texts
     seen: dict[int, list[str]] = {}
     for group in groups:
         seen |= {seat.number: list(before) for seat in group}
-        before += [text for seat in group for text in said.get(seat.number, ())]
+        before += [text for seat in group for text in now.get(seat.number, ())]
     return seen
 
 
