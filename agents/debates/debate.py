@@ -298,6 +298,28 @@ def add_message(
     )
 
 
+def answers_of(debate: Debate) -> dict[int, list[Answer]]:
+    """The answers by round, in the order of seats. A round in which nobody answered is missing."""
+    return _by_round(_said(debate))
+
+
+Said = Sequence[tuple[DebateTurn, Answer]]
+
+
+def _said(debate: Debate) -> Said:
+    """The answers of all rounds, in the order of seats."""
+    turns = DebateTurn.objects.filter(debate=debate, status=Outcome.ANSWERED, message__isnull=False)
+    ordered = turns.select_related("seat", "message").order_by("round", "seat__number")
+    return [(turn, answer) for turn in ordered if (answer := answer_of(turn)) is not None]
+
+
+def _by_round(said: Said) -> dict[int, list[Answer]]:
+    rounds: dict[int, list[Answer]] = {}
+    for turn, answer in said:
+        rounds.setdefault(turn.round, []).append(answer)
+    return rounds
+
+
 # -- playing
 def play(debate: Debate, *, owner: str, progress: Progress | None = None) -> Debate:
     """Play the rounds that were asked for, here, or wait until the worker that has the debate has played them.
@@ -435,9 +457,7 @@ def _end_round(
         LeaseLost: The debate is not ours any more.
     """
     said = _said(debate)
-    rounds: dict[int, list[Answer]] = {}
-    for turn, answer in said:
-        rounds.setdefault(turn.round, []).append(answer)
+    rounds = _by_round(said)
     answers = rounds.get(number, [])
     consensus = Consensus(agreement=None)
     if number != POLL and settings.judge:
@@ -484,16 +504,7 @@ def _end_round(
     return row
 
 
-def _said(debate: Debate) -> list[tuple[DebateTurn, Answer]]:
-    """The answers of all rounds, in the order of seats."""
-    turns = DebateTurn.objects.filter(debate=debate, status=Outcome.ANSWERED, message__isnull=False)
-    ordered = turns.select_related("seat", "message").order_by("round", "seat__number")
-    return [(turn, answer) for turn in ordered if (answer := answer_of(turn)) is not None]
-
-
-def _seen(
-    debate: Debate, number: int, groups: Sequence[Sequence[DebateSeat]], said: Sequence[tuple[DebateTurn, Answer]]
-) -> dict[int, list[str]]:
+def _seen(debate: Debate, number: int, groups: Sequence[Sequence[DebateSeat]], said: Said) -> dict[int, list[str]]:
     """What each seat could read before it answered in a round, or had said itself."""
     before, now = [debate.topic], dict[int, list[str]]()
     for seat in (seat for group in groups for seat in group):
