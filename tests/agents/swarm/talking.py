@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.db import transaction
+
 from agents.models import Agent, Channel, DialogState, DialogSummary, Message, owner_name
 from agents.swarm.memory import newest_summary, queue_summary, remember, work_one
 from agents.swarm.state import Entry, add_quoted, advance, entries, updating
@@ -38,7 +40,8 @@ def take_turn(agent: Agent, channel: Channel, number: int) -> None:
     """Everything that a turn does to state and summaries; doing it again, or again in part, changes nothing."""
     position = 2 * number - 1
     message = Message.objects.filter(channel=channel, position=position).first()
-    message = message or say(channel, "Mia", spoken(number))
+    with transaction.atomic():
+        message = message or say(channel, "Mia", spoken(number))
     thing = THINGS[number % len(THINGS)]
     with updating(agent, channel) as state:
         if advance(state, message):
@@ -55,7 +58,8 @@ def take_turn(agent: Agent, channel: Channel, number: int) -> None:
             add_quoted(state, "anchor", [goal], [message])
             queue_summary(state)
     if not Message.objects.filter(channel=channel, position=position + 1).exists():
-        say(channel, agent, answered(number))
+        with transaction.atomic():
+            say(channel, agent, answered(number))
     while work_one(owner=owner_name()):
         pass
 

@@ -130,7 +130,8 @@ def _next_summary(agent: Agent, channel: Channel) -> DialogSummary:
     """Three more turns, and the summary that the worker makes then."""
     for number in range(10, 13):
         take_turn(agent, channel, number)
-    return DialogSummary.objects.latest("pk")
+    latest: DialogSummary = DialogSummary.objects.latest("pk")
+    return latest
 
 
 def test_a_model_chooses_and_the_words_are_those_that_were_said(
