@@ -263,9 +263,12 @@ TURN_PIPELINE = [
     "correction.stages.Interventions",  # prepare
     "correction.stages.ActionGate",  # review: sees what would really be said
 ]
-TURN_TOOLS: dict[
-    str, str
-] = {}  # further tools that a stage may offer, by name: dotted paths of `agents.turn.tools.Tool` classes
+TURN_TOOLS = {  # further tools that a stage may offer, by name; those of the example of a role swarm
+    "look_up": "agents.swarm.food.LookUp",
+    "log": "agents.swarm.food.Log",
+    "undo": "agents.swarm.food.Undo",
+    "day": "agents.swarm.food.Day",
+}
 TURN_ANSWERS = {  # typed answers that a stage may ask for, by name: the fields `send_message` takes besides
     "position": "agents.debates.answers.Position",
     "stanced position": "agents.debates.answers.StancedPosition",

@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from agents import llm
 from agents.models import Agent, DialogState, Message, SwarmPhase
-from agents.swarm.intents import GENERAL, intent_of
+from agents.swarm.intents import COMMANDS, intent_of
 from agents.swarm.state import Entry, quoted
 from agents.text.fences import fence, neutral, one_line, render_prompt
 from agents.text.tokens import split_sentences, tokenize
@@ -84,11 +84,13 @@ def _names(value: object) -> list[str]:
 
 
 def _entry(value: Any) -> Entry:
-    """An entry of an answer. Only people's doors may say that a person made it."""
+    """An entry of an answer; none can say that a person made it."""
     if isinstance(value, Entry):
         return value
-    fields = {name: value.get(name) for name in ("text", "position", "quote")} if isinstance(value, Mapping) else {}
-    return Entry.model_validate({**fields, "pinned": isinstance(value, Mapping) and value.get("pinned") is True})
+    fields = value if isinstance(value, Mapping) else {}
+    quoted = {name: fields.get(name) for name in ("text", "position", "quote")}
+    by = "rule" if fields.get("by") == "rule" else "model"
+    return Entry.model_validate({**quoted, "pinned": fields.get("pinned") is True, "by": by})
 
 
 Text = Annotated[str, BeforeValidator(_short)]
@@ -329,7 +331,7 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
         seen |= {"question": needs[0]["question"], "cannot": needs[0]["cannot"]}
     else:
         risk, question, assumption = ambiguity(text, first=not earlier)
-        if intent_of(text) != GENERAL:  # a role swarm's tools know what "that" is, or say that they do not
+        if intent_of(text) in COMMANDS:
             risk = min(risk, 0.1)
         seen |= {"risk": risk, "question": question, "assumption": assumption}
     return Calibration(**seen, heuristic=True)

@@ -8,6 +8,12 @@ from collections.abc import Callable, Iterable
 from agents.models import Swarm
 
 GENERAL = "general"
+COMMANDS = (
+    "food_log",
+    "food_undo",
+    "kpi_today",
+    "kpi_remaining",
+)  # whose tools know what "that" is, or say that they do not
 
 # What can be eaten, what it holds, and how a person says that they ate it.
 _FOODS = (

@@ -104,6 +104,11 @@ class Tool(BaseModel):
         """
         raise NotImplementedError
 
+    @classmethod
+    def scripted(cls, message: str) -> dict[str, Any] | None:
+        """What the offline actor asks of this tool when it answers a message; None = it does not use it."""
+        return None
+
 
 class SendMessage(Tool):
     """Say something in one of your channels. The text is posted as it stands."""
