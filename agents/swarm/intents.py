@@ -25,7 +25,8 @@ _FOODS = (
 _NUTRIENTS = r"calories|kcal|protein|carbs?|carbohydrates|fat|fib(?:re|er)|macros?|nutrients?"
 _ASKED = re.compile(r"\?|^\s*(?:how|what|which|is|are|does|do|can|could|should|why|when)\b", re.IGNORECASE)
 _EATEN = re.compile(
-    rf"\bi(?:'ve| have)?(?: just| also| only)? (?:ate|eaten|drank)\b|\bi(?:'ve| have)?(?: just| also)? had\b[^.?!]{{0,200}}\b(?:{_FOODS})\b",
+    rf"\bi(?:'ve| have)?(?: just| also| only)? (?:ate|eaten|drank)\b"
+    rf"|\bi(?:'ve| have)?(?: just| also)? had\b[^.?!]{{0,200}}\b(?:{_FOODS})\b",
     re.IGNORECASE,
 )
 _LOG = re.compile(
