@@ -27,7 +27,10 @@ def main() -> None:
     )
     parser.add_argument("--skip-import", action="store_true", help="leave out the import of 100,000 messages")
     parser.add_argument("--database", help="an empty PostgreSQL database to measure in; it is filled")
-    parser.add_argument("--only", choices=(*SECTIONS, "scale", "lists", "drift_alarms"), help="measure this alone")
+    parser.add_argument(
+        "--only", choices=(*SECTIONS, "scale", "lists", "drift_alarms", "memory"), help="measure this alone"
+    )
+    parser.add_argument("file", nargs="?", default="", help="with --only memory: conversations in LoCoMo's form")
     options = parser.parse_args()
     if options.only == "scale":  # on PostgreSQL, and needs no model server
         from tests.bench.scale import measure_scale
@@ -64,6 +67,11 @@ def main() -> None:
         from django.core.management import call_command
 
         call_command("migrate", verbosity=0)
+        if options.only == "memory":
+            from tests.bench.memory import measure_memory
+
+            measure_memory(options.file)
+            return
         measure(options, Path(folder))
 
 
