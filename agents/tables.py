@@ -161,6 +161,27 @@ TABLES = (
         no_speech="external_id idempotency_key",
     ),
     Table(
+        model=Debate,
+        operator="add change",
+        menu="Agents",
+        icon="balance",
+        empty="Start one with the + above, or with manage.py debate QUESTION --agents michael,dwight.",
+        columns="question rules status played ended created_by=started_by created_at=started",
+        filters="status mode exit_reason created_at",
+        search="topic*",
+        export=export_of(
+            "id=pk channel=channel.slug topic mode status exit_reason exit_details rounds_asked started_by=created_by.username created_at "
+            "started_at finished_at error",
+            texts=("error",),
+        ),
+        erase=(
+            Erase(columns="topic", channel="channel", blank=lambda person: Q(pk__in=person.debates()), last=True),
+            Erase(columns="error", channel="channel"),
+            Erase(columns="settings", report_only=True),
+        ),
+        no_speech="mode exit_reason exit_details",
+    ),
+    Table(
         model=Import,
         menu="Agents",
         icon="upload_file",
@@ -286,16 +307,6 @@ TABLES = (
         deleting="Programs that use this token are refused from now on. A new one has another key.",
     ),
     # Without a page of their own.
-    Table(
-        model=Debate,
-        operator="add change",
-        erase=(
-            Erase(columns="topic", channel="channel", blank=lambda person: Q(pk__in=person.debates()), last=True),
-            Erase(columns="error", channel="channel"),
-            Erase(columns="settings", report_only=True),
-        ),
-        no_speech="mode exit_reason exit_details",
-    ),
     Table(model=DebateSeat, erase=(Erase(columns="perspective", report_only=True),), no_speech="role label model"),
     Table(
         model=DebateRound,

@@ -359,7 +359,9 @@ def ambiguity(text: str, *, first: bool) -> tuple[float, str, str]:
             risk, assumption = risk + 0.1, f"“{word}” is what was mentioned last"
     if signs["open"].search(text):
         risk, question = risk + 0.25, question or "What matters most to you in that?"
-    if signs["help"].search(text):
+    if signs["broad"].search(text):
+        risk, question = risk + 0.2, question or "What about it would you like to know?"
+    elif signs["help"].search(text):
         risk += 0.15
     if len(content) <= 5 and not signs["small_talk"].search(text):
         risk += (0.0, 0.05, 0.1, 0.15, 0.2, 0.2)[5 - len(content)] if first else 0.05

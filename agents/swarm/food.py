@@ -1,4 +1,4 @@
-"""An example of a role swarm's tools: look up what food holds, log a meal, take the last one back, and add up the day.
+"""An example of role swarms and their tools: look up what food holds, log a meal, take the last one back, and add up the day.
 
 What is looked up is kept in the dialog state (`last_tool`), so that "log that" needs no second look-up. The log is the turns' own record:
 the answers of `log` and `undo` in this conversation, read in their order. Nothing of a simulation is counted elsewhere, for it has a
@@ -17,7 +17,8 @@ from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from agents import llm
-from agents.models import DialogState, RunMessage
+from agents.models import DialogState, RunMessage, Swarm
+from agents.swarm.assign import save_swarm
 from agents.swarm.intents import intent_of
 from agents.swarm.state import updating
 from agents.turn.pipeline import Turn
@@ -146,10 +147,21 @@ def logged_today(turn: Turn) -> list[Held]:
     return meals
 
 
+def ensure_food_swarms() -> list[Swarm]:
+    """The two swarms of the example, stored if they are not there; no agent is assigned."""
+    stored = {swarm.name: swarm for swarm in Swarm.objects.filter(name__in=[one["name"] for one in _data()["swarms"]])}
+    return [stored.get(values["name"]) or save_swarm(values) for values in _data()["swarms"]]
+
+
+@cache
+def _data() -> dict[str, Any]:
+    data: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("food.yaml").read_text(encoding="utf-8"))
+    return data
+
+
 @cache
 def _foods() -> dict[str, dict[str, Any]]:
-    rows = yaml.safe_load(Path(__file__).with_name("foods.yaml").read_text(encoding="utf-8"))
-    return {name: row for row in rows for name in row["names"]}
+    return {name: row for row in _data()["foods"] for name in row["names"]}
 
 
 def _held(portions: list[Portion]) -> Held:

@@ -10,7 +10,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from agents.llm.requests import CHARACTERS_PER_TOKEN
-from agents.models import Agent, Channel, DialogState, Message, owner_name
+from agents.models import Agent, Channel, DialogState, DialogSummary, Message, owner_name
 from agents.swarm import memory
 from agents.swarm.calibration import by_rules
 from agents.swarm.state import MANY, ONE, add_quoted, advance, updating
@@ -27,7 +27,10 @@ from agents.turn.pipeline import TraceEntry
 from agents.turn.prompt import lines, new_turn
 from tests.factories import make_agent, make_channel, say
 
-SMALL = Path(__file__).with_suffix(".json")
+EXAMPLE = Path(__file__).with_suffix(".json")
+OURS, LAST = "this memory", "the last messages alone"
+RANDOM = "the window and random older messages"
+NEAREST = "the window and older messages that share words with the question"
 DRAWS = 50  # of random older messages
 RESAMPLES = 2_000
 HELD = 0.5  # share of a message's content words that have to stand in the prompt
@@ -43,22 +46,33 @@ class Question:
     evidence: tuple[int, ...]
 
 
-def measure_memory(path: str = "") -> None:
-    """Print the shares for a file in LoCoMo's form, or for the small one beside this module."""
-    source = Path(path) if path else SMALL
+@dataclass
+class Measured:
+    """For each way to fill a prompt one number a question, 0 or 1; of random messages the mean of draws."""
+
+    ways: dict[str, list[float]] = field(default_factory=dict)
+    tokens: list[int] = field(default_factory=list)
+    unknown: int = 0
+
+
+def measure_memory(source: Path) -> None:
+    """Print the shares for a file in LoCoMo's form."""
     samples = json.loads(source.read_text())
-    ways: dict[str, list[float]] = {}
-    tokens: list[int] = []
-    unknown = 0
-    for number, sample in enumerate(samples if isinstance(samples, list) else [samples]):
-        agent, channel, questions, missing = _read(sample, number)
-        unknown += missing
+    _print(source, measured(samples if isinstance(samples, list) else [samples]))
+
+
+def measured(samples: Sequence[dict[str, Any]]) -> Measured:
+    """Say the conversations, and look which questions have their evidence in the prompt."""
+    result = Measured()
+    for number, sample in enumerate(samples):
+        agent, channel, questions, unknown = _read(sample, number)
+        result.unknown += unknown
         shown, characters = _ours(agent, channel)
-        tokens.append(characters // CHARACTERS_PER_TOKEN)
+        result.tokens.append(characters // CHARACTERS_PER_TOKEN)
         messages = list(Message.objects.filter(channel=channel).select_related("agent", "user").order_by("position"))
         for way, answers in _compared(agent, messages, questions, shown, characters):
-            ways.setdefault(way, []).extend(answers)
-    _print(source, ways, tokens, unknown)
+            result.ways.setdefault(way, []).extend(answers)
+    return result
 
 
 # -- reading
@@ -136,22 +150,22 @@ def _compared(
     def share(shown_for: Callable[[Question], Shown]) -> list[float]:
         return [float(_holds(shown_for(question), question, texts)) for question in questions]
 
-    yield "this memory", share(lambda _: ours)
+    yield OURS, share(lambda _: ours)
     last = _filled(agent, messages[::-1], characters)
-    yield "the last messages alone", share(lambda _: last)
+    yield LAST, share(lambda _: last)
     chance = random.Random(5)
     draws = [
         share(lambda _, shown=shown: shown)  # type: ignore[misc]
         for shown in (_filled(agent, [*recent, *chance.sample(older, len(older))], characters) for _ in range(DRAWS))
     ]
-    yield "the window and random older messages", [sum(one) / DRAWS for one in zip(*draws, strict=True)]
+    yield RANDOM, [sum(one) / DRAWS for one in zip(*draws, strict=True)]
 
     def nearest(question: Question) -> Shown:
         words = vocabulary([question.text])
         order = sorted(older, key=lambda message: len(words & vocabulary([message.text])), reverse=True)
         return _filled(agent, [*recent, *order], characters)
 
-    yield "the window and older messages that share words with the question", share(nearest)
+    yield NEAREST, share(nearest)
 
 
 def _holds(shown: Shown, question: Question, texts: dict[int, str]) -> bool:
@@ -164,20 +178,20 @@ def _share(shown: str, text: str) -> float:
     return len(words & vocabulary([shown])) / len(words) if words else float(bool(shown))
 
 
-def _print(source: Path, ways: dict[str, list[float]], tokens: Sequence[int], unknown: int) -> None:
-    ours = ways["this memory"]
+def _print(source: Path, result: Measured) -> None:
+    ours, tokens = result.ways[OURS], result.tokens
     table = Table(title=f"Questions whose evidence is in the prompt: {source.name}", title_justify="left")
     for heading in ("What the prompt holds", "Share", "This memory holds more by (95 % interval)"):
         table.add_column(heading, justify="left")
-    for way, answers in ways.items():
+    for way, answers in result.ways.items():
         more = _interval([a - b for a, b in zip(ours, answers, strict=True)]) if answers is not ours else "-"
         table.add_row(way, f"{sum(answers) / len(answers):.1%}", more)
     console = Console(width=150)
     console.print(table)
     console.print(
-        f"{len(ours)} questions ({unknown} without known evidence left out), {len(tokens)} conversations, about "
+        f"{len(ours)} questions ({result.unknown} without known evidence left out), {len(tokens)} conversations, about "
         f"{sum(tokens) // len(tokens):,} tokens each. Evidence counts where at least half of its content words stand in the prompt. "
-        "Rules alone, no model."
+        f"Summaries by {'rules' if DialogSummary.objects.filter(heuristic=True).exists() else 'a model'}."
     )
 
 

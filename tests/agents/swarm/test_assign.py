@@ -8,6 +8,8 @@ import pytest
 
 from agents.models import Swarm, SwarmPhase
 from agents.swarm.assign import SwarmRefused, assign_swarms, save_swarm
+from agents.swarm.food import ensure_food_swarms
+from agents.swarm.intents import chosen, intents
 from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
@@ -81,3 +83,23 @@ def test_a_disabled_swarm_clashes_with_none() -> None:
     assign_swarms(agent=agent, swarms=swarms)
 
     assert agent.swarms.count() == 2
+
+
+def test_the_swarms_of_the_example_are_stored_once_and_answer_their_intents() -> None:
+    agent = make_agent()
+    swarms = [save_swarm(GOOD), *ensure_food_swarms()]
+    assert ensure_food_swarms() == swarms[1:]
+
+    assign_swarms(agent=agent, swarms=swarms)
+
+    roles = {intent: chosen(agent.swarms.all(), intent) for intent in intents()}
+    assert {intent: role.name if role else voice and voice.name for intent, (voice, role) in roles.items()} == {
+        "general": "personality",
+        "food_question": "macro",
+        "food_log": "tmwya",
+        "food_mention": "tmwya",
+        "food_undo": "tmwya",
+        "kpi_today": "macro",
+        "kpi_remaining": "macro",
+    }
+    assert {voice.name for voice, _ in roles.values() if voice} == {"personality"}
