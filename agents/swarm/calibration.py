@@ -325,7 +325,9 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
         seen["anchor"] = [_said(first, new[0])]
     seen["preferences"] = [one for message in new for one in _preferences(message)]
     seen["uncertainty"] = 0.3 if _signs("sentences")["vague_number"].search(text) else 0.0
-    needs = _missing(text, [message.text for message in earlier if message.agent_id is None], state)
+    needs = _missing(
+        text, [message.text[:MESSAGE_CHARACTERS] for message in earlier if message.agent_id is None], state
+    )
     if needs:
         seen |= {"risk": 0.9, "missing": [need["name"] for need in needs]}
         seen |= {"question": needs[0]["question"], "cannot": needs[0]["cannot"]}
@@ -424,13 +426,19 @@ def _sentences(kind: str, message: Message) -> list[Entry]:
 
 
 def _said(sentence: str, message: Message, *, pinned: bool = False) -> Entry:
-    words = " ".join(sentence.split())[:TEXT_CHARACTERS]
+    words = " ".join(sentence.split())
+    if len(words) > TEXT_CHARACTERS:
+        words = words[:TEXT_CHARACTERS].rsplit(" ", 1)[0]  # a quote is whole words
     return Entry(text=words, position=message.position, quote=words, pinned=pinned, by="rule")
 
 
 def _preferences(message: Message) -> list[dict[str, Any]]:
     """What a person asks for lastingly: a sentence that says so, with a value of the register in it."""
-    lasting = [one for one in split_sentences(message.text) if _signs("sentences")["preference"].search(one)]
+    lasting = [
+        one
+        for one in split_sentences(message.text[:MESSAGE_CHARACTERS])
+        if _signs("sentences")["preference"].search(one)
+    ]
     return [
         {"name": name, "value": value, "position": message.position, "quote": sentence}
         for sentence in lasting
