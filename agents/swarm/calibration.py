@@ -217,7 +217,7 @@ def calibrate(
         turns=(llm.Turn("user", (llm.Block(_material(agent, trigger, transcript, state, known, nonce)),)),),
         label=label,
         schema=SCHEMA,
-        parse=Calibration.model_validate,
+        parse=_read,
         temperature=temperature,
         max_tokens=MAX_TOKENS,
         nonce=nonce,
@@ -228,6 +228,18 @@ def calibrate(
         return by_rules(trigger=trigger, transcript=transcript, state=state), reply
     answer: Calibration = reply.value
     return answer.model_copy(update={"heuristic": reply.provider == "offline"}), reply
+
+
+def _read(data: Any) -> Calibration:
+    """A model's answer, which must at least hold a risk.
+
+    Raises:
+        InvalidAnswer: It is something else.
+    """
+    risk = data.get("risk") if isinstance(data, Mapping) else None
+    if isinstance(risk, bool) or not isinstance(risk, int | float):
+        raise llm.InvalidAnswer(f"risk: expected a number from 0 to 1, got {risk!r:.40}")
+    return Calibration.model_validate(data)
 
 
 def offline(request: llm.LLMRequest) -> Mapping[str, Any]:
