@@ -217,7 +217,7 @@ def calibrate(
         turns=(llm.Turn("user", (llm.Block(_material(agent, trigger, transcript, state, known, nonce)),)),),
         label=label,
         schema=SCHEMA,
-        parse=Calibration.model_validate,
+        parse=_read,
         temperature=temperature,
         max_tokens=MAX_TOKENS,
         nonce=nonce,
@@ -228,6 +228,18 @@ def calibrate(
         return by_rules(trigger=trigger, transcript=transcript, state=state), reply
     answer: Calibration = reply.value
     return answer.model_copy(update={"heuristic": reply.provider == "offline"}), reply
+
+
+def _read(data: Any) -> Calibration:
+    """A model's answer, which must at least hold a risk.
+
+    Raises:
+        InvalidAnswer: It is something else.
+    """
+    risk = data.get("risk") if isinstance(data, Mapping) else None
+    if isinstance(risk, bool) or not isinstance(risk, int | float):
+        raise llm.InvalidAnswer(f"risk: expected a number from 0 to 1, got {risk!r:.40}")
+    return Calibration.model_validate(data)
 
 
 def offline(request: llm.LLMRequest) -> Mapping[str, Any]:
@@ -325,7 +337,9 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
         seen["anchor"] = [_said(first, new[0])]
     seen["preferences"] = [one for message in new for one in _preferences(message)]
     seen["uncertainty"] = 0.3 if _signs("sentences")["vague_number"].search(text) else 0.0
-    needs = _missing(text, [message.text for message in earlier if message.agent_id is None], state)
+    needs = _missing(
+        text, [message.text[:MESSAGE_CHARACTERS] for message in earlier if message.agent_id is None], state
+    )
     if needs:
         seen |= {"risk": 0.9, "missing": [need["name"] for need in needs]}
         seen |= {"question": needs[0]["question"], "cannot": needs[0]["cannot"]}
@@ -424,13 +438,19 @@ def _sentences(kind: str, message: Message) -> list[Entry]:
 
 
 def _said(sentence: str, message: Message, *, pinned: bool = False) -> Entry:
-    words = " ".join(sentence.split())[:TEXT_CHARACTERS]
+    words = " ".join(sentence.split())
+    if len(words) > TEXT_CHARACTERS:
+        words = words[:TEXT_CHARACTERS].rsplit(" ", 1)[0]  # a quote is whole words
     return Entry(text=words, position=message.position, quote=words, pinned=pinned, by="rule")
 
 
 def _preferences(message: Message) -> list[dict[str, Any]]:
     """What a person asks for lastingly: a sentence that says so, with a value of the register in it."""
-    lasting = [one for one in split_sentences(message.text) if _signs("sentences")["preference"].search(one)]
+    lasting = [
+        one
+        for one in split_sentences(message.text[:MESSAGE_CHARACTERS])
+        if _signs("sentences")["preference"].search(one)
+    ]
     return [
         {"name": name, "value": value, "position": message.position, "quote": sentence}
         for sentence in lasting

@@ -7,6 +7,7 @@ the question, the reply says what it cannot answer; it is never assumed. The nex
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +60,7 @@ def decide(calibration: Calibration, state: DialogState, message: str) -> Decisi
         state: With the question that waits for its answer (`pending`), and those asked before (`asked`).
         message: Its text.
     """
-    question, missing = calibration.question, tuple(dict.fromkeys(calibration.missing))
+    question, missing = one_question(calibration.question), tuple(dict.fromkeys(calibration.missing))
     waiting: Mapping[str, Any] = state.pending or {}
     if missing:
         earlier = {_key(name) for entry in (*state.asked, waiting) for name in entry.get("missing", ())}
@@ -84,6 +85,11 @@ def settle(state: DialogState, decision: Decision, *, position: int, message: st
         entry = {"text": decision.text, "position": position, "quote": message[:300], "pinned": False, "by": "model"}
         others = [one for one in state.assumptions if one.get("text") != decision.text]
         state.assumptions = [*others, entry][-MOST_ASKED:]
+
+
+def one_question(text: str) -> str:
+    """A text up to its first question mark: a calibrator that asks two things at once asks the first."""
+    return re.split(r"(?<=[?\uff1f\u061f])", text, maxsplit=1)[0].strip()
 
 
 def _asked(question: str, state: DialogState) -> bool:

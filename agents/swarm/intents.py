@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from agents.models import Swarm
 
 GENERAL = "general"
+READ_CHARACTERS = 2_000  # of a message: who wants a meal logged says so at once
 COMMANDS = (
     "food_log",
     "food_undo",
@@ -24,7 +25,8 @@ _FOODS = (
 _NUTRIENTS = r"calories|kcal|protein|carbs?|carbohydrates|fat|fib(?:re|er)|macros?|nutrients?"
 _ASKED = re.compile(r"\?|^\s*(?:how|what|which|is|are|does|do|can|could|should|why|when)\b", re.IGNORECASE)
 _EATEN = re.compile(
-    rf"\bi(?:'ve| have)?(?: just| also| only)? (?:ate|eaten|drank)\b|\bi(?:'ve| have)?(?: just| also)? had\b[^.?!]*\b(?:{_FOODS})\b",
+    rf"\bi(?:'ve| have)?(?: just| also| only)? (?:ate|eaten|drank)\b"
+    rf"|\bi(?:'ve| have)?(?: just| also)? had\b[^.?!]{{0,200}}\b(?:{_FOODS})\b",
     re.IGNORECASE,
 )
 _LOG = re.compile(
@@ -84,8 +86,9 @@ def intents() -> list[str]:
 
 
 def intent_of(text: str) -> str:
-    """The intent of a message."""
-    return next((name for name, rule in INTENTS.items() if rule(text)), GENERAL)
+    """The intent of a message, from its beginning."""
+    beginning = text[:READ_CHARACTERS]
+    return next((name for name, rule in INTENTS.items() if rule(beginning)), GENERAL)
 
 
 def chosen(swarms: Iterable[Swarm], intent: str) -> tuple[Swarm | None, Swarm | None]:

@@ -67,18 +67,16 @@ def answer(request: LLMRequest) -> dict[str, Any]:
 def _further(request: LLMRequest) -> dict[str, Any] | None:
     """Use a further tool of the turn where its class says that it does something for the message, then say what it answered."""
     asked = {call.id: call.name for turn in request.turns for call in turn.tool_calls}
+    rejected = {_plain(text) for text in request.facts.get("rejected", ())}
     for result in (result for turn in request.turns for result in turn.tool_results):
-        if asked.get(result.call_id) in settings.TURN_TOOLS and _plain(result.text) not in _rejected(request):
+        usable = not result.is_error and _plain(result.text) not in rejected
+        if usable and asked.get(result.call_id) in settings.TURN_TOOLS:
             return _call(request, "send_message", text=result.text, channel=request.facts.get("channel", ""))
     for name in () if asked else (tool.name for tool in request.tools if tool.name in settings.TURN_TOOLS):
         fields = import_string(settings.TURN_TOOLS[name]).scripted(request.facts.get("trigger", ""))
         if fields is not None:
             return _call(request, name, **fields)
     return None
-
-
-def _rejected(request: LLMRequest) -> set[str]:
-    return {_plain(text) for text in request.facts.get("rejected", ())}
 
 
 def next_line(

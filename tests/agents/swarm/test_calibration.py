@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -251,12 +253,51 @@ def test_a_preference_counts_only_where_its_words_stand_in_a_message_of_a_person
     }
 
 
-# -- a model, over the real SDK
 @pytest.fixture
 def office() -> Channel:
     return make_channel()
 
 
+# -- word for word; after a deliberate change: UPDATE_SNAPSHOTS=1 pytest tests/agents/swarm/test_calibration.py
+def _matches(name: str, text: str) -> None:
+    path = Path(__file__).with_name("snapshots") / f"{name}.txt"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.django_db
+def test_the_question_to_the_calibrators_reads_as_its_snapshot(office: Channel, llm_server: LLMServer) -> None:
+    agent = make_agent()
+    say(office, "Priya", "I live in Oslo.")
+    say(office, agent, "Nice.\nCold, though.")
+    trigger = say(office, "Priya", "Which coat?")
+    state = DialogState(
+        facts=[
+            {"text": "Priya lives in Oslo.", "position": 1, "quote": "I live in Oslo.", "pinned": True, "by": "model"}
+        ],
+        pending={"question": "Indoors or outdoors?", "missing": [], "position": 2},
+        position=1,
+    )
+    llm_server.reply(json=ANSWER)
+
+    ask(agent, trigger, state=state)
+
+    [body] = llm_server.bodies
+    _matches(
+        "calibration", body["system"][0]["text"] + "\n\n-----\n\n" + body["messages"][0]["content"][0]["text"] + "\n"
+    )
+
+
+def test_guidance_reads_as_its_snapshot() -> None:
+    full = {"expertise": "advanced", "jargon": "some", "learning_style": "step-by-step", "formality": "formal"}
+    texts = [guidance(Calibration(**values)) for values in ({}, {**ANSWER, **full})]
+
+    _matches("guidance", "\n\n-----\n\n".join(texts) + "\n")
+
+
+# -- a model, over the real SDK
 def ask(agent: Agent, trigger: Message, **fields: Any) -> tuple[Calibration, Any]:
     phases = [
         SwarmPhase(name="voice-calibrator", prompt="Say how formal the person is.", phase="pre", order=1),

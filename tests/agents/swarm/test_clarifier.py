@@ -39,6 +39,7 @@ def talk(state: DialogState, *calibrations: dict[str, Any]) -> list[Decision]:
     ("values", "decision"),
     [
         (UNCLEAR, Clarify("Which printer do you mean?")),
+        ({**UNCLEAR, "question": "There are two. Which one? And for when?"}, Clarify("There are two. Which one?")),
         ({**UNCLEAR, "risk": 0.31}, Clarify("Which printer do you mean?")),
         ({**UNCLEAR, "risk": 0.30}, Assume("the printer on this floor")),
         ({**UNCLEAR, "question": ""}, Assume("the printer on this floor")),

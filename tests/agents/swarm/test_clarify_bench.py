@@ -28,7 +28,7 @@ def test_the_area_is_the_share_of_pairs_in_the_right_order(scores: list[float], 
 def test_nothing_is_claimed_where_the_interval_holds_chance() -> None:
     rng = random.Random(1)
     labels = [rng.random() < 0.5 for _ in range(200)]
-    noise, good = [rng.random() for _ in labels], [rng.random() + label for label in labels]
+    noise, good = [rng.random() for _ in labels], [rng.random() + label / 2 for label in labels]
 
     of_noise, of_good, difference = estimates([noise, good], labels)
 

@@ -128,6 +128,7 @@ def test_what_the_table_or_the_fields_do_not_hold_is_refused_with_what_is_allowe
         ("How many calories are in an egg?", "1 egg, 78 kcal, 6 g protein."),
         ("How many calories have I eaten today?", "Logged today: 0 kcal, 0 g protein."),
         ("I ate sushi", "Hm."),  # the table does not hold it, so the script logs nothing
+        ("Log that", "Hm."),  # nothing was looked up
         ("What a day.", "Hm."),
     ],
 )
