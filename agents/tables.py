@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, User
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.utils import timezone
 from rest_framework.authtoken.models import TokenProxy
 
@@ -22,6 +22,8 @@ from agents.models import (
     DebateSeat,
     DebateTurn,
     DescriptionUpdate,
+    DialogState,
+    DialogSummary,
     IdempotentRequest,
     Import,
     ImportChunk,
@@ -41,7 +43,11 @@ from agents.models import (
     Run,
     RunMessage,
     RunStep,
+    Swarm,
+    SwarmPhase,
+    SwarmTurn,
     Trait,
+    UserPreferences,
     WorkerHeartbeat,
 )
 from agents.ops.sums import LEDGER, TOKENS
@@ -90,6 +96,25 @@ def _ended_imports(before: datetime) -> QuerySet[Import]:
     return Import.objects.filter(
         Q(status__in=Import.FINAL, finished_at__lt=before) | Q(status=Import.WAITING, created_at__lt=before)
     )
+
+
+def _where_they_spoke(person: Person) -> Q:
+    return Q(channel__in=person.channels)
+
+
+def _their_preferences(person: Person) -> Q:
+    return Q(user=person.user.pk) if person.user is not None else Q(outsider__in=[*person.names, person.label])
+
+
+def _replaced_summaries(before: datetime) -> QuerySet[DialogSummary]:
+    """The newest one of a conversation stays: it is shown."""
+    completed = DialogSummary.objects.filter(status=DialogSummary.Status.COMPLETED)
+    newer = completed.filter(agent=OuterRef("agent"), channel=OuterRef("channel"), pk__gt=OuterRef("pk"))
+    return DialogSummary.objects.filter(Exists(newer), status__in=DialogSummary.FINAL, finished_at__lt=before)
+
+
+def _old_swarm_turns(before: datetime) -> QuerySet[SwarmTurn]:
+    return SwarmTurn.objects.filter(Q(run=None) | Q(run__status__in=Run.FINAL), created_at__lt=before)
 
 
 def _took(run: Run) -> float | None:
@@ -182,6 +207,39 @@ TABLES = (
         no_speech="mode exit_reason exit_details",
     ),
     Table(
+        model=Swarm,
+        editor="*",
+        menu="Agents",
+        icon="tune",
+        empty="manage.py seed stores the default swarm. Add one of your own with the + above; it takes part once an agent has it.",
+        columns="name intents tools enabled post_executor updated_at=changed",
+        filters="enabled post_executor",
+        search="name*",
+        deleting="Its phases and their versions go with it; its agents answer as if they did not have it. What it did in turns stays. To "
+        "keep it, clear enabled instead.",
+        export=export_of("id=pk name intents tools enabled post_executor created_at updated_at"),
+        no_speech="name intents tools",
+    ),
+    Table(
+        model=DialogState,
+        operator="change",
+        menu="Agents",
+        icon="bookmarks",
+        empty="An agent with a swarm leaves one for each conversation with a person. Write to it, or use manage.py chat AGENT.",
+        columns="pk agent channel turn position dropped updated_at=changed",
+        filters="agent updated_at",
+        fields=(("", "agent channel turn position dropped updated_at=changed"),),
+        # What people said stands there in other words, too: the next message begins a new one.
+        erase=(
+            Erase(
+                columns="anchor goal facts assumptions decisions pending asked preferences last_tool",
+                channel="channel",
+                blank=_where_they_spoke,
+                delete=True,
+            ),
+        ),
+    ),
+    Table(
         model=Import,
         menu="Agents",
         icon="upload_file",
@@ -211,6 +269,27 @@ TABLES = (
         ),
         erase=(Erase(columns="prompt error overrides trace", channel="channel"),),
         no_speech="idempotency_key",
+    ),
+    Table(
+        model=SwarmTurn,
+        menu="Logs",
+        icon="auto_fix_high",
+        empty="Each turn in which an agent with a swarm answers a person leaves one. Assign a swarm on its page.",
+        columns="pk agent channel swarm intent outcome run created_at=time",
+        filters="swarm intent heuristic agent created_at",
+        search="intent",
+        fields=(("", "agent channel swarm intent run created_at=time heuristic milliseconds"),),
+        export=export_of(
+            "id=pk created_at agent=agent.slug channel=channel.slug swarm=swarm.name run=run_id message=message_id intent heuristic "
+            "milliseconds replaced calibration draft polished rejected",
+            texts=("replaced", "calibration", "draft", "polished", "rejected"),
+        ),
+        erase=(
+            Erase(columns="calibration", channel="channel", blank=_where_they_spoke, emptied="calibration"),
+            Erase(columns="draft polished rejected replaced", channel="channel"),
+        ),
+        no_speech="intent milliseconds",
+        prune=Prune(rows=_old_swarm_turns),
     ),
     Table(
         model=LLMCall,
@@ -314,6 +393,16 @@ TABLES = (
         no_speech="groupthink statistics exit",
     ),
     Table(model=DebateTurn, erase=(Erase(columns="violation error", channel="debate__channel"),)),
+    Table(model=SwarmPhase, editor="*", no_speech="name prompt"),
+    Table(
+        model=DialogSummary,
+        erase=(Erase(columns="text quotes error", channel="channel", blank=_where_they_spoke, delete=True),),
+        prune=Prune(rows=_replaced_summaries),
+    ),
+    Table(
+        model=UserPreferences,
+        erase=(Erase(columns="outsider tone units length learning_style", blank=_their_preferences, delete=True),),
+    ),
     Table(model=PersonaVersion, erase=(Erase(columns="system_prompt traits note", report_only=True),)),
     Table(model=Trait, editor="*", erase=(Erase(columns="name description source", report_only=True),)),
     Table(model=DescriptionUpdate, erase=(Erase(columns="error", agent="agent"),), no_speech="judge"),

@@ -68,8 +68,8 @@ def save_swarm(values: Mapping[str, Any], *, swarm: Swarm | None = None) -> Swar
         given = SwarmValues.model_validate(values)
     except ValidationError as error:
         raise _refused(error) from None
-    _check("intents", given.intents, known_intents())
-    _check("tools", given.tools, sorted(settings.TURN_TOOLS))
+    check_names("intents", given.intents, known_intents())
+    check_names("tools", given.tools, sorted(settings.TURN_TOOLS))
     names = [phase.name for phase in given.phases]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise SwarmRefused("phases.name", f"{twice!r} is there twice; allowed: different names")
@@ -83,7 +83,7 @@ def save_swarm(values: Mapping[str, Any], *, swarm: Swarm | None = None) -> Swar
         swarm.save()
         _save_phases(swarm, given.phases)
         for agent in swarm.agents.all():
-            _check_clashes(agent, agent.swarms.all())
+            check_clashes(agent, agent.swarms.all())
     return swarm
 
 
@@ -97,13 +97,14 @@ def assign_swarms(*, agent: Agent, swarms: Sequence[Swarm | str]) -> None:
     with transaction.atomic():
         Agent.objects.select_for_update().get(pk=agent.pk)  # two assignments at a time could each be free of clashes
         rows = {swarm.name: swarm for swarm in Swarm.objects.all()}
-        _check("swarms", named, sorted(rows))
+        check_names("swarms", named, sorted(rows))
         chosen = [rows[name] for name in named]
-        _check_clashes(agent, chosen)
+        check_clashes(agent, chosen)
         agent.swarms.set(chosen)
 
 
-def _check(field: str, names: Sequence[str], allowed: Sequence[str]) -> None:
+def check_names(field: str, names: Sequence[str], allowed: Sequence[str]) -> None:
+    """Raise `SwarmRefused` where a name is unknown or there twice."""
     for name in names:
         if name not in allowed:
             raise SwarmRefused(
@@ -113,7 +114,8 @@ def _check(field: str, names: Sequence[str], allowed: Sequence[str]) -> None:
             raise SwarmRefused(field, f"{name!r} is named twice; allowed: each once")
 
 
-def _check_clashes(agent: Agent, swarms: Iterable[Swarm]) -> None:
+def check_clashes(agent: Agent, swarms: Iterable[Swarm]) -> None:
+    """Raise `SwarmRefused` where two of the enabled swarms answer the same intent."""
     answering: dict[str, str] = {}
     for swarm in (swarm for swarm in swarms if swarm.enabled):
         for intent in swarm.intents:

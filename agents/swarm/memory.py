@@ -44,6 +44,7 @@ UNPINNED_CHARACTERS = 1_500  # of unpinned entries in a prompt, newest first
 EXCERPT_CHARACTERS, MOST_EXCERPTS = 160, 10  # of messages that no summary covers yet
 MOST_MESSAGES = 400  # that one summary reads
 MOST_WANTED, MOST_DECIDED = 2, 6  # that the rules choose
+LEAST_NEW = 0.6  # a sentence is left out by the rules when as many of its words stand in others
 NOTE_CHARACTERS = 2_000
 MAX_TOKENS = 1_000
 LEASE = timedelta(minutes=5)  # longer than a call may take
@@ -433,22 +434,21 @@ def choose(choice: Sequence[Quote], must: Sequence[int], *, agent: str) -> dict[
     numbers: dict[str, list[int]] = {part: [] for part in _Numbers.model_fields}
     for number in must:
         numbers[choice[number - 1].part].append(number)
+    last, seen = max((quote.position for quote in choice), default=0), set[str]()
     free = [(number, quote) for number, quote in enumerate(choice, 1) if number not in must]
-    plain = [one for one in free if not one[1].quote.endswith("?")]
-    wanted = [n for n, quote in plain if quote.who != agent and _WANTED.search(quote.quote)][-MOST_WANTED:]
-    decided = [n for n, quote in plain if n not in wanted and _DECIDED.search(quote.quote)]
-    decided = sorted(decided, key=lambda n: _told(choice[n - 1].quote), reverse=True)[:MOST_DECIDED]
-    numbers["wants"] += wanted
-    numbers["decided"] += decided
-    last = max((quote.position for quote in choice), default=0)
-    asked = [n for n, quote in free if quote.position == last and quote.who == agent and quote.quote.endswith("?")]
-    numbers["pending"] += asked[-1:]
-    seen: set[str] = set()
     for number, quote in sorted(free, key=lambda one: _told(one[1].quote), reverse=True):
-        words = vocabulary([quote.quote])
-        if number not in (*wanted, *decided, *asked[-1:]) and len(words & seen) < 0.6 * len(words):
-            numbers["discussed"].append(number)
+        text, words = quote.quote, vocabulary([quote.quote])
+        if text.endswith("?") and quote.position == last and quote.who == agent:
+            numbers["pending"] = [number]
+        elif len(words & seen) < LEAST_NEW * len(words):
             seen |= words
+            wants = quote.who != agent and not text.endswith("?") and _WANTED.search(text)
+            decides = not text.endswith("?") and _DECIDED.search(text)
+            numbers["wants" if wants else "decided" if decides else "discussed"].append(number)
+    numbers["wants"].sort(reverse=True)  # the newest wishes
+    for part, most in (("wants", MOST_WANTED), ("decided", MOST_DECIDED)):
+        numbers["discussed"] += numbers[part][most:]
+        del numbers[part][most:]
     return numbers
 
 

@@ -30,9 +30,11 @@ def main() -> None:
     parser.add_argument("--skip-import", action="store_true", help="leave out the import of 100,000 messages")
     parser.add_argument("--database", help="an empty PostgreSQL database to measure in; it is filled")
     parser.add_argument(
-        "--only", choices=(*SECTIONS, "scale", "lists", "drift_alarms", "clarify"), help="measure this alone"
+        "--only", choices=(*SECTIONS, "scale", "lists", "drift_alarms", "clarify", "memory"), help="measure this alone"
     )
-    parser.add_argument("file", nargs="?", type=Path, help="data to measure on (clarify); an example ships with it")
+    parser.add_argument(
+        "file", nargs="?", type=Path, help="data to measure on (clarify, memory); an example ships with each"
+    )
     options = parser.parse_args()
     if options.only == "scale":  # on PostgreSQL, and needs no model server
         from tests.bench.scale import measure_scale
@@ -58,6 +60,12 @@ def main() -> None:
             from tests.bench.clarify import EXAMPLE, measure_clarify
 
             measure_clarify(options.file or EXAMPLE)
+        return
+    if options.only == "memory":
+        with on_a_database_of_its_own():
+            from tests.bench.memory import EXAMPLE, measure_memory
+
+            measure_memory(options.file or EXAMPLE)
         return
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(
