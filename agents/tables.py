@@ -8,7 +8,7 @@ from typing import Any
 
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, User
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.utils import timezone
 from rest_framework.authtoken.models import TokenProxy
 
@@ -22,6 +22,8 @@ from agents.models import (
     DebateSeat,
     DebateTurn,
     DescriptionUpdate,
+    DialogState,
+    DialogSummary,
     IdempotentRequest,
     Import,
     ImportChunk,
@@ -41,7 +43,11 @@ from agents.models import (
     Run,
     RunMessage,
     RunStep,
+    Swarm,
+    SwarmPhase,
+    SwarmTurn,
     Trait,
+    UserPreferences,
     WorkerHeartbeat,
 )
 from agents.ops.sums import LEDGER, TOKENS
@@ -90,6 +96,25 @@ def _ended_imports(before: datetime) -> QuerySet[Import]:
     return Import.objects.filter(
         Q(status__in=Import.FINAL, finished_at__lt=before) | Q(status=Import.WAITING, created_at__lt=before)
     )
+
+
+def _where_they_spoke(person: Person) -> Q:
+    return Q(channel__in=person.channels)
+
+
+def _their_preferences(person: Person) -> Q:
+    return Q(user=person.user.pk) if person.user is not None else Q(outsider__in=[*person.names, person.label])
+
+
+def _replaced_summaries(before: datetime) -> QuerySet[DialogSummary]:
+    """The newest one of a conversation stays: it is shown."""
+    completed = DialogSummary.objects.filter(status=DialogSummary.Status.COMPLETED)
+    newer = completed.filter(agent=OuterRef("agent"), channel=OuterRef("channel"), pk__gt=OuterRef("pk"))
+    return DialogSummary.objects.filter(Exists(newer), status__in=DialogSummary.FINAL, finished_at__lt=before)
+
+
+def _old_swarm_turns(before: datetime) -> QuerySet[SwarmTurn]:
+    return SwarmTurn.objects.filter(Q(run=None) | Q(run__status__in=Run.FINAL), created_at__lt=before)
 
 
 def _took(run: Run) -> float | None:
@@ -161,6 +186,60 @@ TABLES = (
         no_speech="external_id idempotency_key",
     ),
     Table(
+        model=Debate,
+        operator="add change",
+        menu="Agents",
+        icon="balance",
+        empty="Start one with the + above, or with manage.py debate QUESTION --agents michael,dwight.",
+        columns="question rules status played ended created_by=started_by created_at=started",
+        filters="status mode exit_reason created_at",
+        search="topic*",
+        export=export_of(
+            "id=pk channel=channel.slug topic mode status exit_reason exit_details rounds_asked started_by=created_by.username created_at "
+            "started_at finished_at error",
+            texts=("error",),
+        ),
+        erase=(
+            Erase(columns="topic", channel="channel", blank=lambda person: Q(pk__in=person.debates()), last=True),
+            Erase(columns="error", channel="channel"),
+            Erase(columns="settings", report_only=True),
+        ),
+        no_speech="mode exit_reason exit_details",
+    ),
+    Table(
+        model=Swarm,
+        editor="*",
+        menu="Agents",
+        icon="tune",
+        empty="manage.py seed stores the default swarm. Add one of your own with the + above; it takes part once an agent has it.",
+        columns="name intents tools enabled post_executor updated_at=changed",
+        filters="enabled post_executor",
+        search="name*",
+        deleting="Its phases and their versions go with it; its agents answer as if they did not have it. What it did in turns stays. To "
+        "keep it, clear enabled instead.",
+        export=export_of("id=pk name intents tools enabled post_executor created_at updated_at"),
+        no_speech="name intents tools",
+    ),
+    Table(
+        model=DialogState,
+        operator="change",
+        menu="Agents",
+        icon="bookmarks",
+        empty="An agent with a swarm leaves one for each conversation with a person. Write to it, or use manage.py chat AGENT.",
+        columns="pk agent channel turn position dropped updated_at=changed",
+        filters="agent updated_at",
+        fields=(("", "agent channel turn position dropped updated_at=changed"),),
+        # What people said stands there in other words, too: the next message begins a new one.
+        erase=(
+            Erase(
+                columns="anchor goal facts assumptions decisions pending asked preferences last_tool",
+                channel="channel",
+                blank=_where_they_spoke,
+                delete=True,
+            ),
+        ),
+    ),
+    Table(
         model=Import,
         menu="Agents",
         icon="upload_file",
@@ -192,6 +271,27 @@ TABLES = (
         no_speech="idempotency_key",
     ),
     Table(
+        model=SwarmTurn,
+        menu="Logs",
+        icon="auto_fix_high",
+        empty="Each turn in which an agent with a swarm answers a person leaves one. Assign a swarm on its page.",
+        columns="pk agent channel swarm intent outcome run created_at=time",
+        filters="swarm intent heuristic agent created_at",
+        search="intent",
+        fields=(("", "agent channel swarm intent run created_at=time heuristic milliseconds"),),
+        export=export_of(
+            "id=pk created_at agent=agent.slug channel=channel.slug swarm=swarm.name run=run_id message=message_id intent heuristic "
+            "milliseconds replaced calibration draft polished rejected",
+            texts=("replaced", "calibration", "draft", "polished", "rejected"),
+        ),
+        erase=(
+            Erase(columns="calibration", channel="channel", blank=_where_they_spoke, emptied="calibration"),
+            Erase(columns="draft polished rejected replaced", channel="channel"),
+        ),
+        no_speech="intent milliseconds",
+        prune=Prune(rows=_old_swarm_turns),
+    ),
+    Table(
         model=LLMCall,
         menu="Logs",
         icon="receipt_long",
@@ -204,11 +304,12 @@ TABLES = (
             ("What it was for", "role purpose mechanism dimension agent run work_id=work"),
             ("Model", "provider endpoint model served_model request_id request_digest"),
             ("What it used", "cost " + " ".join(TOKENS) + " latency_ms=milliseconds attempts batch"),
+            ("How it was asked", "temperature temperature_applied"),
         ),
         export=export_of(
             "id created_at role purpose mechanism dimension agent=agent.slug run=run_id work_id provider endpoint model served_model "
             "status error stop_reason input_tokens output_tokens cache_read_tokens cache_write_tokens cost_usd latency_ms attempts batch "
-            "request_id request_digest"
+            "temperature temperature_applied request_id request_digest"
         ),
         erase=(Erase(columns="error", channel="run__channel", agent="agent"),),
         no_speech="role purpose mechanism work_id provider endpoint model served_model stop_reason request_id",
@@ -285,16 +386,6 @@ TABLES = (
         deleting="Programs that use this token are refused from now on. A new one has another key.",
     ),
     # Without a page of their own.
-    Table(
-        model=Debate,
-        operator="add change",
-        erase=(
-            Erase(columns="topic", channel="channel", blank=lambda person: Q(pk__in=person.debates()), last=True),
-            Erase(columns="error", channel="channel"),
-            Erase(columns="settings", report_only=True),
-        ),
-        no_speech="mode exit_reason exit_details",
-    ),
     Table(model=DebateSeat, erase=(Erase(columns="perspective", report_only=True),), no_speech="role label model"),
     Table(
         model=DebateRound,
@@ -302,6 +393,16 @@ TABLES = (
         no_speech="groupthink statistics exit",
     ),
     Table(model=DebateTurn, erase=(Erase(columns="violation error", channel="debate__channel"),)),
+    Table(model=SwarmPhase, editor="*", no_speech="name prompt"),
+    Table(
+        model=DialogSummary,
+        erase=(Erase(columns="text quotes error", channel="channel", blank=_where_they_spoke, delete=True),),
+        prune=Prune(rows=_replaced_summaries),
+    ),
+    Table(
+        model=UserPreferences,
+        erase=(Erase(columns="outsider tone units length learning_style", blank=_their_preferences, delete=True),),
+    ),
     Table(model=PersonaVersion, erase=(Erase(columns="system_prompt traits note", report_only=True),)),
     Table(model=Trait, editor="*", erase=(Erase(columns="name description source", report_only=True),)),
     Table(model=DescriptionUpdate, erase=(Erase(columns="error", agent="agent"),), no_speech="judge"),

@@ -263,9 +263,12 @@ TURN_PIPELINE = [
     "correction.stages.Interventions",  # prepare
     "correction.stages.ActionGate",  # review: sees what would really be said
 ]
-TURN_TOOLS: dict[
-    str, str
-] = {}  # further tools that a stage may offer, by name: dotted paths of `agents.turn.tools.Tool` classes
+TURN_TOOLS = {  # further tools that a stage may offer, by name; those of the example of a role swarm
+    "look_up": "agents.swarm.food.LookUp",
+    "log": "agents.swarm.food.Log",
+    "undo": "agents.swarm.food.Undo",
+    "day": "agents.swarm.food.Day",
+}
 TURN_ANSWERS = {  # typed answers that a stage may ask for, by name: the fields `send_message` takes besides
     "position": "agents.debates.answers.Position",
     "stanced position": "agents.debates.answers.StancedPosition",
@@ -279,6 +282,8 @@ TURN_MAX_REPLY_DEPTH = int(
     number("TURN_MAX_REPLY_DEPTH", 3)
 )  # replies of agents to agents in a direct message, in a row
 TURN_HISTORY_MESSAGES = int(number("TURN_HISTORY_MESSAGES", 20))  # recent messages an agent is shown
+SWARM_WINDOW = int(number("SWARM_WINDOW", 12))  # last messages that an agent with a swarm is shown in full
+SWARM_SUMMARY_EVERY = int(number("SWARM_SUMMARY_EVERY", 4))  # turns after which older messages are summarised
 SWARM_GUARDS = ["evaluation.propositions.offline.rules_of"]  # what a polish must keep: functions from agent to rules
 TURN_REQUEST_CHECK = "correction.api.turn_requests.problems"  # what the floors above say of overrides and sessions
 TURN_OVERRIDES_NEED = "correction.change_agentevaluationconfig"  # and agents.change_agent, to override the gate

@@ -36,7 +36,15 @@ ACTIONS = {
     "correction.BehaviorRequest": {"apply_chosen": True, "reject_chosen": True, "retry_chosen": False},
 }
 DELETABLE = {
-    *("auth.User", "auth.Group", "authtoken.TokenProxy", "agents.Agent", "agents.Channel", "agents.ModelPrice"),
+    *(
+        "auth.User",
+        "auth.Group",
+        "authtoken.TokenProxy",
+        "agents.Agent",
+        "agents.Channel",
+        "agents.ModelPrice",
+        "agents.Swarm",
+    ),
     *("evaluation.LabelSet", "evaluation.EvaluationSchedule"),
     *("correction.AgentEvaluationConfig", "correction.Intervention"),
 }

@@ -18,11 +18,10 @@ from django.db.models import Sum
 from pytest_django import Settings
 from rest_framework.authtoken.models import Token
 
+from agents.debates.debate import start_debate
 from agents.models import (
     Channel,
-    Debate,
     DebateRound,
-    DebateSeat,
     DebateTurn,
     IdempotentRequest,
     LLMCall,
@@ -228,14 +227,10 @@ def test_a_user_s_words_and_name_go_and_the_account_stays_unless_it_is_to_be_clo
 
 @pytest.mark.django_db
 def test_a_debate_that_a_user_started_loses_its_question_and_what_quotes_it_and_keeps_its_rounds() -> None:
-    ada, room = make_agent(), make_channel("room", kind="debate")
-    user, topic = (
-        User.objects.create_user("marla", last_name="Quint"),
-        "Should the landlord of Elm Street pay for the boiler?",
-    )
-    Channel.objects.filter(pk=room.pk).update(name=topic, topic=topic)
-    debate = Debate.objects.create(channel=room, mode="delphi", topic=topic, created_by=user, settings={"poll": True})
-    seat = DebateSeat.objects.create(debate=debate, number=1, agent=ada, label="Participant 1")
+    topic = "Should the landlord of Elm Street pay for the boiler?"
+    ada, user = make_agent(), User.objects.create_user("marla", last_name="Quint")
+    debate = start_debate(topic=topic, mode="delphi", agents=[ada, make_agent("bob")], user=user)
+    room, seat = debate.channel, debate.seats.earliest("number")
     DebateTurn.objects.create(debate=debate, round=1, seat=seat, violation=f"asked {SHORT} back", error=QUOTE)
     agreed = {"agreement": 0.5, "summary": f"{topic} Quint says: {SAID}"}
     DebateRound.objects.create(debate=debate, number=1, consensus=agreed, statistics={"answers": 1})
@@ -247,9 +242,9 @@ def test_a_debate_that_a_user_started_loses_its_question_and_what_quotes_it_and_
     assert kept_of(topic, SAID)
     run("--user", "marla")
 
-    assert kept_of(topic, SAID, "Quint") == set()
+    assert kept_of(topic, SAID, "Quint", "landlord") == set()
     debate.refresh_from_db()
-    assert (debate.topic, debate.settings, debate.created_by) == (ERASED, {"poll": True}, user)
+    assert (debate.topic, debate.settings["poll"], debate.created_by) == (ERASED, True, user)
     played = DebateRound.objects.get()
     assert (played.consensus["agreement"], played.statistics) == (0.5, {"answers": 1})
     assert not any(run("--user", "marla")["tables"].values())

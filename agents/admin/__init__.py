@@ -1,17 +1,19 @@
 """The console's pages of this app's tables, one module per group."""
 
-from agents.admin import access, conversations, help_pages, home, imports, ledger, personas, runs
+from agents.admin import access, conversations, debates, help_pages, home, imports, ledger, personas, runs, swarms
 from agents.console.logs import register_pages
 
 __all__ = [
     "access",
     "conversations",
+    "debates",
     "help_pages",
     "home",
     "imports",
     "ledger",
     "personas",
     "runs",
+    "swarms",
 ]
 
 register_pages("agents")

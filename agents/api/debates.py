@@ -25,7 +25,7 @@ from agents.api.requests import PAID, ActionPermissions, ReadsMessages
 from agents.api.rows import Row
 from agents.api.schema import answers
 from agents.api.views import Rows
-from agents.debates.debate import MOST_ROUNDS, TOPIC_CHARACTERS, DebateRefused, ask_rounds, start_debate
+from agents.debates.debate import MOST_ROUNDS, MOST_SEATS, TOPIC_CHARACTERS, DebateRefused, ask_rounds, start_debate
 from agents.debates.measures import Criteria
 from agents.debates.modes import MODES
 from agents.debates.report import DebateReport, as_json, as_markdown, report
@@ -60,12 +60,16 @@ class NewDebate(Body):
 
     topic: str = Field(description=f"the question, at most {TOPIC_CHARACTERS:,} characters")
     mode: Annotated[str, OneOf(*MODES)] = Field(description="its rules")
-    agents: list[AgentSlug] = Field(description="slugs, in the order of the seats; active, and not busy elsewhere")
+    agents: list[AgentSlug] = Field(
+        max_length=MOST_SEATS, description="slugs, in the order of the seats; active, and not busy elsewhere"
+    )
     rounds: int = Field(5, description=f"at most, 1 to {MOST_ROUNDS}; the poll does not count")
     models: dict[str, ModelName] = Field(
-        {}, description=f"number of a seat, or slug, to the model that acts there; for users with {NEEDED}"
+        {},
+        max_length=MOST_SEATS,
+        description=f"number of a seat, or slug, to the model that acts there; for users with {NEEDED}",
     )
-    perspectives: list[str] = Field(ABSENT, description="of an expert panel, also your own")
+    perspectives: list[str] = Field(ABSENT, max_length=100, description="of an expert panel, also your own")
     assignment: str = Field(ABSENT, description="of perspectives to seats: round-robin, random or explicit")
     seed: int = Field(ABSENT, description="of the random assignment")
     poll: bool = Field(True, description="ask every seat alone before the first round")
@@ -162,7 +166,7 @@ class Debates(Rows):
             raise Conflict(str(error)) from None
         return located(self.get_serializer(debate).data, status=202)
 
-    @answers({(200, kind): OpenApiTypes.STR for kind, _ in EXPORTS.values()})
+    @answers({(200, "text/markdown"): OpenApiTypes.STR, (200, "application/json"): DebateReport})
     @action(detail=True, filterset_class=ExportFilters)
     def export(self, request: Request, pk: int) -> HttpResponse:
         """A debate as a file: a page of Markdown, or JSON that holds every word."""

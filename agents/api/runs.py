@@ -270,7 +270,7 @@ class LLMCallRow(Row):
             *("id", "url", "created_at", "role", "purpose", "mechanism", "dimension", "agent", "run"),
             *("work_id", "provider", "endpoint", "model", "served_model", "status", "error", "stop_reason"),
             *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd"),
-            *("latency_ms", "attempts", "batch", "request_id", "request_digest"),
+            *("latency_ms", "attempts", "batch", "temperature", "temperature_applied", "request_id", "request_digest"),
         )
 
 

@@ -29,6 +29,7 @@ from agents.transcripts.store import NotEntitled, rights_of
 
 MOST_BYTES = 10 * 1024 * 1024
 TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv", "openai": "application/json"}
+SHAPES = {"application/json": OpenApiTypes.OBJECT}  # the others are texts
 
 
 class NewTranscript(Body):
@@ -80,7 +81,7 @@ class Transcripts(View):
         """A GET answers in the form that `as` names and not in that of its `Accept`."""
         return super().perform_content_negotiation(request, force=force or request.method == "GET")
 
-    @answers({(200, kind): OpenApiTypes.STR for kind in sorted(set(TYPES.values()))}, 404)
+    @answers({(200, kind): SHAPES.get(kind, OpenApiTypes.STR) for kind in sorted(TYPES.values())}, 404)
     def list(self, request: Request) -> HttpResponseBase:
         """Stream the messages of `channel` in the form that `as` names.
 

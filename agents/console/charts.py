@@ -189,7 +189,7 @@ def steps(
     *,
     names: Sequence[str],
     label: str,
-    ticks: tuple[float, ...] = (0, 0.25, 0.5, 0.75, 1),
+    ticks: tuple[float, ...] = (0, 0.5, 1),
     shown: Callable[[float], str] = "{:.2f}".format,
 ) -> SafeString:
     """Lines over steps that have names instead of times, such as rounds, and the same as a table with a row per step.

@@ -9,13 +9,14 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from agents.debates.answers import Answer
 from agents.debates.measures import Statistics, statistics
-from agents.models import DebateSeat, DebateTurn
+from agents.models import Agent, DebateSeat, DebateTurn, MemoryBlock, Trait
 from agents.text.authors import NameMask
 from agents.text.fences import render_prompt
 
@@ -76,6 +77,19 @@ def answer_of(turn: DebateTurn) -> Answer | None:
         )
     except ValidationError:
         return None
+
+
+LABELS = ("Participant", "Panelist", "Respondent", "Debater")
+
+
+def labels_for(agents: Sequence[Agent]) -> list[str]:
+    """A label for each seat, with a word that none of their names, personas and memories holds (simulated participants have such names)."""
+    notes = MemoryBlock.objects.filter(agent__in=agents).values_list("value", flat=True)
+    traits = Trait.objects.filter(agent__in=agents).values_list("name", "description")
+    texts = [text for agent in agents for text in (agent.display_name, agent.slug, agent.system_prompt)]
+    held = "\n".join([*texts, *notes, *chain.from_iterable(traits)]).casefold()
+    word = next((word for word in LABELS if word.casefold() not in held), LABELS[0])
+    return [f"{word} {number}" for number in range(1, len(agents) + 1)]
 
 
 def anonymous(context: Context, seat: DebateSeat) -> Context:

@@ -1,7 +1,7 @@
 """What a debate came to, in four layers: decision, agent responses, evidence, metadata.
 
-`DebateReport` is the one value that the command, the API, the console and the exports show. It is read from the tables; nothing is judged
-or computed anew but sums, so that reading a debate asks no model.
+`DebateReport` is the one value that the command, the API, the console and the exports show. It is read from the tables: a
+round's figures are those stored with it, and no model is asked.
 """
 
 from __future__ import annotations
@@ -374,7 +374,7 @@ def evidence_cells(row: RoundEvidence) -> list[Cell]:
     counts, changes, confidence = row.vote.counts, row.changes, row.statistics.confidence
     voted = any(counts.values())
     return [
-        round_name(row.round),
+        str(row.round) if row.round else "poll",
         *(counts[stance] if voted else None for stance in STANCES),
         _figure(confidence.median if confidence else None),
         _figure(row.consensus.agreement),

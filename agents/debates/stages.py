@@ -64,7 +64,7 @@ class Mode:
         turn.mask = context.mask or turn.mask
         turn.answer = Answer(mode.shape, _scripted(debate, mode, number, seat))
         older = sum(entry.round < number - ROUNDS_IN_FULL for entry in context.entries)
-        turn.count(round=number, shown_in_full=len(context.entries) - older, shown_in_short=older)
+        turn.count(shown_in_full=len(context.entries) - older, shown_in_short=older)
 
     def review(self, turn: Turn, draft: Draft) -> Accept | Revise:
         if turn.channel.kind != Channel.Kind.DEBATE:
@@ -116,7 +116,7 @@ def _may_be_sent_back(turn: Turn) -> bool:
 def _context(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> Context:
     """What the seat may see: rounds before this one, and of this one the groups before its own. In the poll nothing.
 
-    Seats of a round are in the order of speaking, whoever was faster. What a person says is shown from the next round on.
+    Seats of a round are in the order of speaking, not of arrival. What a person says is shown from the next round on.
     """
     seats = tuple(debate.seats.select_related("agent").order_by("number"))
     context = Context(mode=debate.mode, topic=debate.topic, round=number, seats=seats)
@@ -141,14 +141,15 @@ def _context(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> Cont
 
 def _audience(debate: Debate, number: int) -> list[tuple[int, Message]]:
     """What persons said before this round began, each with the round before it."""
+    messages = list(Message.objects.filter(channel=debate.channel_id, agent=None).order_by("position"))
+    if not messages:
+        return []
     rounds = DebateTurn.objects.filter(debate=debate).order_by("round").values_list("round")
     begun = dict(rounds.annotate(Min("created_at")))
-    messages = Message.objects.filter(channel=debate.channel_id, agent=None).order_by("position")
-    if number in begun:
-        messages = messages.filter(created_at__lt=begun[number])
     return [
         (max((round for round, at in begun.items() if at <= message.created_at), default=POLL), message)
         for message in messages
+        if number not in begun or message.created_at < begun[number]
     ]
 
 

@@ -42,7 +42,9 @@ EXAMPLE_QUESTION = (
 )
 
 
-def body_of(request: LLMRequest, *, model: str, structured: bool, example: bool) -> dict[str, Any]:
+def body_of(
+    request: LLMRequest, *, model: str, structured: bool, example: bool, temperature: bool = False
+) -> dict[str, Any]:
     """What is sent, key and headers aside.
 
     Args:
@@ -50,6 +52,7 @@ def body_of(request: LLMRequest, *, model: str, structured: bool, example: bool)
         example: Whether to put the request's example before the last user turn, as an exchange that already happened.
             Small models follow such an example far better than a description; the conversation still ends with the
             user.
+        temperature: Whether to send the request's temperature.
     """
     system = _texts(request.system)
     messages = [message for turn in request.turns if (message := _message(turn))["content"]]
@@ -65,6 +68,8 @@ def body_of(request: LLMRequest, *, model: str, structured: bool, example: bool)
         body["system"] = system
     if request.tools:
         body["tools"] = [tool_part(tool) for tool in request.tools]
+    if temperature and request.temperature is not None:
+        body["temperature"] = request.temperature
     if structured and request.schema is not None:
         body["output_config"] = {"format": {"type": "json_schema", "schema": dict(request.schema)}}
     if model.startswith("claude-haiku-5"):
@@ -296,8 +301,18 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
     started_at, begun = time.time(), clock()
     trace = Trace(limiter=call.background.limiter(call.route.base_url), give_up_at=call.give_up_at)
     trace_of_call.set(trace)
-    body = body_of(call.request, model=call.route.model, structured=ability.structured, example=example)
+    body = body_of(
+        call.request,
+        model=call.route.model,
+        structured=ability.structured,
+        example=example,
+        temperature=ability.temperature and call.route.takes_temperature,
+    )
     message, failure = await _send(call, body, trace)
+    if failure and trace.http_status == 400 and "temperature" in body and "temperature" in failure[1].lower():
+        endpoints.remember_no_temperature(call.route, ability, failure[1])
+        del body["temperature"]
+        message, failure = await _send(call, body, trace)
     if failure and trace.http_status == 400 and "output_config" in body and _blames_schema(call.route, failure[1]):
         without = {name: value for name, value in body.items() if name != "output_config"}
         again = await _send(call, without, trace)
@@ -313,6 +328,7 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
         "attempts": trace.attempts,
         "heard": trace.http_status > 0 if trace.attempts else None,
         "request_id": trace.request_id,
+        "temperature_applied": "temperature" in body,
     }
     return Exchange(replace(reply, **seen), started_at, body, blocks)
 

@@ -61,6 +61,11 @@ class Route:
         return self.base_url == ANTHROPIC_URL
 
     @property
+    def takes_temperature(self) -> bool:
+        """Whether a temperature may be sent: Anthropic's API refuses it, and so do its models behind another server."""
+        return not self.is_default_endpoint and "claude" not in self.model.lower()
+
+    @property
     def is_distant(self) -> bool:
         """Whether a request goes over the network."""
         return self.provider == "anthropic" and not self.problem
@@ -160,12 +165,13 @@ class Ability:
     """What an endpoint's model was seen to do. Used in the loop thread only.
 
     Attributes:
-        structured: False once the endpoint refused `output_config`.
+        structured: False once the endpoint refused `output_config`. `temperature`: the same of a temperature.
         ignored: Answers in a row that did not fit the schema although it was sent.
         rescues: Times in a row that a worked example saved an answer which had failed without it.
     """
 
     structured: bool = True
+    temperature: bool = True
     ignored: int = 0
     rescues: int = 0
     example_first: bool = False
@@ -204,6 +210,15 @@ def remember_no_schema(route: Route, ability: Ability, error: str) -> None:
         ability.structured = False
         logger.warning(
             "%s does not take a JSON schema for %s (%s): sent without from now on", route.endpoint, route.model, error
+        )
+
+
+def remember_no_temperature(route: Route, ability: Ability, error: str) -> None:
+    """The endpoint refused a temperature."""
+    if ability.temperature:
+        ability.temperature = False
+        logger.warning(
+            "%s takes no temperature for %s (%s): sent without from now on", route.endpoint, route.model, error
         )
 
 

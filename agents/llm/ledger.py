@@ -312,6 +312,8 @@ def _columns(row: _Row) -> dict[str, Any]:
         "latency_ms": reply.latency_ms,
         "attempts": reply.attempts,
         "batch": reply.batch,
+        "temperature": row.request.temperature,
+        "temperature_applied": None if row.request.temperature is None else reply.temperature_applied,
         "request_id": one_line(reply.request_id, 120),
         "request_digest": reply.request_digest,
     }

@@ -56,6 +56,10 @@ class LLMCall(models.Model):
     latency_ms = models.PositiveIntegerField(default=0)
     attempts = models.PositiveIntegerField(default=1, help_text="HTTP requests made, retries included")
     batch = models.BooleanField(default=False, help_text="answered in a batch, at the batch price")
+    temperature = models.FloatField(null=True, blank=True, help_text="wished for; empty = the server's own")
+    temperature_applied = models.BooleanField(
+        null=True, blank=True, help_text="whether it was sent: not every server takes one"
+    )
     request_id = models.CharField(max_length=120, blank=True, default="")
     request_digest = models.CharField(max_length=64, blank=True, default="", help_text="key for replay")
 

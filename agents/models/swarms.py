@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import F, Q
+from simple_history.models import HistoricalRecords
 
 from agents.models.conversations import Agent, Channel, Message
 from agents.models.runs import Run
@@ -22,13 +23,15 @@ class Swarm(models.Model):
         SEQUENTIAL = "sequential", "one call for each"
         OFF = "off", "no polishing"
 
-    name = models.SlugField(max_length=64, unique=True)
+    name = models.SlugField(max_length=64, unique=True, help_text="letters, digits, _ and -")
     intents = models.JSONField(default=list, help_text="of messages that it answers, e.g. general")
     tools = models.JSONField(
         default=list, blank=True, help_text="names in TURN_TOOLS that it offers besides the usual ones"
     )
-    enabled = models.BooleanField(default=True)
-    post_executor = models.CharField(max_length=12, choices=Executor.choices, default=Executor.COMBINED)
+    enabled = models.BooleanField(default=True, help_text="off: its agents answer as if they did not have it")
+    post_executor = models.CharField(
+        max_length=12, choices=Executor.choices, default=Executor.COMBINED, help_text="how its post phases are asked"
+    )
     agents = models.ManyToManyField(
         Agent, blank=True, related_name="swarms", help_text="whose messages pass through it"
     )
@@ -52,18 +55,20 @@ class SwarmPhase(models.Model):
         POST = "post", "after the answer"
 
     swarm = models.ForeignKey(Swarm, on_delete=models.CASCADE, related_name="phases", db_index=False)
-    phase = models.CharField(max_length=4, choices=Phase.choices)
+    phase = models.CharField(max_length=4, choices=Phase.choices, help_text="when it is asked")
     name = models.SlugField(max_length=64, help_text="e.g. voice-calibrator")
     order = models.PositiveSmallIntegerField(help_text="within its phase, from 1")
     prompt = models.TextField(help_text="what it is asked to do")
-    enabled = models.BooleanField(default=True)
+    enabled = models.BooleanField(default=True, help_text="off: it is not asked")
     temperature = models.FloatField(
         default=0.55,
         validators=[MinValueValidator(0.0), MaxValueValidator(2.0)],
         help_text="0 to 2; sent only to servers known to take it",
     )
-    version = models.PositiveIntegerField(default=1)
+    version = models.PositiveIntegerField(default=1, help_text="goes up when prompt or temperature change")
     updated_at = models.DateTimeField(auto_now=True)
+
+    history = HistoricalRecords(table_name="swarm_phases_history")
 
     class Meta:
         db_table = "swarm_phases"
@@ -96,6 +101,9 @@ class DialogState(models.Model):
     pending = models.JSONField(
         default=dict, blank=True, help_text="the question that was asked and waits for its answer"
     )
+    asked = models.JSONField(
+        default=list, blank=True, help_text="questions asked before, with what they asked for; none is asked twice"
+    )
     preferences = models.JSONField(
         default=dict, blank=True, help_text="seen in this conversation: tone, units, length, style"
     )
@@ -126,6 +134,11 @@ class DialogSummary(Leasable):
     from_position = models.PositiveBigIntegerField(help_text="of the first message it covers")
     to_position = models.PositiveBigIntegerField(help_text="of the last message it covers")
     text = models.TextField(blank=True, default="")
+    quotes = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="what the text is made of: part, position, who, quote; one note where a person wrote it",
+    )
     origin = models.CharField(max_length=8, choices=[("worker", "worker"), ("person", "person")], default="worker")
     heuristic = models.BooleanField(default=False, help_text="made by rules, without a model")
 
@@ -191,6 +204,9 @@ class SwarmTurn(models.Model):
     polished = models.TextField(blank=True, default="", help_text="as it was polished; empty = as it was written")
     rejected = models.JSONField(
         default=list, blank=True, help_text="polished texts that were refused: phase, text, why"
+    )
+    replaced = models.TextField(
+        blank=True, default="", help_text="why safety or error recovery said something else; empty = they did not"
     )
     milliseconds = models.JSONField(default=dict, blank=True, help_text="by phase")
     heuristic = models.BooleanField(default=False)

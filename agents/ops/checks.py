@@ -27,6 +27,10 @@ NUMBERS = {  # the least allowed, and what it is
     "TURN_MAX_REPLY_DEPTH": (0, "replies of agents to agents in a direct message; 0 = none"),
     "TURN_HISTORY_MESSAGES": (1, "how many recent messages an agent is shown"),
 }
+RANGES = {
+    "SWARM_WINDOW": (10, 15, "the messages that an agent with a swarm is shown in full"),
+    "SWARM_SUMMARY_EVERY": (3, 5, "turns between two summaries of a conversation"),
+}
 OFFLINE_MODELS = {"judge": ("offline:lexical-1",), "actor": ("offline:scripted-1",)}
 PHASES = ("received", "prepare", "review", "committed", "finish")  # of a turn, see agents/turn/pipeline.py
 
@@ -98,6 +102,10 @@ def check_llm_settings(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -
     for name, (least, meaning) in NUMBERS.items():
         if getattr(settings, name) < least:
             hint = f"Set it to {least} or more ({meaning})."
+            yield Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004")
+    for name, (least, most, meaning) in RANGES.items():
+        if not least <= getattr(settings, name) <= most:
+            hint = f"Set it to {least} to {most} ({meaning})."
             yield Error(f"{name} is {getattr(settings, name)}.", hint=hint, id="agents.E004")
 
 

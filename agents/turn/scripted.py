@@ -10,6 +10,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.conf import settings
+from django.utils.module_loading import import_string
+
 from agents.llm.requests import InvalidAnswer, LLMRequest
 
 NO_LINES = "no sample lines: the scripted actor says only what an agent's sample lines hold, and this one has none"
@@ -30,6 +33,7 @@ def answer(request: LLMRequest) -> dict[str, Any]:
     * ``sent``: whether something was said in this turn, which ends it.
     * ``answer``: fields of the typed answer that is asked for; with ``text`` among them that is said, whatever the script holds.
     * ``channel``: slug, given to tools that ask for a channel.
+    * ``trigger``: the message it answers, for further tools of the turn (`TURN_TOOLS`).
 
     Returns:
         ``text`` and ``tool_calls`` (``name``, ``input``): one `send_message`, one `do_nothing`, or none at the end of the turn.
@@ -43,6 +47,8 @@ def answer(request: LLMRequest) -> dict[str, Any]:
     answer = facts.get("answer", {})
     if "text" in answer:
         return _call(request, "send_message", channel=facts.get("channel", ""), **answer)
+    if further := _further(request):
+        return further
     lines = _distinct(facts.get("sample_lines", ()))
     if not lines:
         return _call(request, "do_nothing", reason=NO_LINES)
@@ -56,6 +62,21 @@ def answer(request: LLMRequest) -> dict[str, Any]:
     if line is None:
         return _call(request, "do_nothing", reason=ALL_REJECTED)
     return _call(request, "send_message", text=line, channel=facts.get("channel", ""), **answer)
+
+
+def _further(request: LLMRequest) -> dict[str, Any] | None:
+    """Use a further tool of the turn where its class says that it does something for the message, then say what it answered."""
+    asked = {call.id: call.name for turn in request.turns for call in turn.tool_calls}
+    rejected = {_plain(text) for text in request.facts.get("rejected", ())}
+    for result in (result for turn in request.turns for result in turn.tool_results):
+        usable = not result.is_error and _plain(result.text) not in rejected
+        if usable and asked.get(result.call_id) in settings.TURN_TOOLS:
+            return _call(request, "send_message", text=result.text, channel=request.facts.get("channel", ""))
+    for name in () if asked else (tool.name for tool in request.tools if tool.name in settings.TURN_TOOLS):
+        fields = import_string(settings.TURN_TOOLS[name]).scripted(request.facts.get("trigger", ""))
+        if fields is not None:
+            return _call(request, name, **fields)
+    return None
 
 
 def next_line(

@@ -104,6 +104,11 @@ class Tool(BaseModel):
         """
         raise NotImplementedError
 
+    @classmethod
+    def scripted(cls, message: str) -> dict[str, Any] | None:
+        """What the offline actor asks of this tool when it answers a message; None = it does not use it."""
+        return None
+
 
 class SendMessage(Tool):
     """Say something in one of your channels. The text is posted as it stands."""
@@ -253,8 +258,14 @@ def _answering(path: str) -> type[Tool]:
 
 def tool_definitions(answer: Answer | None = None, more: Sequence[str] = ()) -> tuple[llm.Tool, ...]:
     """The tools as a request offers them; the same for every agent, so that a prompt cache can hold them."""
+    return _definitions(settings.TURN_ANSWERS[answer.name] if answer is not None else "", tuple(more))
+
+
+@lru_cache(maxsize=32)
+def _definitions(path: str, more: tuple[str, ...]) -> tuple[llm.Tool, ...]:
+    further = {name: import_string(settings.TURN_TOOLS[name]) for name in more}
     tools = []
-    for name, model in tools_for(answer, more).items():
+    for name, model in ({"send_message": _answering(path)} if path else {**TOOLS, **further}).items():
         schema = model.model_json_schema()
         for part in (schema, *schema["properties"].values()):
             part.pop("title", None)

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +29,12 @@ def main() -> None:
     )
     parser.add_argument("--skip-import", action="store_true", help="leave out the import of 100,000 messages")
     parser.add_argument("--database", help="an empty PostgreSQL database to measure in; it is filled")
-    parser.add_argument("--only", choices=(*SECTIONS, "scale", "lists", "drift_alarms"), help="measure this alone")
+    parser.add_argument(
+        "--only", choices=(*SECTIONS, "scale", "lists", "drift_alarms", "clarify", "memory"), help="measure this alone"
+    )
+    parser.add_argument(
+        "file", nargs="?", type=Path, help="data to measure on (clarify, memory); an example ships with each"
+    )
     options = parser.parse_args()
     if options.only == "scale":  # on PostgreSQL, and needs no model server
         from tests.bench.scale import measure_scale
@@ -48,6 +55,18 @@ def main() -> None:
 
         measure_drift_alarms()
         return
+    if options.only == "clarify":
+        with on_a_database_of_its_own():
+            from tests.bench.clarify import EXAMPLE, measure_clarify
+
+            measure_clarify(options.file or EXAMPLE)
+        return
+    if options.only == "memory":
+        with on_a_database_of_its_own():
+            from tests.bench.memory import EXAMPLE, measure_memory
+
+            measure_memory(options.file or EXAMPLE)
+        return
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(
             DATABASE_URL=options.database or f"sqlite:///{folder}/bench.sqlite3",
@@ -65,6 +84,21 @@ def main() -> None:
 
         call_command("migrate", verbosity=0)
         measure(options, Path(folder))
+
+
+@contextmanager
+def on_a_database_of_its_own() -> Iterator[None]:
+    """An empty database for the ledger's rows, with the developer's own settings for models."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["DATABASE_URL"] = f"sqlite:///{folder}/bench.sqlite3"
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+        import django
+
+        django.setup()
+        from django.core.management import call_command
+
+        call_command("migrate", verbosity=0)
+        yield
 
 
 def measure(options: argparse.Namespace, folder: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_session_that_cannot_be_continued_begins_a_new_one_and_the_trace_says_
     llm_server.respond = judge({"fluency": 8})
     result = send(agent, channel, "one", session=session)
     assert result.outcome == "passed"
-    assert "a new session was begun" in next(e.why for e in result.trace if e.phase == "review")
+    assert "a new session was begun" in next(e.why for e in result.trace if e.phase == "review" and e.stage == "gate")
 
 
 def test_a_session_is_of_one_agent_one_channel_and_one_message(llm_server: LLMServer) -> None:

@@ -205,7 +205,7 @@ def test_a_row_with_a_kind_instead_of_a_text_speaks_in_character(ada: Agent, off
 @pytest.mark.parametrize(
     ("fields", "field", "message"),
     [
-        ({"function": "mood"}, "function", "function 'mood' is not registered; allowed: mentions"),
+        ({"function": "mood"}, "function", "function 'mood' is not registered; allowed: groupthink, mentions"),
         ({"function": "silence"}, "function_parameters", "silence: at_least: is required"),
         ({"function": "silence", "function_parameters": [1]}, "function_parameters", "parameters are an object"),
         ({"textual_claim": "{{action}} is rude"}, "textual_claim", "allowed: {{agent_name}}, {{channel_name}}"),

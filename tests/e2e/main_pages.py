@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.urls import reverse
 
-from agents.models import Agent, Channel, LLMCall, Run
+from agents.models import Agent, Channel, Debate, LLMCall, Run
 from correction.models import CorrectionLog
 from evaluation.models import EvaluationRun
 from tests.console import list_of, page_of
@@ -19,6 +19,7 @@ NAMES = (
     "evaluation-run",
     "gate-session",
     "turn",
+    "debate",
     "correction-matrix",
     "behaviour-requests",
     "import",
@@ -41,7 +42,8 @@ def main_pages() -> dict[str, str]:
         "channel": reverse("admin:agents_channel_transcript", args=[scenes.pk]),
         "evaluation-run": page_of(drifted),
         "gate-session": page_of(forced),
-        "turn": page_of(Run.objects.latest("pk")),
+        "turn": page_of(Run.objects.filter(channel__slug="demo-1-picnic").latest("pk")),
+        "debate": page_of(Debate.objects.latest("pk")),
         "correction-matrix": reverse("admin:correction_agentevaluationconfig_changelist"),
         "behaviour-requests": reverse("admin:correction_behaviorrequest_changelist"),
         "import": reverse("admin:agents_import_changelist"),

@@ -34,6 +34,7 @@ MOST_LISTED = 50
 EXPORTS = {"markdown": as_markdown, "json": as_json}
 CRITERIA = Criteria()
 OFF = "off"
+WIDE = ("Groupthink", ">To majority")  # left out in a terminal of 80 columns; lines below the table say it
 ANSWER_CHARACTERS = 300  # of a position, while it is played
 # Options that only a new debate takes; they are named as the settings are.
 NEW = ("mode", "agents", "rounds", "model", "perspectives", "assignment", "seed", "consensus", "convergence_rounds",
@@ -59,67 +60,36 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
-        parser.add_argument(
-            "topic", nargs="?", help="the question; or the number of a debate, to show it or go on with it"
-        )
-        parser.add_argument("--next", action="store_true", help="play one round and stop")
-        parser.add_argument(
-            "--finish", action="store_true", help="of a debate that waits: play all rounds that are left"
-        )
-        parser.add_argument("--export", choices=EXPORTS, help="print what a debate came to, and play nothing")
-        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-        parser.add_argument("--list", action="store_true", help=f"the latest {MOST_LISTED} debates")
-        new = parser.add_argument_group("a new debate")
-        new.add_argument("--mode", help=f"its rules: {', '.join(MODES)} (default: {next(iter(MODES))})")
-        new.add_argument(
-            "--agents", metavar="SLUGS", help="who debates, in the order of the seats, separated by commas"
-        )
-        new.add_argument("--rounds", type=int, metavar="N", help=f"at most, 1 to 100 (default: {CRITERIA.max_rounds})")
-        new.add_argument(
-            "--model",
-            action="append",
-            metavar="SEAT=MODEL",
-            help="the model that acts for a seat (its number or agent); repeatable",
-        )
-        new.add_argument("--no-poll", dest="poll", action="store_false", default=None, help="without the blind poll")
-        new.add_argument(
-            "--no-judge",
-            dest="judge",
-            action="store_false",
-            default=None,
-            help="do not ask a judge how far the answers agree",
-        )
-        new.add_argument(
-            "--real",
-            action="store_true",
-            default=None,
-            help="what is said counts as the agents' ordinary speech when they are measured",
-        )
-        panel = parser.add_argument_group("an expert panel")
-        panel.add_argument(
-            "--perspectives",
-            metavar="NAMES",
-            help=f"separated by commas, also your own (default: {','.join(PERSPECTIVES)})",
-        )
-        panel.add_argument(
-            "--assignment", help="round-robin (default), random, or explicit: one for each seat, in order"
-        )
-        panel.add_argument("--seed", type=int, help="of the random assignment (default: 0)")
+        new, panel = parser.add_argument_group("a new debate"), parser.add_argument_group("an expert panel")
         ends = parser.add_argument_group("when it ends", "each criterion takes a number, or off")
-        for name, about in (
-            ("consensus", "agreement of the last round, 0 to 1"),
-            ("convergence-rounds", "rounds in which no seat changes its position"),
-            ("convergence-similarity", "from which two positions of a seat are the same, 0 to 1"),
-            ("confidence", "that every seat has, 0 to 1"),
-        ):
-            default = getattr(CRITERIA, name.replace("-", "_"))
-            ends.add_argument(f"--{name}", type=_number, metavar="N", help=f"{about} (default: {default})")
-        ends.add_argument(
-            "--extra-rounds-on-groupthink",
-            type=int,
-            metavar="N",
-            help="rounds played at most where it would end and they agree too easily (default: 0)",
-        )
+        flag, no = {"action": "store_true"}, {"action": "store_false", "default": None}
+        whole, number = {"type": int, "metavar": "N"}, {"type": _number, "metavar": "N"}
+        arguments: tuple[tuple[Any, str, dict[str, Any], str], ...] = (
+            (parser, "topic", {"nargs": "?"}, "the question; or the number of a debate, to show it or go on with it"),
+            (parser, "--next", flag, "play one round and stop"),
+            (parser, "--finish", flag, "of a debate that waits: play all rounds that are left"),
+            (parser, "--export", {"choices": EXPORTS}, "print what a debate came to, and play nothing"),
+            (parser, "--json", flag, "print one JSON object and nothing else"),
+            (parser, "--list", flag, f"the latest {MOST_LISTED} debates"),
+            (new, "--mode", {}, f"its rules: {', '.join(MODES)} (default: {next(iter(MODES))})"),
+            (new, "--agents", {"metavar": "SLUGS"}, "who debates, in the order of the seats, separated by commas"),
+            (new, "--rounds", whole, f"at most, 1 to 100 (default: {CRITERIA.max_rounds})"),
+            (new, "--model", {"action": "append", "metavar": "SEAT=MODEL"}, "acts for a seat (its number or agent); repeatable"),
+            (new, "--no-poll", {**no, "dest": "poll"}, "without the blind poll"),
+            (new, "--no-judge", {**no, "dest": "judge"}, "do not ask a judge how far the answers agree"),
+            (new, "--real", {**flag, "default": None}, "count what is said as the agents' ordinary speech when they are measured"),
+            (panel, "--perspectives", {"metavar": "NAMES"}, f"separated by commas, also your own (default: {','.join(PERSPECTIVES)})"),
+            (panel, "--assignment", {}, "round-robin (default), random, or explicit: one for each seat, in order"),
+            (panel, "--seed", whole, "of the random assignment (default: 0)"),
+            (ends, "--consensus", number, f"agreement of the last round, 0 to 1 (default: {CRITERIA.consensus})"),
+            (ends, "--convergence-rounds", number, f"in which no seat changes its position (default: {CRITERIA.convergence_rounds})"),
+            (ends, "--convergence-similarity", number,
+             f"from which two positions of a seat are the same, 0 to 1 (default: {CRITERIA.convergence_similarity})"),
+            (ends, "--confidence", number, f"that every seat has, 0 to 1 (default: {CRITERIA.confidence})"),
+            (ends, "--extra-rounds-on-groupthink", whole, "played at most where it would end and they agree too easily (default: 0)"),
+        )  # fmt: skip
+        for group, name, more, about in arguments:
+            group.add_argument(name, help=about, **more)
 
     def handle(self, *args: Any, **options: Any) -> None:
         topic, given = options["topic"], {name: options[name] for name in NEW if options[name] is not None}
@@ -193,7 +163,9 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
     def _show(self, shown: DebateReport) -> None:
         console, meta = console_on(self.stdout), shown.metadata
         title = f"Debate {meta.id}, {meta.mode}: {in_line(shown.decision.topic, 120)}"
-        print_table(console, EVIDENCE_HEADS, map(evidence_cells, shown.evidence.rounds), title=title, tight=True)
+        narrow = [n for n, head in enumerate(EVIDENCE_HEADS) if head not in WIDE]
+        rows = [[evidence_cells(row)[n] for n in narrow] for row in shown.evidence.rounds]
+        print_table(console, [EVIDENCE_HEADS[n] for n in narrow], rows, title=title, tight=True, wrapped=True)
         for line in talking_lines(shown.decision.what_talking_changed):
             console.print(line)
         if (agreed := shown.decision.consensus) is not None and agreed.agreement is not None:

@@ -386,7 +386,7 @@ def test_channels_of_debates_on_one_question_are_counted() -> None:
     slugs = [start_debate(topic=TOPIC, mode="delphi", agents=agents).channel.slug for _ in range(2)]
     other = start_debate(topic="移るべきか", mode="delphi", agents=agents).channel
 
-    assert slugs == ["debate-should-the-office-move-to-stamford-1", "debate-should-the-office-move-to-stamford-2"]
+    assert slugs == ["debate-1", "debate-2"]
     assert other.slug.startswith("debate-")
     assert (other.kind, other.tags, other.synthetic) == ("debate", {"debate": other.slug}, True)
 

@@ -43,6 +43,7 @@ def test_what_makes_no_debate_is_a_400_with_field_and_allowed_values(
     ("changes", "field", "part"),
     [
         ({"agents": ["ada", "nobody"]}, "agents[1]", "there is no agent 'nobody'"),
+        ({"agents": ["ada"] * 21}, "agents", "allowed: at most 20 items"),
         ({"agents": "ada"}, "agents", "allowed: a valid list"),
         ({"topic": 7}, "topic", "allowed: a valid string"),
         ({"rounds": "3"}, "rounds", "allowed: a valid integer"),

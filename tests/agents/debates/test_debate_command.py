@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from pytest_django import Settings
 
 from agents.debates.measures import Exit
 from agents.debates.report import DebateReport, report
@@ -137,6 +138,22 @@ def test_a_failed_debate_is_exit_1_and_says_why() -> None:
     assert error.returncode == 1
     assert "no seat answered in the poll" in str(error)
     assert debate(str(failed.pk), "--export=markdown").startswith("# Should the office move")
+
+
+def test_ctrl_c_hands_the_debate_back_and_next_goes_on_with_it(people: list[Agent], settings: Settings) -> None:
+    stages = settings.TURN_PIPELINE
+    settings.TURN_PIPELINE = [*stages, "tests.agents.turn.stages.Interrupting"]
+
+    error = refused(*command_line({**GOOD, "rounds": 2}), "--next")
+
+    stopped = Debate.objects.get()
+    assert (error.returncode, stopped.status) == (130, "pending")
+    assert f"manage.py debate {stopped.pk} --next" in str(error)
+    settings.TURN_PIPELINE = stages
+    debate(str(stopped.pk), "--next")
+    assert [one.status for one in report(stopped).agent_responses] == [
+        "answered"
+    ] * 6  # the poll and round 1, once each
 
 
 def test_words_of_others_do_not_take_effect_in_the_terminal() -> None:

@@ -14,9 +14,12 @@ from markdown_it.token import Token
 
 from agents.debates.measures import Exit
 from agents.debates.report import DebateReport, as_json, as_markdown, report
+from agents.llm.ledger import totals
 from agents.models import Debate, DebateTurn
 from tests.agents.debates.finished import make_debate, play_round, says
+from tests.agents.debates.seats import Panel, debated
 from tests.factories import say
+from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
 CONVERGED = Exit(ends=True, reason="convergence", details="no seat changed its position over 2 rounds")
@@ -46,6 +49,23 @@ def test_the_result_compares_the_poll_with_the_last_round_and_what_talking_cost(
     assert (shown.stances_changed, shown.to_majority, shown.conformity) == (1, 1, 1.0)
     assert (shown.spent_on_poll.tokens, shown.spent_since.tokens) == (300, 600)
     assert shown.spent_since.calls == 6
+
+
+def test_every_call_of_a_debate_is_in_its_sums_the_judge_s_since_the_poll(llm_server: LLMServer) -> None:
+    Panel(llm_server)
+
+    debate = debated(2, mode="delphi", rounds=1)
+
+    spent, talking = report(debate).metadata.spent, report(debate).decision.what_talking_changed
+    assert (talking.spent_on_poll.calls, talking.spent_since.calls) == (2, 3)
+    assert (spent.calls, llm_server.calls) == (5, 5)
+    every = totals()
+    assert (
+        spent.tokens
+        == every.input_tokens + every.output_tokens + every.cache_read_tokens + every.cache_write_tokens
+        > 0
+    )
+    assert (spent.cost_usd, spent.unpriced) == (every.cost_usd, every.unpriced)
 
 
 @pytest.mark.parametrize(

@@ -18,15 +18,15 @@ from pytest_django import Settings
 from agents.debates import measures
 from agents.debates.debate import add_message, answers_of
 from agents.debates.modes import MODES
-from agents.models import Agent, Debate, DebateTurn, MemoryBlock, Message, Run, RunMessage
+from agents.models import Agent, Debate, MemoryBlock, Message, Run, RunMessage
 from agents.seed import loader
 from agents.turn.pipeline import Draft, Revise, StageFailed, pipeline
 from agents.turn.prompt import build_prompt, preview_prompt
 from agents.turn.send_message import RequiredStageFailed, send_message
 from correction.models import Intervention
 from tests.agents.debates.seating import TOPIC, answered, clerks, debate_of, read, section, text_of, turn_of
-from tests.agents.debates.seats import LINES, Panel, played, seated
-from tests.agents.turn.playing import answer_text, answers, take_turn
+from tests.agents.debates.seats import LINES, Panel, played, seat_of, seated
+from tests.agents.turn.playing import answer_text, answers, shown, take_turn
 from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
@@ -201,6 +201,23 @@ def test_in_a_delphi_debate_no_prompt_names_another_seat_and_no_persona_holds_a_
         assert not MemoryBlock.objects.filter(agent=agent, value__contains="Participant").exists()
 
 
+def test_labels_are_of_a_word_that_no_name_persona_or_memory_holds() -> None:
+    agents = [
+        make_agent(f"participant-{n}", display_name=f"Participant {n}", system_prompt="You are on a panel.")
+        for n in (2, 1)
+    ]
+    MemoryBlock.objects.create(agent=agents[0], label="focus", value="The other panelist is loud.")
+    debate = debate_of("delphi", agents)
+    answered(debate, 1, 1)
+    answered(debate, 1, 2, text="Participant 2 is right, says Participant 1.")
+
+    text = text_of(read(debate, 2, 1))
+
+    assert list(debate.seats.values_list("label", flat=True)) == ["Respondent 1", "Respondent 2"]
+    assert "Participant 1" not in text
+    assert "Round 1, Respondent 2: yes, 0.70\n    says: \u25a1 2 is right, says \u25a1 1." in text
+
+
 def test_feedback_on_a_draft_names_nobody_either(settings: Settings, llm_server: LLMServer) -> None:
     settings.TURN_PIPELINE = ["agents.debates.stages.Mode", "tests.agents.debates.test_stages.Complains"]
     answer = {"channel": "", "text": "Hm.", "position": "P.", "reasoning": "R.", "stance": "yes", "confidence": 0.5}
@@ -227,23 +244,33 @@ class Complains:
         return Revise("You sound like Bob Marsh, and not like Ada.")
 
 
-def test_labels_stay_with_their_seats_when_one_fails() -> None:
-    debate = debate_of("delphi", clerks(4))
-    for round in (1, 2, 3):
-        for seat in (1, 2, 3, 4):
-            if (round, seat) != (2, 2):
-                answered(debate, round, seat)
-    failed = debate.seats.get(number=2)
-    DebateTurn.objects.create(debate=debate, round=2, seat=failed, status="failed", error="timeout")
+def test_requests_of_a_delphi_debate_name_nobody_and_labels_stay_when_a_seat_fails(llm_server: LLMServer) -> None:
+    marks = {"ada": 1, "bob": 2, "cleo": 3, "dan": 4}
+    failing = {"status": 400, "message": "no"}
+    panel = Panel(
+        llm_server,
+        fields=lambda seat, turn: {
+            "reasoning": f"Mark {marks[seat]}, and Bob and @cleo know it.",
+            "confidence": turn / 10,
+        },
+        replies=lambda seat, turn: failing if (seat, turn) == ("bob", 2) else None,
+    )
 
-    text = section(read(debate, 4, 4), "The debate")
+    debate = played(debate_of("delphi", seated(4), rounds=4, convergence_rounds=None))
 
-    for round, seat in ((2, 1), (2, 3), (2, 4), (3, 1), (3, 2), (3, 3), (3, 4)):
-        you = " (you)" if seat == 4 else ""
-        assert (
-            f"Round {round}, Participant {seat}{you}: yes, 0.70\n    says: Seat {seat} speaks in round {round}." in text
-        )
-    assert "Round 2, Participant 2" not in text
+    assert list(debate.turns.exclude(status="answered").values_list("round", "seat__number")) == [(2, 2)]
+    assert panel.turns == dict.fromkeys(marks, 4)
+    entries = []
+    for body in llm_server.bodies:
+        if "tools" in body:
+            text = shown(body)
+            words = set(re.findall(r"[a-z]+", text.casefold()))
+            assert words & set(marks) == {seat_of(body)}
+            entries += re.findall(
+                r"^Round \d, Participant (\d).*\n(?:    .*\n)*?    reasoning: Mark (\d)", text, re.MULTILINE
+            )
+    assert len(entries) > 40
+    assert all(label == mark for label, mark in entries)
 
 
 # -- hostile answers

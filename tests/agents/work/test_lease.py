@@ -58,6 +58,7 @@ def held_by(model: type[Leasable], owner: str) -> Leasable:
         "LLMBatch": {"next_look_at": timezone.now()},
         "Import": {},
         "BehaviorRequest": {"agent": agent},
+        "Debate": {"channel": channel, "mode": "delphi", "topic": "Printer?"},
     }
     if model.__name__ == "BehaviorEffect":
         targets["BehaviorEffect"] = {"request": BehaviorRequest.objects.create(agent=agent), "messages": 5}

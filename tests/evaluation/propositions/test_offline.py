@@ -34,12 +34,12 @@ def test_a_polish_must_keep_the_rules_of_the_agent_that_the_draft_keeps(proposit
         agent_id: ada
         propositions:
           - {id: calm, claim: "{{agent_name}} is calm", rule: {contains_none: ["!"]}}
-          - {id: loud, claim: "{{agent_name}} shouts", inverted: true, rule: {matches: "^[^a-z]+$"}}
+          - {id: loud, claim: "{{agent_name}} shouts", inverted: true, rule: {matches: "\\bshout"}}
           - {id: asks, claim: "{{agent_name}} asks briefly", precondition: asks_something, rule: {max_words: 4}}
         """,
     )
     rules = agent_rules(make_ada())
-    cases = {"It is hot.": "", "It is hot!": "rules", "IT IS HOT.": "rules", "Is it not so hot today?": "rules"}
+    cases = {"It is hot.": "", "It is hot!": "rules", "I shout it.": "rules", "Is it not so hot today?": "rules"}
 
     assert {text: all(rule(text) for rule in rules) for text in cases} == {text: not why for text, why in cases.items()}
     assert "rule" in refusal("It is hot.", "It is hot!", rules=rules)

@@ -1,0 +1,358 @@
+"""Debates in the console: start one, play it round by round, say something in between, and read what it came to."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils.safestring import SafeString
+
+from agents.admin.access import user_of
+from agents.admin.import_forms import suggested_agents
+from agents.api.overrides import NEEDED as CHOOSING_MODELS
+from agents.commands import Cell
+from agents.console import display
+from agents.console.charts import Bar, bars, steps
+from agents.console.filters import number_in
+from agents.console.logs import READING, LogAdmin
+from agents.console.panels import table
+from agents.console.site import GrowingTextarea, NumberInput, Select, TextInput, console_action, console_page
+from agents.debates.debate import (
+    MOST_ROUNDS,
+    MOST_SEATS,
+    TOPIC_CHARACTERS,
+    DebateRefused,
+    Settings,
+    add_message,
+    ask_rounds,
+    start_debate,
+)
+from agents.debates.measures import STANCES
+from agents.debates.modes import MODES, PERSPECTIVES, Perspectives
+from agents.debates.report import (
+    EVIDENCE_HEADS,
+    DebateReport,
+    Remark,
+    evidence_cells,
+    exit_line,
+    report,
+    round_name,
+    talking_lines,
+)
+from agents.models import Debate
+from agents.turn.send_message import SendRefused
+from agents.work.worker import alive
+
+PAGES = "admin/agents/debate/"
+STARTING, PLAYING, SPEAKING = "agents.add_debate", "agents.change_debate", "agents.add_message"
+SEATS_SHOWN = 6
+USUAL = Settings()
+CAN_BE_OFF = ("consensus", "convergence_rounds", "confidence")  # criteria; other fields that are empty are as usual
+STANCE_TONES: dict[str | None, display.Tone] = {"yes": "good", "no": "bad", "neutral": "plain"}
+
+
+def _number(label: str, about: str, initial: float, *, step: float = 1) -> forms.FloatField:
+    widget = NumberInput(attrs={"step": step, "min": 0})
+    return forms.FloatField(label=label, help_text=about, initial=initial, widget=widget, required=False)
+
+
+def _flag(label: str, about: str, *, initial: bool) -> forms.BooleanField:
+    return forms.BooleanField(label=label, help_text=about, initial=initial, required=False)
+
+
+class StartForm(forms.Form):
+    """A question, its mode, when it ends. The seats are forms of their own."""
+
+    topic = forms.CharField(
+        label="question",
+        max_length=TOPIC_CHARACTERS,
+        widget=GrowingTextarea(attrs={"rows": 2}),
+        help_text="what is debated; where the mode has stances, a question that yes or no answers",
+    )
+    mode = forms.ChoiceField(
+        widget=Select,
+        choices=[(mode.name, f"{mode.title}: {mode.about}") for mode in MODES.values()],
+        help_text="the rules: who speaks after whom, in which role, and who sees what",
+    )
+    rounds = _number("rounds", f"at most, 1 to {MOST_ROUNDS}; the poll does not count", USUAL.max_rounds)
+    poll = _flag("blind poll first", "every seat answers once alone: talking is compared with it", initial=USUAL.poll)
+    judge = _flag("judge each round", "one call a round: how far do the answers agree?", initial=USUAL.judge)
+    real = _flag("real speech", "measured like other messages; else only when selected by its tag", initial=False)
+    consensus = _number("consensus", "agreement that ends it, 0 to 1; empty = off", USUAL.consensus or 0, step=0.05)
+    convergence_rounds = _number(
+        "convergence", "rounds in which no seat moves, that end it; empty = off", USUAL.convergence_rounds or 0
+    )
+    convergence_similarity = _number(
+        "similar positions", "from here two are the same, 0 to 1", USUAL.convergence_similarity, step=0.05
+    )
+    confidence = _number(
+        "confidence", "of all seats that ends it, 0 to 1; empty = off", USUAL.confidence or 0, step=0.05
+    )
+    extra_rounds_on_groupthink = _number(
+        "extra rounds", "played at most where it would end and groupthink is detected", USUAL.extra_rounds_on_groupthink
+    )
+    perspectives = forms.CharField(
+        required=False,
+        initial=", ".join(PERSPECTIVES),
+        widget=TextInput,
+        help_text="separated by commas, also your own",
+    )
+    assignment = forms.ChoiceField(
+        required=False,
+        widget=Select,
+        choices=[(name, name) for name in ("round-robin", "random", "explicit")],
+        help_text="of perspectives to seats; explicit = one for each seat, in order",
+    )
+    seed = _number("seed", "of the random assignment", 0)
+
+    ROUNDS = ("rounds", "poll", "judge", "real")
+    ENDS = ("consensus", "convergence_rounds", "convergence_similarity", "confidence", "extra_rounds_on_groupthink")
+    PANEL = ("perspectives", "assignment", "seed")
+
+    def __init__(self, data: Any, *, seats: int, may_choose_models: bool) -> None:
+        super().__init__(data)
+        self.seats = [SeatForm(data, number, may_choose_models=may_choose_models) for number in range(1, seats + 1)]
+
+    @property
+    def parts(self) -> list[dict[str, Any]]:
+        """The fields below the seats; those that few people change are folded unless one is wrong."""
+        parts = (("Rounds", self.ROUNDS), ("When it ends", self.ENDS), ("Perspectives of an expert panel", self.PANEL))
+        return [
+            {
+                "title": title,
+                "fields": [self[name] for name in names],
+                "open": names is self.ROUNDS or not self.errors.keys().isdisjoint(names),
+            }
+            for title, names in parts
+        ]
+
+    def is_valid(self) -> bool:
+        return all([super().is_valid(), *(seat.is_valid() for seat in self.seats)])
+
+    def start(self, user: User) -> Debate:
+        """Start the debate that a valid form describes.
+
+        Raises:
+            DebateRefused: It is not allowed.
+        """
+        given = dict(self.cleaned_data)
+        panel = {name: given.pop(name) for name in self.PANEL}
+        if MODES[given["mode"]].config is Perspectives:
+            named = [part.strip() for part in panel["perspectives"].split(",")]
+            given |= {**panel, "perspectives": [name for name in named if name]}
+        given = {name: value for name, value in given.items() if value is not None or name in CAN_BE_OFF}
+        taken = [seat.cleaned_data for seat in self.seats if seat.cleaned_data["agent"]]
+        models = {str(number): seat["model"] for number, seat in enumerate(taken, 1) if seat.get("model")}
+        return start_debate(agents=[seat["agent"] for seat in taken], models=models, user=user, **given)
+
+
+class SeatForm(forms.Form):
+    """Who sits where."""
+
+    agent = forms.CharField(required=False, max_length=200, widget=TextInput(attrs={"list": "agents"}))
+    model = forms.CharField(
+        required=False, max_length=200, widget=TextInput(attrs={"placeholder": "the agent's own model"})
+    )
+
+    def __init__(self, data: Any, number: int, *, may_choose_models: bool) -> None:
+        super().__init__(data, prefix=f"seat{number}")
+        self.number = number
+        if not may_choose_models:
+            del self.fields["model"]
+        for name, field in self.fields.items():
+            field.widget.attrs["aria-label"] = f"seat {number}: {name}"
+
+
+@admin.register(Debate)
+class DebateAdmin(LogAdmin[Debate]):
+    """Users who may add debates start them; those who may change them ask for rounds."""
+
+    list_select_related = ("created_by",)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return request.user.has_perm(STARTING)
+
+    def fill_in(self, rows: list[Any]) -> None:
+        played = Count("rounds", filter=Q(rounds__number__gt=0))
+        counts = dict(
+            Debate.objects.filter(pk__in=[row.pk for row in rows]).order_by().values_list("pk").annotate(n=played)
+        )
+        for row in rows:
+            row.rounds_played = counts[row.pk]
+
+    @admin.display(description="question", ordering="pk")
+    def question(self, debate: Debate) -> SafeString:
+        return display.lines(display.isolated(display.shortened(debate.topic, 90)), f"debate {debate.pk}")
+
+    @admin.display(description="mode", ordering="mode")
+    def rules(self, debate: Debate) -> str | SafeString:
+        return MODES[debate.mode].title if debate.mode in MODES else display.visible(debate.mode)
+
+    @admin.display(description="rounds")
+    def played(self, debate: Any) -> str:
+        return f"{debate.rounds_played} of {debate.rounds_asked}" if debate.rounds_asked else "0"
+
+    @admin.display(description="ended by", ordering="exit_reason")
+    def ended(self, debate: Debate) -> SafeString:
+        return display.words(debate.exit_reason) if debate.exit_reason else display.EMPTY
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The form of a new debate; it starts waiting, or with the rounds that the pressed button asks for."""
+        if not self.has_add_permission(request):
+            raise PermissionDenied
+        user = user_of(request)
+        seats = min(max(number_in(request.GET, "seats") or SEATS_SHOWN, 2), MOST_SEATS)
+        may_choose_models, may_play = user.has_perm(CHOOSING_MODELS), user.has_perm(PLAYING)
+        form = StartForm(request.POST or None, seats=seats, may_choose_models=may_choose_models)
+        if request.method == "POST" and form.is_valid():
+            try:
+                debate = form.start(user)
+            except DebateRefused as refused:
+                form.add_error(refused.field if refused.field in form.fields else None, str(refused))
+            else:
+                self.log_addition(request, debate, "started")
+                if may_play and "wait" not in request.POST:
+                    ask_rounds(debate, 1 if "next" in request.POST else None)
+                return HttpResponseRedirect(self.url("change", debate))
+        return self.page(
+            request, f"{PAGES}start.html", "Start a debate", form=form, suggested=suggested_agents(), may_play=may_play,
+            may_choose_models=may_choose_models, more_seats=min(2 * seats, MOST_SEATS) if seats < MOST_SEATS else None,
+        )  # fmt: skip
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """What a debate came to so far."""
+        debate = self._visible(request, int(object_id) if object_id.isdecimal() else 0)
+        shown, reads = report(debate), request.user.has_perm(READING)
+        remarks = defaultdict[int, list[Remark]](list)
+        for remark in shown.evidence.remarks:
+            remarks[remark.before_round].append(remark)
+        begun = {one.round for one in shown.agent_responses}
+        rounds = sorted(begun | {row.round for row in shown.evidence.rounds})
+        names = {seat.number: seat.name for seat in shown.metadata.seats}
+        last = shown.evidence.rounds[-1] if shown.evidence.rounds else None
+        waits = debate.status == Debate.WAITING
+        return self.page(
+            request,
+            f"{PAGES}page.html",
+            f"Debate {debate.pk}",
+            debate=debate,
+            shown=shown,
+            reads=reads,
+            rules=self.rules(debate),
+            is_open=debate.status in Debate.OPEN,
+            no_worker=debate.status == Debate.Status.PENDING and not alive().exists(),
+            may_play=request.user.has_perm(PLAYING) and (waits or debate.status == Debate.Status.ERRORED),
+            may_speak=request.user.has_perm(SPEAKING) and waits,
+            exit_line=exit_line(shown),
+            talking=list(talking_lines(shown.decision.what_talking_changed)),
+            judge=last.consensus if last else None,
+            charts=_charts(shown),
+            rounds=[{"name": round_name(number), "remarks": remarks[number]} for number in rounds],
+            next_remarks=[one for one in shown.evidence.remarks if one.before_round not in rounds],
+            matrix=_matrix(debate, shown, rounds),
+            evidence=table(
+                [head.removeprefix(">") for head in EVIDENCE_HEADS],
+                [list(map(_shown, evidence_cells(row))) for row in shown.evidence.rounds],
+                label="What each round came to",
+                stacking=False,
+            ),
+            moves=[
+                (round_name(row.round), names[move.seat], move)
+                for row in shown.evidence.rounds
+                if row.changes
+                for move in row.changes.moves
+            ],
+            urls={name: self.url(name, debate) for name in ("next", "finish", "message", "progress")},
+            export=reverse("debate-export", args=[debate.pk]),
+        )
+
+    @console_action("next", PLAYING)
+    def next_view(self, request: HttpRequest, row: Debate) -> str:
+        ask_rounds(row, 1)
+        return "The next round is queued."
+
+    @console_action("finish", PLAYING)
+    def finish_view(self, request: HttpRequest, row: Debate) -> str:
+        ask_rounds(row, None)
+        return "All rounds that are left are queued."
+
+    @console_page("<int:pk>/message/", SPEAKING, post=True)
+    def message_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Say something to the seats (POST); they read it in the next round."""
+        debate = self._visible(request, pk)
+        text = request.POST.get("text", "").strip()
+        try:
+            add_message(debate, text=text, user=user_of(request))
+        except (DebateRefused, SendRefused) as refused:
+            self.message_user(request, f"Nothing was said: {refused}.", messages.ERROR)
+        else:
+            self.message_user(request, "Said; the seats read it in the next round.", messages.SUCCESS)
+        return HttpResponseRedirect(self.url("change", debate))
+
+    @console_page("<int:pk>/progress/")
+    def progress_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """How far it is, for the page that asks every two seconds whether anything changed."""
+        debate = self._visible(request, pk)
+        ended = debate.turns.exclude(status="pending").count()
+        return JsonResponse({"status": debate.status, "turns": ended, "rounds": debate.rounds.count()})
+
+    def _visible(self, request: HttpRequest, pk: int) -> Debate:
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        debate: Debate = get_object_or_404(Debate.objects.select_related("channel"), pk=pk)
+        return debate
+
+
+def _charts(shown: DebateReport) -> list[tuple[str, SafeString]]:
+    """Stances and confidence over the rounds, each with its title; nothing before the first round."""
+    rounds = shown.evidence.rounds
+    names, charts = [round_name(row.round) for row in rounds], []
+    if any(any(row.vote.counts.values()) for row in rounds):
+        columns = [
+            Bar(label=name, values=[row.vote.counts[s] for s in STANCES])
+            for name, row in zip(names, rounds, strict=True)
+        ]
+        charts.append(("Stances", bars(columns, label="Stances by round", series=STANCES)))
+    given = {(one.seat, one.round): one.confidence for one in shown.agent_responses}
+    lines = {
+        f"{seat.number}. {seat.name}": [given.get((seat.number, row.round)) for row in rounds]
+        for seat in shown.metadata.seats
+    }
+    if any(value is not None for values in lines.values() for value in values):
+        charts.append(("Confidence", steps(lines, names=names, label="Confidence of each seat by round")))
+    return charts
+
+
+def _shown(cell: Cell) -> object:
+    """A cell of the report's table as the console shows it."""
+    value, emphasis = cell if isinstance(cell, tuple) else (cell, "")
+    if emphasis == "warning":
+        return display.badge(value, "warning")
+    return display.count(value) if isinstance(value, int | None) else display.visible(value)
+
+
+def _matrix(debate: Debate, shown: DebateReport, rounds: list[int]) -> list[dict[str, Any]]:
+    """A row per seat with a cell per round; a cell is None where the seat has had no turn."""
+    by_place = {(one.seat, one.round): one for one in shown.agent_responses}
+    moved = {(move.seat, row.round): move for row in shown.evidence.rounds if row.changes for move in row.changes.moves}
+    rows = []
+    for seat in debate.seats.select_related("agent").order_by("number"):
+        cells: list[dict[str, Any] | None] = []
+        for place in ((seat.number, number) for number in rounds):
+            said = by_place.get(place)
+            tone = STANCE_TONES.get(said.stance, "plain") if said else ""
+            cells.append({"said": said, "tone": tone, "move": moved.get(place)} if said else None)
+        rows.append({"seat": seat, "cells": cells})
+    return rows

@@ -1,0 +1,199 @@
+"""Swarms in the console: their phases with versions, a bench, what is remembered of a conversation, and what a swarm did in a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin, messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.console import display
+from agents.console.logs import READING, LogAdmin
+from agents.console.site import ModelAdmin, StackedInline, console_page, extend
+from agents.models import DialogState, Message, Swarm, SwarmPhase, SwarmTurn
+from agents.swarm.assign import SwarmRefused, check_clashes, check_names
+from agents.swarm.intents import intents
+from agents.swarm.memory import newest_summary
+from agents.swarm.state import KINDS, StateRefused, edit, entries, pin, remove, unpin, updating
+
+PAGES = "admin/agents/swarm/"
+MOST_VERSIONS = 30  # of all phases together, the newest
+ACTS = {"pin": pin, "unpin": unpin, "remove": remove}
+
+if TYPE_CHECKING:
+    SwarmModelForm = forms.ModelForm[Swarm]
+    PhaseModelForm = forms.ModelForm[SwarmPhase]
+else:
+    SwarmModelForm = PhaseModelForm = forms.ModelForm
+
+
+class SwarmForm(SwarmModelForm):
+    """What could not work is refused as over the API."""
+
+    def clean(self) -> dict[str, Any]:
+        given: dict[str, Any] = super().clean() or {}
+        try:
+            if "intents" in given:
+                check_names("intents", _names("intents", given["intents"]), intents())
+            if "tools" in given:
+                check_names("tools", _names("tools", given["tools"]), sorted(settings.TURN_TOOLS))
+            if not self.errors:
+                changed = Swarm(name=given["name"], intents=given["intents"], enabled=given["enabled"])
+                for agent in given["agents"]:
+                    check_clashes(agent, [*agent.swarms.exclude(pk=self.instance.pk), changed])
+        except SwarmRefused as refused:
+            self.add_error(refused.field, str(refused))
+        return given
+
+
+def _names(field: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise SwarmRefused(field, f'{str(value)[:80]!r}; allowed: a list of names, e.g. ["general"]')
+    return value
+
+
+class PhaseForm(PhaseModelForm):
+    """A phase whose prompt or temperature changes gets its next version."""
+
+    def save(self, commit: bool = True) -> SwarmPhase:
+        if self.instance.pk and {"prompt", "temperature"} & set(self.changed_data):
+            self.instance.version += 1
+        phase: SwarmPhase = super().save(commit)
+        return phase
+
+
+class PhaseInline(StackedInline[SwarmPhase, Swarm]):
+    model = SwarmPhase
+    form = PhaseForm
+    fields = (("phase", "order", "name"), "prompt", ("enabled", "temperature"))
+    verbose_name_plural = "phases"
+
+
+@admin.register(Swarm)
+class SwarmAdmin(ModelAdmin[Swarm]):
+    form = SwarmForm
+    inlines = (PhaseInline,)
+    autocomplete_fields = ("agents",)
+    fields = ("name", "enabled", "intents", "tools", "post_executor", "agents")
+
+    def get_panels(self, request: HttpRequest, obj: Swarm) -> list[SafeString]:
+        context = {"versions": list(versions(obj))}
+        return [*super().get_panels(request, obj), SafeString(render_to_string(f"{PAGES}versions.html", context))]
+
+
+def versions(swarm: Swarm) -> Iterator[dict[str, Any]]:
+    """The newest changes of a swarm's phases, each with what it changed."""
+    history: Any = SwarmPhase.history
+    rows = list(history.filter(swarm_id=swarm.pk).select_related("history_user").order_by("-history_id")[:200])
+    shown = 0
+    for place, row in enumerate(rows):
+        before = next((one for one in rows[place + 1 :] if one.id == row.id), None)
+        if before is None or shown >= MOST_VERSIONS:
+            continue
+        fields = ("enabled", "temperature", "order", "phase", "name")
+        changed = [
+            f"{name}: {getattr(before, name)} → {getattr(row, name)}"
+            for name in fields
+            if getattr(before, name) != getattr(row, name)
+        ]
+        if row.history_type == "-":
+            changed = ["removed"]
+        diff = display.word_diff(before.prompt, row.prompt) if before.prompt != row.prompt else ""
+        if changed or diff != "":
+            shown += 1
+            yield {"row": row, "changed": changed, "diff": diff}
+
+
+@admin.register(DialogState)
+class DialogStateAdmin(LogAdmin[DialogState]):
+    """What was said is shown to users who may view messages; those who may change states pin, edit and remove entries."""
+
+    list_select_related = ("agent", "channel")
+
+    def get_panels(self, request: HttpRequest, obj: DialogState) -> list[SafeString]:
+        panels = super().get_panels(request, obj)
+        if not request.user.has_perm(READING):
+            return panels
+        context = {
+            "state": obj,
+            "kinds": [(kind, entries(obj, kind)) for kind in KINDS if getattr(obj, kind)],
+            "summary": newest_summary(obj.agent, obj.channel),
+            "transcript": reverse("admin:agents_channel_transcript", args=[obj.channel_id]),
+            "turns": display.list_url(SwarmTurn, agent__id__exact=obj.agent_id),
+            "may_change": request.user.has_perm("agents.change_dialogstate"),
+            "url": self.url("entry", obj),
+        }
+        return [*panels, SafeString(render_to_string(f"{PAGES}state.html", context, request=request))]
+
+    @console_page("<int:pk>/entry/", "agents.change_dialogstate", READING, post=True)
+    def entry_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Pin, unpin, change or remove one entry (POST)."""
+        row: DialogState = get_object_or_404(DialogState.objects.select_related("agent", "channel"), pk=pk)
+        act, key = request.POST.get("act", ""), request.POST.get("key", "")
+        try:
+            with updating(row.agent, row.channel) as state:
+                if act == "edit":
+                    edit(state, key, request.POST.get("text", ""))
+                elif act in ACTS:
+                    ACTS[act](state, key)
+                else:
+                    raise StateRefused("act", f"{act[:80]!r}; allowed: edit, {', '.join(ACTS)}")
+        except StateRefused as refused:
+            self.message_user(request, f"Nothing was changed: {refused}.", messages.ERROR)
+        else:
+            self.log_change(request, row, f"{act} an entry")
+            self.message_user(request, "Changed; the agent's next turn reads it so.", messages.SUCCESS)
+        return HttpResponseRedirect(self.url("change", row))
+
+
+@admin.register(SwarmTurn)
+class SwarmTurnAdmin(LogAdmin[SwarmTurn]):
+    list_select_related = ("agent", "channel", "swarm", "run")
+
+    @admin.display(description="what it did")
+    def outcome(self, turn: SwarmTurn) -> SafeString:
+        return format_html("{}", display.badge(*outcome_of(turn)))
+
+    def get_panels(self, request: HttpRequest, obj: SwarmTurn) -> list[SafeString]:
+        panels = super().get_panels(request, obj)
+        if not request.user.has_perm(READING):
+            return panels
+        context = {
+            "turn": obj,
+            "diff": display.word_diff(obj.draft, obj.polished) if obj.polished else "",
+            "rejected": [(one, display.word_diff(obj.draft, one.get("text", ""))) for one in obj.rejected],
+        }
+        return [*panels, SafeString(render_to_string(f"{PAGES}turn.html", context))]
+
+
+def outcome_of(turn: SwarmTurn) -> tuple[str, display.Tone]:
+    """What a swarm did, in a word or two, and its tone."""
+    decided = turn.calibration.get("decision", {}).get("kind", "")
+    if turn.replaced:
+        return "replaced", "warning"
+    if turn.rejected:
+        return "polish refused", "warning"
+    if turn.polished:
+        return "polished", "good"
+    return {"clarify": "asked back", "cannot": "could not answer"}.get(decided, "calibrated"), "plain"
+
+
+def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeString]:
+    """What a swarm did with each message, linked to its row, for the page of a conversation."""
+    turns = SwarmTurn.objects.filter(message__in=shown).defer("draft", "polished")
+    return {
+        turn.message_id: format_html("swarm: {}", display.page_of(turn, outcome_of(turn)[0]))
+        for turn in turns
+        if turn.message_id is not None
+    }
+
+
+extend(Message, "agents.view_swarmturn", notes=(swarm_notes,))

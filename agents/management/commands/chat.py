@@ -1,0 +1,125 @@
+"""``manage.py chat``: talk to an agent in the terminal, and see what its swarm does with each message."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sentry_sdk
+from django.core.management.base import CommandError
+
+from agents.commands import BaseCommand, in_line, printable
+from agents.models import Agent, Channel, Run
+from agents.models.conversations import UnknownAgent, find_agent
+from agents.swarm.state import StateRefused
+from agents.swarm.talk import PERSON, Exchange, begin_talk, exchange, trace_lines
+from agents.turn.send_message import TurnRefused
+from agents.work.running import stopping_on_sigterm
+
+FAILED, WRONG_USAGE, STOPPED = 1, 2, 130
+LONGEST = 2_000  # characters of a line of a trace
+
+
+class Command(BaseCommand):
+    help = """Talk to an agent: each line you write is a message, and its reply is printed. Ctrl-D ends the conversation.
+
+It takes place in a direct message of its own, marked synthetic: nothing that is said there enters a measurement. Offline the agent says
+its sample lines, and its swarm, if it has one, reads and polishes by rules.
+
+  manage.py chat michael                          a new conversation
+  manage.py chat michael --trace                  with what the swarm did: intent, calibration, clarifier, tools, polish, milliseconds
+  manage.py chat michael --script messages.txt    a message per line; empty lines and those that begin with # are left out
+  manage.py chat michael --channel chat-michael-1 go on with an earlier conversation
+
+Exit code: 0 all was answered, 1 a turn failed, 2 wrong usage, 130 interrupted."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.formatter_class = RawDescriptionHelpFormatter
+        parser.add_argument("agent", help="slug of the agent")
+        parser.add_argument(
+            "--trace", action="store_true", help="after each reply, what the swarm did with the message"
+        )
+        parser.add_argument("--script", metavar="FILE", help="read the messages from a file; - is standard input")
+        parser.add_argument("--channel", metavar="SLUG", help="of an earlier conversation, to go on with it")
+        parser.add_argument("--name", default=PERSON, help=f"under which you write (default: {PERSON})")
+        parser.add_argument(
+            "--json", action="store_true", help="print one JSON object and nothing else; needs --script"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["json"] and options["script"] is None:
+            raise CommandError("--json: allowed with --script FILE (or -)", returncode=WRONG_USAGE)
+        if not 1 <= len(options["name"].strip()) <= 200:
+            raise CommandError("--name: allowed: 1 to 200 characters", returncode=WRONG_USAGE)
+        try:
+            agent = find_agent(options["agent"])
+        except UnknownAgent as error:
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+        messages = self._typed(agent) if options["script"] is None else iter(_script(options["script"]))
+        channel = self._channel(agent, options["channel"])
+        if not options["json"] and not agent.swarms.filter(enabled=True).exists():
+            self.stderr.write(f"{agent.slug} has no swarm: it answers as it is, and there is nothing to trace.")
+        done: list[Exchange] = []
+        try:
+            with stopping_on_sigterm():
+                for text in messages:
+                    with sentry_sdk.start_transaction(op="agents.command", name="chat"):
+                        done.append(exchange(agent, channel, text, person=options["name"].strip()))
+                    if not options["json"]:
+                        self._show(agent, done[-1], trace=options["trace"], echo=options["script"] is not None)
+        except (StateRefused, TurnRefused) as error:
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+        except KeyboardInterrupt:
+            again = f"go on with: manage.py chat {agent.slug} --channel {channel.slug}"
+            raise CommandError(f"Stopped; {again}", returncode=STOPPED) from None
+        if options["json"]:
+            shown = {"agent": agent.slug, "channel": channel.slug, "exchanges": [one.model_dump() for one in done]}
+            self.stdout.write(json.dumps(shown, ensure_ascii=False, indent=2))
+        if failed := [one for one in done if one.status != Run.Status.COMPLETED]:
+            raise CommandError(f"turn {failed[0].run} {failed[0].status}: {failed[0].error}", returncode=FAILED)
+
+    def _channel(self, agent: Agent, slug: str | None) -> Channel:
+        if slug is None:
+            return begin_talk(agent)
+        talks = Channel.objects.filter(memberships__agent=agent, synthetic=True, kind=Channel.Kind.DM)
+        channel = talks.filter(slug=slug).first()
+        if channel is None:
+            names = ", ".join(talks.order_by("-pk").values_list("slug", flat=True)[:20]) or "none, there are none yet"
+            raise CommandError(f"--channel {slug[:80]!r}: allowed for {agent.slug}: {names}", returncode=WRONG_USAGE)
+        return channel
+
+    def _typed(self, agent: Agent) -> Iterator[str]:
+        """What a person types, line by line."""
+        self.stdout.write(f"You talk to {printable(agent.display_name)}. Ctrl-D ends it.")
+        while True:
+            try:
+                text = input("> ")
+            except EOFError:
+                self.stdout.write("")
+                return
+            if text.strip():
+                yield text
+
+    def _show(self, agent: Agent, done: Exchange, *, trace: bool, echo: bool) -> None:
+        if echo:
+            self.stdout.write(f"> {printable(done.message)}")
+        for reply in done.replies or ["(says nothing)"]:
+            self.stdout.write(f"{printable(agent.display_name)}: {printable(reply)}")
+        for line in trace_lines(done.trace) if trace and done.trace is not None else ():
+            self.stdout.write(f"    {in_line(line, LONGEST)}")
+
+
+def _script(name: str) -> list[str]:
+    """The messages of a file."""
+    try:
+        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"--script {name}: {error}; allowed: a UTF-8 text file", returncode=WRONG_USAGE) from None
+    messages = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    if not messages:
+        raise CommandError(f"--script {name}: no message; allowed: a message per line", returncode=WRONG_USAGE)
+    return messages

@@ -1,0 +1,149 @@
+"""Make swarms and assign them to agents: what could not work is refused with the field and what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from django.conf import settings
+from django.db import transaction
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from agents.models import Agent, Swarm, SwarmPhase
+from agents.swarm.intents import intents as known_intents
+
+
+class SwarmRefused(ValueError):
+    """A swarm cannot be made or assigned like this. The text names the field, its value and what is allowed.
+
+    Attributes:
+        field: Which argument is wrong.
+    """
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field = field
+
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+
+
+class PhaseValues(BaseModel):
+    """A phase as it is given; fields as in `SwarmPhase`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name
+    phase: Literal["pre", "main", "post"]
+    order: Annotated[int, Field(ge=1, le=1000)]
+    prompt: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)]
+    enabled: bool = True
+    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] = 0.55
+
+
+class SwarmValues(BaseModel):
+    """A swarm as it is given; fields as in `Swarm`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: Name
+    intents: Annotated[list[str], Field(min_length=1)]
+    tools: list[str] = Field(default_factory=list)
+    enabled: bool = True
+    post_executor: Literal["combined", "sequential", "off"] = "combined"
+    phases: list[PhaseValues] = Field(default_factory=list)
+
+
+def save_swarm(values: Mapping[str, Any], *, swarm: Swarm | None = None) -> Swarm:
+    """Make a swarm, or change `swarm`, with all its phases. A phase whose prompt or temperature changes gets its next version.
+
+    Args:
+        values: Fields of `SwarmValues`, all of them; phases that are not among them are removed.
+        swarm: The one to change.
+
+    Raises:
+        SwarmRefused: A value is not allowed; nothing is written.
+    """
+    try:
+        given = SwarmValues.model_validate(values)
+    except ValidationError as error:
+        raise _refused(error) from None
+    check_names("intents", given.intents, known_intents())
+    check_names("tools", given.tools, sorted(settings.TURN_TOOLS))
+    names = [phase.name for phase in given.phases]
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise SwarmRefused("phases.name", f"{twice!r} is there twice; allowed: different names")
+    with transaction.atomic():
+        others = Swarm.objects.exclude(pk=swarm.pk) if swarm else Swarm.objects.all()
+        if others.filter(name=given.name).exists():
+            raise SwarmRefused("name", f"{given.name!r} is in use; allowed: another name")
+        swarm = swarm or Swarm()
+        for name, value in given.model_dump(exclude={"phases"}).items():
+            setattr(swarm, name, value)
+        swarm.save()
+        _save_phases(swarm, given.phases)
+        for agent in swarm.agents.all():
+            check_clashes(agent, agent.swarms.all())
+    return swarm
+
+
+def assign_swarms(*, agent: Agent, swarms: Sequence[Swarm | str]) -> None:
+    """Let these swarms, and no others, take part in an agent's turns; none: its turns are as without swarms.
+
+    Raises:
+        SwarmRefused: There is no such swarm, or two of them answer the same intent; nothing is written.
+    """
+    named = [swarm.name if isinstance(swarm, Swarm) else swarm for swarm in swarms]
+    with transaction.atomic():
+        Agent.objects.select_for_update().get(pk=agent.pk)  # two assignments at a time could each be free of clashes
+        rows = {swarm.name: swarm for swarm in Swarm.objects.all()}
+        check_names("swarms", named, sorted(rows))
+        chosen = [rows[name] for name in named]
+        check_clashes(agent, chosen)
+        agent.swarms.set(chosen)
+
+
+def check_names(field: str, names: Sequence[str], allowed: Sequence[str]) -> None:
+    """Raise `SwarmRefused` where a name is unknown or there twice."""
+    for name in names:
+        if name not in allowed:
+            raise SwarmRefused(
+                field, f"{name!r} is unknown; allowed: {', '.join(allowed) or 'none, there are none yet'}"
+            )
+        if names.count(name) > 1:
+            raise SwarmRefused(field, f"{name!r} is named twice; allowed: each once")
+
+
+def check_clashes(agent: Agent, swarms: Iterable[Swarm]) -> None:
+    """Raise `SwarmRefused` where two of the enabled swarms answer the same intent."""
+    answering: dict[str, str] = {}
+    for swarm in (swarm for swarm in swarms if swarm.enabled):
+        for intent in swarm.intents:
+            if intent in answering:
+                why = f"{intent!r} of agent {agent.slug!r} is answered by {answering[intent]!r} and {swarm.name!r}"
+                raise SwarmRefused("intents", f"{why}; allowed: one enabled swarm for each intent")
+            answering[intent] = swarm.name
+
+
+def _save_phases(swarm: Swarm, phases: Sequence[PhaseValues]) -> None:
+    swarm.phases.exclude(name__in=[phase.name for phase in phases]).delete()
+    before = {phase.name: phase for phase in swarm.phases.all()}
+    for given in phases:
+        phase = before.get(given.name) or SwarmPhase(swarm=swarm, name=given.name, version=0)
+        if (phase.prompt, phase.temperature) != (given.prompt, given.temperature) or phase.version == 0:
+            phase.version += 1
+        for name, value in given.model_dump(exclude={"name"}).items():
+            setattr(phase, name, value)
+        phase.save()
+
+
+def _refused(error: ValidationError) -> SwarmRefused:
+    """The first complaint, with the value and what is allowed."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    field = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        return SwarmRefused(field, "it is missing; allowed: all fields of the swarm")
+    if first["type"] == "extra_forbidden":
+        shape = PhaseValues if len(first["loc"]) > 1 else SwarmValues
+        return SwarmRefused(field, f"there is no such field; allowed: {', '.join(shape.model_fields)}")
+    return SwarmRefused(field, f"{first['input']!r:.80}; allowed: {str(first['msg']).removeprefix('Input should be ')}")

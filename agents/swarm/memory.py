@@ -1,0 +1,462 @@
+"""What of a conversation stands in an agent's prompt: the last messages in full, what is pinned, and older messages in a summary.
+
+A summary is made of sentences that were said. A model, or offline a rule, chooses them by their numbers; the words between them are ours.
+So a summary cannot state what nobody said. A worker makes one every few turns from the one before and the messages since. One that is
+empty, lacks a pinned entry or reaches into the window is refused, and the one before stays.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import QuerySet
+from pydantic import BaseModel, ConfigDict
+
+from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
+from agents.models import Agent, Channel, DialogState, DialogSummary, Message
+from agents.swarm.calibration import PREFERENCES
+from agents.swarm.state import (
+    MOST_CHARACTERS,
+    Entry,
+    StateRefused,
+    drop_summarised,
+    entries,
+    folded,
+    key_of,
+    pinned,
+    updating,
+)
+from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
+from agents.text.tokens import split_sentences, tokenize
+from agents.text.voices import vocabulary
+from agents.turn.pipeline import Turn as AgentTurn
+from agents.work.lease import LeaseLost
+from agents.work.queues import do_next, wake_workers
+
+SUMMARY_CHARACTERS = 1_800  # of the quotes of a summary, pinned ones aside
+UNPINNED_CHARACTERS = 1_500  # of unpinned entries in a prompt, newest first
+EXCERPT_CHARACTERS, MOST_EXCERPTS = 160, 10  # of messages that no summary covers yet
+MOST_MESSAGES = 400  # that one summary reads
+MOST_WANTED, MOST_DECIDED = 2, 6  # that the rules choose
+LEAST_NEW = 0.6  # a sentence is left out by the rules when as many of its words stand in others
+NOTE_CHARACTERS = 2_000
+MAX_TOKENS = 1_000
+LEASE = timedelta(minutes=5)  # longer than a call may take
+
+Part = Literal["note", "wants", "discussed", "decided", "pending"]
+_OF_KIND: Mapping[str, Part] = {"facts": "discussed", "assumptions": "discussed", "decisions": "decided"}
+Status = DialogSummary.Status
+
+
+class Quote(BaseModel):
+    """A sentence of a message in a summary; or the note of a person who wrote the summary (at position 0).
+
+    Attributes:
+        part: Where it stands in the summary.
+        position: Of the message. `who`: said it.
+        quote: The sentence, on one line.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    part: Part = "discussed"
+    position: int
+    who: str = ""
+    quote: str
+
+    @property
+    def key(self) -> str:
+        return key_of(self.position, self.quote)
+
+
+# -- the prompt
+def window(transcript: Sequence[Message]) -> list[Message]:
+    """The messages that the agent is shown in full."""
+    return list(transcript[-settings.SWARM_WINDOW :])
+
+
+def remember(turn: AgentTurn, state: DialogState, preferences: Mapping[str, str]) -> None:
+    """Shorten the turn's transcript to the window, and add the section about what was before it."""
+    summary = newest_summary(turn.agent, turn.channel)
+    turn.transcript = window(turn.transcript)
+    between: list[Message] = []
+    if turn.transcript:
+        older = _said(turn.channel).filter(position__lt=turn.transcript[0].position)
+        older = older.filter(position__gt=summary.to_position if summary else 0)
+        between = list(older.order_by("-position")[: MOST_EXCERPTS + 1])[::-1]
+    if text := memory_section(state, summary, preferences, turn.nonce, between=between):
+        turn.add_section("This conversation so far", text)
+    turn.count(pinned=len(pinned(state)), shown_in_full=len(turn.transcript), summarised=int(summary is not None))
+
+
+def memory_section(
+    state: DialogState,
+    summary: DialogSummary | None,
+    preferences: Mapping[str, str],
+    nonce: str,
+    *,
+    between: Sequence[Message] = (),
+) -> str:
+    """Render what the agent remembers; empty when there is nothing.
+
+    Args:
+        state: Its anchor, goal and entries are shown with the words they rest on.
+        summary: The newest one. What the state shows already is left out of it.
+        preferences: Of the person; unknown names and values are left out.
+        nonce: Of the turn's fences.
+        between: Messages before the window that the summary does not cover, oldest first; the last ones are shown by their beginning.
+    """
+    shown: set[str] = set()
+    lines: list[str] = []
+    for heading, held in _shown_entries(state).items():
+        if held:
+            lines += [f"{heading}:", *(f"- {_entry(entry)}" for entry in held)]
+            shown.update(entry.key for entry in held)
+    if summary is not None and (text := compose([quote for quote in quotes_of(summary) if quote.key not in shown])):
+        lines += [f"Summary of messages {summary.from_position} to {summary.to_position}:", text]
+    if between:
+        lines.append("Since then, each message by its beginning:")
+        if len(between) > MOST_EXCERPTS:
+            lines.append("- [… earlier messages that are not summarised yet …]")
+        for message in between[-MOST_EXCERPTS:]:
+            lines.append(f"- {_quoted(message.text, message.author_name, message.position, limit=EXCERPT_CHARACTERS)}")
+    wishes = {name: value for name, value in preferences.items() if value in PREFERENCES.get(name, ())}
+    if not lines and not wishes:
+        return ""
+    memory = fence("REMEMBERED", "\n".join(lines), nonce) if lines else ""
+    return render_prompt("swarm/memory", memory=memory, wishes=sorted(wishes.items()))
+
+
+def _shown_entries(state: DialogState) -> dict[str, list[Entry]]:
+    """Heading to entries: all that are pinned, and of the others the newest within a limit."""
+    shown = {"What it is about": entries(state, "anchor"), "What the person wants now": entries(state, "goal")}
+    shown["Pinned"] = pinned(state)
+    others = [(entry.position, kind, entry) for kind in _OF_KIND for entry in entries(state, kind)]
+    room, rest = UNPINNED_CHARACTERS, dict[str, list[Entry]]()
+    for _, kind, entry in sorted(others, key=lambda one: one[0], reverse=True):
+        if not (entry.pinned or entry.leaving) and (room := room - len(_entry(entry))) >= 0:
+            rest.setdefault(kind, []).insert(0, entry)
+    return shown | {kind.capitalize(): rest.get(kind, []) for kind in _OF_KIND}
+
+
+def _entry(entry: Entry) -> str:
+    quote = _quoted(entry.quote, entry.who, entry.position)
+    return quote if entry.text == entry.quote else f"{_flat(entry.text, MOST_CHARACTERS)}: {quote}"
+
+
+def _quoted(text: str, who: str, position: int, *, limit: int = MOST_CHARACTERS) -> str:
+    """What was said as a quote that cannot end early or pass for another line."""
+    return f"\u201c{_flat(text, limit)}\u201d ({one_line(who)}, {position})"
+
+
+def _flat(text: str, limit: int) -> str:
+    flat = " ".join(neutral(text)[0].split()).translate({ord(mark): "'" for mark in '"\u201c\u201d\u201e'})
+    return flat if len(flat) <= limit else flat[: limit - 1].rstrip() + "\u2026"
+
+
+# -- summaries
+def newest_summary(agent: Agent, channel: Channel) -> DialogSummary | None:
+    """The summary that is shown."""
+    done = DialogSummary.objects.filter(agent=agent, channel=channel, status=Status.COMPLETED)
+    newest: DialogSummary | None = done.order_by("-to_position", "-pk").first()
+    return newest
+
+
+def quotes_of(summary: DialogSummary) -> list[Quote]:
+    return [Quote.model_validate(one) for one in summary.quotes]
+
+
+def compose(quotes: Iterable[Quote]) -> str:
+    """The text of a summary, in the order of the conversation: User wants … Discussed … and … Decided on … Pending: …"""
+    parts: dict[str, list[Quote]] = {}
+    for quote in sorted(quotes, key=lambda quote: quote.position):
+        parts.setdefault(quote.part, []).append(quote)
+    sentences = [_flat(note.quote, NOTE_CHARACTERS) for note in parts.get("note", [])]
+    beginnings = {"wants": "User wants", "discussed": "Discussed", "decided": "Decided on", "pending": "Pending:"}
+    for part, beginning in beginnings.items():
+        if said := [_quoted(quote.quote, quote.who, quote.position) for quote in parts.get(part, [])]:
+            sentences.append(f"{beginning} {' and '.join(filter(None, (', '.join(said[:-1]), said[-1])))}.")
+    return " ".join(sentences)
+
+
+def refusal(text: str, *, to_position: int, window_from: int, held: Iterable[Entry]) -> str:
+    """Why a summary may not replace the one before; empty when it may.
+
+    Args:
+        to_position: Of the last message it covers.
+        window_from: Of the first message that is shown in full.
+        held: What is pinned, or leaves into the summary. Those of covered messages have to stand in it.
+    """
+    if not any(char.isalnum() for char in text):
+        return "it is empty"
+    if to_position >= window_from:
+        return (
+            f"it covers message {to_position}; allowed: messages before {window_from}, which the agent is shown in full"
+        )
+    plain = folded(text)
+    for entry in held:
+        words = (folded(_flat(one, MOST_CHARACTERS)) for one in (entry.quote, entry.text))
+        if entry.position <= to_position and not any(one in plain for one in words):
+            return f"it lacks {_quoted(entry.quote, entry.who, entry.position)}, which is pinned"
+    return ""
+
+
+def queue_summary(state: DialogState) -> bool:
+    """Queue a summary when one is due: every `SWARM_SUMMARY_EVERY` turns, or when a pinned entry is to leave. Call it inside `updating`.
+
+    Returns:
+        Whether one was due. The same turn queues it once.
+    """
+    if state.turn % settings.SWARM_SUMMARY_EVERY and not any(entry.leaving for entry in pinned(state)):
+        return False
+    upto = _said(state.channel).filter(position__lte=state.position)
+    if not (last := _before_window(upto)):
+        return False
+    row = DialogSummary(agent_id=state.agent_id, channel_id=state.channel_id, from_position=1, to_position=last)
+    DialogSummary.objects.bulk_create([row], ignore_conflicts=True)
+    transaction.on_commit(wake_workers)
+    return True
+
+
+def write_summary(agent: Agent, channel: Channel, text: str) -> DialogSummary:
+    """Replace the summary by one that a person wrote. Later summaries begin with it.
+
+    Raises:
+        StateRefused: It is empty or too long, lacks a pinned entry, or there are no messages before the window.
+    """
+    text = text.strip()
+    if len(text) > NOTE_CHARACTERS:
+        raise StateRefused("summary", f"it has {len(text):,} characters; allowed: at most {NOTE_CHARACTERS:,}")
+    with updating(agent, channel) as state:
+        said = _said(channel)
+        if not (last := _before_window(said)):
+            raise StateRefused("summary", f"all messages are shown; allowed: with more than {settings.SWARM_WINDOW}")
+        if why := refusal(text, to_position=last, window_from=last + 1, held=pinned(state)):
+            raise StateRefused("summary", f"{why}; allowed: a text with all that is pinned")
+        note = Quote(part="note", position=0, quote=text)
+        DialogSummary.objects.filter(agent=agent, channel=channel, to_position=last, origin="person").delete()
+        row: DialogSummary = DialogSummary.objects.create(
+            agent=agent,
+            channel=channel,
+            from_position=1,
+            to_position=last,
+            text=text,
+            quotes=[note.model_dump()],
+            origin="person",
+            status=Status.COMPLETED,
+        )
+        drop_summarised(state, [entry.key for entry in pinned(state) if entry.position <= last])
+    return row
+
+
+def work_one(*, owner: str) -> bool:
+    """Make the summary that has waited longest; return whether there was one."""
+    return do_next(DialogSummary, lambda row: _summarise(row, owner), owner=owner, lease=LEASE)
+
+
+def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
+    """Make a leased summary from the one before and the messages since, and store it with the state that it relieves."""
+    base = newest_summary(row.agent, row.channel)
+    if base is not None and base.to_position >= row.to_position:
+        return {"status": Status.CANCELLED, "error": f"summary {base.pk} covers as much"}
+    since = base.to_position if base else 0
+    new = _said(row.channel).filter(position__gt=since, position__lte=row.to_position)
+    messages = list(new.order_by("-position")[:MOST_MESSAGES])[::-1]
+    state = DialogState.objects.filter(agent=row.agent, channel=row.channel).first()
+    must = [quote for quote in _to_hold(state) if quote.position <= row.to_position] if state else []
+    old = quotes_of(base) if base else []
+    notes = [quote for quote in old if quote.part == "note"]
+    choice = candidates([quote for quote in old if quote.part != "note"], messages, must)
+    reply = complete(_request(row, choice, must), deadline=settings.LLM_EVALUATION_DEADLINE)
+    if not reply.ok:
+        return {"status": Status.FAILED, "error": f"{reply.status}: {reply.error}"[:1000]}
+    chosen: list[Quote] = reply.value
+    quotes = [*notes, *fitting(chosen, {quote.key for quote in must})]
+    text = compose(quotes)
+    first = base.from_position if base else messages[0].position if messages else row.to_position
+    with updating(row.agent, row.channel) as state:
+        window_from = _before_window(_said(row.channel)) + 1
+        if why := refusal(text, to_position=row.to_position, window_from=window_from, held=pinned(state)):
+            return {"status": Status.FAILED, "error": f"refused: {why}"[:1000]}
+        stored: dict[str, Any] = {
+            "text": text,
+            "quotes": [quote.model_dump() for quote in quotes],
+            "from_position": first,
+        }
+        heuristic = reply.provider == "offline"
+        if not row.finish(owner=owner, status=Status.COMPLETED, heuristic=heuristic, **stored):
+            raise LeaseLost(f"summary {row.pk} is not held by {owner} any more")
+        drop_summarised(state, [quote.key for quote in quotes])
+    return None
+
+
+def _said(channel: Channel) -> QuerySet[Message]:
+    """As `agents.turn.prompt.recent_messages` reads them."""
+    said = Message.objects.filter(channel=channel).select_related("agent", "user")
+    return said if channel.synthetic else said.filter(synthetic=False)
+
+
+def _before_window(said: QuerySet[Message]) -> int:
+    """The position of the last message before the window; 0 when all are in it."""
+    place = settings.SWARM_WINDOW
+    positions = said.order_by("-position").values_list("position", flat=True)[place : place + 1]
+    return next(iter(positions), 0)
+
+
+def _to_hold(state: DialogState) -> list[Quote]:
+    """What is pinned, or leaves, as parts of a summary."""
+    return [
+        Quote(part=_OF_KIND[kind], position=entry.position, who=entry.who, quote=entry.quote)
+        for kind in _OF_KIND
+        for entry in entries(state, kind)
+        if entry.pinned or entry.leaving
+    ]
+
+
+# -- choosing
+def candidates(old: Iterable[Quote], messages: Iterable[Message], must: Iterable[Quote]) -> list[Quote]:
+    """What a summary may be made of, by position: the last one's quotes, what has to stand in it, and each sentence said since."""
+    every = {quote.key: quote for quote in old}
+    for message in messages:
+        for sentence in split_sentences(message.text):
+            flat = " ".join(sentence.split())[:MOST_CHARACTERS]
+            quote = Quote(position=message.position, who=message.author_name, quote=flat)
+            every.setdefault(quote.key, quote)
+    every |= {quote.key: quote for quote in must}
+    return sorted(every.values(), key=lambda quote: quote.position)
+
+
+def fitting(chosen: Sequence[Quote], must: set[str]) -> list[Quote]:
+    """Of the chosen, in their order, what fits into a summary; what must stand in it always does."""
+    room, kept = SUMMARY_CHARACTERS, []
+    for quote in chosen:
+        if quote.key not in must:
+            if len(quote.quote) > room:
+                continue
+            room -= len(quote.quote)
+        kept.append(quote)
+    return kept
+
+
+class _Numbers(BaseModel):
+    """Numbers of sentences, as a model answers."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    wants: list[int] = []
+    discussed: list[int] = []
+    decided: list[int] = []
+    pending: list[int] = []
+
+
+def _request(row: DialogSummary, choice: Sequence[Quote], must: Sequence[Quote]) -> LLMRequest:
+    nonce = new_nonce()
+    keys = {quote.key for quote in must}
+    numbers = [n for n, quote in enumerate(choice, 1) if quote.key in keys]
+    lines = [f"{n}. {_quoted(q.quote, q.who, q.position)}" for n, q in enumerate(choice, 1)]
+    text = render_prompt("swarm/sentences", sentences=fence("SENTENCES", "\n".join(lines), nonce), pinned=numbers)
+    return LLMRequest(
+        role="actor",
+        task="swarm_summary",
+        model=row.agent.model_id,
+        system=(Block(render_prompt("swarm/summary", characters=SUMMARY_CHARACTERS), cache=True),),
+        turns=(Turn("user", (Block(text),)),),
+        schema=_SCHEMA,
+        parse=lambda data: _chosen(data, choice),
+        example={"wants": [1], "discussed": [4, 2], "decided": [7], "pending": []},
+        reask=True,
+        max_tokens=MAX_TOKENS,
+        retries=settings.LLM_EVALUATION_RETRIES,
+        nonce=nonce,
+        facts={
+            "sentences": [quote.model_dump() for quote in choice],
+            "pinned": numbers,
+            "agent": row.agent.display_name,
+        },
+        label=Label(purpose="swarm", mechanism="summary", agent_id=row.agent_id, work_id=f"summary:{row.pk}"),
+    )
+
+
+def _chosen(data: Any, choice: Sequence[Quote]) -> list[Quote]:
+    """The sentences of these numbers, each in one part, in the order of importance: what is discussed comes last."""
+    numbers = _Numbers.model_validate(data)
+    chosen: dict[int, Quote] = {}
+    parts: tuple[Part, ...] = ("wants", "decided", "pending", "discussed")
+    for part in parts:
+        for number in getattr(numbers, part):
+            if not 1 <= number <= len(choice):
+                raise InvalidAnswer(f"{part}: there is no sentence {number}; allowed: 1 to {len(choice)}")
+            chosen.setdefault(number, choice[number - 1].model_copy(update={"part": part}))
+    return list(chosen.values())
+
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {name: {"type": "array", "items": {"type": "integer"}} for name in _Numbers.model_fields},
+    "required": list(_Numbers.model_fields),
+    "additionalProperties": False,
+}
+
+# -- offline
+_WANTED = re.compile(
+    r"(?i)\b(?:i|we)(?:'d| would)? (?:want|need|wish|hope|plan|like) to\b|\bmy goal\b|\b(?:trying|looking) (?:to|for)\b"
+)
+_DECIDED = re.compile(
+    r"(?i)\b(?:decided|agreed|booked|chose|settled on|let's|(?:i|we)(?:'ll| will)|(?:i'm|i am|we're|we are) going (?:to|with|for))\b"
+)
+_OWN = re.compile(r"(?i)\b(?:i|i'm|i've|my|we|we're|we've|our)\b")
+_FIRM = re.compile(
+    r"(?i)\b(?:never|always|only|allergic|can't|cannot|must|don't|prefer|favou?rite|birthday|called|named)\b"
+)
+_WHEN = re.compile(
+    r"(?i)\b(?:yesterday|tomorrow|last|next|ago|since|week(?:end)?|month|year|(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|january|february|march|april|june|july|august|september|october|november|december)\b"
+)
+_POLITE = re.compile(
+    r"(?i)\b(?:thanks?|thank you|wow|great|awesome|glad|sounds|congrats|hello|hi|hey|bye|welcome|good luck|take care)\b"
+)
+
+
+def offline(request: LLMRequest) -> Mapping[str, Any]:
+    """Choose by rules (responder for the task ``swarm_summary``)."""
+    facts = request.facts
+    return choose([Quote(**one) for one in facts["sentences"]], facts["pinned"], agent=facts["agent"])
+
+
+def choose(choice: Sequence[Quote], must: Sequence[int], *, agent: str) -> dict[str, list[int]]:
+    """Numbers of sentences by part: what must be there, what the person wants, what was decided, and the rest by how much they tell."""
+    numbers: dict[str, list[int]] = {part: [] for part in _Numbers.model_fields}
+    for number in must:
+        numbers[choice[number - 1].part].append(number)
+    last, seen = max((quote.position for quote in choice), default=0), set[str]()
+    free = [(number, quote) for number, quote in enumerate(choice, 1) if number not in must]
+    for number, quote in sorted(free, key=lambda one: _told(one[1].quote), reverse=True):
+        text, words = quote.quote, vocabulary([quote.quote])
+        if text.endswith("?") and quote.position == last and quote.who == agent:
+            numbers["pending"] = [number]
+        elif len(words & seen) < LEAST_NEW * len(words):
+            seen |= words
+            wants = quote.who != agent and not text.endswith("?") and _WANTED.search(text)
+            decides = not text.endswith("?") and _DECIDED.search(text)
+            numbers["wants" if wants else "decided" if decides else "discussed"].append(number)
+    numbers["wants"].sort(reverse=True)  # the newest wishes
+    for part, most in (("wants", MOST_WANTED), ("decided", MOST_DECIDED)):
+        numbers["discussed"] += numbers[part][most:]
+        del numbers[part][most:]
+    return numbers
+
+
+def _told(sentence: str) -> float:
+    """How much a sentence tells for its length: numbers, names, times and what somebody says of themselves; questions and thanks little."""
+    words = tokenize(sentence)
+    names = len(re.findall(r"(?<=[a-z,;:] )[A-Z][a-z]+", sentence))
+    told = 0.3 * min(12, len(vocabulary([sentence]))) + 2.0 * any(any(map(str.isdigit, word)) for word in words)
+    told += 1.0 * min(2, names) + 1.0 * bool(_OWN.search(sentence)) + 1.5 * bool(_FIRM.search(sentence))
+    told += 1.5 * bool(_WHEN.search(sentence)) - 3.0 * sentence.endswith("?") - 2.0 * bool(_POLITE.search(sentence))
+    return (told if len(words) > 3 else told - 3.0) / math.sqrt(len(sentence) + 30)

@@ -1,0 +1,343 @@
+"""What an agent keeps of a conversation: its anchor, the goal, facts, assumptions and decisions, each with the words it rests on.
+
+An entry enters only with the position and the words of the message it stands in. The stored quote is the message's own sentence, so that
+words cannot be cut out of "I do not …"; a text that says more than this sentence is replaced by it. Pinned entries stay in every prompt.
+There is one row per agent and channel; change it inside `updating`, which no model call may be made in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from django.db import transaction
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+
+from agents.models import Agent, Channel, DialogState, Message
+from agents.text.tokens import split_sentences, tokenize
+from agents.text.voices import STOP_WORDS, stem
+
+ONE = ("anchor", "goal")  # kinds of which there is one entry
+MANY = ("facts", "assumptions", "decisions")
+KINDS = (*ONE, *MANY)
+MOST_PINNED = 30  # entries of the three lists together
+MOST_UNPINNED = 10  # of each list; the oldest goes
+MOST_CHARACTERS = 300  # of a text, and of a quote
+FIELDS = ("text", "position", "quote", "pinned")  # that a person enters
+
+By = Literal["model", "rule", "person"]
+
+
+class StateRefused(ValueError):
+    """A change that a person asked for is not allowed. The text names the field, its value and what is allowed.
+
+    Attributes:
+        field: Which argument is wrong.
+    """
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field = field
+
+
+class Entry(BaseModel):
+    """One thing that was said.
+
+    Attributes:
+        text: It in short.
+        position: Of the message it stands in.
+        quote: The words of that message.
+        who: Said them; set when the entry enters.
+        pinned: It stays in every prompt.
+        leaving: It was pinned and makes room for others; it stays until a summary holds it.
+        by: Who put it here, wrote its text, or pinned it.
+    """
+
+    model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
+
+    text: str = Field(min_length=1)
+    position: int = Field(ge=1)
+    quote: str = Field(min_length=1)
+    who: str = ""
+    pinned: bool = False
+    leaving: bool = False
+    by: By = "model"
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def key(self) -> str:
+        """Names the entry in the API and the console, whatever its text becomes."""
+        return key_of(self.position, self.quote)
+
+    def with_(self, **changes: Any) -> Entry:
+        return self.model_copy(update=changes)
+
+
+# -- the row
+@contextmanager
+def updating(agent: Agent, channel: Channel) -> Iterator[DialogState]:
+    """Inside, the caller alone changes the state of an agent in a channel; it is saved at the end, and as it was after an exception."""
+    with transaction.atomic():
+        rows = DialogState.objects.select_for_update()
+        state = rows.filter(agent=agent, channel=channel).first()
+        if state is None:
+            DialogState.objects.bulk_create([DialogState(agent=agent, channel=channel)], ignore_conflicts=True)
+            state = rows.get(agent=agent, channel=channel)
+        yield state
+        state.save()
+
+
+def advance(state: DialogState, message: Message) -> bool:
+    """Count a message that the agent is to answer, once.
+
+    Returns:
+        False when the state takes the message into account already: a turn that was killed is taken again and must not change it twice.
+    """
+    if message.position <= state.position:
+        return False
+    state.position, state.turn = message.position, state.turn + 1
+    return True
+
+
+# -- entries
+def entries(state: DialogState, kind: str) -> list[Entry]:
+    """The entries of a kind, oldest first."""
+    stored: Any = getattr(state, kind)
+    return [Entry.model_validate(one) for one in (stored if kind in MANY else [stored] if stored else [])]
+
+
+def pinned(state: DialogState) -> list[Entry]:
+    """The entries that stay in every prompt, and those that stay until a summary holds them, by position."""
+    each = (entry for kind in MANY for entry in entries(state, kind) if entry.pinned or entry.leaving)
+    return sorted(each, key=lambda entry: entry.position)
+
+
+def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Sequence[Message]) -> int:
+    """Add the entries whose quote stands in the message at their position; white space, case and the form of quotation marks aside.
+
+    An entry that is there already is not added again, but becomes pinned if the new one is. The goal is replaced, the anchor is not.
+
+    Args:
+        state: Not saved here, see `updating`.
+        kind: One of `KINDS`.
+        new: As a model or a rule reported them.
+        messages: Of the channel, those that could be quoted.
+
+    Returns:
+        How many were dropped because their quote is not there. The state counts them, too.
+    """
+    said = {message.position: message for message in messages}
+    held, dropped = entries(state, kind), 0
+    for one in new:
+        entry = grounded(one, said.get(one.position))
+        if entry is None:
+            dropped += 1
+        elif kind in ONE:
+            held = held if kind == "anchor" and held else [entry]
+        elif (place := _place_of(entry, held)) is None:
+            held.append(entry)
+        elif entry.pinned and not held[place].pinned:
+            held[place] = held[place].with_(pinned=True, leaving=False)
+    _store(state, kind, held)
+    state.dropped += dropped
+    make_room(state)
+    return dropped
+
+
+def grounded(entry: Entry, message: Message | None) -> Entry | None:
+    """The entry with the message's own sentence as its quote, and as its text if that says more; None when the quote is not there."""
+    quote = quoted(entry.quote, message.text) if message else ""
+    if message is None or not quote:
+        return None
+    text = " ".join(entry.text.split())
+    text = text if entry.by == "person" or says_no_more(text, quote) else quote
+    return entry.with_(quote=quote, text=text, who=message.author_name, leaving=False)
+
+
+def make_room(state: DialogState) -> None:
+    """Keep to the limits: the oldest pinned entry that no person pinned starts to leave; of the rest the oldest goes."""
+    lists = {kind: entries(state, kind) for kind in MANY}
+    held = [(kind, entry) for kind in MANY for entry in lists[kind] if entry.pinned]
+    free = sorted((one for one in held if one[1].by != "person"), key=lambda one: one[1].position)
+    for kind, entry in free[: max(0, len(held) - MOST_PINNED)]:
+        lists[kind][lists[kind].index(entry)] = entry.with_(pinned=False, leaving=True)
+    for kind in MANY:
+        usual = [entry for entry in lists[kind] if not (entry.pinned or entry.leaving)]
+        gone = usual[: max(0, len(usual) - MOST_UNPINNED)]
+        _store(state, kind, [entry for entry in lists[kind] if entry not in gone])
+
+
+def drop_summarised(state: DialogState, keys: Iterable[str]) -> None:
+    """Remove the entries of these keys that were leaving: a summary holds them."""
+    gone = set(keys)
+    for kind in MANY:
+        _store(state, kind, [e for e in entries(state, kind) if not (e.leaving and e.key in gone)])
+
+
+# -- changes by people
+def add(state: DialogState, kind: str, values: dict[str, Any], messages: Sequence[Message]) -> Entry:
+    """Add what a person entered: text, position, quote, and whether it is pinned. It needs a quote like all others.
+
+    Raises:
+        StateRefused: The kind or a value is not allowed, the quote is not in that message, or 30 are pinned by people.
+    """
+    if kind not in KINDS:
+        raise StateRefused("kind", f"{kind!r}; allowed: {', '.join(KINDS)}")
+    if unknown := set(values) - {*FIELDS}:
+        raise StateRefused(f"{kind}.{min(unknown)}", f"unknown; allowed: {', '.join(FIELDS)}")
+    try:
+        entry = Entry.model_validate({**values, "by": "person"})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise StateRefused(f"{kind}.{first['loc'][0]}", f"{first['msg']}; allowed: {', '.join(FIELDS)}") from None
+    said = {message.position: message for message in messages}
+    own = grounded(entry.with_(text=_checked_text(f"{kind}.text", entry.text)), said.get(entry.position))
+    if own is None:
+        raise StateRefused(
+            f"{kind}.quote",
+            f"{entry.quote[:80]!r} does not stand in message {entry.position}; allowed: words of the message at its position",
+        )
+    entry = own
+    if entry.pinned and kind in MANY:
+        _check_room(state, kind)
+    held = [] if kind in ONE else [one for one in entries(state, kind) if one.key != entry.key]
+    _store(state, kind, [*held, entry])
+    make_room(state)
+    return entry
+
+
+def pin(state: DialogState, key: str) -> None:
+    """Pin an entry as a person's wish: it stays in every prompt until a person unpins it.
+
+    Raises:
+        StateRefused: There is no such entry, or people pinned 30 others.
+    """
+    kind, entry = _find(state, key)
+    if kind in MANY and not (entry.pinned and entry.by == "person"):
+        _check_room(state, kind)
+    _replace(state, kind, entry, entry.with_(pinned=True, leaving=False, by="person"))
+    make_room(state)
+
+
+def unpin(state: DialogState, key: str) -> None:
+    """Let an entry go with the other unpinned ones.
+
+    Raises:
+        StateRefused: There is no such entry.
+    """
+    kind, entry = _find(state, key)
+    _replace(state, kind, entry, entry.with_(pinned=False, leaving=False))
+    make_room(state)
+
+
+def edit(state: DialogState, key: str, text: str) -> None:
+    """Change an entry's text; its quote stays.
+
+    Raises:
+        StateRefused: There is no such entry, or the text is empty or too long.
+    """
+    kind, entry = _find(state, key)
+    _replace(state, kind, entry, entry.with_(text=_checked_text("text", text), by="person"))
+
+
+def remove(state: DialogState, key: str) -> None:
+    """Remove an entry.
+
+    Raises:
+        StateRefused: There is none of this key.
+    """
+    kind, entry = _find(state, key)
+    _store(state, kind, [one for one in entries(state, kind) if one.key != entry.key])
+
+
+def _find(state: DialogState, key: str) -> tuple[str, Entry]:
+    every = {entry.key: (kind, entry) for kind in KINDS for entry in entries(state, kind)}
+    if key not in every:
+        raise StateRefused(
+            "key", f"there is no entry {key!r}; allowed: {', '.join(every) or 'none, the state is empty'}"
+        )
+    return every[key]
+
+
+def _check_room(state: DialogState, kind: str) -> None:
+    by_people = sum(entry.pinned and entry.by == "person" for each in MANY for entry in entries(state, each))
+    if by_people >= MOST_PINNED:
+        raise StateRefused(f"{kind}.pinned", f"people pinned {by_people} entries; allowed: at most {MOST_PINNED}")
+
+
+def _checked_text(field: str, text: str) -> str:
+    text = " ".join(text.split())
+    if not 0 < len(text) <= MOST_CHARACTERS:
+        raise StateRefused(field, f"it has {len(text)} characters; allowed: 1 to {MOST_CHARACTERS}")
+    return text
+
+
+def _replace(state: DialogState, kind: str, entry: Entry, by: Entry) -> None:
+    _store(state, kind, [by if one.key == entry.key else one for one in entries(state, kind)])
+
+
+def _store(state: DialogState, kind: str, held: Sequence[Entry]) -> None:
+    stored = [entry.model_dump(exclude={"key"}) for entry in held]
+    setattr(state, kind, stored if kind in MANY else stored[0] if stored else {})
+
+
+def _place_of(entry: Entry, held: Sequence[Entry]) -> int | None:
+    same = (n for n, one in enumerate(held) if one.key == entry.key or folded(one.text) == folded(entry.text))
+    return next(same, None)
+
+
+# -- words
+_MARKS = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"', "\u201e": '"'})
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_NEGATION = re.compile(r"(?i)\b(?:not?|never|none|nothing|nobody|without|neither|nor|cannot)\b|n't\b")
+# What a report of somebody's words begins with.
+_FRAME = frozenset(map(stem, ("user", "person", "want", "goal", "prefer", "like", "decided", "ask", "said", "says")))
+
+
+def quoted(quote: str, text: str) -> str:
+    """The sentences of a text that hold a quote, verbatim on one line; empty when it is not there.
+
+    A quote is whole words. Where its sentences are longer than an entry may be, it is the quote alone.
+    """
+    words = quote.translate(_MARKS).split()
+    if not any(char.isalnum() for char in quote):
+        return ""
+    plain = text.translate(_MARKS)
+    match = re.search(r"(?<!\w)" + r"\s+".join(map(re.escape, words)) + r"(?!\w)", plain, re.IGNORECASE)
+    if match is None:
+        return ""
+    start, end, place = match.start(), match.end(), 0
+    for sentence in split_sentences(text):
+        begin = text.index(sentence, place)
+        place = begin + len(sentence)
+        if begin < match.end() and match.start() < place:
+            start, end = min(start, begin), max(end, place)
+    sentences = " ".join(text[start:end].split())
+    if len(sentences) <= MOST_CHARACTERS:
+        return sentences
+    return " ".join(text[match.start() : match.end()].split())[:MOST_CHARACTERS].rstrip()
+
+
+def says_no_more(text: str, quote: str) -> bool:
+    """Whether all content words and numbers of a text stand in a quote, in any order, and it denies something only if the quote does."""
+    if len(text) > MOST_CHARACTERS or bool(_NEGATION.search(text)) != bool(_NEGATION.search(quote.translate(_MARKS))):
+        return False
+    return _content(text) <= _content(quote) | _FRAME
+
+
+def _content(text: str) -> set[str]:
+    words = {stem(word) for word in tokenize(text) if word not in STOP_WORDS}
+    return words | set(_NUMBER.findall(text))
+
+
+def key_of(position: int, quote: str) -> str:
+    """What names a quote, in the state and in summaries."""
+    return hashlib.sha256(f"{position} {folded(quote)}".encode()).hexdigest()[:10]
+
+
+def folded(text: str) -> str:
+    """A text for comparing: case, white space and the form of quotation marks aside."""
+    return " ".join(text.translate(_MARKS).casefold().split())

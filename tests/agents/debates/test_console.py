@@ -1,0 +1,208 @@
+"""Debates in the console: started in a form, played by buttons, read round by round; who may do what, and what hostile text does."""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group, User
+from django.test import Client
+from django.urls import reverse
+
+from agents.debates.debate import play
+from agents.debates.measures import Exit
+from agents.debates.report import report, talking_lines
+from agents.models import Debate, Message, owner_name
+from agents.models.conversations import Agent
+from tests.agents.debates.finished import TOPIC, Said, make_debate, says
+from tests.agents.debates.seats import seated
+from tests.console import HOSTILE, drawn, page_of, plain, queries, read, signed_in, staff, superuser
+
+pytestmark = pytest.mark.django_db
+
+ADD = "/admin/agents/debate/add/"
+VIEWING = ("agents.view_debate", "agents.view_channel", "agents.view_agent")
+POLL: list[Said] = [says(1, "yes", 0.9), says(2, "no", 0.8), says(3, "no", 0.6, position="Stay.")]
+LAST: list[Said] = [says(1, "yes", 0.9), says(2, "yes", 0.85, position="I agree."), "the model refused"]
+EXIT = Exit(ends=True, reason="max_rounds", details="round 1 of 1")
+
+
+def in_group(name: str) -> User:
+    user = User.objects.create_user(name.lower(), is_staff=True)
+    user.groups.add(Group.objects.get(name=name))
+    return user
+
+
+def form(agents: list[Agent], **fields: Any) -> dict[str, Any]:
+    seats = {f"seat{number}-agent": agent.slug for number, agent in enumerate(agents, 1)}
+    usual = {"topic": TOPIC, "mode": "delphi", "rounds": "5", "poll": "on", "judge": "on", "assignment": "round-robin"}
+    return {**usual, **seats, "convergence_similarity": "0.6", **fields}
+
+
+@pytest.fixture
+def root() -> Client:
+    return signed_in(superuser())
+
+
+def test_a_debate_is_started_in_the_form_and_played_round_by_round(root: Client) -> None:
+    agents = seated(3)
+    assert "Devil&#x27;s advocate: " in read(root, ADD)
+    answer = root.post(ADD, form(agents, confidence="", consensus="0.8", extra_rounds_on_groupthink="2", next="1"))
+
+    debate = Debate.objects.get()
+    assert answer["Location"] == page_of(debate)
+    assert list(debate.seats.values_list("number", "agent__slug")) == [(1, "ada"), (2, "bob"), (3, "cleo")]
+    assert (
+        debate.settings["confidence"],
+        debate.settings["consensus"],
+        debate.settings["extra_rounds_on_groupthink"],
+    ) == (None, 0.8, 2)
+    assert (debate.status, debate.rounds_asked, debate.created_by) == ("pending", 1, User.objects.get())
+    waits = plain(read(root, page_of(debate)))
+    assert "It waits for a worker, and none is running: manage.py work starts one." in waits
+    progress = root.get(page_of(debate, "progress")).json()
+    play(debate, owner=owner_name())
+    assert root.get(page_of(debate, "progress")).json() != progress
+
+    shown = plain(read(root, page_of(debate)))
+    assert "waits for its next round" in shown
+    assert "Seat Poll Round 1 A Ada" in shown
+    root.post(page_of(debate, "message"), {"text": "What does it cost?"})
+    assert "root said since: What does it cost?" in plain(read(root, page_of(debate)))
+    root.post(page_of(debate, "next"))
+    assert Debate.objects.get().rounds_asked == 2
+    play(Debate.objects.get(), owner=owner_name())
+    assert "Round 2 root said before it: What does it cost?" in plain(read(root, page_of(debate)))
+    root.post(page_of(debate, "finish"))
+    debate.refresh_from_db()
+    assert (debate.status, debate.rounds_asked) == ("pending", 7)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"topic": " "}, "This field is required"),
+        ({"seat2-agent": "", "seat3-agent": ""}, "agents: 1 named"),
+        ({"seat3-agent": "ada"}, "agents: 'ada' is named twice"),
+        ({"seat3-agent": HOSTILE}, "agents: "),
+        ({"rounds": "101"}, "allowed: 1 to 100"),
+        ({"rounds": "2.5"}, "rounds: "),
+        ({"consensus": "2"}, "consensus: "),
+        ({"mode": "brawl"}, "brawl is not one of the available choices"),
+        ({"mode": "expert-panel", "perspectives": "legal", "assignment": "explicit"}, "allowed: one for each seat"),
+    ],
+)
+def test_a_wrong_form_comes_back_with_the_reason_and_writes_nothing(
+    root: Client, fields: dict[str, str], said: str
+) -> None:
+    answer = root.post(ADD, form(seated(3), **fields))
+
+    assert answer.status_code == 200
+    assert said in plain(answer.content.decode())
+    assert "<script>alert" not in answer.content.decode()
+    assert not Debate.objects.exists()
+
+
+def test_an_expert_panel_takes_perspectives_and_another_mode_does_not_get_them(root: Client) -> None:
+    agents = seated(2)
+    root.post(ADD, form(agents, mode="expert-panel", perspectives="legal, our own", wait="1"))
+    root.post(ADD, form(agents, perspectives="legal", wait="1"))
+
+    panel, other = Debate.objects.order_by("pk")
+    assert list(panel.seats.values_list("perspective", flat=True)) == ["legal", "our own"]
+    assert list(other.seats.values_list("perspective", flat=True)) == ["", ""]
+    assert {panel.status, other.status} == {"waiting"}
+
+
+def test_viewers_read_and_operators_start_and_only_who_may_change_agents_chooses_models() -> None:
+    agents, debate = seated(2), make_debate([POLL], slug="debate-9")
+    viewer, operator = signed_in(in_group("Viewer")), signed_in(in_group("Operator"))
+
+    assert viewer.get(ADD).status_code == 403
+    assert viewer.post(ADD, form(agents)).status_code == 403
+    assert [viewer.post(page_of(debate, name)).status_code for name in ("next", "finish", "message")] == [403] * 3
+    page = read(viewer, page_of(debate))
+    assert "Play one round" not in page
+    assert "Add a message" not in page
+    assert "the agent&#x27;s own model" not in read(operator, ADD)
+    assert "Play one round" in read(operator, page_of(debate))
+    operator.post(ADD, form(agents, **{"seat1-model": "expensive", "wait": "1"}))
+    assert list(Debate.objects.latest("pk").seats.values_list("model", flat=True)) == ["", ""]
+
+
+def test_what_was_said_is_shown_to_those_who_may_view_messages_alone() -> None:
+    debate = make_debate([POLL, LAST], ended=EXIT)
+    secrets = ("Stay.", "Because seat", "the model refused", "seat 1 says yes")
+    without = plain(read(signed_in(staff(*VIEWING)), page_of(debate)))
+    reads = plain(read(signed_in(staff(*VIEWING, "agents.view_message", username="reader")), page_of(debate)))
+
+    assert [secret for secret in secrets if secret.lower() in without.lower()] == []
+    assert "no 0.80" in without
+    assert [secret for secret in secrets if secret.lower() not in reads.lower()] == []
+    assert "Markdown" in reads
+    assert "Markdown" not in without
+
+
+def test_the_page_shows_changes_violations_failures_the_exit_and_both_charts(root: Client) -> None:
+    debate = make_debate([POLL, LAST], ended=EXIT)
+    debate.turns.filter(round=1, seat__number=2).update(violation="the stance of the opposition is no")
+    html = read(root, page_of(debate))
+    shown = plain(html)
+
+    assert "Ended by max rounds: round 1 of 1." in shown
+    came_to = report(debate)
+    assert all(" ".join(line.split()) in shown for line in talking_lines(came_to.decision.what_talking_changed))
+    assert re.search(r"round 1: \S+ , no → yes, away from the majority", shown)
+    assert "was no breaks a rule" in shown
+    assert re.search(r"Seats without an answer round 1, \S+ : the model refused", shown)
+    stances, confidence = drawn(html)
+    assert [[bar["y"] for bar in one["data"]] for one in stances["datasets"]] == [[1, 2], [2, 0], [0, 0]]
+    assert [[point["y"] for point in one["data"]] for one in confidence["datasets"]] == [
+        [0.9, 0.9],
+        [0.8, 0.85],
+        [0.6, None],
+    ]
+
+
+def test_groupthink_is_a_warning_with_its_recommendation(root: Client) -> None:
+    easy = [says(seat, "yes", 0.95, position="We agree on Friday.") for seat in (1, 2, 3)]
+    warned = plain(read(root, page_of(make_debate([POLL, easy], slug="easy"))))
+
+    assert "Groupthink warning" in warned
+    assert "no dissent: all stances are yes" in warned
+    assert "have a person review the result" in warned
+    assert "Groupthink warning" not in plain(read(root, page_of(make_debate([POLL, POLL], slug="mixed"))))
+
+
+def test_hostile_answers_questions_and_messages_are_shown_and_never_run(root: Client) -> None:
+    bad = f"{HOSTILE} \u202e {{{{ 7|add:7 }}}} {{% now %}} ](javascript:x)"
+    hostile = says(1, "yes", 0.9, position=bad, reasoning=bad, citations=(bad,))
+    debate = make_debate([[hostile, says(2, "no")], [hostile, bad]], topic=bad)
+    debate.turns.update(violation=bad)
+    debate.seats.update(role=HOSTILE, perspective=HOSTILE, model=HOSTILE)
+    Message.objects.create(channel=debate.channel, position=99, outsider=HOSTILE, text=bad)
+    html = read(root, page_of(debate))
+
+    assert "<script>alert" not in html
+    assert html.count("&lt;script&gt;alert") > 10
+    assert "\u202e" not in html
+    assert "{{ 7|add:7 }}" in html
+    assert "&lt;script&gt;alert" in read(root, reverse("admin:agents_debate_changelist"))
+
+
+def test_a_page_of_fifty_rounds_takes_as_few_queries_as_one_of_two_and_300_ms(root: Client) -> None:
+    seats = range(1, 7)
+    rounds = [
+        [says(seat, "yes", 0.7, reasoning="Because of this and that. " * 20) for seat in seats] for _ in range(51)
+    ]
+    few, many = make_debate(rounds[:3], slug="few"), make_debate(rounds, slug="many")
+
+    assert len(queries(root, page_of(many))) == len(queries(root, page_of(few))) == 11
+    taken = []
+    for _ in range(3):
+        began = time.perf_counter()
+        read(root, page_of(many))
+        taken.append(time.perf_counter() - began)
+    assert min(taken) < 0.3, taken

@@ -1,0 +1,105 @@
+"""Swarms that could not work are refused with the field and what is allowed, and nothing is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.models import Swarm, SwarmPhase
+from agents.swarm.assign import SwarmRefused, assign_swarms, save_swarm
+from agents.swarm.food import ensure_food_swarms
+from agents.swarm.intents import chosen, intents
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+PHASE: dict[str, Any] = {"name": "voice", "phase": "pre", "order": 1, "prompt": "Say how the person talks."}
+GOOD: dict[str, Any] = {"name": "personality", "intents": ["general"], "tools": ["log"], "phases": [PHASE]}
+# Changes of a good swarm, the field that is named, and what the sentence says.
+CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
+    ({"intents": ["small_talk"]}, "intents", ("'small_talk'", "general", "food_log", "kpi_remaining")),
+    ({"intents": ["general", "general"]}, "intents", ("twice",)),
+    ({"intents": []}, "intents", ("at least 1",)),
+    ({"tools": ["hammer"]}, "tools", ("'hammer'", "look_up", "log")),
+    ({"post_executor": "twice"}, "post_executor", ("'twice'", "combined", "sequential", "off")),
+    ({"name": "two words"}, "name", ("'two words'",)),
+    ({"name": "taken"}, "name", ("in use",)),
+    ({"colour": "red"}, "colour", ("post_executor",)),
+    ({"phases": [{**PHASE, "phase": "middle"}]}, "phases.0.phase", ("'middle'", "pre", "main", "post")),
+    ({"phases": [{**PHASE, "temperature": 3}]}, "phases.0.temperature", ("3", "less than or equal to 2")),
+    ({"phases": [{**PHASE, "temperature": float("nan")}]}, "phases.0.temperature", ("nan", "finite")),
+    ({"phases": [{**PHASE, "prompt": "  "}]}, "phases.0.prompt", ("at least 1",)),
+    ({"phases": [{**PHASE, "mood": "good"}]}, "phases.0.mood", ("temperature",)),
+    ({"phases": [PHASE, PHASE]}, "phases.name", ("'voice'", "twice")),
+    ({"phases": [{"name": "voice"}]}, "phases.0.phase", ("missing",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "field", "says"), CASES)
+def test_a_swarm_that_could_not_work_is_refused(change: dict[str, Any], field: str, says: tuple[str, ...]) -> None:
+    Swarm.objects.create(name="taken", intents=["food_log"])
+
+    with pytest.raises(SwarmRefused) as refused:
+        save_swarm({**GOOD, **change})
+
+    assert refused.value.field == field
+    assert all(part in str(refused.value) for part in (field, "allowed:", *says)), refused.value
+    assert (Swarm.objects.count(), SwarmPhase.objects.count()) == (1, 0)
+
+
+def test_a_phase_whose_prompt_changes_gets_its_next_version_and_others_keep_theirs() -> None:
+    other = {**PHASE, "name": "core", "phase": "main"}
+    swarm = save_swarm({**GOOD, "phases": [PHASE, other, {**PHASE, "name": "gone"}]})
+
+    save_swarm({**GOOD, "phases": [{**PHASE, "prompt": "Say it shortly."}, {**other, "enabled": False}]}, swarm=swarm)
+
+    assert {phase.name: phase.version for phase in swarm.phases.all()} == {"voice": 2, "core": 1}
+    assert not swarm.phases.get(name="core").enabled
+
+
+def test_two_swarms_for_one_intent_of_an_agent_are_refused() -> None:
+    agent = make_agent()
+    first, second = save_swarm(GOOD), save_swarm({**GOOD, "name": "other"})
+    meals = save_swarm({**GOOD, "name": "meals", "intents": ["food_log", "food_undo"]})
+    assign_swarms(agent=agent, swarms=[first, "meals"])
+
+    with pytest.raises(
+        SwarmRefused, match="intents: 'general' of agent 'ada' is answered by 'personality' and 'other'; allowed"
+    ):
+        assign_swarms(agent=agent, swarms=[first, second])
+    with pytest.raises(SwarmRefused, match="'general' of agent 'ada'"):
+        save_swarm({**GOOD, "name": "meals", "intents": ["general", "food_log"]}, swarm=meals)
+    with pytest.raises(SwarmRefused, match="swarms: 'nobody' is unknown; allowed: meals, other, personality"):
+        assign_swarms(agent=agent, swarms=["nobody"])
+
+    assert set(agent.swarms.all()) == {first, meals}
+    assert Swarm.objects.get(name="meals").intents == ["food_log", "food_undo"]
+
+
+def test_a_disabled_swarm_clashes_with_none() -> None:
+    agent = make_agent()
+    swarms = [save_swarm(GOOD), save_swarm({**GOOD, "name": "other", "enabled": False})]
+
+    assign_swarms(agent=agent, swarms=swarms)
+
+    assert agent.swarms.count() == 2
+
+
+def test_the_swarms_of_the_example_are_stored_once_and_answer_their_intents() -> None:
+    agent = make_agent()
+    swarms = [save_swarm(GOOD), *ensure_food_swarms()]
+    assert ensure_food_swarms() == swarms[1:]
+
+    assign_swarms(agent=agent, swarms=swarms)
+
+    roles = {intent: chosen(agent.swarms.all(), intent) for intent in intents()}
+    assert {intent: role.name if role else voice and voice.name for intent, (voice, role) in roles.items()} == {
+        "general": "personality",
+        "food_question": "macro",
+        "food_log": "tmwya",
+        "food_mention": "tmwya",
+        "food_undo": "tmwya",
+        "kpi_today": "macro",
+        "kpi_remaining": "macro",
+    }
+    assert {voice.name for voice, _ in roles.values() if voice} == {"personality"}

@@ -1,0 +1,140 @@
+"""When a question is asked back, when an assumption is made, and when the reply says what it cannot answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.models import DialogState, Message
+from agents.swarm.calibration import Calibration, by_rules
+from agents.swarm.clarifier import Assume, Cannot, Clarify, Decision, Nothing, decide, settle
+
+UNCLEAR: dict[str, Any] = {
+    "risk": 0.6,
+    "question": "Which printer do you mean?",
+    "assumption": "the printer on this floor",
+}
+DOSE: dict[str, Any] = {
+    "risk": 0.9,
+    "missing": ["body weight"],
+    "question": "How much do you weigh?",
+    "cannot": "Not without your weight.",
+}
+
+
+def talk(state: DialogState, *calibrations: dict[str, Any]) -> list[Decision]:
+    """One message after the other, each decided and settled."""
+    decisions: list[Decision] = []
+    for values in calibrations:
+        text = f"message {len(decisions)}"
+        decisions.append(decide(Calibration(**values), state, text))
+        settle(state, decisions[-1], position=len(decisions), message=text)
+    return decisions
+
+
+@pytest.mark.parametrize(
+    ("values", "decision"),
+    [
+        (UNCLEAR, Clarify("Which printer do you mean?")),
+        ({**UNCLEAR, "question": "There are two. Which one? And for when?"}, Clarify("There are two. Which one?")),
+        ({**UNCLEAR, "risk": 0.31}, Clarify("Which printer do you mean?")),
+        ({**UNCLEAR, "risk": 0.30}, Assume("the printer on this floor")),
+        ({**UNCLEAR, "question": ""}, Assume("the printer on this floor")),
+        ({"risk": 0.1}, Nothing()),
+        ({"risk": 0.9}, Nothing()),
+        (DOSE, Clarify("How much do you weigh?", ("body weight",))),
+        ({**DOSE, "risk": 0.0}, Clarify("How much do you weigh?", ("body weight",))),
+        ({**DOSE, "assumption": "70 kg"}, Clarify("How much do you weigh?", ("body weight",))),
+        (
+            {"missing": ["country", "year"]},
+            Clarify("What I need to know first: country and year?", ("country", "year")),
+        ),
+    ],
+)
+def test_a_question_is_asked_only_where_a_wrong_answer_would_cost_or_something_required_is_missing(
+    values: dict[str, Any], decision: Decision
+) -> None:
+    assert decide(Calibration(**values), DialogState(), "Hm?") == decision
+
+
+def test_what_is_required_and_still_missing_is_named_and_never_assumed() -> None:
+    asked, answered = talk(DialogState(), DOSE, {**DOSE, "assumption": "about 70 kg"})
+
+    assert asked == Clarify("How much do you weigh?", ("body weight",))
+    assert answered == Cannot("Not without your weight.", ("body weight",))
+
+
+def test_what_was_asked_for_once_is_not_asked_for_again_however_it_is_worded() -> None:
+    reworded = {**DOSE, "question": "Tell me your weight, please?", "cannot": ""}
+
+    decisions = talk(DialogState(), DOSE, {"risk": 0.0}, reworded)
+
+    assert decisions[-1] == Cannot("Without body weight I cannot answer that.", ("body weight",))
+
+
+def test_the_same_question_is_never_asked_twice() -> None:
+    again = {**UNCLEAR, "question": "which printer do you mean, please"}
+
+    assert talk(DialogState(), UNCLEAR, {"risk": 0.0}, again)[-1] == Assume("the printer on this floor")
+
+
+def test_the_message_after_a_question_settles_it_whatever_it_holds() -> None:
+    state = DialogState()
+    first, second = talk(state, UNCLEAR, {**UNCLEAR, "question": "Which paper do you mean?"})
+
+    assert isinstance(first, Clarify)
+    assert second == Assume("the printer on this floor"), "no two questions in a row"
+    assert state.pending == {}
+    assert [one["question"] for one in state.asked] == ["Which printer do you mean?"]
+
+
+def test_an_assumption_is_noted_with_the_message_it_was_made_for() -> None:
+    state = DialogState()
+    talk(state, {**UNCLEAR, "risk": 0.2}, {**UNCLEAR, "risk": 0.2})
+
+    assert [(one["text"], one["position"], one["quote"]) for one in state.assumptions] == [
+        ("the printer on this floor", 2, "message 1")
+    ]
+
+
+@given(
+    st.lists(
+        st.sampled_from([UNCLEAR, DOSE, {"risk": 0.1}, {**UNCLEAR, "question": "Which paper?"}, {"missing": ["day"]}]),
+        max_size=12,
+    )
+)
+def test_in_no_conversation_is_a_question_asked_twice_or_two_in_a_row_for_the_same(
+    values: list[dict[str, Any]],
+) -> None:
+    decisions = talk(DialogState(), *values)
+
+    asked = [one.question for one in decisions if isinstance(one, Clarify)]
+    assert len(asked) == len(set(asked))
+    missing = [one.missing for one in decisions if isinstance(one, Clarify) and one.missing]
+    assert len(missing) == len(set(missing))
+
+
+@pytest.mark.parametrize(
+    ("answer", "decision"),
+    [
+        ("He weighs 20 kg.", Nothing),
+        ("20 kg", Nothing),
+        ("No idea.", Cannot),
+        ("I don't know, just assume 20.", Cannot),
+        ("Never mind, what is the capital of Peru?", Nothing),
+    ],
+)
+def test_a_dose_needs_a_weight_by_rules_alone(answer: str, decision: type[Decision]) -> None:
+    question, state = Message(position=1, text="How much ibuprofen can I give my son?", outsider="Priya"), DialogState()
+    first = decide(by_rules(trigger=question, transcript=[], state=state), state, question.text)
+    settle(state, first, position=1, message=question.text)
+    state.position = 1
+    reply = Message(position=3, text=answer, outsider="Priya")
+
+    second = decide(by_rules(trigger=reply, transcript=[question, reply], state=state), state, answer)
+
+    assert isinstance(first, Clarify)
+    assert isinstance(second, decision)

@@ -1,0 +1,63 @@
+"""The bench of the clarifier claims nothing that its data do not show."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.bench.clarify import EXAMPLE, auc, estimates, read_requests, risks, shown
+
+
+@pytest.mark.parametrize(
+    ("scores", "labels", "area"),
+    [
+        ([1, 2, 3, 4], [0, 0, 1, 1], 1.0),
+        ([4, 3, 2, 1], [0, 0, 1, 1], 0.0),
+        ([1, 1, 1, 1], [0, 1, 0, 1], 0.5),
+        ([1, 3, 2, 4], [0, 0, 1, 1], 0.75),
+        ([1, 2, 2, 3], [0, 0, 1, 1], 0.875),
+    ],
+)
+def test_the_area_is_the_share_of_pairs_in_the_right_order(scores: list[float], labels: list[int], area: float) -> None:
+    assert auc(np.asarray(scores, dtype=float), np.asarray(labels, dtype=bool)) == area
+
+
+def test_nothing_is_claimed_where_the_interval_holds_chance() -> None:
+    rng = random.Random(1)
+    labels = [rng.random() < 0.5 for _ in range(200)]
+    noise, good = [rng.random() for _ in labels], [rng.random() + label / 2 for label in labels]
+
+    of_noise, of_good, difference = estimates([noise, good], labels)
+
+    assert shown(of_noise, chance=0.5)[2] == "no claim"
+    assert shown(of_good, chance=0.5)[2] == "better than chance"
+    assert shown(difference, chance=0.0)[2] == "length is better"
+
+
+def test_requests_that_all_have_the_same_label_show_nothing() -> None:
+    [first, *_] = estimates([[0.1, 0.9], [1.0, 2.0]], [True, True])
+
+    assert shown(first, chance=0.5) == ("-", "-", "no claim: all requests have the same label")
+
+
+def test_on_the_shipped_requests_the_risk_is_better_than_chance_and_than_their_length() -> None:
+    rows = read_requests(EXAMPLE)
+    who, risk = risks([request for request, _ in rows])
+
+    of_risk, _, difference = estimates([risk, [-len(request) for request, _ in rows]], [needs for _, needs in rows])
+
+    assert "heuristic" in who
+    assert shown(of_risk, chance=0.5)[2] == "better than chance"
+    assert shown(difference, chance=0.0)[2] == "risk is better"
+
+
+@pytest.mark.parametrize("line", ["{}", "[1]", "no JSON", '{"request": "x", "needs_clarification": "yes"}'])
+def test_a_line_of_another_form_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_text('{"request": "x", "needs_clarification": true}\n' + line)
+
+    with pytest.raises(ValueError, match=r"requests\.jsonl, line 2: .*allowed: request"):
+        read_requests(path)

@@ -1,0 +1,143 @@
+"""The example of a role swarm: what is looked up can be logged without a second look-up, and a log is a turn's own record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent, Channel, DialogState, Run, RunMessage
+from agents.turn.pipeline import Turn
+from tests.agents.turn.playing import answer_text, answers, join, plays, take_turn, texts
+from tests.factories import make_agent, make_channel, say
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+
+class Meals:
+    """Offers the example's tools, as a role swarm does."""
+
+    name = "meals"
+
+    def prepare(self, turn: Turn) -> None:
+        turn.tools = ["look_up", "log", "undo", "day"]
+
+
+@pytest.fixture
+def kitchen(settings: Settings) -> Channel:
+    settings.TURN_PIPELINE = ["tests.agents.swarm.test_food.Meals"]
+    return make_channel("kitchen")
+
+
+@pytest.fixture
+def ada(kitchen: Channel) -> Agent:
+    agent = make_agent(sample_lines=["Hm."])
+    join(kitchen, agent)
+    return agent
+
+
+def asked(agent: Agent, channel: Channel, text: str) -> Run:
+    return take_turn(agent, channel, trigger=say(channel, "Priya", text))
+
+
+def tools(run: Run) -> list[tuple[str, bool, str]]:
+    rows = RunMessage.objects.filter(run=run, role="tool").exclude(tool_name="send_message").order_by("number")
+    return [(row.tool_name, row.content["is_error"], row.content["text"]) for row in rows]
+
+
+EGGS = {"foods": [{"food": "egg", "amount": 2}]}
+
+
+def test_what_was_looked_up_is_logged_without_a_second_look_up(
+    ada: Agent, kitchen: Channel, llm_server: LLMServer
+) -> None:
+    plays(llm_server, ("look_up", EGGS), ("send_message", {"channel": "kitchen", "text": "156 kcal."}), "Done.")
+    asked(ada, kitchen, "How many calories are in two eggs?")
+    plays(llm_server, ("log", {}), ("send_message", {"channel": "kitchen", "text": "Logged."}), "Done.")
+
+    run = asked(ada, kitchen, "Log that")
+
+    assert tools(run) == [("log", False, "Logged: 2 egg, 156 kcal, 13 g protein.")]
+    assert DialogState.objects.get(agent=ada, channel=kitchen).last_tool["name"] == "log"
+
+
+def test_there_is_nothing_to_log_before_something_was_looked_up(
+    ada: Agent, kitchen: Channel, llm_server: LLMServer
+) -> None:
+    plays(llm_server, ("log", {}), "Done.")
+
+    run = asked(ada, kitchen, "Log that")
+
+    [(name, is_error, text)] = tools(run)
+    assert (name, is_error) == ("log", True)
+    assert "allowed: the field foods" in text
+    assert answer_text(answers(llm_server.bodies[1])[0]) == text
+
+
+def test_a_day_adds_up_what_was_logged_and_not_taken_back(ada: Agent, kitchen: Channel, llm_server: LLMServer) -> None:
+    banana = {"foods": [{"food": "banana"}, {"food": "Toast", "amount": 0.5}]}
+    plays(llm_server, ("log", EGGS), ("log", banana), ("undo", {}), ("log", EGGS), ("day", {"goal": 2000}), "Done.")
+
+    run = asked(ada, kitchen, "Sort out my day.")
+
+    assert tools(run)[2][2] == "Removed: 1 banana and toast (0.5 x slice), 145 kcal, 3 g protein."
+    assert tools(run)[-1][2] == "Logged today: 312 kcal, 25 g protein. Left of 2000 kcal: 1688 kcal."
+
+
+def test_a_log_belongs_to_its_conversation(ada: Agent, kitchen: Channel, llm_server: LLMServer) -> None:
+    plays(llm_server, ("log", EGGS), "Done.")
+    asked(ada, kitchen, "I ate two eggs")
+    garden = make_channel("garden")
+    join(garden, ada)
+    plays(llm_server, ("day", {}), ("undo", {}), "Done.")
+
+    run = asked(ada, garden, "How much did I eat today?")
+
+    assert [(name, is_error) for name, is_error, _ in tools(run)] == [("day", False), ("undo", True)]
+    assert "0 kcal" in tools(run)[0][2]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"foods": [{"food": "gravel"}]},
+        {"foods": [{"food": "egg", "amount": -1}]},
+        {"foods": [{"food": "egg", "amount": 1e9}]},
+        {"food": "egg"},
+    ],
+)
+def test_what_the_table_or_the_fields_do_not_hold_is_refused_with_what_is_allowed(
+    ada: Agent, kitchen: Channel, llm_server: LLMServer, wrong: dict[str, Any]
+) -> None:
+    plays(llm_server, ("log", wrong), "Done.")
+
+    [(_, is_error, text)] = tools(asked(ada, kitchen, "I ate something"))
+
+    assert is_error
+    assert "field" in text
+    assert not DialogState.objects.filter(agent=ada, channel=kitchen).exists()
+
+
+@pytest.mark.parametrize(
+    ("message", "reply"),
+    [
+        ("I ate two eggs", "Logged: 2 eggs, 156 kcal, 13 g protein."),
+        ("I had a banana and toast for breakfast", "Logged: 1 banana and toast (1 x slice), 185 kcal, 4 g protein."),
+        ("How many calories are in an egg?", "1 egg, 78 kcal, 6 g protein."),
+        ("How many calories have I eaten today?", "Logged today: 0 kcal, 0 g protein."),
+        ("I ate sushi", "Hm."),  # the table does not hold it, so the script logs nothing
+        ("Log that", "Hm."),  # nothing was looked up
+        ("What a day.", "Hm."),
+    ],
+)
+def test_offline_the_scripted_actor_uses_the_tools_and_says_what_they_answered(
+    ada: Agent, kitchen: Channel, settings: Settings, message: str, reply: str
+) -> None:
+    settings.ACTOR_MODEL = "offline:scripted-1"
+
+    run = asked(ada, kitchen, message)
+
+    assert run.status == "completed"
+    assert texts(kitchen)[-1] == reply

@@ -1,0 +1,232 @@
+"""What an agent keeps of a conversation rests on what was said, has limits, and is changed by one writer at a time."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.models import Agent, Channel, DialogState, Message
+from agents.swarm import state as states
+from agents.swarm.state import (
+    MOST_PINNED,
+    MOST_UNPINNED,
+    Entry,
+    StateRefused,
+    add_quoted,
+    advance,
+    entries,
+    folded,
+    pin,
+    pinned,
+    quoted,
+    says_no_more,
+    unpin,
+    updating,
+)
+from tests.factories import make_agent, make_channel, say
+
+SAID = "I don’t eat  fish.\nI weigh 72 kg, and my sister Lena weighs 61 kg! Can you plan a week?"
+
+
+@pytest.fixture
+def room(db: None) -> tuple[Agent, Channel, Message]:
+    agent, channel = make_agent(), make_channel()
+    return agent, channel, say(channel, "Mia", SAID)
+
+
+@pytest.mark.parametrize(
+    ("quote", "sentence"),
+    [
+        ("I weigh 72 kg", "I weigh 72 kg, and my sister Lena weighs 61 kg!"),
+        ("i WEIGH\n72  kg", "I weigh 72 kg, and my sister Lena weighs 61 kg!"),
+        ("I don't eat fish", "I don’t eat fish."),
+        ("eat fish", "I don’t eat fish."),  # words cut out of a denial bring the denial along
+        ("fish. I weigh", "I don’t eat fish. I weigh 72 kg, and my sister Lena weighs 61 kg!"),
+        ("I weigh 73 kg", ""),
+        ("I weigh 7", ""),  # whole words only
+        ("plan", "Can you plan a week?"),
+        ("I eat fish", ""),
+        ("…", ""),
+        ("", ""),
+    ],
+)
+def test_a_quote_is_the_sentence_it_stands_in(quote: str, sentence: str) -> None:
+    assert quoted(quote, SAID) == sentence
+
+
+@given(st.text(max_size=40), st.text(max_size=200))
+def test_a_quote_is_always_in_the_message(quote: str, message: str) -> None:
+    assert folded(quoted(quote, message)) in folded(message)
+
+
+@given(st.text(alphabet="ab .!\n’", max_size=60).filter(lambda text: any(map(str.isalnum, text))))
+def test_a_message_is_a_quote_of_itself(message: str) -> None:
+    assert quoted(message, message)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("User weighs 72 kg", True),
+        ("sister Lena: 61 kg", True),
+        ("User weighs 75 kg", False),
+        ("User is overweight at 72 kg", False),
+        ("User does not weigh 72 kg", False),
+    ],
+)
+def test_a_text_may_say_no_more_than_its_quote(text: str, holds: bool) -> None:
+    assert says_no_more(text, "I weigh 72 kg, and my sister Lena weighs 61 kg!") is holds
+
+
+def test_what_was_not_said_is_dropped_and_counted(room: tuple[Agent, Channel, Message]) -> None:
+    agent, channel, message = room
+    new = [
+        Entry(text="User weighs 72 kg", position=1, quote="I weigh 72 kg"),
+        Entry(text="User weighs 72 kg, which is a lot", position=1, quote="my sister Lena"),
+        Entry(text="User likes fish", position=1, quote="I like fish"),
+        Entry(text="User weighs 72 kg", position=2, quote="I weigh 72 kg"),
+        Entry(text="User weighs 72 kg", position=1, quote="I weigh 72 kg"),
+    ]
+
+    with updating(agent, channel) as state:
+        dropped = add_quoted(state, "facts", new, [message])
+
+    kept = entries(DialogState.objects.get(), "facts")
+    assert (dropped, DialogState.objects.get().dropped) == (2, 2)
+    assert [(entry.text, entry.who) for entry in kept] == [("User weighs 72 kg", "Mia")]
+
+
+def test_a_text_that_says_more_is_replaced_by_the_words_themselves(room: tuple[Agent, Channel, Message]) -> None:
+    agent, channel, message = room
+    with updating(agent, channel) as state:
+        add_quoted(state, "facts", [Entry(text="User is a vegetarian", position=1, quote="eat fish")], [message])
+
+    assert [entry.text for entry in entries(DialogState.objects.get(), "facts")] == ["I don’t eat fish."]
+
+
+def test_the_anchor_stays_and_the_goal_follows(room: tuple[Agent, Channel, Message]) -> None:
+    agent, channel, first = room
+    second = say(channel, "Mia", "Now I want a list of shops.")
+    with updating(agent, channel) as state:
+        for kind in ("anchor", "goal"):
+            add_quoted(state, kind, [Entry(text="plan a week", position=1, quote="plan a week")], [first])
+            add_quoted(state, kind, [Entry(text="wants shops", position=2, quote="a list of shops")], [second])
+
+    state = DialogState.objects.get()
+    assert [entry.position for kind in ("anchor", "goal") for entry in entries(state, kind)] == [1, 2]
+
+
+def test_a_message_counts_once(room: tuple[Agent, Channel, Message]) -> None:
+    agent, channel, message = room
+    counted = []
+    for _ in range(2):
+        with updating(agent, channel) as state:
+            counted.append(advance(state, message))
+
+    assert (counted, DialogState.objects.get().turn, DialogState.objects.get().position) == ([True, False], 1, 1)
+
+
+def test_nothing_of_a_change_that_failed_is_stored(room: tuple[Agent, Channel, Message]) -> None:
+    agent, channel, message = room
+
+    def fail(state: DialogState) -> None:
+        advance(state, message)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), updating(agent, channel) as state:
+        fail(state)
+
+    assert not DialogState.objects.filter(turn=1).exists()
+
+
+def _facts(channel: Channel, count: int, **fields: Any) -> tuple[list[Entry], list[Message]]:
+    messages = [say(channel, "Mia", f"Box {number} is blue.") for number in range(count)]
+    return [Entry(text=m.text, position=m.position, quote=m.text, **fields) for m in messages], messages
+
+
+def test_the_oldest_that_no_person_pinned_makes_room_and_stays_until_a_summary_holds_it(
+    room: tuple[Agent, Channel, Message],
+) -> None:
+    agent, channel, _ = room
+    new, messages = _facts(channel, MOST_PINNED + 2, pinned=True)
+    with updating(agent, channel) as state:
+        add_quoted(state, "facts", new[:1], messages)
+        pin(state, new[0].key)
+        add_quoted(state, "facts", new[1:], messages)
+
+    held = pinned(DialogState.objects.get())
+    assert len(held) == MOST_PINNED + 2
+    assert [entry.text for entry in held if entry.leaving] == ["Box 1 is blue.", "Box 2 is blue."]
+    assert sum(entry.pinned for entry in held) == MOST_PINNED
+
+
+def test_of_what_is_not_pinned_the_oldest_goes(room: tuple[Agent, Channel, Message]) -> None:
+    agent, channel, _ = room
+    new, messages = _facts(channel, MOST_UNPINNED + 3)
+    with updating(agent, channel) as state:
+        add_quoted(state, "decisions", new, messages)
+
+    assert [entry.text for entry in entries(DialogState.objects.get(), "decisions")] == [e.text for e in new[3:]]
+
+
+def test_people_may_pin_thirty_and_no_more(room: tuple[Agent, Channel, Message]) -> None:
+    agent, channel, _ = room
+    new, messages = _facts(channel, MOST_PINNED + 1, pinned=True)
+    with updating(agent, channel) as state:
+        for entry in new[:MOST_PINNED]:
+            add_quoted(state, "facts", [entry], messages)
+            pin(state, entry.key)
+        add_quoted(state, "facts", new[MOST_PINNED:], messages)
+        with pytest.raises(StateRefused, match="at most 30"):
+            pin(state, new[MOST_PINNED].key)
+        unpin(state, new[0].key)
+        pin(state, new[MOST_PINNED].key)
+
+        assert sum(entry.pinned for entry in pinned(state)) == MOST_PINNED
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda s, m: states.add(s, "wishes", {}, m), "kind: 'wishes'; allowed: anchor, goal, facts"),
+        (lambda s, m: states.add(s, "facts", {"text": "x", "position": 1}, m), "facts.quote: "),
+        (lambda s, m: states.add(s, "facts", {"text": "x", "position": 1, "quote": "I eat fish"}, m), "facts.quote: "),
+        (
+            lambda s, m: states.add(s, "facts", {"text": "x", "position": 9, "quote": "fish"}, m),
+            "in message 9; allowed",
+        ),
+        (lambda s, m: states.add(s, "facts", {"text": "x" * 301, "position": 1, "quote": "fish"}, m), "1 to 300"),
+        (lambda s, m: states.add(s, "facts", {"text": "x", "position": 0, "quote": "fish"}, m), "facts.position: "),
+        (lambda s, m: states.add(s, "facts", {"text": "x", "by": "model"}, m), "facts.by: unknown; allowed: text"),
+        (lambda s, m: states.edit(s, "nothing", "x"), "key: there is no entry 'nothing'; allowed: none"),
+        (lambda s, m: states.remove(s, "nothing"), "key: "),
+        (lambda s, m: states.pin(s, "nothing"), "key: "),
+    ],
+)
+def test_a_change_by_a_person_that_is_not_allowed_says_what_is(
+    change: Any, says: str, room: tuple[Agent, Channel, Message]
+) -> None:
+    agent, channel, message = room
+    with pytest.raises(StateRefused, match=re.escape(says)), updating(agent, channel) as state:
+        change(state, [message])
+
+
+def test_people_add_edit_and_remove(room: tuple[Agent, Channel, Message]) -> None:
+    agent, channel, message = room
+    with updating(agent, channel) as state:
+        entry = states.add(
+            state, "facts", {"text": "No fish", "position": 1, "quote": "eat fish", "pinned": True}, [message]
+        )
+        states.edit(state, entry.key, "Never serve fish")
+
+    held = entries(DialogState.objects.get(), "facts")
+    assert [(e.text, e.quote, e.by, e.pinned) for e in held] == [
+        ("Never serve fish", "I don’t eat fish.", "person", True)
+    ]
+    with updating(agent, channel) as state:
+        states.remove(state, entry.key)
+    assert entries(DialogState.objects.get(), "facts") == []

@@ -1,0 +1,136 @@
+"""How well the calibration's risk tells requests that need a question from those that do not.
+
+Reads JSON lines ``{"request": text, "needs_clarification": bool}``. Prints the area under the ROC curve (AUC) of the risk with its
+interval, beside that of the request's length alone (shorter = riskier): 0.5 is chance.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from evaluation.statistics.bootstrap import Estimate
+
+EXAMPLE = Path(__file__).with_name("clarify.jsonl")
+RESAMPLES = 2_000
+
+
+def read_requests(path: Path) -> list[tuple[str, bool]]:
+    """Each request of a file with its label.
+
+    Raises:
+        ValueError: A line is not of the form; names it.
+    """
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row: Any = json.loads(line)
+            request, needs = row["request"], row["needs_clarification"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(
+                f"{path}, line {number}: {error}; allowed: request (text), needs_clarification (bool)"
+            ) from None
+        if not isinstance(request, str) or not isinstance(needs, bool):
+            raise ValueError(f"{path}, line {number}: allowed: request (text), needs_clarification (true or false)")
+        rows.append((request, needs))
+    return rows
+
+
+def auc(scores: NDArray[np.float64], labels: NDArray[np.bool_]) -> float:
+    """The probability that a labelled request scores higher than an unlabelled one, ties counted half (Mann-Whitney); NaN without both."""
+    from scipy.stats import rankdata
+
+    positive, negative = int(labels.sum()), int((~labels).sum())
+    if not positive or not negative:
+        return float("nan")
+    ranks = rankdata(scores)
+    return float((ranks[labels].sum() - positive * (positive + 1) / 2) / (positive * negative))
+
+
+def estimates(scores: Sequence[Sequence[float]], labels: Sequence[bool]) -> list[Estimate]:
+    """The AUC of each score with its 95 % bootstrap interval over requests, and last the difference of the first two, paired."""
+    import numpy as np
+
+    from evaluation.statistics.bootstrap import Estimate, percentile_estimate
+
+    columns, truth = [np.asarray(one, dtype=np.float64) for one in scores], np.asarray(labels, dtype=bool)
+    if truth.all() or not truth.any():
+        return [Estimate(None, None, truth.size, "all requests have the same label")] * (len(columns) + 1)
+    rng, drawn = np.random.default_rng(0), []
+    for _ in range(RESAMPLES):
+        rows = rng.integers(truth.size, size=truth.size)
+        drawn.append([auc(column[rows], truth[rows]) for column in columns])
+    replicates, values = np.asarray(drawn), [auc(column, truth) for column in columns]
+    each = [percentile_estimate(value, replicates[:, n], n=truth.size) for n, value in enumerate(values)]
+    return [*each, percentile_estimate(values[0] - values[1], replicates[:, 0] - replicates[:, 1], n=truth.size)]
+
+
+def risks(requests: Sequence[str]) -> tuple[str, list[float]]:
+    """Who judged, and the risk of each request as the first message of a conversation."""
+    from django.conf import settings
+
+    from agents.llm.endpoints import provider_of
+    from agents.models import DialogState, Message
+    from agents.swarm.calibration import by_rules
+
+    if settings.ACTOR_MODEL and provider_of(settings.ACTOR_MODEL) != "offline":
+        return settings.ACTOR_MODEL, [_asked(request) for request in requests]
+    first = [Message(position=1, text=request, outsider="user") for request in requests]
+    return "rules (heuristic)", [by_rules(trigger=one, transcript=[one], state=DialogState()).risk for one in first]
+
+
+def _asked(request: str) -> float:
+    """As the model says."""
+    from agents.models import Agent, DialogState, Message
+    from agents.swarm.calibration import calibrate
+
+    trigger = Message(position=1, text=request, outsider="user")
+    calibration, reply = calibrate(
+        agent=Agent(slug="bench", display_name="Assistant"),
+        trigger=trigger,
+        transcript=[trigger],
+        state=DialogState(),
+        phases=(),
+        deadline=60,
+        nonce="bench",
+    )
+    if not reply.ok:
+        raise SystemExit(f"the model call failed: {reply.status}: {reply.error}")
+    return calibration.risk
+
+
+def measure_clarify(path: Path) -> None:
+    """Print the table for a file."""
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = read_requests(path)
+    requests, labels = [request for request, _ in rows], [needs for _, needs in rows]
+    who, risk = risks(requests)
+    of_risk, of_length, difference = estimates([risk, [-len(request) for request in requests]], labels)
+    table = Table(title=f"{path.name}: {len(rows)} requests, {sum(labels)} need clarification", title_justify="left")
+    for heading in ("What", "AUC", "95 % interval", "Says"):
+        table.add_column(heading)
+    table.add_row(f"risk by {who}", *shown(of_risk, chance=0.5))
+    table.add_row("length of the request alone (shorter = riskier)", *shown(of_length, chance=0.5))
+    table.add_row("risk minus length", *shown(difference, chance=0.0))
+    Console(width=150).print(table)
+
+
+def shown(estimate: Estimate, *, chance: float) -> tuple[str, str, str]:
+    """Value, interval, and what may be claimed: nothing where the interval holds chance."""
+    if estimate.value is None or estimate.interval is None:
+        return "-" if estimate.value is None else f"{estimate.value:.3f}", "-", f"no claim: {estimate.reason}"
+    low, high = estimate.interval.low, estimate.interval.high
+    says = "better than chance" if low > chance else "worse than chance" if high < chance else "no claim"
+    if not chance:
+        says = says.replace("better than chance", "risk is better").replace("worse than chance", "length is better")
+    return f"{estimate.value:.3f}", f"{low:.3f} to {high:.3f}", says

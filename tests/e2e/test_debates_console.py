@@ -1,0 +1,53 @@
+"""A debate in the browser: started in the form on a phone, watched while a worker plays it, asked for another round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.contrib.auth.models import User
+from playwright.sync_api import expect
+
+from agents.debates.debate import work_one
+from agents.models import Debate, owner_name
+from tests.agents.debates.seats import TOPIC, seated
+from tests.console import page_of
+from tests.e2e.axe import grave_faults
+from tests.e2e.conftest import Visitor
+
+pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
+
+
+def test_a_debate_is_started_and_followed(visit: Callable[..., Visitor], operator: User) -> None:
+    seated(3)
+    visitor = visit(width=390, scheme="dark")
+    page = visitor.page
+    visitor.enter(operator)
+    visitor.open("/admin/agents/debate/add/")
+    assert visitor.fits
+    assert grave_faults(page) == []
+    page.get_by_label("Question").fill(TOPIC)
+    page.get_by_label("Mode", exact=True).select_option("delphi")
+    for number, slug in enumerate(("ada", "bob", "cleo"), 1):
+        page.get_by_label(f"seat {number}: agent").fill(slug)
+    page.get_by_role("button", name="Start with one round").click()
+    expect(page.get_by_text("It waits for a worker")).to_be_visible()
+    assert visitor.fits
+
+    assert work_one(owner=owner_name())
+    expect(page.get_by_text("waits for its next round")).to_be_visible()  # without a reload
+    expect(page.get_by_role("columnheader", name="Round 1")).to_be_visible()
+    assert visitor.fits
+    page.get_by_label("What you say to the seats").fill("What would it cost?")
+    page.get_by_role("button", name="Say it").click()
+    expect(page.get_by_text("operator said since: What would it cost?")).to_be_visible()
+    page.get_by_role("button", name="Play to the end").click()
+    expect(page.get_by_text("All rounds that are left are queued.")).to_be_visible()
+
+    assert work_one(owner=owner_name())
+    page.goto(visitor.home + page_of(Debate.objects.get()))
+    expect(page.get_by_text("Ended by")).to_be_visible()
+    assert visitor.fits
+    for scheme in ("light", "dark"):
+        visitor.dress(scheme)
+        assert grave_faults(page) == []
