@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
@@ -153,6 +154,16 @@ def test_a_request_that_leaves_more_open_has_the_higher_risk(clear: str, unclear
 )
 def test_small_talk_and_statements_carry_no_risk(text: str) -> None:
     assert read(text).risk <= 0.3
+
+
+def test_of_the_example_conversations_hardly_any_message_would_lead_to_a_question() -> None:
+    files = sorted(Path("agents/seed/conversations").glob("*.yaml"))
+    texts = [said["text"] for path in files for said in yaml.safe_load(path.read_text(encoding="utf-8"))["messages"]]
+
+    risky = [text for text in texts if read(text, "Hello.").risk > 0.3]
+
+    assert len(texts) > 400
+    assert len(risky) <= 0.03 * len(texts), risky
 
 
 # -- what a message says of itself
