@@ -284,6 +284,7 @@ TURN_MAX_REPLY_DEPTH = int(
 TURN_HISTORY_MESSAGES = int(number("TURN_HISTORY_MESSAGES", 20))  # recent messages an agent is shown
 SWARM_WINDOW = int(number("SWARM_WINDOW", 12))  # last messages that an agent with a swarm is shown in full
 SWARM_SUMMARY_EVERY = int(number("SWARM_SUMMARY_EVERY", 4))  # turns after which older messages are summarised
+SWARM_GUARDS = ["evaluation.propositions.offline.rules_of"]  # what a polish must keep: functions from agent to rules
 TURN_REQUEST_CHECK = "correction.api.turn_requests.problems"  # what the floors above say of overrides and sessions
 TURN_OVERRIDES_NEED = "correction.change_agentevaluationconfig"  # and agents.change_agent, to override the gate
 TURN_DEADLINES = "correction.api.turn_requests.deadlines"  # the overrides that a request's deadline stands for

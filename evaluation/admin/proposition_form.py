@@ -28,7 +28,7 @@ MAIN = ("claim", "id", "weight", "inverted", "hard")
 NUMBERS = ("max_sentences", "min_sentences", "max_words", "min_words", "max_characters")
 LISTS = ("contains_any", "contains_all", "contains_none")
 CUES = ("supports", "contradicts")
-RULE = (*NUMBERS, "matches", "not_matches", *LISTS, "lowercase", "no_emoji")
+RULE = (*NUMBERS, "matches", "not_matches", *LISTS, "lowercase", "no_emoji", "only")
 CONTEXT = ("precondition", "trait", "trait_stopped", "include_personas", "first_n", "last_n")
 ADVICE = ("recommendations_for_improvement", "source")
 SWITCHES = ("inverted", "hard", "trait_stopped", "lowercase", "no_emoji")
@@ -58,6 +58,7 @@ LABELS = {
     "first_n": "first events",
     "last_n": "last events",
     "lowercase": "in lower case only",
+    "only": "nothing but what this holds",
     "supports": "words for it",
     "contradicts": "words against it",
 }
@@ -87,6 +88,20 @@ class PlainLines(PlainText):
 
     def run_validators(self, value: Any) -> None:
         """The loader says what is wrong with a phrase."""
+
+
+class PlainMapping(PlainText):
+    """Texts by name, one ``name: text`` a line."""
+
+    def to_python(self, value: Any) -> Any:
+        lines = (line.partition(":") for line in str(value or "").splitlines() if line.strip())
+        return {name.strip(): text.strip() for name, _, text in lines} or None
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(f"{name}: {text}" for name, text in value.items()) if isinstance(value, dict) else value
+
+    def run_validators(self, value: Any) -> None:
+        """The loader says what is wrong with a name."""
 
 
 class PropositionForm(forms.Form):
@@ -233,6 +248,9 @@ def _field(name: str, *, listed: str) -> forms.Field:
     if name in ("id", "trait", "matches", "not_matches"):
         attrs = {"list": listed, "placeholder": "made from the sentence" if name == "id" else ""}
         return PlainText(widget=TextInput(attrs=attrs), max_length=2000, **common)
+    if name == "only":
+        attrs = {"rows": 2, "placeholder": "numbers: open from 9:00 to 17:30\nlinks:"}
+        return PlainMapping(widget=GrowingTextarea(attrs=attrs), max_length=20_000, **common)
     many = name in (*LISTS, *CUES)
     hint = "{{agent_name}} …" if name == "claim" else "one phrase or /regex/ a line" if many else ""
     widget = GrowingTextarea(attrs={"rows": 3 if name == "claim" else 2, "placeholder": hint})

@@ -7,20 +7,22 @@ know. So it answers only from what a proposition lists (`cues`) or names (`measu
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import exp
 from typing import Any
 
 from agents.llm.requests import InvalidAnswer, LLMRequest
+from agents.models import Agent
 from agents.text.fences import MAX_EVENT_CHARACTERS
 from agents.text.ngrams import RepetitionStatistics, extract_ngrams, repetition_statistics
-from agents.text.patterns import find_all, one_message
+from agents.text.patterns import Undecided, find_all, one_message
 from agents.text.tokens import tokenize
 from agents.text.voices import StyleProfile, style_deviations
 from evaluation.judge.questions import Verdict, judged, parse_answers, trivial, verdict_by_rule
-from evaluation.propositions.files import LoadedFile, propositions_for
-from evaluation.propositions.schema import PRECONDITIONS, Cues, Proposition, Target
+from evaluation.propositions.files import LoadedFile, load_all, propositions_for
+from evaluation.propositions.schema import PRECONDITIONS, Cues, Proposition, Rule, Target, check_rule
 
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
 NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw, and cues list none"
@@ -275,6 +277,36 @@ def check_draft(
                 continue
             checked.append((proposition, replace(verdict, recommendations=proposition.recommendations)))
     return checked
+
+
+def rules_of(agent: Agent) -> list[Callable[[str], bool]]:
+    """The rules of an agent's propositions about one message, each true where a text keeps it: what a polish must keep (`SWARM_GUARDS`).
+
+    A pattern that cannot say, and a precondition that the text alone does not meet, break nothing.
+
+    Raises:
+        PropositionError: A file cannot be used.
+    """
+    files = load_all()
+    propositions = (
+        proposition
+        for level in LEVELS
+        for proposition in propositions_for(
+            agent_slug=agent.slug, dimension="adherence", level=level, files=files, seeded=agent.seeded
+        )
+    )
+    return [partial(_keeps, proposition, proposition.rule) for proposition in propositions if proposition.rule]
+
+
+def _keeps(proposition: Proposition, rule: Rule, text: str) -> bool:
+    name = proposition.precondition
+    if name and not PRECONDITIONS[name](Target(text=text), {}, {}):
+        return True
+    try:
+        with one_message():
+            return bool(check_rule(rule, text)) == proposition.inverted
+    except Undecided:
+        return True
 
 
 def _by_cues(proposition: Proposition, cues: Cues, text: str) -> Verdict:

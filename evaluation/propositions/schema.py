@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from agents.swarm.guards import GUARDS
+from agents.swarm.reading import read
 from agents.text.patterns import Undecided, check_phrase, find, find_all
 from agents.text.tokens import has_emoji, split_sentences, tokenize
 from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, Dimension
@@ -28,6 +30,17 @@ def _regex(value: str) -> str:
 Regex = Annotated[str, Field(min_length=1), AfterValidator(_regex)]
 Phrase = Annotated[str, Field(min_length=1), AfterValidator(_phrase)]
 Count = Annotated[int, Field(ge=0, le=100_000)]
+GUARDED = tuple(name for name in GUARDS if name != "moved")  # the guards that say something of one text beside another
+
+
+def _known_guards(only: dict[str, str]) -> dict[str, str]:
+    for name in only:
+        if name not in GUARDED:
+            raise ValueError(f"unknown guard {name!r}; allowed: {', '.join(GUARDED)}")
+    return only
+
+
+Reference = Annotated[str, Field(max_length=20_000)]
 
 
 class Rule(BaseModel):
@@ -47,6 +60,9 @@ class Rule(BaseModel):
     contains_none: list[Phrase] | None = Field(None, min_length=1, description="none of these phrases")
     lowercase: bool | None = Field(None, description="true: no upper-case letter")
     no_emoji: bool | None = Field(None, description="true: no emoji")
+    only: Annotated[dict[str, Reference], Field(min_length=1), AfterValidator(_known_guards)] | None = Field(
+        None, description="by guard, such as numbers or links: a text; the message holds no others than this text does"
+    )
 
     @model_validator(mode="after")
     def _has_a_check(self) -> Rule:
@@ -109,6 +125,14 @@ def _unless(undecided: dict[str, Undecided], problem: str) -> str:
     return problem
 
 
+def _only(text: str, references: dict[str, str]) -> str:
+    message = read(text)
+    added = {name: GUARDS[name](read(reference), message).added for name, reference in references.items()}
+    listed = (f"{', '.join(map(repr, items[:5]))} ({name})" for name, items in added.items() if items)
+    problems = "; ".join(listed)
+    return f"not allowed: {problems}" if problems else ""
+
+
 CHECKS: dict[str, Callable[[str, Any], str]] = {
     "max_sentences": _limit("sentences", _sentences, most=True),
     "min_sentences": _limit("sentences", _sentences, most=False),
@@ -121,6 +145,7 @@ CHECKS: dict[str, Callable[[str, Any], str]] = {
     "contains_all": _contains_all,
     "contains_none": _contains_none,
     "lowercase": lambda text, _: "has upper-case letters" if any(char.isupper() for char in text) else "",
+    "only": _only,
     "no_emoji": lambda text, _: "has an emoji" if has_emoji(text) else "",
 }
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.bench.judging import CLAIMS, LATENCY, REPEATS, judge, judging
 
-SECTIONS = ("startup", "judging", "capture", "gate", "debates", "repetition", "sampling", "web", "import")
+SECTIONS = ("startup", "judging", "capture", "gate", "debates", "repetition", "guards", "sampling", "web", "import")
 
 
 def main() -> None:
@@ -139,6 +139,11 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
         from tests.bench.repetition import repetition
 
         for row in repetition():
+            table.add_row(*row)
+    if "guards" in wanted:
+        from tests.bench.guards import guarding
+
+        for row in guarding():
             table.add_row(*row)
     if "import" in wanted:
         table.add_row(*importing(folder))

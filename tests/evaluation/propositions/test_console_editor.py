@@ -74,6 +74,20 @@ def test_a_rule_is_typed_and_taken_away_again(root: Client, team: PropositionFol
     assert load_file(path).propositions[0].rule is None
 
 
+def test_texts_by_guard_are_typed_a_line_each_and_come_back_so(root: Client, team: PropositionFolder) -> None:
+    change(
+        root, url_of("new"), claim="{{agent_name}} knows the hours", id="hours", only="numbers: 9:00 to 17:30\r\nlinks:"
+    )
+    path = team.path / "adherence" / "ada.yaml"
+    sent = filled_in(read(root, url_of("edit", name="hours"))) | {"prop-weight": "2", "_save": ""}
+    root.post(url_of("edit", name="hours"), sent)
+
+    [proposition] = load_file(path).propositions
+    assert proposition.weight == 2
+    assert proposition.rule is not None
+    assert proposition.rule.checks() == {"only": {"numbers": "9:00 to 17:30", "links": ""}}
+
+
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
@@ -82,6 +96,7 @@ def test_a_rule_is_typed_and_taken_away_again(root: Client, team: PropositionFol
         ({"id": "Not kebab"}, "match pattern"),
         ({"max_words": "5", "supports": "dry"}, "rule stands alone"),
         ({"matches": "("}, "regular expression"),
+        ({"only": "prices: 5 dollars"}, "unknown guard 'prices'; allowed: form, links"),
         ({"dimension": "fluency", "precondition": "is_reply"}, "a precondition looks at one message"),
     ],
 )

@@ -12,15 +12,38 @@ from hypothesis import strategies as st
 from pytest_django import Settings
 
 from agents.models import LLMCall
+from agents.swarm.guards import agent_rules, refusal
 from agents.text.ngrams import RepetitionStatistics
 from evaluation.judge.questions import Verdict, score_proposition, score_propositions
 from evaluation.propositions.offline import repetition_value
 from evaluation.propositions.schema import Cues
 from evaluation.scorers.subjects import Context, Event, Window
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.drafting.proposing import make_ada
 from tests.evaluation.judging import LABEL, claim
 
 pytestmark = pytest.mark.django_db
 CUES = Cues(supports=["beet", "/farm(er)?s?/"], contradicts=["tofu"])
+
+
+def test_a_polish_must_keep_the_rules_of_the_agent_that_the_draft_keeps(propositions: PropositionFolder) -> None:
+    propositions.write(
+        "adherence/ada.yaml",
+        """
+        dimension: adherence
+        agent_id: ada
+        propositions:
+          - {id: calm, claim: "{{agent_name}} is calm", rule: {contains_none: ["!"]}}
+          - {id: loud, claim: "{{agent_name}} shouts", inverted: true, rule: {matches: "\\bshout"}}
+          - {id: asks, claim: "{{agent_name}} asks briefly", precondition: asks_something, rule: {max_words: 4}}
+        """,
+    )
+    rules = agent_rules(make_ada())
+    cases = {"It is hot.": "", "It is hot!": "rules", "I shout it.": "rules", "Is it not so hot today?": "rules"}
+
+    assert {text: all(rule(text) for rule in rules) for text in cases} == {text: not why for text, why in cases.items()}
+    assert "rule" in refusal("It is hot.", "It is hot!", rules=rules)
+    assert refusal("It is hot!", "It is hot!!", rules=rules) == ""
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from evaluation.judge.questions import rule_verdict, verdict_by_rule
 from evaluation.models import RULE_JUDGE
@@ -38,6 +39,18 @@ HOLDS_AND_BREAKS: list[tuple[dict[str, Any], str, str]] = [
     ({"contains_none": ["can't"]}, "cannot", "I can’t"),
     ({"lowercase": True}, "all small ß 1 !", "One capital"),
     ({"lowercase": True}, "день", "День"),
+    ({"only": {"numbers": "open 9:00 to 17:30"}}, "We close at 5:30 pm.", "We close at 18:00."),
+    ({"only": {"numbers": ""}}, "We close early.", "We close at five."),
+    ({"only": {"dates": "3 May 2026"}}, "It was May 3rd, 2026.", "It was May 4th, 2026."),
+    ({"only": {"names": "Oscar and Kevin"}}, "Ask Kevin's friend.", "Ask Toby."),
+    ({"only": {"links": "https://example.com/a"}}, "See https://example.com/a.", "See https://example.com/b."),
+    ({"only": {"code": ""}}, "Run it.", "Run `it`."),
+    ({"only": {"quotes": ""}}, "He said so.", 'He said "so".'),
+    ({"only": {"negations": ""}}, "It works.", "It doesn't work."),
+    ({"only": {"modality": ""}}, "You wait.", "You must wait."),
+    ({"only": {"words": "refunds take a week"}}, "A refund takes a week.", "A coupon appears in your inbox."),
+    ({"only": {"language": "It is what it is."}}, "That is not for us.", "Das ist nicht für uns."),
+    ({"only": {"form": ""}}, "All is well.", '{"text": "All is well."}'),
     ({"no_emoji": True}, "plain :) ©", "party 🎉"),
     ({"no_emoji": True}, "1 # *", "flag 🇩🇪"),
 ]
@@ -60,6 +73,11 @@ def test_a_rule_holds_up_to_its_edge_and_breaks_behind_it(rule: dict[str, Any], 
         ({"contains_all": ["a", "x", "y"]}, "a", "missing: 'x', 'y'"),
         ({"contains_none": ["x", "y", "z"]}, "z x", "contains 'x', 'z'"),
         ({"lowercase": True}, "A", "has upper-case letters"),
+        (
+            {"only": {"numbers": "3 eggs", "links": ""}},
+            "5 eggs: www.a.bc",
+            "not allowed: '5' (numbers); 'www.a.bc' (links)",
+        ),
         ({"no_emoji": True}, "🎉", "has an emoji"),
     ],
 )
@@ -76,6 +94,11 @@ def test_all_checks_of_a_rule_must_hold() -> None:
 
 def test_a_check_that_is_switched_off_checks_nothing() -> None:
     assert broken("LOUD 🎉", lowercase=False, no_emoji=False, max_words=5) == []
+
+
+def test_a_guard_that_does_not_exist_is_named_with_those_that_do() -> None:
+    with pytest.raises(ValidationError, match=r"unknown guard 'prices'; allowed: form, links"):
+        Rule.model_validate({"only": {"prices": "5 dollars"}})
 
 
 def test_a_rule_gives_nine_or_nothing_by_the_judge_called_rule() -> None:

@@ -1,0 +1,347 @@
+"""A text as the guards read it: words in clauses, numbers as values, contractions written out, fillers left out; links, code, quotes."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from agents.text.voices import STOP_WORDS
+from agents.text.voices import stem as _stem
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DATA: Mapping[str, Any] = yaml.load(Path(__file__).with_name("words.yaml").read_text("utf-8"), Loader=_Loader)  # noqa: S506 (a safe one)
+
+_HIDDEN = frozenset(_DATA["hidden"].split())
+_KINDS = dict.fromkeys((*STOP_WORDS, *_DATA["function"].split()), "function")
+_KINDS |= dict.fromkeys((*_HIDDEN, *_DATA["fillers"].split()), "")
+_KINDS |= dict.fromkeys(_DATA["days"].split(), "date")
+_KINDS |= dict.fromkeys(_DATA["languages"]["English"]["negations"].split(), "negation")
+_KINDS |= dict.fromkeys(_DATA["conjunctions"].split(), "conjunction")
+_MONTHS: Sequence[str] = _DATA["months"].split()
+_CARDINALS: Mapping[str, int] = _DATA["cardinals"]
+_SCALES: Mapping[str, int] = _DATA["scales"]
+_ORDINALS: Mapping[str, int] = _DATA["ordinals"]
+_ADVERBS: Mapping[str, str] = _DATA["adverbs"]
+_NUMBER_WORDS = frozenset([*_CARDINALS, *_SCALES, *_ORDINALS, *_ADVERBS])
+_UNITS = {word: unit for unit, words in _DATA["units"].items() for word in words.split()}
+_NEGATIONS = {name: frozenset(entry["negations"].split()) for name, entry in _DATA["languages"].items()}
+_NUMBERS: Mapping[str, Mapping[str, int]] = {
+    name: entry.get("numbers", {}) for name, entry in _DATA["languages"].items()
+}
+_SPOKEN: dict[str, list[str]] = {}  # the languages of a function word
+for _name, _entry in _DATA["languages"].items():
+    for _word in frozenset(_entry["function"].split()):
+        _SPOKEN.setdefault(_word, []).append(_name)
+
+
+def _either(phrases: Collection[str]) -> str:
+    return "|".join(re.escape(phrase) for phrase in sorted(phrases, key=len, reverse=True))
+
+
+_SIGNS = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2044": "/", "⟦": None, "⟧": None})
+_BLANKS = re.compile(r"[^\S\n]+")
+_WRAPPED = re.compile(r"(?<=[^\s.!?:;]) ?\n ?(?=[a-z(])")  # a line that goes on in the next one
+_LIST_NUMBER = re.compile(r"^\s*\d{1,2}[.)]\s", re.MULTILINE)
+_LETTERS = re.compile(r"[^\W\d_]+")
+_LINK = re.compile(
+    r"(?:https?://|www\.)[^\s<>\"')\]]*[^\s<>\"')\].,;:!?]|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
+)
+_MAY_BE_LINK = re.compile(r"://|[Ww]\.|@|WWW")
+_MAY_BE_CODE = re.compile(r"[`/_~]|(?<!\w)-|\(\)|\.[a-z]")
+_CODE = re.compile(
+    r"```.*?(?:```|\Z)|`[^`\n]+`"  # fences and spans
+    r"|(?<![\w-])--?[a-z][\w-]*(?:=[^\s,;]+)?(?![\w-])"  # --option=value, -o
+    r"|(?<![\w/])(?:~|\.{1,2})?/[\w.@-]+(?:/[\w.@-]+)*/?"  # paths
+    r"|\b[^\W_]+(?:_[^\W_]+)+\b|\b\w+\(\)"  # snake_case, call()
+    r"|\b[\w-]+\.(?:py|js|ts|sh|ya?ml|json|toml|md|txt|csv|html|css|sql|cfg|ini|log|exe|zip|pdf)\b",
+    re.DOTALL,
+)
+_QUOTE = re.compile(r'"([^"]{1,1000})"|“([^“”]{1,1000})”|„([^“”]{1,1000})[“”]|«([^«»]{1,1000})»')
+_SHORTENED: Mapping[str, str] = _DATA["contractions"]
+_CONTRACTION = re.compile(rf"(?<![\w'])(?:{_either(_SHORTENED)})(?!\w)", re.IGNORECASE)
+_FILLER_PHRASE = re.compile(rf"\b(?:{_either(_DATA['filler_phrases'])})\b", re.IGNORECASE)
+_MODAL = re.compile(r"\b(?:must|shall|should|ought|may|might|(?:have|has|had|needs?|got|ve) to)\b")
+_DATED = re.compile(r"⟦[^⟧]*⟧")
+_MODALS = {"may": "may", "might": "may", "should": "should", "ought": "should"}
+_MONTH = "|".join(_MONTHS)
+_DAY = r"(?:(?P<{0}>\d{{1,2}})(?:st|nd|rd|th)?|(?P<{0}word>" + "|".join(_ORDINALS) + "))"
+_DATE = re.compile(
+    rf"\b(?:(?P<iso>\d{{4}}-\d\d?-\d\d?)|(?:the\s+)?{_DAY.format('before')}\s+(?:of\s+)?(?P<month>{_MONTH})\b(?:,?\s+(?P<year>\d{{4}}))?"
+    rf"|(?P<month2>{_MONTH})\s+(?:the\s+)?{_DAY.format('after')}\b(?![:.]?\d)(?:,?\s+(?P<year2>\d{{4}}))?)",
+    re.IGNORECASE,
+)
+_ISO = re.compile(r"\d{4}-\d")
+_TOKEN = re.compile(
+    r"(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)(?![^\W_])"
+    r"|(?P<date>⟦[^⟧]*⟧)"
+    r"|(?P<number>[$€£¥]?\d+(?:[.,:/]\d+)*)(?P<suffix>\s?(?:%|°|[ap]\.m\.|[ap]m\b)|[^\W\d_]+)?(?![^\W_])"
+    r"|(?P<mixed>[^\W_]*\d[^\W_]*)"
+    r"|(?P<mark>[.!?…。！？]+|[,;:()\[\]\"“”„«»\n—–•]| -+ )",
+)
+_UNSPACED = re.compile(r"([\u0e00-\u0eff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff])")
+_SCRIPTS = {
+    name: re.compile(f"[{letters}]")
+    for name, letters in {
+        "Cyrillic": "\u0400-\u04ff",
+        "Greek": "\u0370-\u03ff",
+        "Hebrew": "\u0590-\u05ff",
+        "Arabic": "\u0600-\u06ff",
+        "Devanagari": "\u0900-\u097f",
+        "Thai": "\u0e00-\u0e7f",
+        "Japanese": "\u3040-\u30ff",
+        "Chinese": "\u4e00-\u9fff",
+        "Korean": "\uac00-\ud7af",
+    }.items()
+}
+_TITLES = frozenset(["mr", "mrs", "ms", "dr", "prof", "st"])
+
+stem = lru_cache(maxsize=8192)(_stem)
+
+
+class Word(NamedTuple):
+    """A word of a text: case-folded, contractions written out, a number as its value.
+
+    Attributes:
+        kind: ``number``, ``date``, ``negation``, ``name`` (capitalised inside a sentence), ``start`` (capitalised where a sentence
+            begins), ``function`` or ``word``.
+        stem: Of the text.
+        said: As it is written, for a reason.
+    """
+
+    text: str
+    kind: str
+    clause: int
+    sentence: int
+    stem: str
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A text as the guards see it; fillers and auxiliaries that a contraction may hide are not among the words.
+
+    Attributes:
+        every: All words by their stem, fillers too.
+        context: Words by their stem that a rewriting may use besides.
+        language: Its name, or that of a script; empty where the text does not show it.
+    """
+
+    text: str
+    words: tuple[Word, ...]
+    every: frozenset[str]
+    context: frozenset[str]
+    links: Counter[str]
+    code: Counter[str]
+    quotes: Counter[str]
+    modals: frozenset[str]
+    language: str
+
+    def of(self, kind: str) -> Counter[str]:
+        return Counter(word.text for word in self.words if word.kind == kind)
+
+    def content(self) -> list[Word]:
+        return [word for word in self.words if word.kind in ("word", "name", "start")]
+
+
+def read(text: str, *, names: Collection[str] = (), context: str = "") -> Reading:
+    """Read a text for the guards.
+
+    Args:
+        names: Names that are names wherever they stand, as of agents.
+        context: Text whose words a rewriting of this one may use besides.
+    """
+    plain = _WRAPPED.sub(" ", _BLANKS.sub(" ", unicodedata.normalize("NFKC", text).translate(_SIGNS)))
+    links = Counter(_LINK.findall(plain)) if _MAY_BE_LINK.search(plain) else Counter()
+    plain = _LINK.sub(" ", plain) if links else plain
+    code = Counter(" ".join(span.split()) for span in _CODE.findall(plain)) if _MAY_BE_CODE.search(plain) else Counter()
+    plain = _CODE.sub(" ", plain) if code else plain
+    if any(short in plain.casefold() for short in _SHORTENED):
+        plain = _CONTRACTION.sub(lambda match: _SHORTENED[match.group().casefold()], plain)
+    plain = plain.replace("n't", " not").replace("N'T", " NOT")
+    if any(month in plain.casefold() for month in _MONTHS) or _ISO.search(plain):
+        plain = _DATE.sub(_date, plain)
+    lowered = plain.casefold()
+    every = frozenset(map(stem, _LETTERS.findall(lowered)))
+    language = language_of(plain)
+    words = tuple(_words(plain, language, frozenset(part for name in names for part in name.casefold().split())))
+    return Reading(
+        text=text,
+        words=words,
+        every=every | {word.stem for word in words},
+        context=frozenset(map(stem, _LETTERS.findall(context.casefold()))),
+        links=links,
+        code=code,
+        quotes=Counter(_bare("".join(parts)) for parts in _QUOTE.findall(plain)),
+        modals=frozenset(_MODALS.get(modal, "must") for modal in _MODAL.findall(_DATED.sub(" ", lowered))),
+        language=language,
+    )
+
+
+def language_of(text: str) -> str:
+    """The language of a text by its script, or by its function words; empty where neither says."""
+    if not text.isascii():
+        letters = sum(map(str.isalpha, text))
+        for name, pattern in _SCRIPTS.items():
+            if 3 * len(pattern.findall(text)) > letters:
+                return name
+    hits = Counter(name for word in _LETTERS.findall(text.casefold()) for name in _SPOKEN.get(word, ()))
+    (first, most), (_, second) = [*hits.most_common(2), ("", 0), ("", 0)][:2]
+    return first if most >= 3 and most >= 1.5 * second else ""
+
+
+def _bare(quote: str) -> str:
+    return " ".join(word for word in re.findall(r"\w+", quote.casefold()) if word not in _HIDDEN)
+
+
+def _words(text: str, language: str, names: Collection[str]) -> Iterator[Word]:
+    """The words in order. A clause ends at a mark in a sentence and at a conjunction, a sentence at its mark and at a line break."""
+    negations = _NEGATIONS.get(language, frozenset())
+    numbers = _NUMBERS.get(language, {})
+    plain, lowered = _LIST_NUMBER.sub("\n", text), text.casefold()
+    plain = _FILLER_PHRASE.sub(" ", plain) if any(phrase in lowered for phrase in _DATA["filler_phrases"]) else plain
+    tokens = list(_TOKEN.finditer(plain if plain.isascii() else _UNSPACED.sub(r" \1 ", plain)))
+    clause = sentence = position = 0
+    begins, before = True, ""
+    while position < len(tokens):
+        token, start = tokens[position], position
+        position += 1
+        group, said = token.lastgroup, token.group().strip()
+        if group == "mark":
+            clause += 1
+            ends = not said or said[0] in ".!?…。！？"
+            if not (said == "." and before in _TITLES):
+                sentence += ends
+                begins = begins or ends or said in (":", '"', "“", "„", "«", "•", "(")
+            continue
+        word = said.casefold()
+        if group == "date":
+            yield Word(word, "date", clause, sentence, word, said[1:-1])
+        elif group in ("number", "suffix"):
+            value, position = _digits(token, tokens, position)
+            yield Word(value, "number", clause, sentence, value, said)
+        elif group == "mixed":
+            yield Word(word, "number", clause, sentence, word, said)
+        elif (word in _NUMBER_WORDS or word in numbers) and (spelled := _spelled(tokens, start, numbers)):
+            value, position = spelled
+            said = " ".join(token.group() for token in tokens[start:position])
+            yield Word(value, "number", clause, sentence, value, said)
+        else:
+            base, _, ending = word.partition("'")
+            base = base if ending in _HIDDEN else word
+            kind = "negation" if base in negations else "name" if base in names else _KINDS.get(base)
+            if kind is None:
+                kind = "word" if not said[0].isupper() else "start" if begins else "name"
+            if kind == "conjunction":
+                clause += 1
+            elif kind:
+                yield Word(base, kind, clause, sentence, stem(base), said)
+        begins, before = False, word
+
+
+def _date(match: re.Match[str]) -> str:
+    if match["iso"]:
+        year, month, day = map(int, match["iso"].split("-"))
+        return f"⟦{day} {_MONTHS[month - 1] if 1 <= month <= 12 else month} {year}⟧"
+    word = match["beforeword"] or match["afterword"]
+    day = _ORDINALS[word.casefold()] if word else int(match["before"] or match["after"])
+    return f"⟦{day} {match['month'] or match['month2']} {match['year'] or match['year2'] or ''}".strip() + "⟧"
+
+
+def _unit(tokens: Sequence[re.Match[str]], position: int, *, shortest: int) -> tuple[str, int]:
+    """The unit of so many letters that follows a number, and where reading goes on."""
+    if position < len(tokens):
+        word = tokens[position].group().casefold()
+        if len(word) >= shortest and word in _UNITS:
+            return _UNITS[word], position + 1
+    return "", position
+
+
+def _digits(token: re.Match[str], tokens: Sequence[re.Match[str]], position: int) -> tuple[str, int]:
+    """The number in figures that a token holds, with its unit, and where reading goes on."""
+    raw, suffix = token["number"], (token["suffix"] or "").strip().casefold()
+    value, unit = _value(raw.lstrip("$€£¥")), _UNITS.get(raw[0], "")
+    if suffix in ("st", "nd", "rd", "th"):
+        return f"{value} ordinal", position
+    scale = {"k": 1_000, "mn": 1_000_000, "bn": 1_000_000_000}.get(suffix, 0)
+    if not suffix and position < len(tokens) and (scale := _SCALES.get(tokens[position].group().casefold(), 0)):
+        position += 1
+    if scale and re.fullmatch(r"\d+(?:\.\d+)?", value):
+        value, suffix = _plain(Decimal(value) * scale), ""
+    if suffix and suffix not in _UNITS:
+        return f"{value}{suffix}", position
+    if suffix:
+        unit = _UNITS[suffix]
+    elif not unit:
+        unit, position = _unit(tokens, position, shortest=1)
+    return _with_unit(value, unit), position
+
+
+def _with_unit(value: str, unit: str) -> str:
+    """A value with its unit; a time with am or pm is one of 24 hours."""
+    hour, _, minute = value.partition(":")
+    if unit in ("am", "pm") and hour.isdecimal() and int(hour) <= 12:
+        return f"{int(hour) % 12 + (12 if unit == 'pm' else 0)}:{minute or '00'}"
+    return f"{value} {unit}".strip()
+
+
+def _value(raw: str) -> str:
+    if re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", raw):
+        raw = raw.replace(",", "")
+    elif re.fullmatch(r"\d+,\d+", raw):
+        raw = raw.replace(",", ".")
+    if re.fullmatch(r"(?:0|[1-9]\d*)(?:\.\d+)?", raw):
+        return _plain(Decimal(raw))
+    return raw.removeprefix("0") if ":" in raw else raw  # a time, a fraction, a version, or digits such as 007
+
+
+def _plain(value: Decimal) -> str:
+    return format(value.normalize(), "f") if value else "0"
+
+
+def _spelled(tokens: Sequence[re.Match[str]], start: int, more: Mapping[str, int]) -> tuple[str, int] | None:
+    """The number in words that begins at a token, with its unit, and where reading goes on."""
+    total, at = 0, start
+    current: int | None = None
+    while at < len(tokens) and tokens[at].lastgroup == "word":
+        word = tokens[at].group().casefold()
+        n = _CARDINALS.get(word, more.get(word))
+        below = (current or 0) % 100
+        if n is not None:
+            if (
+                current is not None
+                and not (current >= 100 and not below)
+                and not (below >= 20 and below % 10 == 0 < n < 10)
+            ):
+                break  # "two three" are two numbers
+            current = (current or 0) + n
+        elif word in ("hundred", "dozen"):
+            current = (1 if current is None else current) * _SCALES[word]
+        elif word in _SCALES:
+            total, current = total + (1 if current is None else current) * _SCALES[word], None
+        elif word in _ORDINALS and (current is None or (below % 10 == 0 and (below or current >= 100))):
+            return f"{total + (current or 0) + _ORDINALS[word]} ordinal", at + 1
+        elif word in _ADVERBS and current is None and not total:
+            return _ADVERBS[word], at + 1
+        elif (
+            word != "and"
+            or (current or total) < 100
+            or not any(t[0].casefold() in _CARDINALS for t in tokens[at + 1 : at + 2])
+        ):
+            break
+        at += 1
+    if current is None and not total:
+        return None
+    value = Decimal(total + (current or 0))
+    if [token.group().casefold() for token in tokens[at : at + 3]] == ["and", "a", "half"]:
+        value, at = value + Decimal("0.5"), at + 3
+    unit, at = _unit(tokens, at, shortest=2)
+    return _with_unit(_plain(value), unit), at

@@ -1,0 +1,192 @@
+"""The guards of a polish: what it may not change, what it may, and how sure that is on texts they were not written for."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.swarm.guards import GUARDS, refusal
+from agents.swarm.reading import read
+from tests.agents.swarm.edits import HARMFUL, HARMLESS, example_messages, measure
+
+REFUSED: list[tuple[str, str, str, str]] = [  # guard, what it names, draft, polish
+    ("numbers", "3", "I put 2 eggs in.", "I put 3 eggs in."),
+    ("numbers", "2", "Take two before lunch.", "Take some before lunch."),
+    ("numbers", "5 gram", "Add 5 kg of flour.", "Add 5 g of flour."),
+    ("numbers", "20 percent", "It is 15 % off.", "It is 20 percent off."),
+    ("numbers", "7", "Version 3.11.2 needs it.", "Version 3.11.7 needs it."),
+    ("numbers", "15:30", "Come at 3:30 pm.", "Come at 3:30 am."),
+    ("numbers", "2 ordinal", "You came third.", "You came second."),
+    ("dates", "4 may", "We meet on 3 May.", "We meet on May 4th."),
+    ("dates", "monday", "It is due on Monday.", "It is due on Tuesday."),
+    ("dates", "today", "I will call you today.", "I will call you."),
+    ("names", "Oscar", "I gave it to Oscar.", "I gave it to Kevin."),
+    ("names", "Berlin", "We moved the desk.", "We moved the desk to Berlin."),
+    ("links", "example.com/a", "Read https://example.com/a first.", "Read it first."),
+    ("links", "example.com/b", "Read https://example.com/a first.", "Read https://example.com/b first."),
+    ("links", "kim@example.com", "Write to kim@example.com about it.", "Write to Kim about it."),
+    ("code", "--force", "Run it with --force again.", "Run it again."),
+    ("code", "`rm -r x`", "Type `rm x` here.", "Type `rm -r x` here."),
+    ("code", "max_words", "Set max_words first.", "Set the limit first."),
+    (
+        "quotes",
+        "as soon as you can",
+        "She wrote \u201cas soon as you can\u201d to me.",
+        "She wrote \u201cwhenever you like\u201d to me.",
+    ),
+    ("negations", "not", "I do not like soup.", "I do like soup."),
+    ("negations", "without", "Eat it without salt.", "Eat it with salt."),
+    ("negations", "no", "There's no cake left.", "There's cake left."),
+    ("negations", "never", "He calls on time.", "He never calls on time."),
+    ("modality", "may", "You must wash it.", "You may wash it."),
+    ("words", "refund", "The report is late.", "The report is late. You get a refund."),
+    ("words", "elephants", "I like the soup and the bread here.", "Elephants dream about purple bicycles daily."),
+    ("language", "Italian", "I do not know what it is, but it is here.", "Non so che cosa è, ma è qui con me."),
+    ("words", "kaputt", "The machine is broken again.", "Die Maschine ist wieder kaputt."),
+    ("form", "JSON", "All is well.", '{"text": "All is well."}'),
+    ("form", "JSON", "All is well.", '{"text": "All is'),
+    ("form", "fence", "All is well.", "```\nAll is well.\n```"),
+    (
+        "moved",
+        "",
+        "Kevin ate two cookies and Oscar ate three cookies.",
+        "Oscar ate two cookies and Kevin ate three cookies.",
+    ),
+    ("moved", "", "Jim told Pam to call Oscar.", "Pam told Jim to call Oscar."),
+    ("moved", "", "Kevin is late. Oscar is here.", "Oscar is late. Kevin is here."),
+    ("moved", "", "Kevin did not eat but Oscar did.", "Kevin did eat but Oscar did not."),
+    ("moved", "", "I ate two eggs and three apples.", "I ate three eggs and two apples."),
+    ("moved", "", "Thanks, Jim and Pam.", "Thanks, Pam and Jim."),
+]
+ALLOWED: list[tuple[str, str]] = [
+    ("I don't know; we can't go.", "I do not know; we cannot go."),
+    ("It's late, so I'm leaving.", "It is late, so I am leaving."),
+    ("Add two eggs and 2.0 kg of flour.", "Add 2 eggs and two kg of flour."),
+    ("It costs $5, 15 % less, at 3:30 pm.", "It costs 5 dollars, 15 percent less, at 15:30."),
+    ("We meet on 3 May 2026.", "We meet on May 3rd, 2026."),
+    ("We meet on 2026-05-03.", "We meet on the third of May 2026."),
+    ("It was a hundred and five people, or 1,200 dollars.", "It was 105 people, or 1200 dollars."),
+    ("When Jim arrives, Pam leaves.", "Pam leaves when Jim arrives."),
+    ("Because it rained, Kevin ate two cookies.", "Kevin ate two cookies because it rained."),
+    ("Well, I really just want the blue folder, you know.", "I want the blue folder."),
+    ("  The   report is\nlate today. ", "The report is late today."),
+    ("1. Wash it.\n2. Dry it.", "Wash it. Dry it."),
+    ("See https://example.com/a, it says \"soon.\"", "It says \u201csoon\u201d, see https://example.com/a."),
+    ("Run `make test` with --fast, then look at the summary of it.", "Run `make test` with --fast, then check the summary of it."),
+    ("Kevin gave Oscar the keys and Kevin gave Oscar the car.", "Kevin gave Oscar the keys and the car."),
+    ("Das ist nicht so gut, weil es zwei Tage dauert.", "Weil es 2 Tage dauert, ist das nicht so gut."),
+    ("今天很好。", "今天很好！"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("guard", "item", "draft", "polished"), REFUSED, ids=lambda value: str(value)[:32])
+def test_a_polish_that_changes_what_is_said_is_refused_by_its_guard(
+    guard: str, item: str, draft: str, polished: str
+) -> None:
+    difference = GUARDS[guard](read(draft), read(polished))
+
+    assert difference.lost or difference.added
+    if item:
+        assert item.casefold() in " ".join((*difference.lost, *difference.added)).casefold()
+    assert refusal(draft, polished)
+
+
+@pytest.mark.parametrize(("draft", "polished"), ALLOWED, ids=lambda value: str(value)[:32])
+def test_a_polish_that_changes_the_wording_alone_is_used(draft: str, polished: str) -> None:
+    assert refusal(draft, polished) == ""
+
+
+def test_edits_of_the_example_conversations_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    figures = measure(example_messages())
+
+    with capsys.disabled():
+        for kind in (*HARMFUL, *HARMLESS):
+            print(f"\n  {kind}: {figures.share([kind]):.2%} of {figures.tried[kind]} refused", end="")  # noqa: T201
+    assert sum(figures.tried[kind] for kind in HARMFUL) >= 500
+    assert figures.share(HARMFUL) >= 0.99
+    assert all(figures.share([kind]) >= 0.97 for kind in HARMFUL)
+    assert figures.share(HARMLESS) <= 0.05
+    assert all(figures.share([kind]) <= 0.05 for kind in HARMLESS)
+
+
+def test_words_of_the_message_and_the_preferences_are_no_new_ones() -> None:
+    draft, polished = "It has plenty.", "The lentil soup has plenty of protein."
+
+    assert "words" in refusal(draft, polished)
+    assert refusal(draft, polished, message="How much protein is in lentil soup?") == ""
+    assert refusal(draft, polished, preferences="likes lentil soup, counts protein") == ""
+    assert "numbers" in refusal("It has plenty.", "It has 30 g.", message="Does it have 30 g?")
+
+
+def test_a_name_that_is_given_is_one_where_a_sentence_begins_and_in_small_letters() -> None:
+    assert refusal(
+        "Kevin laughed about it all day long.", "Oscar laughed about it all day long.", names=["Kevin", "Oscar Nunez"]
+    )
+    assert refusal(
+        "ask kevin about it, he is at the desk", "ask oscar about it, he is at the desk", names=["Kevin", "Oscar"]
+    )
+
+
+def test_a_rule_that_the_draft_keeps_must_stay_kept() -> None:
+    calm = lambda text: "!" not in text  # noqa: E731
+
+    assert "rule" in refusal("The soup is hot.", "The soup is hot!", rules=[calm])
+    assert refusal("The soup is hot!", "The soup is hot!!", rules=[calm]) == ""
+    assert refusal("The soup is hot.", "The soup is hot.", rules=[calm]) == ""
+
+
+def test_an_empty_polish_is_refused() -> None:
+    assert refusal("The soup is hot.", " \n") == "The polish is empty."
+
+
+def test_a_sentence_hidden_in_a_long_draft_is_seen() -> None:
+    draft = " ".join(example_messages()[:40])
+
+    assert "refund" in refusal(draft, draft.replace(". ", ". Everybody gets a refund. ", 1))
+
+
+def test_a_number_may_be_said_twice_but_not_lost_once() -> None:
+    assert refusal("Take 5 mg at night.", "Take 5 mg at night. That is 5 mg at night.") == ""
+    assert "numbers" in refusal("Take 5 mg at night and 5 mg at noon.", "Take 5 mg at night and at noon.")
+
+
+@given(st.text(max_size=400))
+def test_any_text_may_stand_for_itself_with_other_spaces(text: str) -> None:
+    assert refusal(text, f" {text} ") == "" or not text.strip()
+
+
+@given(st.text(max_size=200), st.text(max_size=200))
+def test_any_two_texts_get_an_answer(draft: str, polished: str) -> None:
+    assert isinstance(refusal(draft, polished), str)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "Kevin ate 2 eggs and ",
+        "not ",
+        "3 ",
+        '"',
+        "`",
+        "/",
+        "Kevin ",
+        "a_",
+        "1,",
+        "{",
+        "Kevin, Oscar, ",
+        "May 3 ",
+        "n't ",
+        "hundred and ",
+        "(\n",
+    ],
+)
+def test_the_time_grows_no_faster_than_the_text(unit: str) -> None:
+    """A text of 40,000 characters takes seconds where something grows with the square."""
+    draft = unit * (40_000 // len(unit))
+    started = time.thread_time()
+    refusal(draft, f"{draft} indeed no")
+
+    assert time.thread_time() - started < 5
