@@ -298,7 +298,7 @@ def dialog_of(state: DialogState) -> Dialog:
         preferences=state.preferences,
         last_tool=state.last_tool,
         summary=summary.text if summary else None,
-        **{kind: entries(state, kind) for kind in KINDS},  # type: ignore[arg-type]
+        **{kind: entries(state, kind) for kind in KINDS},
     )
 
 

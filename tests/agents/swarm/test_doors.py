@@ -33,7 +33,7 @@ pytestmark = pytest.mark.django_db
 SWARMS = "/api/swarms/"
 PHASE = {"name": "voice", "phase": "pre", "order": 1, "prompt": "Judge how they talk."}
 GOOD: dict[str, Any] = {"name": "support", "intents": ["general"], "phases": [PHASE]}
-SAID = "I am allergic to peanuts and I live in Oslo."
+SAID = "I am allergic to peanuts. I live in Oslo."
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_swarm_is_made_given_to_an_agent_and_its_changed_prompt_is_a_new_versi
         ({"phases": [{**PHASE, "prompt": " "}]}, "phases[0].prompt", "allowed: at least 1 character"),
         ({"phases": [PHASE, PHASE]}, "phases.name", "allowed: different names"),
         ({"post_executor": "twice"}, "post_executor", "allowed: 'combined', 'sequential' or 'off'"),
-        ({"agents": ["nobody"]}, "agents[0]", "there is no agent 'nobody'"),
+        ({"agents": ["nobody"]}, "agents[0]", "manage.py seed"),
         ({"mood": 1}, "mood", "allowed: name, intents"),
     ],
 )
@@ -118,12 +118,13 @@ def test_a_message_is_tried_and_no_row_is_written_but_calls(client: Program, ada
     before = [table.objects.count() for table in tables]
 
     answer = client.post(
-        f"{SWARMS}{swarm.pk}/try/", {"agent": "ada", "message": "Hey, just tell me which one, briefly"}
+        f"{SWARMS}{swarm.pk}/try/",
+        {"agent": "ada", "message": "I would like a friendly note about the blue vase from Delft, briefly"},
     )
 
     tried = answer.json()
     assert answer.status_code == 200, tried
-    assert (tried["intent"], tried["calibration"]["tone"], tried["heuristic"]) == ("general", "direct", True)
+    assert (tried["intent"], tried["calibration"]["length"], tried["heuristic"]) == ("general", "brief", True)
     assert tried["draft"] == "To sum up, I would take the blue one for 40 euros."
     assert tried["text"] == "I would take the blue one for 40 euros."
     [step] = tried["steps"]
@@ -155,7 +156,7 @@ def test_entries_are_pinned_changed_added_with_their_quote_and_removed(
     left = client.patch(dialog(client), {"facts": []}).json()["facts"]
 
     assert [(one["text"], one["pinned"]) for one in both] == [(fact["text"], True), ("lives in Oslo", False)]
-    assert both[1]["quote"] == SAID
+    assert both[1]["quote"] == "I live in Oslo."
     assert left == []
 
 
@@ -210,7 +211,9 @@ def chat(*arguments: str) -> str:
 def test_a_script_is_talked_through_and_the_trace_says_what_the_swarm_did(ada: Agent, tmp_path: Path) -> None:
     ensure_default_swarm().agents.add(ada)
     script = tmp_path / "script.txt"
-    script.write_text("# a comment\nHow much ibuprofen should I take?\n\nJust tell me which one, briefly\n")
+    script.write_text(
+        "# a comment\nHow much ibuprofen should I take?\n\nWrite a short note about the blue vase from Delft\n"
+    )
 
     shown = chat("ada", "--script", str(script), "--trace")
 
@@ -261,7 +264,20 @@ def test_a_prompt_changed_in_the_console_is_a_version_with_its_difference(client
     page = read(signed_in(superuser("c")), page_of(Swarm.objects.get()))
 
     assert "voice, version 2" in plain(page)
-    assert "<ins>people</ins>" in page
+    assert "<ins>people" in page
+
+
+def test_the_bench_shows_calibration_draft_and_what_polishing_changed(ada: Agent) -> None:
+    page = f"{page_of(ensure_default_swarm()).removesuffix('change/')}try/"
+    root = signed_in(superuser("c"))
+
+    shown = root.post(page, {"agent": "ada", "message": "Write a short note about the blue vase"}).content.decode()
+    wrong = root.post(page, {"agent": "nobody", "message": "Hello"}).content.decode()
+
+    assert "<del>To sum up" in shown
+    assert "What would be sent" in plain(shown)
+    assert "nobody" in plain(wrong)
+    assert "What would be sent" not in plain(wrong)
 
 
 def test_the_page_of_a_state_shows_entries_with_quotes_and_lets_those_who_may_pin_them(remembered: DialogState) -> None:
@@ -288,7 +304,7 @@ def test_what_a_swarm_did_is_shown_with_differences_and_refusals(ada: Agent) -> 
 
     page = read(signed_in(superuser("c")), page_of(row))
 
-    assert "<ins>is</ins>" in page
+    assert "<ins>is" in page
     assert "it changes the number 40" in plain(page)
     assert "polish refused" in plain(read(signed_in(superuser("d")), list_of(SwarmTurn)))
 
