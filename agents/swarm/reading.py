@@ -55,7 +55,6 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 _LINK = re.compile(
     r"(?:https?://|www\.)[^\s<>\"')\]]*[^\s<>\"')\].,;:!?]|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
 )
-_MAY_BE_LINK = re.compile(r"://|[Ww]\.|@|WWW")
 _MAY_BE_CODE = re.compile(r"[`/_~]|(?<!\w)-|\(\)|\.[a-z]")
 _CODE = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]+`"  # fences and spans
@@ -160,14 +159,15 @@ def read(text: str, *, names: Collection[str] = (), context: str = "") -> Readin
         context: Text whose words a rewriting of this one may use besides.
     """
     plain = _WRAPPED.sub(" ", _BLANKS.sub(" ", unicodedata.normalize("NFKC", text).translate(_SIGNS)))
-    links = Counter(_LINK.findall(plain)) if _MAY_BE_LINK.search(plain) else Counter()
+    links = Counter(_LINK.findall(plain)) if any(mark in plain for mark in ("://", "@", "www.", "WWW.")) else Counter()
     plain = _LINK.sub(" ", plain) if links else plain
     code = Counter(" ".join(span.split()) for span in _CODE.findall(plain)) if _MAY_BE_CODE.search(plain) else Counter()
     plain = _CODE.sub(" ", plain) if code else plain
-    if any(short in plain.casefold() for short in _SHORTENED):
+    lowered = plain.casefold()
+    if any(short in lowered for short in _SHORTENED):
         plain = _CONTRACTION.sub(lambda match: _SHORTENED[match.group().casefold()], plain)
     plain = plain.replace("n't", " not").replace("N'T", " NOT")
-    if any(month in plain.casefold() for month in _MONTHS) or _ISO.search(plain):
+    if any(month in lowered for month in _MONTHS) or _ISO.search(plain):
         plain = _DATE.sub(_date, plain)
     lowered = plain.casefold()
     every = frozenset(map(stem, _LETTERS.findall(lowered)))
