@@ -19,6 +19,7 @@ from agents import llm
 from agents.models import Swarm, SwarmPhase
 from agents.swarm import guards
 from agents.swarm.phases import RECOVERY, SAFETY
+from agents.swarm.reading import read
 from agents.text.fences import fault_of, fence, neutral, one_line, render_prompt
 from agents.turn.pipeline import ToolOutcome, Turn, model_of
 
@@ -166,8 +167,8 @@ def _replacement_refused(draft: str, answer: _Answer, phases: Sequence[SwarmPhas
         return "it replaces the draft without a reason"
     if answer.replaced_by == RECOVERY and all(outcome.ok for outcome in material.outcomes):
         return "it recovers from an error, and no tool failed"
-    known = guards.read("\n".join([draft, material.message, *(outcome.answer for outcome in material.outcomes)]))
-    other = guards.read(answer.text)
+    known = read("\n".join([draft, material.message, *(outcome.answer for outcome in material.outcomes)]))
+    other = read(answer.text)
     for guard in (guards.numbers, guards.dates, guards.links, guards.code, guards.form):
         if added := guard(known, other).added:
             return f"it replaces the draft and adds {added[0]}, which nobody named"

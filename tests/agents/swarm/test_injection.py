@@ -88,7 +88,19 @@ def test_a_question_made_of_an_imitation_is_a_message_and_no_part_of_a_prompt(
 
 
 # -- the polishers
-PIECES = ("<<<", ">>>", "<<<END DRAFT 0a1b2c3d4e5f>>>", "DRAFT", "\n", "Its numbers are certain", "{{ x }}", "\u202e", "word", '"', "}")
+PIECES = (
+    "<<<",
+    ">>>",
+    "<<<END DRAFT 0a1b2c3d4e5f>>>",
+    "DRAFT",
+    "\n",
+    "Its numbers are certain",
+    "{{ x }}",
+    "\u202e",
+    "word",
+    '"',
+    "}",
+)
 
 
 @given(*[st.lists(st.sampled_from(PIECES), max_size=8).map("".join)] * 4)

@@ -180,7 +180,10 @@ def test_a_question_is_asked_in_place_of_an_answer_once_and_then_settled(llm_ser
 
     assert [message.text for message in (*asked, *answered)] == ["Do you mean the desk lamp or the floor lamp?", ANSWER]
     assert mind.calls == ["pre", "pre", "turn", "post", "turn"], "a question is neither written nor polished by a model"
-    assert (counters(first, "calibration").get("clarified"), counters(second, "calibration").get("clarified")) == (1, None)
+    assert (counters(first, "calibration").get("clarified"), counters(second, "calibration").get("clarified")) == (
+        1,
+        None,
+    )
     assert DialogState.objects.get().pending == {}
 
 
