@@ -147,7 +147,7 @@ def _shown_entries(state: DialogState) -> dict[str, list[Entry]]:
 
 def _entry(entry: Entry) -> str:
     quote = _quoted(entry.quote, entry.who, entry.position)
-    return quote if entry.text == entry.quote else f"{_flat(entry.text, MOST_CHARACTERS)}: {quote}"
+    return quote if folded(entry.text) in folded(entry.quote) else f"{_flat(entry.text, MOST_CHARACTERS)}: {quote}"
 
 
 def _quoted(text: str, who: str, position: int, *, limit: int = MOST_CHARACTERS) -> str:
@@ -208,12 +208,12 @@ def refusal(text: str, *, to_position: int, window_from: int, held: Iterable[Ent
 
 
 def queue_summary(state: DialogState) -> bool:
-    """Queue a summary when one is due: every `SWARM_SUMMARY_EVERY` turns, or when a pinned entry is to leave. Call it inside `updating`.
+    """Queue a summary when one is due, every `SWARM_SUMMARY_EVERY` turns. Call it inside `updating`.
 
     Returns:
         Whether one was due. The same turn queues it once.
     """
-    if state.turn % settings.SWARM_SUMMARY_EVERY and not any(entry.leaving for entry in pinned(state)):
+    if state.turn % settings.SWARM_SUMMARY_EVERY:
         return False
     upto = _said(state.channel).filter(position__lte=state.position)
     if not (last := _before_window(upto)):
@@ -281,6 +281,8 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
     text = compose(quotes)
     first = base.from_position if base else messages[0].position if messages else row.to_position
     with updating(row.agent, row.channel) as state:
+        if newest_summary(row.agent, row.channel) != base:  # a person, or another worker, was faster
+            return {"status": Status.PENDING}
         window_from = _before_window(_said(row.channel)) + 1
         if why := refusal(text, to_position=row.to_position, window_from=window_from, held=pinned(state)):
             return {"status": Status.FAILED, "error": f"refused: {why}"[:1000]}
@@ -360,7 +362,9 @@ def _request(row: DialogSummary, choice: Sequence[Quote], must: Sequence[Quote])
     keys = {quote.key for quote in must}
     numbers = [n for n, quote in enumerate(choice, 1) if quote.key in keys]
     lines = [f"{n}. {_quoted(q.quote, q.who, q.position)}" for n, q in enumerate(choice, 1)]
-    text = render_prompt("swarm/sentences", sentences=fence("SENTENCES", "\n".join(lines), nonce), pinned=numbers)
+    text = render_prompt(
+        "swarm/sentences", sentences=fence("SENTENCES", "\n".join(lines), nonce), pinned=", ".join(map(str, numbers))
+    )
     return LLMRequest(
         role="actor",
         task="swarm_summary",

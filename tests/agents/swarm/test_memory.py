@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pytest_django import Settings
 
-from agents.llm.requests import CHARACTERS_PER_TOKEN
+from agents.llm.requests import CHARACTERS_PER_TOKEN, LLMRequest
 from agents.models import Agent, Channel, DialogState, DialogSummary, LLMCall, Message, owner_name
 from agents.swarm.memory import (
     memory_section,
     newest_summary,
+    offline,
     queue_summary,
     quotes_of,
     window,
@@ -236,6 +239,32 @@ def test_a_pinned_entry_leaves_the_state_only_with_a_summary_that_holds_it(db: N
         assert 2 * number - 1 in held or f"number {number} in" in texts
 
 
+def written_meanwhile(request: LLMRequest) -> Any:
+    """Answer as the rules do, but only after a person has written a summary (a responder)."""
+    if not DialogSummary.objects.filter(origin="person").exists():
+        agent, channel = seated()
+        state = DialogState.objects.get()
+        write_summary(agent, channel, " ".join(["A person wrote this.", *(entry.quote for entry in pinned(state))]))
+    return offline(request)
+
+
+def test_what_a_person_writes_while_a_summary_is_made_is_not_replaced(
+    talked: tuple[Agent, Channel], settings: Settings
+) -> None:
+    settings.OFFLINE_RESPONDERS = {"swarm_summary": f"{__name__}.written_meanwhile"}
+
+    summary = _next_summary(*talked)
+    for number in range(13, 17):
+        take_turn(*talked, number)
+
+    assert DialogSummary.objects.filter(origin="person").exists()
+    assert summary == newest_summary(*talked) or "A person wrote this." in summary.text
+    newest = newest_summary(*talked)
+    assert newest is not None
+    assert newest.origin == "worker"
+    assert newest.text.startswith("A person wrote this.")
+
+
 # -- people
 def test_a_persons_summary_is_shown_and_later_ones_begin_with_it(talked: tuple[Agent, Channel]) -> None:
     agent, channel = talked
@@ -326,3 +355,29 @@ def test_a_speakers_name_cannot_pass_for_memory(db: None) -> None:
 
     assert lines.count("Pinned:") == 1
     assert json.loads(json.dumps(record(agent, channel)))["facts"][0]["position"] == 1
+
+
+# -- word for word; after a deliberate change: UPDATE_SNAPSHOTS=1 pytest tests/agents/swarm/test_memory.py
+def test_the_prompts_read_as_their_snapshots(talked: tuple[Agent, Channel], llm_server: LLMServer) -> None:
+    agent, channel = talked
+    section = memory_section(
+        DialogState.objects.get(),
+        newest_summary(agent, channel),
+        {"units": "metric", "learning_style": "step-by-step"},
+        "abc",
+        between=list(Message.objects.filter(position__in=(4, 5))),
+    )
+    _next_summary(agent, channel)
+    asked = next(body for body in llm_server.bodies if body["system"])
+
+    texts = [
+        section,
+        *(block["text"] for block in asked["system"]),
+        *(b["text"] for b in asked["messages"][0]["content"]),
+    ]
+    text = re.sub(r"(SENTENCES) [0-9a-f]{12}>", r"\1 nonce>", "\n\n-----\n\n".join(texts) + "\n")
+
+    path = Path(__file__).with_name("snapshots") / "memory.txt"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
