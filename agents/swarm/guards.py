@@ -122,7 +122,7 @@ def words(draft: Reading, polished: Reading) -> Difference:
     added += [word.said for word in new if fresh[word.sentence] >= NEW_IN_SENTENCE * size[word.sentence]]
     added += _unsupported(draft, polished, size)
     gone = [word.said for word in ours if word.stem not in polished.every]
-    lost = gone if len(gone) > max(1, LOST_WORDS * len(ours)) else []
+    lost = gone if len(gone) > max(2, LOST_WORDS * len(ours)) else []
     return Difference(tuple(dict.fromkeys(lost)), tuple(dict.fromkeys(added)))
 
 

@@ -47,7 +47,7 @@ def _either(phrases: Collection[str]) -> str:
     return "|".join(re.escape(phrase) for phrase in sorted(phrases, key=len, reverse=True))
 
 
-_SIGNS = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2044": "/", "⟦": None, "⟧": None})
+_SIGNS = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2044": "/", "\u200b": None, "⟦": None, "⟧": None})
 _BLANKS = re.compile(r"[^\S\n]+")
 _WRAPPED = re.compile(r"(?<=[^\s.!?:;]) ?\n ?(?=[a-z(])")  # a line that goes on in the next one
 _LIST_NUMBER = re.compile(r"^\s*\d{1,2}[.)]\s", re.MULTILINE)
@@ -230,7 +230,9 @@ def _words(text: str, language: str, names: Collection[str]) -> Iterator[Word]:
             yield Word(value, "number", clause, sentence, value, said)
         elif group == "mixed":
             yield Word(word, "number", clause, sentence, word, said)
-        elif (word in _NUMBER_WORDS or word in numbers) and (spelled := _spelled(tokens, start, numbers)):
+        elif ((bare := word.removesuffix("'s")) in _NUMBER_WORDS or bare in numbers) and (
+            spelled := _spelled(tokens, start, numbers)
+        ):
             value, position = spelled
             said = " ".join(token.group() for token in tokens[start:position])
             yield Word(value, "number", clause, sentence, value, said)
@@ -312,7 +314,7 @@ def _spelled(tokens: Sequence[re.Match[str]], start: int, more: Mapping[str, int
     total, at = 0, start
     current: int | None = None
     while at < len(tokens) and tokens[at].lastgroup == "word":
-        word = tokens[at].group().casefold()
+        word = tokens[at].group().casefold().removesuffix("'s")
         n = _CARDINALS.get(word, more.get(word))
         below = (current or 0) % 100
         if n is not None:
