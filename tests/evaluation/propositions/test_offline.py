@@ -34,7 +34,7 @@ def test_a_polish_must_keep_the_rules_of_the_agent_that_the_draft_keeps(proposit
         agent_id: ada
         propositions:
           - {id: calm, claim: "{{agent_name}} is calm", rule: {contains_none: ["!"]}}
-          - {id: loud, claim: "{{agent_name}} shouts", inverted: true, rule: {matches: "\\bshout"}}
+          - {id: loud, claim: "{{agent_name}} shouts", inverted: true, rule: {matches: shout}}
           - {id: asks, claim: "{{agent_name}} asks briefly", precondition: asks_something, rule: {max_words: 4}}
         """,
     )
