@@ -502,7 +502,9 @@ def test_a_call_that_goes_wrong_holds_up_a_reply_by_its_deadline_at_most(
     settings.TURN_SWARM_PRE_DEADLINE = settings.TURN_SWARM_POST_DEADLINE = DEADLINE
     ada = with_swarm()
     took = []
-    for n in range(20):  # what was loaded for the first time, or another process that needs the CPU, is no fault of the call
+    for n in range(
+        20
+    ):  # what was loaded for the first time, or another process that needs the CPU, is no fault of the call
         forget()
         mind = Mind(llm_server)
         mind.fails_reading, mind.polishes = BROKEN[fault], lambda _: BROKEN[fault]
