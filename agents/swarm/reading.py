@@ -78,6 +78,10 @@ _DATE = re.compile(
     rf"|(?P<month2>{_MONTH})\s+(?:the\s+)?{_DAY.format('after')}\b(?![:.]?\d)(?:,?\s+(?P<year2>\d{{4}}))?)",
     re.IGNORECASE,
 )
+_MONTH_WORD, _DAY_NEAR = (
+    re.compile(_MONTH),
+    re.compile(r"\d|" + "|".join(_ORDINALS)),
+)  # before `_DATE`, which takes longer
 _ISO = re.compile(r"\d{4}-\d")
 _TOKEN = re.compile(
     r"(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)(?![^\W_])"
@@ -167,7 +171,9 @@ def read(text: str, *, names: Collection[str] = (), context: str = "") -> Readin
     if any(short in lowered for short in _SHORTENED):
         plain = _CONTRACTION.sub(lambda match: _SHORTENED[match.group().casefold()], plain)
     plain = plain.replace("n't", " not").replace("N'T", " NOT")
-    if any(month in lowered for month in _MONTHS) or _ISO.search(plain):
+    if _ISO.search(plain) or any(
+        _DAY_NEAR.search(lowered, max(0, m.start() - 16), m.end() + 16) for m in _MONTH_WORD.finditer(lowered)
+    ):
         plain = _DATE.sub(_date, plain)
     lowered = plain.casefold()
     every = frozenset(map(stem, _LETTERS.findall(lowered)))

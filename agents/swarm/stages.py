@@ -229,20 +229,24 @@ def _read(turn: Turn, place: Place, pre: list[SwarmPhase]) -> tuple[SwarmTurn, D
                 reading = reading.model_copy(update={"risk": 0.0, "question": ""})
     row.heuristic = reading.heuristic
     if turn.preview:
-        row.calibration = _taken_in(state, message, reading, transcript, preview=True)
+        row.calibration = _apply(state, message, reading, transcript, preview=True)
         return row, state
     with updating(agent, channel) as state:
-        row.calibration = _taken_in(state, message, reading, transcript) | {"failed": failed}
+        row.calibration = _apply(state, message, reading, transcript) | {"failed": failed}
         row.save(force_insert=True)
     place.row = row
     turn.count(dropped=row.calibration["dropped"])
     return row, state
 
 
-def _taken_in(
+def _apply(
     state: DialogState, message: Message, reading: Reading, transcript: Sequence[Message], *, preview: bool = False
 ) -> dict[str, Any]:
-    """Take a reading into the state, once for a message, and decide what to do about it; what a `SwarmTurn` stores of both."""
+    """Apply a reading to the state, once for a message, and decide what to do about it.
+
+    Returns:
+        What a `SwarmTurn` stores of both.
+    """
     decision, dropped = decide(reading, state, message.text), 0
     saved = _saved_preferences(message)
     if advance(state, message):
