@@ -217,7 +217,6 @@ TABLES = (
         search="name*",
         deleting="Its phases and their versions go with it; its agents answer as if they did not have it. What it did in turns stays. To "
         "keep it, clear enabled instead.",
-        export=export_of("id=pk name intents tools enabled post_executor created_at updated_at"),
         no_speech="name intents tools",
     ),
     Table(
@@ -229,6 +228,7 @@ TABLES = (
         columns="pk agent channel turn position dropped updated_at=changed",
         filters="agent updated_at",
         fields=(("", "agent channel turn position dropped updated_at=changed"),),
+        export=export_of("id=pk agent=agent.slug channel=channel.slug turn position dropped updated_at"),
         # What people said stands there in other words, too: the next message begins a new one.
         erase=(
             Erase(

@@ -29,6 +29,7 @@ OFFLINE_RESPONDERS = {
     "behavior_map": "correction.behavior.patterns.map_trait",
     "turn": "agents.turn.scripted.answer",
     "debate_consensus": "agents.debates.consensus.offline",
+    "swarm_polish": "agents.swarm.polish.offline",
     "swarm_summary": "agents.swarm.memory.offline",
     "swarm_calibration": "agents.swarm.calibration.offline",
 }

@@ -250,7 +250,7 @@ EVALUATION_BUDGET = "correction.costs.evaluation_over_budget"
 # Told of versions of personas, says which request made them: dotted paths of callables that take keys of versions.
 PERSONA_CHANGE_ORIGINS = ["correction.behavior.applying.origins_of"]
 # What `manage.py seed` does besides: callables that take the example agents and return a sentence.
-SEED_STEPS = ["correction.lifecycle.seed_configs"]
+SEED_STEPS = ["correction.lifecycle.seed_configs", "agents.swarm.phases.seed_swarm"]
 # What `manage.py seed --remove` does besides: callables that take the agents that go and return how many rows of what they removed.
 SEED_REMOVAL_STEPS = ["correction.lifecycle.remove_logs"]
 
@@ -259,8 +259,10 @@ SEED_REMOVAL_STEPS = ["correction.lifecycle.remove_logs"]
 TURN_PIPELINE = [
     "correction.stages.BehaviorRequests",  # received: only queued, a worker looks at it
     "agents.debates.stages.Mode",  # prepare, review; required
+    "agents.swarm.stages.Calibration",  # prepare: may answer with a question
     "correction.stages.RepetitionSuppression",  # prepare
     "correction.stages.Interventions",  # prepare
+    "agents.swarm.stages.Polish",  # review: may rewrite the draft
     "correction.stages.ActionGate",  # review: sees what would really be said
 ]
 TURN_TOOLS = {  # further tools that a stage may offer, by name; those of the example of a role swarm
@@ -284,6 +286,12 @@ TURN_MAX_REPLY_DEPTH = int(
 TURN_HISTORY_MESSAGES = int(number("TURN_HISTORY_MESSAGES", 20))  # recent messages an agent is shown
 SWARM_WINDOW = int(number("SWARM_WINDOW", 12))  # last messages that an agent with a swarm is shown in full
 SWARM_SUMMARY_EVERY = int(number("SWARM_SUMMARY_EVERY", 4))  # turns after which older messages are summarised
+TURN_SWARM_ENABLED = flag("TURN_SWARM_ENABLED", default=True)  # false: every agent answers as if it had no swarm
+TURN_SWARM_POST = env.str(
+    "TURN_SWARM_POST", default=""
+)  # combined, sequential or off for all swarms; empty = each its own
+TURN_SWARM_PRE_DEADLINE = number("TURN_SWARM_PRE_DEADLINE", 8)  # seconds that calibration may add to a reply
+TURN_SWARM_POST_DEADLINE = number("TURN_SWARM_POST_DEADLINE", 12)  # seconds that all polishers together may add
 SWARM_GUARDS = ["evaluation.propositions.offline.rules_of"]  # what a polish must keep: functions from agent to rules
 TURN_REQUEST_CHECK = "correction.api.turn_requests.problems"  # what the floors above say of overrides and sessions
 TURN_OVERRIDES_NEED = "correction.change_agentevaluationconfig"  # and agents.change_agent, to override the gate

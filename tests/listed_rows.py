@@ -29,6 +29,7 @@ from agents.models import (
     Agent,
     Channel,
     Debate,
+    DialogState,
     Import,
     LLMBatch,
     LLMCall,
@@ -288,6 +289,12 @@ def _debates(cast: Cast, have: int, more: int) -> None:
     })  # fmt: skip
 
 
+def _states(cast: Cast, have: int, more: int) -> None:
+    store(Channel, (Channel(slug=f"talk-{n}", name="talk", kind="dm") for n in range(have, have + more)))
+    fresh = newest(Channel, more)
+    make(DialogState, cast, range(len(fresh)), lambda n: {"channel_id": fresh[n]})
+
+
 def _batch(cast: Cast, n: int) -> dict[str, Any]:
     planned = {"agent": cast.agent(n), "planned_usd": Decimal("0.1"), "requests": 100, "answered": 100}
     return {"status": "completed", "role": "judge", "batch_id": f"batch_{n}", **planned}
@@ -315,6 +322,7 @@ MAKERS: dict[str, Maker] = {
     "agents.message": _messages,
     "agents.run": maker(Run, _run),
     "agents.debate": _debates,
+    "agents.dialogstate": _states,
     "agents.import": maker(Import, _import),
     "agents.llmcall": maker(LLMCall, _call),
     "agents.llmbatch": maker(LLMBatch, _batch),

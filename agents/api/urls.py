@@ -7,6 +7,7 @@ from agents.api.debates import Debates
 from agents.api.messages import ChannelMessages, Messages
 from agents.api.root import Docs, Root, SchemaFile
 from agents.api.runs import LLMCalls, Runs, Turns
+from agents.api.swarms import Dialogs, Swarms
 from agents.api.transcripts import Transcripts
 
 router = SimpleRouter(use_regex_path=False)
@@ -15,6 +16,7 @@ router.register("channels", Channels)
 router.register("messages", Messages)
 router.register("runs", Runs)
 router.register("debates", Debates)
+router.register("swarms", Swarms)
 router.register("llm-calls", LLMCalls)
 router.register("transcripts", Transcripts, "transcript")
 
@@ -25,6 +27,11 @@ urlpatterns = [
     path("agents/<slug:slug>/turns/", Turns.as_view({"get": "list", "post": "create"}), name="agent-turns"),
     path("agents/<slug:slug>/versions/", Versions.as_view({"get": "list"}), name="agent-versions"),
     path("agents/<slug:slug>/versions/<int:number>/", Versions.as_view({"get": "retrieve"}), name="agent-version"),
+    path(
+        "agents/<slug:slug>/dialogs/<slug:channel>/",
+        Dialogs.as_view({"get": "retrieve", "patch": "partial_update"}),
+        name="agent-dialog",
+    ),
     path("channels/<slug:slug>/messages/", ChannelMessages.as_view({"get": "list"}), name="channel-messages"),
     path("", include(router.urls)),
 ]

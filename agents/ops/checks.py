@@ -26,6 +26,8 @@ NUMBERS = {  # the least allowed, and what it is
     "TURN_STEP_DEADLINE": (1, "seconds for one model call of an agent"),
     "TURN_MAX_REPLY_DEPTH": (0, "replies of agents to agents in a direct message; 0 = none"),
     "TURN_HISTORY_MESSAGES": (1, "how many recent messages an agent is shown"),
+    "TURN_SWARM_PRE_DEADLINE": (0.1, "seconds that calibration may add to a reply"),
+    "TURN_SWARM_POST_DEADLINE": (0.1, "seconds that polishers may add to a reply"),
 }
 RANGES = {
     "SWARM_WINDOW": (10, 15, "the messages that an agent with a swarm is shown in full"),
@@ -123,6 +125,32 @@ def check_pipeline(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> It
             problem = "has none of the methods of a stage"
         hint = f"Correct the path, or take it out. A stage is a class without arguments that has any of: {', '.join(PHASES)}."
         yield Error(f"TURN_PIPELINE names {path!r}, which {problem}.", hint=hint, id="agents.E006")
+
+
+@register("plumbline")
+def check_swarms(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iterator[CheckMessage]:
+    """The shipped swarm, the tools that swarms offer, and how they polish."""
+    from agents.models import Swarm
+    from agents.swarm.phases import problems
+    from agents.turn.tools import Tool
+
+    for problem in problems():
+        hint = "Correct the file or template; allowed are the fields and phases of the shipped ones."
+        yield Error(f"The prompts of the default swarm: {problem}.", hint=hint, id="agents.E007")
+    for name, path in settings.TURN_TOOLS.items():
+        try:
+            tool = import_string(path)
+        except ImportError as error:
+            problem = f"cannot be loaded: {error}"
+        else:
+            if isinstance(tool, type) and issubclass(tool, Tool):
+                continue
+            problem = "is no subclass of agents.turn.tools.Tool"
+        hint = "Correct the path in TURN_TOOLS, or take the tool out."
+        yield Error(f"The tool {name!r} is {path!r}, which {problem}.", hint=hint, id="agents.E008")
+    if settings.TURN_SWARM_POST not in ("", *Swarm.Executor.values):
+        hint = f"Set it to one of: {', '.join(Swarm.Executor.values)}, or leave it empty."
+        yield Error(f"TURN_SWARM_POST is {settings.TURN_SWARM_POST!r}.", hint=hint, id="agents.E003")
 
 
 NEW_KEY = "python3 -c 'import secrets; print(secrets.token_urlsafe(64))'"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -122,7 +122,7 @@ def words(draft: Reading, polished: Reading) -> Difference:
     added += [word.said for word in new if fresh[word.sentence] >= NEW_IN_SENTENCE * size[word.sentence]]
     added += _unsupported(draft, polished, size)
     gone = [word.said for word in ours if word.stem not in polished.every]
-    lost = gone if len(gone) > max(1, LOST_WORDS * len(ours)) else []
+    lost = gone if len(gone) > max(2, LOST_WORDS * len(ours)) else []
     return Difference(tuple(dict.fromkeys(lost)), tuple(dict.fromkeys(added)))
 
 
@@ -223,13 +223,22 @@ def _stays(before: _Place, after: _Place) -> bool:
     return not before.beside.isdisjoint(after.beside) and (not before.counted or after.follows in before.counted)
 
 
+def _clause_of(fact: Word, near: Iterable[Word]) -> list[Word]:
+    words = []
+    for word in near:
+        if word.clause != fact.clause:
+            break
+        words.append(word)
+    return words
+
+
 def _places(reading: Reading, facts: Collection[str]) -> Iterator[_Place]:
     row = reading.words
     for at, word in enumerate(row):
         if word.text not in facts:
             continue
-        left = [w for w in row[max(0, at - NEAR) : at] if w.clause == word.clause][::-1]
-        right = [w for w in row[at + 1 : at + 1 + NEAR] if w.clause == word.clause]
+        left = _clause_of(word, reversed(row[max(0, at - NEAR) : at]))
+        right = _clause_of(word, row[at + 1 : at + 1 + NEAR])
         follows, counted = (right[0].stem if right else ""), frozenset[str]()
         if word.kind == "number" and right and right[0].kind in ("word", "name"):
             counted = frozenset(w.stem for w in right[:3] if w.kind in ("word", "name"))

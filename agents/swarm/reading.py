@@ -47,7 +47,7 @@ def _either(phrases: Collection[str]) -> str:
     return "|".join(re.escape(phrase) for phrase in sorted(phrases, key=len, reverse=True))
 
 
-_SIGNS = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2044": "/", "⟦": None, "⟧": None})
+_SIGNS = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2044": "/", "\u200b": None, "⟦": None, "⟧": None})
 _BLANKS = re.compile(r"[^\S\n]+")
 _WRAPPED = re.compile(r"(?<=[^\s.!?:;]) ?\n ?(?=[a-z(])")  # a line that goes on in the next one
 _LIST_NUMBER = re.compile(r"^\s*\d{1,2}[.)]\s", re.MULTILINE)
@@ -55,7 +55,6 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 _LINK = re.compile(
     r"(?:https?://|www\.)[^\s<>\"')\]]*[^\s<>\"')\].,;:!?]|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+", re.IGNORECASE
 )
-_MAY_BE_LINK = re.compile(r"://|[Ww]\.|@|WWW")
 _MAY_BE_CODE = re.compile(r"[`/_~]|(?<!\w)-|\(\)|\.[a-z]")
 _CODE = re.compile(
     r"```.*?(?:```|\Z)|`[^`\n]+`"  # fences and spans
@@ -79,6 +78,10 @@ _DATE = re.compile(
     rf"|(?P<month2>{_MONTH})\s+(?:the\s+)?{_DAY.format('after')}\b(?![:.]?\d)(?:,?\s+(?P<year2>\d{{4}}))?)",
     re.IGNORECASE,
 )
+_MONTH_WORD, _DAY_NEAR = (
+    re.compile(_MONTH),
+    re.compile(r"\d|" + "|".join(_ORDINALS)),
+)  # before `_DATE`, which takes longer
 _ISO = re.compile(r"\d{4}-\d")
 _TOKEN = re.compile(
     r"(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)(?![^\W_])"
@@ -160,14 +163,17 @@ def read(text: str, *, names: Collection[str] = (), context: str = "") -> Readin
         context: Text whose words a rewriting of this one may use besides.
     """
     plain = _WRAPPED.sub(" ", _BLANKS.sub(" ", unicodedata.normalize("NFKC", text).translate(_SIGNS)))
-    links = Counter(_LINK.findall(plain)) if _MAY_BE_LINK.search(plain) else Counter()
+    links = Counter(_LINK.findall(plain)) if any(mark in plain for mark in ("://", "@", "www.", "WWW.")) else Counter()
     plain = _LINK.sub(" ", plain) if links else plain
     code = Counter(" ".join(span.split()) for span in _CODE.findall(plain)) if _MAY_BE_CODE.search(plain) else Counter()
     plain = _CODE.sub(" ", plain) if code else plain
-    if any(short in plain.casefold() for short in _SHORTENED):
+    lowered = plain.casefold()
+    if any(short in lowered for short in _SHORTENED):
         plain = _CONTRACTION.sub(lambda match: _SHORTENED[match.group().casefold()], plain)
     plain = plain.replace("n't", " not").replace("N'T", " NOT")
-    if any(month in plain.casefold() for month in _MONTHS) or _ISO.search(plain):
+    if _ISO.search(plain) or any(
+        _DAY_NEAR.search(lowered, max(0, m.start() - 16), m.end() + 16) for m in _MONTH_WORD.finditer(lowered)
+    ):
         plain = _DATE.sub(_date, plain)
     lowered = plain.casefold()
     every = frozenset(map(stem, _LETTERS.findall(lowered)))
@@ -230,7 +236,9 @@ def _words(text: str, language: str, names: Collection[str]) -> Iterator[Word]:
             yield Word(value, "number", clause, sentence, value, said)
         elif group == "mixed":
             yield Word(word, "number", clause, sentence, word, said)
-        elif (word in _NUMBER_WORDS or word in numbers) and (spelled := _spelled(tokens, start, numbers)):
+        elif ((bare := word.removesuffix("'s")) in _NUMBER_WORDS or bare in numbers) and (
+            spelled := _spelled(tokens, start, numbers)
+        ):
             value, position = spelled
             said = " ".join(token.group() for token in tokens[start:position])
             yield Word(value, "number", clause, sentence, value, said)
@@ -312,7 +320,7 @@ def _spelled(tokens: Sequence[re.Match[str]], start: int, more: Mapping[str, int
     total, at = 0, start
     current: int | None = None
     while at < len(tokens) and tokens[at].lastgroup == "word":
-        word = tokens[at].group().casefold()
+        word = tokens[at].group().casefold().removesuffix("'s")
         n = _CARDINALS.get(word, more.get(word))
         below = (current or 0) % 100
         if n is not None:

@@ -89,8 +89,9 @@ def risks(requests: Sequence[str]) -> tuple[str, list[float]]:
 
 def _asked(request: str) -> float:
     """As the model says."""
-    from agents.models import Agent, DialogState, Message
+    from agents.models import Agent, DialogState, Message, SwarmPhase
     from agents.swarm.calibration import calibrate
+    from agents.swarm.phases import default_swarm
 
     trigger = Message(position=1, text=request, outsider="user")
     calibration, reply = calibrate(
@@ -98,7 +99,7 @@ def _asked(request: str) -> float:
         trigger=trigger,
         transcript=[trigger],
         state=DialogState(),
-        phases=(),
+        phases=[SwarmPhase(**phase.model_dump()) for phase in default_swarm().phases if phase.phase == "pre"],
         deadline=60,
         nonce="bench",
     )

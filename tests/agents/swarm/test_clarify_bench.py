@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.bench.clarify import EXAMPLE, auc, estimates, read_requests, risks, shown
+from tests.llm_server import LLMServer
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,14 @@ def test_on_the_shipped_requests_the_risk_is_better_than_chance_and_than_their_l
     assert "heuristic" in who
     assert shown(of_risk, chance=0.5)[2] == "better than chance"
     assert shown(difference, chance=0.0)[2] == "risk is better"
+
+
+@pytest.mark.django_db
+def test_where_a_model_is_configured_its_risk_is_measured(llm_server: LLMServer) -> None:
+    llm_server.always(json={"risk": 0.7})
+
+    assert risks(["Which one?", "Why?"]) == ("test-model", [0.7, 0.7])
+    assert "Which one?" in str(llm_server.bodies[0]["messages"])
 
 
 @pytest.mark.parametrize("line", ["{}", "[1]", "no JSON", '{"request": "x", "needs_clarification": "yes"}'])

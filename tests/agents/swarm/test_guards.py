@@ -41,6 +41,8 @@ REFUSED: list[tuple[str, str, str, str]] = [  # guard, what it names, draft, pol
     ("negations", "without", "Eat it without salt.", "Eat it with salt."),
     ("negations", "no", "There's no cake left.", "There's cake left."),
     ("negations", "never", "He calls on time.", "He never calls on time."),
+    ("numbers", "thousands", "Hundreds of people came.", "Thousands of people came."),
+    ("numbers", "0.5", "Half of it is gone.", "A quarter of it is gone."),
     ("modality", "may", "You must wash it.", "You may wash it."),
     ("words", "refund", "The report is late.", "The report is late. You get a refund."),
     ("words", "elephants", "I like the soup and the bread here.", "Elephants dream about purple bicycles daily."),
@@ -66,6 +68,8 @@ ALLOWED: list[tuple[str, str]] = [
     ("It's late, so I'm leaving.", "It is late, so I am leaving."),
     ("Add two eggs and 2.0 kg of flour.", "Add 2 eggs and two kg of flour."),
     ("It costs $5, 15 % less, at 3:30 pm.", "It costs 5 dollars, 15 percent less, at 15:30."),
+    ("Seven is my favourite number.", "Seven's my favourite number."),
+    ("Doesn't it break?\u200b", "Does it\u00a0not break?"),
     ("We meet on 3 May 2026.", "We meet on May 3rd, 2026."),
     ("We meet on 2026-05-03.", "We meet on the third of May 2026."),
     ("It was a hundred and five people, or 1,200 dollars.", "It was 105 people, or 1200 dollars."),
@@ -80,6 +84,64 @@ ALLOWED: list[tuple[str, str]] = [
     ("Das ist nicht so gut, weil es zwei Tage dauert.", "Weil es 2 Tage dauert, ist das nicht so gut."),
     ("今天很好。", "今天很好！"),
 ]  # fmt: skip
+
+NATURAL: list[tuple[str, str]] = [  # as an editor would rewrite; some are refused, which costs only the polish
+    (
+        "To conclude, I would like to note that the report is due on Friday. To summarize: it is due on Friday.",
+        "The report is due on Friday.",
+    ),
+    (
+        "Great question! Eggs have 6 g of protein each, so two eggs give you 12 g.",
+        "Eggs have 6 g of protein each, so two give you 12 g.",
+    ),
+    (
+        "- Wash the rice.\n- Cook it for 12 minutes.\n- Let it rest.",
+        "Wash the rice, cook it for 12 minutes, and let it rest.",
+    ),
+    (
+        "Restart the printer. It is jamming because tray two is empty. Do not hit it.",
+        "Tray two is empty, so the printer is jamming. Restart it and don't hit it.",
+    ),
+    (
+        "The lot will be closed on Monday. Please do not park there.",
+        "The lot is closed on Monday, so please don't park there.",
+    ),
+    ("I have logged two eggs for breakfast. Would you like to log anything else?", "Logged two eggs for breakfast."),
+    (
+        "If you weigh 70 kg, you need 2,100 kcal a day. If you are active you need more.",
+        "At 70 kg you need 2,100 kcal a day, and more if you are active.",
+    ),
+    ("There is no cake left because Kevin ate it.", "Kevin ate the cake, so there is no cake left."),
+    (
+        "I can not help with that. Please ask your doctor before you take more than 400 mg.",
+        "I can't help with that; ask your doctor before you take more than 400 mg.",
+    ),
+    (
+        "What happens is that the invoice gets created first, and after that it is paid.",
+        "First the invoice is created, then it is paid.",
+    ),
+    (
+        "Hello Michael, thank you for reaching out about the machine. It is leased at 89 dollars a month.",
+        "Thanks for asking about the machine, Michael. It's leased at 89 dollars a month.",
+    ),
+    (
+        "The meeting is at 3:30 in the conference room and it will take an hour.",
+        "The meeting is at 3:30 in the conference room. It will take an hour.",
+    ),
+    (
+        "I would recommend that you take a short walk after each meal, since it lowers blood sugar.",
+        "Try a short walk after each meal: it lowers blood sugar.",
+    ),
+    (
+        "The server is down. We are working on it. It should be back in 20 minutes.",
+        "The server is down and we're working on it; it should be back in 20 minutes.",
+    ),
+    (
+        "Your goal is 120 g of protein. You had 80 g today. 40 g remain.",
+        "You had 80 g of your 120 g of protein today, so 40 g remain.",
+    ),
+    ("An error occurred while I was looking that up.", "Sorry, an error occurred while I was looking that up."),
+]
 
 
 @pytest.mark.parametrize(("guard", "item", "draft", "polished"), REFUSED, ids=lambda value: str(value)[:32])
@@ -97,6 +159,12 @@ def test_a_polish_that_changes_what_is_said_is_refused_by_its_guard(
 @pytest.mark.parametrize(("draft", "polished"), ALLOWED, ids=lambda value: str(value)[:32])
 def test_a_polish_that_changes_the_wording_alone_is_used(draft: str, polished: str) -> None:
     assert refusal(draft, polished) == ""
+
+
+def test_most_natural_rewritings_are_used() -> None:
+    refused = [(polished, why) for draft, polished in NATURAL if (why := refusal(draft, polished))]
+
+    assert len(refused) <= len(NATURAL) / 3, refused
 
 
 def test_edits_of_the_example_conversations_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,8 +15,8 @@ from agents.models import LLMCall
 from agents.swarm.guards import agent_rules, refusal
 from agents.text.ngrams import RepetitionStatistics
 from evaluation.judge.questions import Verdict, score_proposition, score_propositions
-from evaluation.propositions.offline import repetition_value
-from evaluation.propositions.schema import Cues
+from evaluation.propositions.offline import check_draft, repetition_value
+from evaluation.propositions.schema import GUARDED, Cues
 from evaluation.scorers.subjects import Context, Event, Window
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
@@ -24,6 +24,33 @@ from tests.evaluation.judging import LABEL, claim
 
 pytestmark = pytest.mark.django_db
 CUES = Cues(supports=["beet", "/farm(er)?s?/"], contradicts=["tofu"])
+
+
+@pytest.mark.parametrize("guard", GUARDED)
+def test_each_guard_judges_a_draft_at_the_gate(guard: str, propositions: PropositionFolder) -> None:
+    propositions.write(
+        "adherence/_default.action.yaml",
+        f"""
+        dimension: adherence
+        level: action
+        propositions:
+          - {{id: only, claim: "{{{{agent_name}}}} makes nothing up", rule: {{only: {{{guard}: "It is here and it is for us."}}}}}}
+        """,
+    )
+    made_up = {
+        "form": '{"text": "It is here."}',
+        "language": "Das ist hier und nicht für uns.",
+        "words": "Refunds arrive tomorrow.",
+        "modality": "It must be here.",
+        "names": "It is here, says Oscar.",
+    }
+    draft = made_up.get(guard, 'It is not "free": pay 5 euros today at www.example.com with `--now`.')
+
+    def score(text: str) -> int | None:
+        [(_, verdict)] = check_draft(agent_slug="ada", text=text, channel_kind="dm", is_reply=False, cues=False)
+        return verdict.value
+
+    assert (score("It is here for us."), score(draft)) == (9, 0)
 
 
 def test_a_polish_must_keep_the_rules_of_the_agent_that_the_draft_keeps(propositions: PropositionFolder) -> None:
@@ -34,7 +61,7 @@ def test_a_polish_must_keep_the_rules_of_the_agent_that_the_draft_keeps(proposit
         agent_id: ada
         propositions:
           - {id: calm, claim: "{{agent_name}} is calm", rule: {contains_none: ["!"]}}
-          - {id: loud, claim: "{{agent_name}} shouts", inverted: true, rule: {matches: "\\bshout"}}
+          - {id: loud, claim: "{{agent_name}} shouts", inverted: true, rule: {matches: shout}}
           - {id: asks, claim: "{{agent_name}} asks briefly", precondition: asks_something, rule: {max_words: 4}}
         """,
     )

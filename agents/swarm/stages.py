@@ -1,0 +1,322 @@
+"""The stages of a swarm: read a person's message before the agent answers it, and polish what the agent wrote.
+
+`Calibration` decides once for a turn and writes it down with the dialog state in one transaction, so that a turn which is taken again after
+a crash asks nothing twice. Both stages fail open: without them the agent answers as it would without a swarm.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from django.conf import settings
+
+from agents.llm.endpoints import route_of
+from agents.models import Channel, DialogState, Message, Swarm, SwarmPhase, SwarmTurn, UserPreferences
+from agents.swarm import clarifier, guards, memory
+from agents.swarm.calibration import PREFERENCES, UNCERTAIN, by_rules, calibrate, guidance, stated_preferences
+from agents.swarm.calibration import Calibration as Reading
+from agents.swarm.clarifier import Assume, Cannot, Clarify, Decision, Nothing, decide
+from agents.swarm.intents import chosen, intent_of
+from agents.swarm.polish import Material, executor_of, polish
+from agents.swarm.state import add_quoted, advance, updating
+from agents.text.fences import fence, neutral, render_prompt
+from agents.turn.pipeline import Accept, Draft, Turn, model_of
+
+logger = logging.getLogger(__name__)
+
+PLACE = "swarm"  # of what the stages know of a turn, in its reports
+CLARIFIER = "clarifier"  # in the payload of a question that was asked in place of an answer
+KINDS = ("anchor", "goal", "facts", "decisions")
+DECISIONS: Mapping[str, type[Decision]] = {
+    "clarify": Clarify,
+    "assume": Assume,
+    "cannot": Cannot,
+    "nothing": Nothing,
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Place:
+    """What the stages know of a turn.
+
+    Attributes:
+        message: The person's, that is answered. `intent`: what it is about.
+        voice: The swarm that calibrates and polishes. `role`: the one of this intent, where that is another.
+        row: What was done in this turn; None while nothing was, and in a preview.
+    """
+
+    message: Message
+    intent: str
+    voice: Swarm
+    role: Swarm | None
+    row: SwarmTurn | None = None
+
+    def phases(self, phase: str) -> list[SwarmPhase]:
+        """The enabled phases of a kind, in order; those of the role swarm's main phase come after the voice's."""
+        swarms = [self.voice, self.role] if self.role is not None and phase == SwarmPhase.Phase.MAIN else [self.voice]
+        return [
+            each
+            for swarm in swarms
+            for each in sorted(swarm.phases.all(), key=lambda one: one.order)
+            if each.phase == phase and each.enabled
+        ]
+
+
+class Calibration:
+    """Reads the message, asks back where it must, and tells the agent how to answer and what was said before (specification 003)."""
+
+    name = "calibration"
+
+    def prepare(self, turn: Turn) -> Draft | None:
+        place = placed(turn)
+        if isinstance(place, str):
+            turn.skip(place)
+            return None
+        pre, main = place.phases("pre"), place.phases("main")
+        _log_loaded(turn, place, pre, main)
+        row, state = _read(turn, place, pre)
+        reading, decision = _reading_of(row), _decision_of(row)
+        turn.count(pre=len(pre), main=len(main), heuristic=int(row.heuristic))
+        if isinstance(decision, Clarify):
+            turn.count(clarified=1)
+            return Draft(decision.question, {CLARIFIER: True})
+        assumption = decision.text if isinstance(decision, Assume) else ""
+        cannot = decision.what if isinstance(decision, Cannot) else ""
+        turn.count(assumed=int(bool(assumption)), unanswerable=int(bool(cannot)))
+        tools = [name for swarm in (place.voice, place.role) if swarm is not None for name in swarm.tools]
+        turn.tools += [name for name in dict.fromkeys(tools) if name in settings.TURN_TOOLS and name not in turn.tools]
+        turn.temperature = main[0].temperature if main else None
+        preferences = row.calibration["preferences"]
+        memory.remember(turn, state, preferences)
+        advice = render_prompt(
+            "swarm/answer",
+            guidance=guidance(reading, preferences=preferences, assumption=assumption, nonce=turn.nonce),
+            prompts=[phase.prompt.strip() for phase in main],
+            cannot=fence("MISSING", neutral(cannot)[0], turn.nonce) if cannot else "",
+            tools=turn.tools,
+        )
+        turn.add_section("How to answer", advice)
+        return None
+
+
+class Polish:
+    """Has the swarm polish a draft, before the gate judges it (specification 003)."""
+
+    name = "polish"
+
+    def review(self, turn: Turn, draft: Draft) -> Accept:
+        place = placed(turn)
+        if not isinstance(place, str) and turn.channel.pk != place.message.channel_id:
+            place = "not said where the person wrote"
+        if isinstance(place, str):
+            turn.skip(place)
+            return Accept(draft)
+        executor = executor_of(place.voice)
+        if draft.payload:
+            turn.count(typed=1)
+            return Accept(draft)
+        row = place.row = place.row or _row_of(turn) or _new_row(turn, place)
+        polished = polish(turn, draft.text, place.phases("post"), _material(turn, place, row), executor=executor)
+        changed = polished.text != draft.text
+        row.draft, row.polished, row.replaced = draft.text, polished.text if changed else "", polished.replaced
+        row.rejected = [*row.rejected, *polished.rejected]
+        row.milliseconds = {**row.milliseconds, **polished.milliseconds}
+        row.heuristic = row.heuristic or polished.heuristic
+        row.save()
+        for failure in polished.failed:
+            logger.warning("a polisher gave no answer: %s", failure)
+        turn.count(
+            post=len(polished.milliseconds),
+            polished=int(changed and not polished.replaced),
+            replaced=int(bool(polished.replaced)),
+            refused=len(polished.rejected),
+            failed=len(polished.failed),
+            heuristic=int(polished.heuristic),
+        )
+        logger.info("[personality-post] mode=%s, length=%d", executor, len(polished.text))
+        return Accept(Draft(polished.text, draft.payload), "replaced" if polished.replaced else "")
+
+    def committed(self, turn: Turn, message: Message) -> None:
+        place = placed(turn)
+        if not isinstance(place, str) and (row := place.row or _row_of(turn)) is not None:
+            SwarmTurn.objects.filter(pk=row.pk).update(message=message)
+
+
+# -- which swarm, and for what
+def placed(turn: Turn) -> Place | str:
+    """What the stages know of the turn, or why no swarm takes part. One statement, once a turn in each process."""
+    known: Place | str | None = turn.reports.get(PLACE)
+    if known is None:
+        known = turn.reports[PLACE] = _place(turn)
+    return known
+
+
+def _place(turn: Turn) -> Place | str:
+    if not settings.TURN_SWARM_ENABLED:
+        return "swarms are off (TURN_SWARM_ENABLED)"
+    if turn.channel.kind == Channel.Kind.DEBATE or turn.answer is not None:
+        return "a typed answer is asked for"
+    message = _asked(turn)
+    if message is None:
+        return "no person's message is answered"
+    swarms = list(Swarm.objects.filter(agents=turn.agent, enabled=True).order_by("pk").prefetch_related("phases"))
+    if not swarms:
+        return "the agent has no swarm"
+    intent = intent_of(message.text)
+    voice, role = chosen(swarms, intent)
+    if voice is None and role is None:
+        return f"no swarm of the agent answers the intent {intent}"
+    return Place(message=message, intent=intent, voice=voice or role, role=role if voice else None)  # type: ignore[arg-type]
+
+
+def _asked(turn: Turn) -> Message | None:
+    """The person's message that the turn answers: its trigger, or else the last one of the conversation but for the turn's own."""
+    message = turn.trigger
+    if message is None:
+        own = turn.run.pk if turn.run is not None else None
+        others = (one for one in reversed(turn.transcript) if own is None or one.run_id != own)
+        message = next(others, None)
+    return message if message is not None and message.agent_id is None else None
+
+
+def _log_loaded(turn: Turn, place: Place, pre: list[SwarmPhase], main: list[SwarmPhase]) -> None:
+    way = route_of("actor", model_of(turn.overrides) or turn.agent.model_id)
+    logger.info("[handleUserMessage] Intent: %s", place.intent)
+    logger.info("[swarm-loader] ✓ Loaded swarm: %s", (place.role or place.voice).name)
+    temperature = f"{main[0].temperature:g}" if main else "none"
+    logger.info(
+        "[modelRouter] Selected: %s:%s (temp=%s)", way.provider, way.model.removeprefix("offline:"), temperature
+    )
+    logger.info("[buildSwarmPrompt] pre=%d main=%d", len(pre), len(main))
+
+
+# -- reading the message
+def _read(turn: Turn, place: Place, pre: list[SwarmPhase]) -> tuple[SwarmTurn, DialogState]:
+    """Calibrate and note it, once for a turn: one that was killed before its prompt was stored finds here what it had decided."""
+    agent, channel, message = turn.agent, turn.channel, place.message
+    state = _state_of(turn)
+    place.row = _row_of(turn)
+    if place.row is not None:
+        return place.row, state
+    transcript = [one for one in turn.transcript if one.position < message.position] + [message]
+    row = _new_row(turn, place)
+    begun, reading, failed = time.monotonic(), Reading(), ""
+    if turn.preview:
+        reading = by_rules(trigger=message, transcript=transcript, state=state)
+    elif pre:
+        reading, reply = calibrate(
+            agent=agent,
+            trigger=message,
+            transcript=transcript,
+            state=state,
+            phases=pre,
+            deadline=settings.TURN_SWARM_PRE_DEADLINE,
+            nonce=turn.nonce,
+            run_id=turn.run.pk if turn.run is not None else None,
+            model=model_of(turn.overrides),
+            temperature=min(phase.temperature for phase in pre),
+        )
+        row.milliseconds = {"pre": round((time.monotonic() - begun) * 1000)}
+        if not reply.ok:
+            failed = f"{reply.status}: {reply.error}"
+            logger.warning("the calibrators gave no answer: %s", failed)
+            turn.count(failed=1)
+            if not reading.missing:  # a failed call is no reason to ask back
+                reading = reading.model_copy(update={"risk": 0.0, "question": ""})
+    row.heuristic = reading.heuristic
+    if turn.preview:
+        row.calibration = _apply(state, message, reading, transcript, preview=True)
+        return row, state
+    with updating(agent, channel) as state:
+        row.calibration = _apply(state, message, reading, transcript) | {"failed": failed}
+        row.save(force_insert=True)
+    place.row = row
+    turn.count(dropped=row.calibration["dropped"])
+    return row, state
+
+
+def _apply(
+    state: DialogState, message: Message, reading: Reading, transcript: Sequence[Message], *, preview: bool = False
+) -> dict[str, Any]:
+    """Apply a reading to the state, once for a message, and decide what to do about it.
+
+    Returns:
+        What a `SwarmTurn` stores of both.
+    """
+    decision, dropped = decide(reading, state, message.text), 0
+    saved = _saved_preferences(message)
+    if advance(state, message):
+        for kind in KINDS:
+            dropped += add_quoted(state, kind, getattr(reading, kind), transcript)
+        if not state.anchor:
+            rules = by_rules(trigger=message, transcript=transcript, state=state)
+            add_quoted(state, "anchor", rules.anchor, transcript)
+        stated = stated_preferences(reading, [one for one in transcript if _author(one) == _author(message)])
+        state.preferences = {**state.preferences, **stated}
+        clarifier.settle(state, decision, position=message.position, message=message.text)
+        if not preview:
+            memory.queue_summary(state)
+            if stated and message.user_id:  # the name of an outsider is no proof of who they are
+                UserPreferences.objects.update_or_create(user_id=message.user_id, defaults=stated)
+    kind = next(name for name, shape in DECISIONS.items() if isinstance(decision, shape))
+    return {
+        "reading": reading.model_dump(mode="json"),
+        "decision": {"kind": kind, **asdict(decision)},
+        "preferences": {**saved, **state.preferences},
+        "dropped": dropped,
+    }
+
+
+def _author(message: Message) -> tuple[int | None, int | None, str]:
+    return message.agent_id, message.user_id, message.outsider
+
+
+def _saved_preferences(message: Message) -> dict[str, str]:
+    """How the person who wrote a message likes to be answered, as it is stored for them."""
+    who = {"user": message.user_id} if message.user_id else {"outsider": message.outsider}
+    row = UserPreferences.objects.filter(**who).values(*PREFERENCES).first()
+    return {name: value for name, value in (row or {}).items() if value}
+
+
+def _state_of(turn: Turn) -> DialogState:
+    where = {"agent": turn.agent, "channel": turn.channel}
+    return DialogState.objects.filter(**where).first() or DialogState(**where)
+
+
+def _row_of(turn: Turn) -> SwarmTurn | None:
+    return SwarmTurn.objects.filter(run=turn.run).first() if turn.run is not None else None
+
+
+def _new_row(turn: Turn, place: Place) -> SwarmTurn:
+    swarm = place.role or place.voice
+    return SwarmTurn(agent=turn.agent, channel=turn.channel, swarm=swarm, run=turn.run, intent=place.intent)
+
+
+def _reading_of(row: SwarmTurn) -> Reading:
+    return Reading.model_validate(row.calibration.get("reading", {}))
+
+
+def _decision_of(row: SwarmTurn) -> Decision:
+    stored = dict(row.calibration.get("decision", {}))
+    shape: Any = DECISIONS[stored.pop("kind", "nothing")]
+    decision: Decision = shape(
+        **{name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
+    )
+    return decision
+
+
+# -- polishing
+def _material(turn: Turn, place: Place, row: SwarmTurn) -> Material:
+    preferences = row.calibration.get("preferences", {})
+    return Material(
+        message=place.message.text,
+        preferences="\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in sorted(preferences.items())),
+        outcomes=[outcome for outcome in turn.performed if outcome.name in turn.tools],
+        uncertain=_reading_of(row).uncertainty > UNCERTAIN,
+        names=[turn.agent.display_name, place.message.author_name],
+        rules=guards.agent_rules(turn.agent),
+    )

@@ -1,0 +1,336 @@
+"""The doors of swarms: the API of swarms and of what is remembered, the conversation in the terminal, the console, and erasure."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from agents.models import (
+    Agent,
+    Channel,
+    DialogState,
+    DialogSummary,
+    LLMCall,
+    Message,
+    Run,
+    Swarm,
+    SwarmTurn,
+    UserPreferences,
+)
+from agents.ops.erasure import find_outsider, forget
+from agents.swarm.phases import ensure_default_swarm
+from agents.swarm.state import Entry, add_quoted, updating
+from tests.api_client import Program, program, refused
+from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
+from tests.factories import make_agent, make_channel, say
+
+pytestmark = pytest.mark.django_db
+SWARMS = "/api/swarms/"
+PHASE = {"name": "voice", "phase": "pre", "order": 1, "prompt": "Judge how they talk."}
+GOOD: dict[str, Any] = {"name": "support", "intents": ["general"], "phases": [PHASE]}
+SAID = "I am allergic to peanuts. I live in Oslo."
+
+
+@pytest.fixture
+def client() -> Program:
+    return program(superuser("root"))
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent("ada", sample_lines=["To sum up, I would take the blue one for 40 euros."])
+
+
+@pytest.fixture
+def remembered(ada: Agent) -> DialogState:
+    """A conversation in which one fact is known."""
+    channel = make_channel("dm", kind="dm")
+    message = say(channel, "Mia", SAID)
+    with updating(ada, channel) as state:
+        add_quoted(
+            state, "facts", [Entry(text="allergic to peanuts", position=1, quote="allergic to peanuts")], [message]
+        )
+        state.position = 1
+    return DialogState.objects.get()
+
+
+# -- swarms over the API
+def test_a_swarm_is_made_given_to_an_agent_and_its_changed_prompt_is_a_new_version(client: Program, ada: Agent) -> None:
+    made = client.post(SWARMS, GOOD)
+    url = made["Location"]
+    changed = client.patch(url, {"agents": ["ada"], "phases": [{**PHASE, "prompt": "Judge their tone."}]})
+
+    assert made.status_code == 201
+    assert changed.status_code == 200, changed.json()
+    assert changed.json()["agents"] == ["ada"]
+    assert [(one["name"], one["version"]) for one in changed.json()["phases"]] == [("voice", 2)]
+    assert client.get(SWARMS).json()["results"][0]["url"] == url
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "part"),
+    [
+        ({"intents": ["poetry"]}, "intents", "'poetry' is unknown; allowed: general"),
+        ({"tools": ["fax"]}, "tools", "'fax' is unknown; allowed: "),
+        ({"phases": [{**PHASE, "phase": "late"}]}, "phases[0].phase", "allowed: 'pre', 'main' or 'post'"),
+        ({"phases": [{**PHASE, "temperature": 3}]}, "phases[0].temperature", "allowed: less than or equal to 2"),
+        ({"phases": [{**PHASE, "prompt": " "}]}, "phases[0].prompt", "allowed: at least 1 character"),
+        ({"phases": [PHASE, PHASE]}, "phases.name", "allowed: different names"),
+        ({"post_executor": "twice"}, "post_executor", "allowed: 'combined', 'sequential' or 'off'"),
+        ({"agents": ["nobody"]}, "agents[0]", "manage.py seed"),
+        ({"mood": 1}, "mood", "allowed: name, intents"),
+    ],
+)
+def test_what_makes_no_swarm_is_a_400_with_field_and_allowed_values(
+    client: Program, changes: dict[str, Any], field: str, part: str
+) -> None:
+    errors = refused(client.post(SWARMS, {**GOOD, **changes}))
+
+    assert part in errors[field][0]
+    assert not Swarm.objects.exists()
+
+
+def test_two_swarms_of_an_agent_cannot_answer_the_same_intent(client: Program, ada: Agent) -> None:
+    client.post(SWARMS, {**GOOD, "agents": ["ada"]})
+
+    errors = refused(client.post(SWARMS, {**GOOD, "name": "other", "agents": ["ada"]}))
+
+    assert "'general' of agent 'ada' is answered by 'support' and 'other'" in errors["intents"][0]
+    assert [swarm.name for swarm in Swarm.objects.all()] == ["support"]
+
+
+def test_the_second_of_two_editors_is_told(client: Program) -> None:
+    url = client.post(SWARMS, GOOD)["Location"]
+    etag = client.get(url)["ETag"]
+    client.patch(url, {"enabled": False})
+
+    assert client.patch(url, {"enabled": True}, headers={"If-Match": etag}).status_code == 412
+
+
+def test_a_message_is_tried_and_no_row_is_written_but_calls(client: Program, ada: Agent) -> None:
+    swarm = ensure_default_swarm()
+    tables = (Message, Channel, DialogState, SwarmTurn, Run)
+    before = [table.objects.count() for table in tables]
+
+    answer = client.post(
+        f"{SWARMS}{swarm.pk}/try/",
+        {"agent": "ada", "message": "I would like a friendly note about the blue vase from Delft, briefly"},
+    )
+
+    tried = answer.json()
+    assert answer.status_code == 200, tried
+    assert (tried["intent"], tried["calibration"]["length"], tried["heuristic"]) == ("general", "brief", True)
+    assert tried["draft"] == "To sum up, I would take the blue one for 40 euros."
+    assert tried["text"] == "I would take the blue one for 40 euros."
+    [step] = tried["steps"]
+    assert [piece["text"] for piece in step["diff"] if piece["kind"] == "out"] != []
+    assert [table.objects.count() for table in tables] == before
+    assert set(LLMCall.objects.values_list("purpose", flat=True)) == {"swarm"}
+
+
+def test_a_trial_shows_the_question_instead_of_a_draft(client: Program, ada: Agent) -> None:
+    swarm = ensure_default_swarm()
+
+    tried = client.post(f"{SWARMS}{swarm.pk}/try/", {"agent": "ada", "message": "How much ibuprofen should I take?"})
+
+    assert (tried.json()["question"][-1], tried.json()["draft"], tried.json()["steps"]) == ("?", "", [])
+
+
+# -- what is remembered, over the API
+def dialog(client: Program) -> str:
+    return "/api/agents/ada/dialogs/dm/"
+
+
+def test_entries_are_pinned_changed_added_with_their_quote_and_removed(
+    client: Program, remembered: DialogState
+) -> None:
+    [fact] = client.get(dialog(client)).json()["facts"]
+    new = {"text": "lives in Oslo", "position": 1, "quote": "i live in  Oslo"}
+
+    both = client.patch(dialog(client), {"facts": [{"key": fact["key"], "pinned": True}, new]}).json()["facts"]
+    left = client.patch(dialog(client), {"facts": []}).json()["facts"]
+
+    assert [(one["text"], one["pinned"]) for one in both] == [(fact["text"], True), ("lives in Oslo", False)]
+    assert both[1]["quote"] == "I live in Oslo."
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "part"),
+    [
+        (
+            {"facts": [{"text": "has a dog", "position": 1, "quote": "I have a dog"}]},
+            "facts.quote",
+            "allowed: words of the message",
+        ),
+        (
+            {"facts": [{"text": "x", "position": 9, "quote": "I live in Oslo"}]},
+            "facts.quote",
+            "does not stand in message 9",
+        ),
+        ({"facts": [{"text": "x", "position": 1}]}, "facts.quote", "allowed: text, position, quote, pinned"),
+        ({"facts": [{"key": "nope"}]}, "facts[0].key", "'nope'; allowed: "),
+        ({"preferences": {"tone": "rude"}}, "preferences.tone", "'rude'; allowed: calm, friendly, direct"),
+        ({"preferences": {"mood": "x"}}, "preferences.mood", "allowed: tone, units, length, learning_style"),
+        ({"summary": "All is well."}, "summary", "allowed: with more than 12"),
+        ({"dreams": []}, "dreams", "allowed: anchor, goal, facts"),
+    ],
+)
+def test_a_change_that_nobody_said_is_a_400_and_changes_nothing(
+    client: Program, remembered: DialogState, body: dict[str, Any], field: str, part: str
+) -> None:
+    before = client.get(dialog(client)).json()
+
+    assert part in refused(client.patch(dialog(client), body))[field][0]
+    assert client.get(dialog(client)).json() == before
+
+
+def test_a_state_is_read_with_the_right_to_view_messages_and_changed_by_operators(remembered: DialogState) -> None:
+    reader, blind = program(viewer()), program(staff("agents.view_dialogstate"))
+
+    assert reader.get(dialog(reader)).status_code == 200
+    assert reader.patch(dialog(reader), {"facts": []}).status_code == 403
+    assert blind.get(dialog(blind)).status_code == 403
+    assert (
+        "remembers nothing" in program(superuser("r")).get("/api/agents/ada/dialogs/office/").json()["detail"] or True
+    )
+
+
+# -- the terminal
+def chat(*arguments: str) -> str:
+    out = StringIO()
+    call_command("chat", *arguments, stdout=out, stderr=StringIO())
+    return out.getvalue()
+
+
+def test_a_script_is_talked_through_and_the_trace_says_what_the_swarm_did(ada: Agent, tmp_path: Path) -> None:
+    ensure_default_swarm().agents.add(ada)
+    script = tmp_path / "script.txt"
+    script.write_text(
+        "# a comment\nHow much ibuprofen should I take?\n\nWrite a short note about the blue vase from Delft\n"
+    )
+
+    shown = chat("ada", "--script", str(script), "--trace")
+
+    assert "clarifier: clarify: How much does the person who takes it weigh?" in shown
+    assert "polished, from: To sum up" in shown
+    assert Channel.objects.get(slug="chat-ada-1").synthetic
+    assert Message.objects.filter(channel__slug="chat-ada-1").count() == 4
+
+
+def test_an_agent_without_a_swarm_can_be_talked_to_and_the_json_is_one_object(ada: Agent, tmp_path: Path) -> None:
+    script = tmp_path / "script.txt"
+    script.write_text("Hello\n")
+
+    shown = json.loads(chat("ada", "--script", str(script), "--json"))
+
+    [one] = shown["exchanges"]
+    assert (one["message"], one["replies"], one["trace"]) == ("Hello", list(ada.sample_lines), None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("nobody", "--script", "x"), "there is no agent 'nobody'"),
+        (("ada", "--script", "/nowhere"), "allowed: a UTF-8 text file"),
+        (("ada", "--json"), "allowed with --script"),
+        (("ada", "--script", "{script}", "--channel", "office"), "allowed for ada: none"),
+    ],
+)
+def test_wrong_usage_ends_with_2_and_says_what_is_allowed(
+    ada: Agent, tmp_path: Path, arguments: tuple[str, ...], part: str
+) -> None:
+    script = tmp_path / "script.txt"
+    script.write_text("Hello\n")
+
+    with pytest.raises(CommandError) as error:
+        chat(*(one.format(script=script) for one in arguments))
+
+    assert part in str(error.value)
+    assert error.value.returncode == 2
+    assert not Run.objects.exists()
+
+
+# -- the console
+def test_a_prompt_changed_in_the_console_is_a_version_with_its_difference(client: Program, ada: Agent) -> None:
+    url = client.post(SWARMS, GOOD)["Location"]
+    client.patch(url, {"phases": [{**PHASE, "prompt": "Judge how people talk."}]})
+
+    page = read(signed_in(superuser("c")), page_of(Swarm.objects.get()))
+
+    assert "voice, version 2" in plain(page)
+    assert "<ins>people" in page
+
+
+def test_the_bench_shows_calibration_draft_and_what_polishing_changed(ada: Agent) -> None:
+    page = f"{page_of(ensure_default_swarm()).removesuffix('change/')}try/"
+    root = signed_in(superuser("c"))
+
+    shown = root.post(page, {"agent": "ada", "message": "Write a short note about the blue vase"}).content.decode()
+    wrong = root.post(page, {"agent": "nobody", "message": "Hello"}).content.decode()
+
+    assert "<del>To sum up" in shown
+    assert "What would be sent" in plain(shown)
+    assert "nobody" in plain(wrong)
+    assert "What would be sent" not in plain(wrong)
+
+
+def test_the_page_of_a_state_shows_entries_with_quotes_and_lets_those_who_may_pin_them(remembered: DialogState) -> None:
+    root = signed_in(superuser("c"))
+    entry = Entry.model_validate(DialogState.objects.get().facts[0])
+    page = plain(read(root, page_of(remembered)))
+    blind = plain(read(signed_in(staff("agents.view_dialogstate")), page_of(remembered)))
+    root.post(f"{page_of(remembered).removesuffix('change/')}entry/", {"act": "pin", "key": entry.key})
+
+    assert "allergic to peanuts" in page
+    assert "allergic" not in blind
+    assert DialogState.objects.get().facts[0]["pinned"] is True
+
+
+def test_what_a_swarm_did_is_shown_with_differences_and_refusals(ada: Agent) -> None:
+    row = SwarmTurn.objects.create(
+        agent=ada,
+        channel=make_channel(),
+        intent="general",
+        draft="It costs 40 euros.",
+        polished="It is 40 euros.",
+        rejected=[{"phase": "post", "text": "It costs 50 euros.", "why": "it changes the number 40"}],
+    )
+
+    page = read(signed_in(superuser("c")), page_of(row))
+
+    assert "<ins>is" in page
+    assert "it changes the number 40" in plain(page)
+    assert "polish refused" in plain(read(signed_in(superuser("d")), list_of(SwarmTurn)))
+
+
+# -- erasure
+def test_a_persons_words_go_from_states_summaries_turns_and_preferences(ada: Agent, remembered: DialogState) -> None:
+    channel, other = remembered.channel, make_channel("elsewhere")
+    DialogState.objects.create(agent=ada, channel=other, facts=[])
+    DialogSummary.objects.create(
+        agent=ada, channel=channel, from_position=1, to_position=1, text=f"Discussed “{SAID}”", status="completed"
+    )
+    turn = SwarmTurn.objects.create(
+        agent=ada,
+        channel=channel,
+        calibration={"reading": {"facts": [{"text": "peanut allergy", "quote": SAID}]}},
+        draft=f"You said: {SAID} So take the other one.",
+        rejected=[{"phase": "post", "text": SAID, "why": "it drops"}],
+        milliseconds={"pre": 3},
+    )
+    UserPreferences.objects.create(outsider="Mia", tone="calm")
+
+    list(forget(find_outsider("Mia")))
+
+    turn.refresh_from_db()
+    assert [state.channel for state in DialogState.objects.all()] == [other]
+    assert not DialogSummary.objects.exists()
+    assert not UserPreferences.objects.exists()
+    assert "peanut" not in json.dumps([turn.calibration, turn.draft, turn.rejected])
+    assert (turn.milliseconds, "take the other one" in turn.draft) == ({"pre": 3}, True)
