@@ -39,12 +39,13 @@ from agents.turn.pipeline import Turn as AgentTurn
 from agents.work.lease import LeaseLost
 from agents.work.queues import do_next, wake_workers
 
-SUMMARY_CHARACTERS = 1_800  # of the quotes of a summary, pinned ones aside
-UNPINNED_CHARACTERS = 1_500  # of unpinned entries in a prompt, newest first
-EXCERPT_CHARACTERS, MOST_EXCERPTS = 160, 10  # of messages that no summary covers yet
+SUMMARY_CHARACTERS = 2_000  # of a summary's quotes, pinned ones aside
+# Of all that is remembered in a prompt. The more is pinned, the less is shown of the rest; of a summary at least so much:
+MEMORY_CHARACTERS, LEAST_SUMMARISED = 2_800, 300
+SINCE_CHARACTERS, MOST_SINCE = 480, 10  # of messages that no summary covers yet, together
 MOST_MESSAGES = 400  # that one summary reads
 MOST_WANTED, MOST_DECIDED = 2, 6  # that the rules choose
-LEAST_NEW = 0.6  # a sentence is left out by the rules when as many of its words stand in others
+LEAST_NEW = 0.6  # a sentence comes last by the rules when this share of its words stands in others
 NOTE_CHARACTERS = 2_000
 MAX_TOKENS = 1_000
 LEASE = timedelta(minutes=5)  # longer than a call may take
@@ -89,7 +90,7 @@ def remember(turn: AgentTurn, state: DialogState, preferences: Mapping[str, str]
     if turn.transcript:
         older = _said(turn.channel).filter(position__lt=turn.transcript[0].position)
         older = older.filter(position__gt=summary.to_position if summary else 0)
-        between = list(older.order_by("-position")[: MOST_EXCERPTS + 1])[::-1]
+        between = list(older.order_by("-position")[: MOST_SINCE + 1])[::-1]
     if text := memory_section(state, summary, preferences, turn.nonce, between=between):
         turn.add_section("This conversation so far", text)
     turn.count(pinned=len(pinned(state)), shown_in_full=len(turn.transcript), summarised=int(summary is not None))
@@ -118,14 +119,18 @@ def memory_section(
         if held:
             lines += [f"{heading}:", *(f"- {_entry(entry)}" for entry in held)]
             shown.update(entry.key for entry in held)
-    if summary is not None and (text := compose([quote for quote in quotes_of(summary) if quote.key not in shown])):
-        lines += [f"Summary of messages {summary.from_position} to {summary.to_position}:", text]
-    if between:
+    each = SINCE_CHARACTERS // max(1, min(len(between), MOST_SINCE))
+    since = [_quoted(one.text, one.author_name, one.position, limit=each - 16) for one in between]
+    if summary is not None:
+        room = MEMORY_CHARACTERS - SINCE_CHARACTERS - sum(map(len, lines))
+        rest = [quote for quote in quotes_of(summary) if quote.key not in shown]
+        if text := compose(fitting(rest, set(), max(room, LEAST_SUMMARISED))):
+            lines += [f"Summary of messages {summary.from_position} to {summary.to_position}:", text]
+    if since:
         lines.append("Since then, each message by its beginning:")
-        if len(between) > MOST_EXCERPTS:
+        if len(since) > MOST_SINCE:
             lines.append("- [… earlier messages that are not summarised yet …]")
-        for message in between[-MOST_EXCERPTS:]:
-            lines.append(f"- {_quoted(message.text, message.author_name, message.position, limit=EXCERPT_CHARACTERS)}")
+        lines += [f"- {one}" for one in since[-MOST_SINCE:]]
     wishes = {name: value for name, value in preferences.items() if value in PREFERENCES.get(name, ())}
     if not lines and not wishes:
         return ""
@@ -138,7 +143,9 @@ def _shown_entries(state: DialogState) -> dict[str, list[Entry]]:
     shown = {"What it is about": entries(state, "anchor"), "What the person wants now": entries(state, "goal")}
     shown["Pinned"] = pinned(state)
     others = [(entry.position, kind, entry) for kind in _OF_KIND for entry in entries(state, kind)]
-    room, rest = UNPINNED_CHARACTERS, dict[str, list[Entry]]()
+    taken = sum(len(_entry(entry)) for held in shown.values() for entry in held)
+    room = (MEMORY_CHARACTERS - SINCE_CHARACTERS - LEAST_SUMMARISED - taken) // 2
+    rest = dict[str, list[Entry]]()
     for _, kind, entry in sorted(others, key=lambda one: one[0], reverse=True):
         if not (entry.pinned or entry.leaving) and (room := room - len(_entry(entry))) >= 0:
             rest.setdefault(kind, []).insert(0, entry)
@@ -334,14 +341,15 @@ def candidates(old: Iterable[Quote], messages: Iterable[Message], must: Iterable
     return sorted(every.values(), key=lambda quote: quote.position)
 
 
-def fitting(chosen: Sequence[Quote], must: set[str]) -> list[Quote]:
-    """Of the chosen, in their order, what fits into a summary; what must stand in it always does."""
-    room, kept = SUMMARY_CHARACTERS, []
+def fitting(chosen: Sequence[Quote], must: set[str], room: int = SUMMARY_CHARACTERS) -> list[Quote]:
+    """Of the chosen, in their order, what fits into a summary; what must stand in it, and a person's note, always do."""
+    kept = []
     for quote in chosen:
-        if quote.key not in must:
-            if len(quote.quote) > room:
+        if quote.key not in must and quote.part != "note":
+            size = len(_quoted(quote.quote, quote.who, quote.position)) + 2
+            if size > room:
                 continue
-            room -= len(quote.quote)
+            room -= size
         kept.append(quote)
     return kept
 
@@ -439,12 +447,15 @@ def choose(choice: Sequence[Quote], must: Sequence[int], *, agent: str) -> dict[
     for number in must:
         numbers[choice[number - 1].part].append(number)
     last, seen = max((quote.position for quote in choice), default=0), set[str]()
+    repeated: list[int] = []
     free = [(number, quote) for number, quote in enumerate(choice, 1) if number not in must]
     for number, quote in sorted(free, key=lambda one: _told(one[1].quote), reverse=True):
         text, words = quote.quote, vocabulary([quote.quote])
         if text.endswith("?") and quote.position == last and quote.who == agent:
             numbers["pending"] = [number]
-        elif len(words & seen) < LEAST_NEW * len(words):
+        elif len(words & seen) >= LEAST_NEW * len(words):
+            repeated.append(number)
+        else:
             seen |= words
             wants = quote.who != agent and not text.endswith("?") and _WANTED.search(text)
             decides = not text.endswith("?") and _DECIDED.search(text)
@@ -453,6 +464,7 @@ def choose(choice: Sequence[Quote], must: Sequence[int], *, agent: str) -> dict[
     for part, most in (("wants", MOST_WANTED), ("decided", MOST_DECIDED)):
         numbers["discussed"] += numbers[part][most:]
         del numbers[part][most:]
+    numbers["discussed"] += repeated
     return numbers
 
 

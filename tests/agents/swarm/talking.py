@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db import transaction
@@ -36,18 +37,32 @@ def answered(number: int) -> str:
     return f"A carrier from {PLACES[number % len(PLACES)]} takes about {number % 9 + 2} days. We agreed on the cheapest one."
 
 
-def take_turn(agent: Agent, channel: Channel, number: int) -> None:
-    """Everything that a turn does to state and summaries; doing it again, or again in part, changes nothing."""
+def take_turn(
+    agent: Agent,
+    channel: Channel,
+    number: int,
+    *,
+    look: Callable[[], object] = lambda: None,
+    pin_every: int = 1,
+    short: bool = False,
+) -> None:
+    """Everything that a turn does to state and summaries; doing it again, or again in part, changes nothing.
+
+    Args:
+        look: Called when the agent would be asked.
+        pin_every: Turns after which a fact is pinned; the others are kept without that.
+        short: Both say one short sentence.
+    """
     position = 2 * number - 1
     message = Message.objects.filter(channel=channel, position=position).first()
     with transaction.atomic():
-        message = message or say(channel, "Mia", spoken(number))
+        message = message or say(channel, "Mia", spoken(number)[: 60 if short else None])
     thing = THINGS[number % len(THINGS)]
     with updating(agent, channel) as state:
         if advance(state, message):
             quote = f"I bought {thing} number {number}"
             new = [
-                Entry(text=quote, position=position, quote=quote, pinned=True),
+                Entry(text=quote, position=position, quote=quote, pinned=number % pin_every == 0),
                 Entry(text="User won a boat", position=position, quote="I won a boat"),
             ]
             add_quoted(state, "facts", new, [message])
@@ -57,9 +72,10 @@ def take_turn(agent: Agent, channel: Channel, number: int) -> None:
             add_quoted(state, "goal", [goal], [message])
             add_quoted(state, "anchor", [goal], [message])
             queue_summary(state)
+    look()
     if not Message.objects.filter(channel=channel, position=position + 1).exists():
         with transaction.atomic():
-            say(channel, agent, answered(number))
+            say(channel, agent, answered(number)[: 30 if short else None])
     while work_one(owner=owner_name()):
         pass
 

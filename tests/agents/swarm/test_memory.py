@@ -52,24 +52,28 @@ def _offered(body: dict[str, Any]) -> dict[str, int]:
 
 
 # -- a long conversation
+@pytest.mark.parametrize(("pin_every", "short"), [(1, False), (10, False), (10, True)])
 def test_two_hundred_turns_neither_grow_the_prompt_nor_lose_a_pinned_fact_or_a_message(
-    db: None, record_property: Callable[[str, str], None]
+    pin_every: int, short: bool, db: None, record_property: Callable[[str, str], None]
 ) -> None:
     agent, channel = seated()
     tokens: dict[int, int] = {}
-    for number in range(1, 201):
-        take_turn(agent, channel, number)
+
+    def look() -> None:
+        """At the prompt, which is made before the worker makes the summary that this turn brings."""
         prompt = prompt_of(agent, channel)
         text = _text(prompt)
         tokens[number] = len(text) // CHARACTERS_PER_TOKEN
-        state = DialogState.objects.get()
-        for entry in pinned(state):
+        for entry in pinned(DialogState.objects.get()):
             assert entry.quote in text, f"turn {number}: {entry}"
         summary = newest_summary(agent, channel)
         covered = summary.to_position if summary else 0
         shown = {int(position) for position in re.findall(r"\(\w+, (\d+)\)", text)}
         shown |= {int(line.partition(".")[0]) for line in prompt.transcript if line[0].isdigit()}
-        assert set(range(covered + 1, 2 * number + 1)) <= shown, f"turn {number}: a message is nowhere"
+        assert set(range(covered + 1, 2 * number)) <= shown, f"turn {number}: a message is nowhere"
+
+    for number in range(1, 201):
+        take_turn(agent, channel, number, look=look, pin_every=pin_every, short=short)
 
     record_property("tokens", f"turn 30: {tokens[30]}, 100: {tokens[100]}, 200: {tokens[200]}")
     assert tokens[200] <= 1.1 * tokens[30]
@@ -79,8 +83,8 @@ def test_two_hundred_turns_neither_grow_the_prompt_nor_lose_a_pinned_fact_or_a_m
     for kind in ("anchor", "goal", "facts", "assumptions", "decisions"):
         for entry in entries(state, kind):
             assert folded(entry.quote) in folded(said[entry.position])
-    assert state.dropped == 200, "one a turn that nobody said"
-    assert sum(entry.pinned for entry in pinned(state)) == 30
+    assert state.dropped >= 200, "one a turn that nobody said"
+    assert sum(entry.pinned for entry in pinned(state)) == min(30, 200 // pin_every)
 
 
 def test_a_summary_has_the_form_and_is_marked_heuristic(db: None) -> None:
