@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from agents.models import (
     Agent,
@@ -334,3 +336,19 @@ def test_a_persons_words_go_from_states_summaries_turns_and_preferences(ada: Age
     assert not UserPreferences.objects.exists()
     assert "peanut" not in json.dumps([turn.calibration, turn.draft, turn.rejected])
     assert (turn.milliseconds, "take the other one" in turn.draft) == ({"pre": 3}, True)
+
+
+def test_old_turns_and_replaced_summaries_go_and_what_is_shown_stays(ada: Agent) -> None:
+    channel, old = make_channel(), timezone.now() - timedelta(days=100)
+    SwarmTurn.objects.create(agent=ada, channel=channel)
+    SwarmTurn.objects.update(created_at=old)
+    fresh = SwarmTurn.objects.create(agent=ada, channel=channel)
+    for upto in (4, 8):
+        DialogSummary.objects.create(
+            agent=ada, channel=channel, from_position=1, to_position=upto, status="completed", finished_at=old
+        )
+
+    call_command("prune_logs", "--older-than", "90d", stdout=StringIO())
+
+    assert list(SwarmTurn.objects.all()) == [fresh]
+    assert [summary.to_position for summary in DialogSummary.objects.all()] == [8]
