@@ -18,6 +18,7 @@ from django.utils import timezone
 from agents.models import (
     Agent,
     Channel,
+    DialogSummary,
     IdempotentRequest,
     Import,
     ImportChunk,
@@ -30,6 +31,7 @@ from agents.models import (
     Run,
     RunMessage,
     RunStep,
+    SwarmTurn,
 )
 from agents.ops import retention
 from agents.registry import prunings
@@ -54,6 +56,7 @@ AGED: Any = {
     CorrectionLog: "created_at",
     InterventionLog: "created_at",
     IdempotentRequest: "created_at",
+    SwarmTurn: "created_at",
 }
 LOGS = (
     LLMCall,
@@ -68,6 +71,7 @@ LOGS = (
     BehaviorRequest,
     RunStep,
     RunMessage,
+    SwarmTurn,
     IdempotentRequest,
     Import,
     ImportChunk,
@@ -123,6 +127,11 @@ def everything(at: datetime) -> Agent:
     run = Run.objects.create(agent=ada, channel=office, status="completed", finished_at=at)
     step = RunStep.objects.create(run=run, number=1, kind="model_call")
     RunMessage.objects.create(run=run, step=step, number=1, role="assistant", content={"text": "x"}, message=message)
+    aged(SwarmTurn.objects.create(agent=ada, channel=office, run=run), at)
+    for upto in (2 * message.position, 2 * message.position + 1):  # the newest stays
+        DialogSummary.objects.create(
+            agent=ada, channel=office, from_position=1, to_position=upto, status="completed", finished_at=at
+        )
     served = call(ada, at, run=run)
     LLMPayload.objects.create(call=served, request={"x": "y"}, reply="z")
     attempt(ada, office, at, judged_by=served)
@@ -245,7 +254,7 @@ def test_a_dry_run_counts_rows_and_bytes_and_changes_nothing() -> None:
     assert not Rollup.objects.exists()
     shown = prune("--dry-run")
     assert "that is done before anything is deleted" in shown
-    for model in LOGS:
+    for model in (*LOGS, DialogSummary):
         model._default_manager.all().delete()
     shown = prune("--dry-run")
     assert " 0 rows" not in shown
