@@ -1,4 +1,4 @@
-"""The scenes of `manage.py demo`: correction (specification 000) and a debate, in channels marked synthetic.
+"""The scenes of `manage.py demo`: correction (specification 000), a debate and a swarm, in channels marked synthetic.
 
 Nothing is staged but the drafts: they pass the pipeline that every message passes. What is said here never enters a measurement, and no
 agent's configuration is touched, for each scene brings its own settings as overrides.
@@ -16,7 +16,12 @@ from django.db import transaction
 from agents.debates.debate import ask_rounds, play, start_debate
 from agents.debates.report import DebateReport, exit_line, report, round_name, talking_lines
 from agents.llm.ledger import totals
-from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Run, owner_name
+from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Run, SwarmTurn, owner_name
+from agents.swarm import guards
+from agents.swarm.assign import assign_swarms
+from agents.swarm.food import ensure_food_swarms
+from agents.swarm.phases import ensure_default_swarm
+from agents.swarm.talk import begin_talk, exchange, trace_lines
 from agents.turn import timeline
 from agents.turn.orchestrator import run_turn
 from agents.turn.pipeline import SendResult
@@ -107,6 +112,11 @@ SEATS: dict[str, tuple[Line, ...]] = {  # seat by seat what the scripted actor s
         ("yes", 0.9, "Friday afternoon.", "We all agree."),
     ),
 }
+
+EATER = "kevin"
+QUESTION, MEAL, CHAT = "How much ibuprofen may I take?", "I ate two eggs", "What do you bring to the picnic on Friday?"
+ADDED = " It costs 12 dollars, and Angela pays."  # what a careless polisher might add
+SWARM_TOPIC = "Demonstration of a swarm"
 
 WORDS = 96  # characters of a text shown on one line
 
@@ -320,3 +330,41 @@ def _round(out: Any, shown: DebateReport, number: int) -> None:
         out.write(f"     {one.agent:8} {one.role:11} {said:13} “{_short(one.position or one.error)}”")
         if one.violation:
             out.write(f"       ✗ {_short(one.violation)}")
+
+
+def show_swarm(out: Any, *, again: bool = False) -> None:
+    """Send an example agent three messages while it has a swarm; where that was done before, say only where to find it.
+
+    Raises:
+        LookupError: The example agent is missing.
+    """
+    before = SwarmTurn.objects.filter(channel__synthetic=True, channel__topic=SWARM_TOPIC).order_by("-pk").first()
+    if before is not None and not again:
+        out.write(
+            f"Shown before: channel {before.channel.slug}, see Swarm turns in the console. --again shows it again."
+        )
+        return
+    agent = Agent.objects.filter(slug=EATER, is_active=True).first()
+    if agent is None:
+        raise LookupError(f"the swarm needs the active example agent {EATER}: run `manage.py seed`")
+    had, channel = list(agent.swarms.all()), begin_talk(agent)
+    Channel.objects.filter(pk=channel.pk).update(topic=SWARM_TOPIC)
+    assign_swarms(agent=agent, swarms=[ensure_default_swarm(), *ensure_food_swarms()])
+    try:
+        done = [exchange(agent, channel, text, overrides=OFF) for text in (QUESTION, MEAL, CHAT)]
+    finally:
+        assign_swarms(agent=agent, swarms=had)
+    out.write(
+        f"{agent.display_name} has the swarms personality, macro and tmwya for three messages, in channel {channel.slug}."
+    )
+    for one in done:
+        out.write(f"\n   > {one.message}")
+        for reply in one.replies:
+            out.write(f"     {agent.display_name}: “{_short(reply)}”")
+        for line in trace_lines(one.trace) if one.trace is not None else ():
+            out.write(f"       {_short(line)}")
+    draft = next(iter(done[-1].replies), "")
+    out.write("\n   A polish that adds something is refused, and the draft is sent")
+    out.write(f"     polish    “{_short(draft)[:40]}…{ADDED}”")
+    out.write(f"       ✗ {_short(guards.refusal(draft, draft + ADDED, message=CHAT))}")
+    out.write(f"     manage.py chat {EATER} --trace     and: Swarms in the console; {EATER} has none now")

@@ -418,7 +418,7 @@ def _missing(text: str, earlier: Sequence[str], state: DialogState) -> list[dict
     """The required information that a request lacks: of this message, or of the one whose question it should have answered."""
     known = "\n".join([text, *earlier, *(str(fact.get("text", "")) for fact in state.facts)])
     waiting = set((state.pending or {}).get("missing", ()))
-    if _signs("sentences")["new_request"].search(text):
+    if _signs("sentences")["new_request"].search(text) or intent_of(text) in COMMANDS:
         waiting = set()
     return [
         need

@@ -13,7 +13,7 @@ from agents.models import Agent, Channel, Debate, LLMCall, Message
 from agents.persona import upsert_agent
 from agents.seed.loader import personas
 from correction import demonstration as scenes
-from correction.demonstration import show_correction, show_debate
+from correction.demonstration import show_correction, show_debate, show_swarm
 from correction.gate.statistics import get_gate_statistics
 from correction.gate.thresholds import scores_of
 from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 def cast() -> None:
     """The example agents that play in the scenes."""
     for persona in personas():
-        if persona.slug in {*scenes.MEMBERS, *scenes.SEATS}:
+        if persona.slug in {*scenes.MEMBERS, *scenes.SEATS, scenes.EATER}:
             upsert_agent(values=persona, note="test", source="seed")
 
 
@@ -135,3 +135,19 @@ def test_four_agents_debate_offline_to_groupthink_and_an_exit_and_a_second_showi
     show_debate(again := io.StringIO())
     assert f"Shown before: debate {debate.pk}" in again.getvalue()
     assert Message.objects.count() == said
+
+
+def test_the_swarm_asks_back_logs_a_meal_and_a_polish_that_adds_something_is_refused(cast: None) -> None:
+    out, again = io.StringIO(), io.StringIO()
+
+    show_swarm(out)
+    show_swarm(again)
+
+    shown = out.getvalue()
+    assert "clarifier: clarify: How much does the person who takes it weigh?" in shown
+    assert "tool log: Logged: 2 egg" in shown
+    assert "clarifier: cannot" not in shown  # a meal is no answer to the question before it
+    assert "✗ The polish adds “12 dollar”" in shown
+    assert not Agent.objects.filter(swarms__isnull=False).exists()
+    assert again.getvalue().startswith("Shown before")
+    assert not Message.objects.filter(synthetic=False).exists()

@@ -1,4 +1,4 @@
-"""``manage.py demo``: from an empty database to measured persona drift, messages corrected before they are said, and a debate."""
+"""``manage.py demo``: from an empty database to measured persona drift, messages corrected before they are said, a debate, and a swarm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 
 from agents.commands import BaseCommand, Cell, Emphasis, console_on, print_table
 from agents.models import Agent
-from correction.demonstration import show_correction, show_debate
+from correction.demonstration import show_correction, show_debate, show_swarm
 from evaluation.change.change import Change
 from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import Card, Overview, drift_overview, sentence_of, tag_words
@@ -39,7 +39,7 @@ class Command(BaseCommand):
     help = (
         "Set up the database, load the 16 example agents, capture their baseline with the configured judge (offline heuristics "
         "without a key), compare a later build with it, show messages being checked, corrected and nudged before they are "
-        "said, and let four agents debate. Safe to run again."
+        "said, let four agents debate, and let one answer with a swarm. Safe to run again."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -70,6 +70,8 @@ class Command(BaseCommand):
         show_correction(self.stdout, again=options["again"])
         self._heading("6. A debate")
         show_debate(self.stdout, again=options["again"])
+        self._heading("7. A swarm")
+        show_swarm(self.stdout, again=options["again"])
         self._heading("Next")
         self.stdout.write("  make run                          the console, with its address and login")
         self.stdout.write("  manage.py capture_baseline --help  measure again, other windows, --json")
@@ -77,6 +79,7 @@ class Command(BaseCommand):
         self.stdout.write("  manage.py say --help               pass a draft of your own through the gate")
         self.stdout.write("  manage.py turn --help              let an agent take a turn")
         self.stdout.write("  manage.py debate --help            let several debate a question of yours")
+        self.stdout.write("  manage.py chat michael             talk to an agent")
         self.stdout.write("  docs/real-conversation.md          your own personas and conversations")
         if any(result.summary.overall_score is None for result in results):
             problems = sorted({result.summary.run.error for result in results if result.summary.run.error})
