@@ -113,6 +113,19 @@ def test_the_numbers_for_turns_are_in_range(settings: Settings, name: str, value
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [("SWARM_WINDOW", 9, "10 to 15"), ("SWARM_WINDOW", 16, "10 to 15"), ("SWARM_SUMMARY_EVERY", 6, "3 to 5")],
+)
+def test_the_numbers_for_swarms_are_in_range(settings: Settings, name: str, value: int, allowed: str) -> None:
+    setattr(settings, name, value)
+
+    message = found()["agents.E004"]
+
+    assert message.msg == f"{name} is {value}."
+    assert f"Set it to {allowed}" in str(message.hint)
+
+
+@pytest.mark.parametrize(
     ("path", "complaint"),
     [
         ("correction.stages.ActionGat", "cannot be loaded: ImportError"),

@@ -13,7 +13,19 @@ import pytest
 from pytest_django import Settings
 
 from agents.llm.requests import CHARACTERS_PER_TOKEN, LLMRequest
-from agents.models import Agent, Channel, DialogState, DialogSummary, LLMCall, Message, owner_name
+from agents.models import (
+    Agent,
+    Channel,
+    ChannelMember,
+    DialogState,
+    DialogSummary,
+    LLMCall,
+    Message,
+    Run,
+    RunMessage,
+    owner_name,
+)
+from agents.swarm.assign import assign_swarms
 from agents.swarm.memory import (
     memory_section,
     newest_summary,
@@ -24,10 +36,13 @@ from agents.swarm.memory import (
     work_one,
     write_summary,
 )
+from agents.swarm.phases import ensure_default_swarm
 from agents.swarm.state import Entry, StateRefused, add_quoted, advance, edit, entries, folded, pinned, updating
+from agents.turn import orchestrator
 from agents.turn.prompt import Prompt
+from agents.turn.receive import receive_message
 from tests.agents.swarm.talking import prompt_of, record, seated, spoken, take_turn
-from tests.factories import say
+from tests.factories import make_agent, make_channel, say
 from tests.llm_server import LLMServer
 
 SENTENCE = re.compile(r"^(\d+)\. “(.*)” \((.*), (\d+)\)$", re.MULTILINE)
@@ -85,6 +100,31 @@ def test_two_hundred_turns_neither_grow_the_prompt_nor_lose_a_pinned_fact_or_a_m
             assert folded(entry.quote) in folded(said[entry.position])
     assert state.dropped >= 200, "one a turn that nobody said"
     assert sum(entry.pinned for entry in pinned(state)) == min(30, 200 // pin_every)
+
+
+def test_two_hundred_turns_through_the_pipeline_show_every_pinned_fact_in_prompts_of_one_length(db: None) -> None:
+    agent, channel = (
+        make_agent("ada", sample_lines=["I would take the train.", "Ask the carrier."]),
+        make_channel(kind="dm"),
+    )
+    ChannelMember.objects.create(channel=channel, agent=agent)
+    assign_swarms(agent=agent, swarms=[ensure_default_swarm()])
+    tokens: dict[int, int] = {}
+
+    for number in range(1, 201):
+        receive_message(channel=channel, outsider="Mia", text=f"{spoken(number)} I am allergic to fur {number}.")
+        while orchestrator.work_one(owner=owner_name()):
+            pass
+        rows = RunMessage.objects.filter(run=Run.objects.latest("pk"), role__in=("system", "user"))
+        text = json.dumps(list(rows.values_list("content", flat=True)), ensure_ascii=False)
+        tokens[number] = len(text) // CHARACTERS_PER_TOKEN
+        assert [entry for entry in pinned(DialogState.objects.get()) if entry.quote not in text] == []
+        while work_one(owner=owner_name()):
+            pass
+
+    state = DialogState.objects.get()
+    assert (state.turn, sum(entry.pinned for entry in pinned(state))) == (200, 30)
+    assert tokens[200] <= 1.1 * tokens[30]
 
 
 def test_a_summary_has_the_form_and_is_marked_heuristic(db: None) -> None:
