@@ -311,6 +311,18 @@ def test_what_a_swarm_did_is_shown_with_differences_and_refusals(ada: Agent) -> 
     assert "polish refused" in plain(read(signed_in(superuser("d")), list_of(SwarmTurn)))
 
 
+def test_a_conversation_says_beside_each_message_what_the_swarm_did_with_it(ada: Agent) -> None:
+    channel = make_channel()
+    message = say(channel, ada, "It is 40 euros.")
+    SwarmTurn.objects.create(
+        agent=ada, channel=channel, message=message, draft="It costs 40 euros.", polished=message.text
+    )
+
+    page = read(signed_in(superuser("c")), page_of(channel, "transcript"))
+
+    assert "swarm: polished" in plain(page)
+
+
 # -- erasure
 def test_a_persons_words_go_from_states_summaries_turns_and_preferences(ada: Agent, remembered: DialogState) -> None:
     channel, other = remembered.channel, make_channel("elsewhere")
