@@ -109,7 +109,9 @@ def _their_preferences(person: Person) -> Q:
 def _replaced_summaries(before: datetime) -> QuerySet[DialogSummary]:
     """The newest one of a conversation stays: it is shown."""
     completed = DialogSummary.objects.filter(status=DialogSummary.Status.COMPLETED)
-    newer = completed.filter(agent=OuterRef("agent"), channel=OuterRef("channel"), pk__gt=OuterRef("pk"))
+    newer = completed.filter(
+        agent=OuterRef("agent"), channel=OuterRef("channel"), to_position__gt=OuterRef("to_position")
+    )
     return DialogSummary.objects.filter(Exists(newer), status__in=DialogSummary.FINAL, finished_at__lt=before)
 
 
