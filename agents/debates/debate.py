@@ -47,7 +47,7 @@ from agents.work.running import pause, side_by_side
 MOST_SEATS = 20
 MOST_ROUNDS = 100
 TOPIC_CHARACTERS = 2_000
-LEASE = timedelta(minutes=10)  # renewed before each seat's turn, and while one waits for its end
+LEASE = timedelta(minutes=10)  # renewed before each group of seats, and while one waits for its turn
 WAIT = 0.2  # seconds between two looks at a turn that another worker has
 ABANDONED = timedelta(minutes=2)  # after its lease ended, a turn whose process is gone and that no worker resumes
 
@@ -234,7 +234,9 @@ def _new_channel(topic: str, *, synthetic: bool) -> Channel:
 
     It does not hold words of the question: slug and tags stay when the question is erased.
     """
-    number = Channel.objects.filter(slug__startswith=f"{Debate.TAG}-").count()
+    newest = Debate.objects.order_by("-pk").values_list("channel__slug", flat=True).first() or ""
+    suffix = newest.rpartition("-")[2]
+    number = int(suffix) if suffix.isdecimal() else 0
     while True:
         number += 1
         slug = f"{Debate.TAG}-{number}"
@@ -497,8 +499,11 @@ def _end_round(
         ending = {"status": Status.COMPLETED, "exit_reason": exits.reason, "exit_details": exits.details}
     elif number >= debate.rounds_asked:
         ending = {"status": Debate.WAITING}
+    held = Debate.objects.filter(pk=debate.pk, status=Status.RUNNING, lease_owner=owner)
     with transaction.atomic():
-        if not (debate.finish(owner=owner, **ending) if ending else debate.extend_lease(owner=owner, lease=LEASE)):
+        if not (
+            debate.finish(owner=owner, **ending) if ending else held.update(lease_expires_at=timezone.now() + LEASE)
+        ):
             raise LeaseLost(f"debate {debate.pk} is not held by {owner} any more")
         row.save(force_insert=True)
     return row
