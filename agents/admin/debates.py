@@ -238,6 +238,8 @@ class DebateAdmin(LogAdmin[Debate]):
         remarks = defaultdict[int, list[Remark]](list)
         for remark in shown.evidence.remarks:
             remarks[remark.before_round].append(remark)
+        begun = {one.round for one in shown.agent_responses}
+        rounds = sorted(begun | {row.round for row in shown.evidence.rounds})
         names = {seat.number: seat.name for seat in shown.metadata.seats}
         last = shown.evidence.rounds[-1] if shown.evidence.rounds else None
         waits = debate.status == Debate.WAITING
@@ -257,9 +259,9 @@ class DebateAdmin(LogAdmin[Debate]):
             talking=list(talking_lines(shown.decision.what_talking_changed)),
             judge=last.consensus if last else None,
             charts=_charts(shown),
-            rounds=[{"name": round_name(number), "remarks": remarks[number]} for number in _rounds(shown)],
-            next_remarks=[one for one in shown.evidence.remarks if one.before_round not in _rounds(shown)],
-            matrix=_matrix(debate, shown),
+            rounds=[{"name": round_name(number), "remarks": remarks[number]} for number in rounds],
+            next_remarks=[one for one in shown.evidence.remarks if one.before_round not in rounds],
+            matrix=_matrix(debate, shown, rounds),
             evidence=table(
                 [head.removeprefix(">") for head in EVIDENCE_HEADS],
                 [list(map(_shown, evidence_cells(row))) for row in shown.evidence.rounds],
@@ -333,30 +335,24 @@ def _charts(shown: DebateReport) -> list[tuple[str, SafeString]]:
     return charts
 
 
-def _rounds(shown: DebateReport) -> list[int]:
-    """The rounds that were played or begun."""
-    return sorted({row.round for row in shown.evidence.rounds} | {one.round for one in shown.agent_responses})
-
-
 def _shown(cell: Cell) -> object:
+    """A cell of the report's table as the console shows it."""
     value, emphasis = cell if isinstance(cell, tuple) else (cell, "")
     if emphasis == "warning":
         return display.badge(value, "warning")
     return display.count(value) if isinstance(value, int | None) else display.visible(value)
 
 
-def _matrix(debate: Debate, shown: DebateReport) -> list[dict[str, Any]]:
+def _matrix(debate: Debate, shown: DebateReport, rounds: list[int]) -> list[dict[str, Any]]:
     """A row per seat with a cell per round; a cell is None where the seat has had no turn."""
     by_place = {(one.seat, one.round): one for one in shown.agent_responses}
     moved = {(move.seat, row.round): move for row in shown.evidence.rounds if row.changes for move in row.changes.moves}
     rows = []
     for seat in debate.seats.select_related("agent").order_by("number"):
-        places = [(seat.number, number) for number in _rounds(shown)]
-        cells = [
-            {"said": one, "tone": STANCE_TONES.get(one.stance, "plain"), "move": moved.get(place)}
-            if (one := by_place.get(place))
-            else None
-            for place in places
-        ]
+        cells: list[dict[str, Any] | None] = []
+        for place in ((seat.number, number) for number in rounds):
+            said = by_place.get(place)
+            tone = STANCE_TONES.get(said.stance, "plain") if said else ""
+            cells.append({"said": said, "tone": tone, "move": moved.get(place)} if said else None)
         rows.append({"seat": seat, "cells": cells})
     return rows

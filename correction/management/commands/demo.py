@@ -76,6 +76,7 @@ class Command(BaseCommand):
         self.stdout.write("  manage.py configure michael        what is corrected; everything is off until you say so")
         self.stdout.write("  manage.py say --help               pass a draft of your own through the gate")
         self.stdout.write("  manage.py turn --help              let an agent take a turn")
+        self.stdout.write("  manage.py debate --help            let several debate a question of yours")
         self.stdout.write("  docs/real-conversation.md          your own personas and conversations")
         if any(result.summary.overall_score is None for result in results):
             problems = sorted({result.summary.run.error for result in results if result.summary.run.error})
