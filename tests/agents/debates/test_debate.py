@@ -330,7 +330,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any] | Callable[[], Mapping[str, Any]], st
     "an empty model": ({"models": {"1": " "}}, "models", "allowed: 1 to 200 characters"),
     "perspectives outside of a panel": ({"perspectives": ["legal"]}, "perspectives", "allowed: in the mode expert-panel"),
     "perspectives that do not fit": (
-        {"mode": "expert-panel", "perspectives": ["legal"], "assignment": "explicit"}, "perspectives", "perspectives: 1 named for 2 seats; allowed: one for",
+        {"mode": "expert-panel", "perspectives": ["legal"], "assignment": "explicit"}, "perspectives", "perspectives: 1 named for 2 seats",
     ),
     "an assignment there is not": ({"mode": "expert-panel", "assignment": "dice"}, "assignment", "'round-robin'"),
     "a threshold out of range": ({"consensus": 1.5}, "consensus", "less than or equal to 1"),
