@@ -284,9 +284,9 @@ def show_debate(out: Any, *, again: bool = False) -> None:
         out.write(f"Shown before: debate {before.pk}, see Debates in the console. --again plays it again.")
         return
     if missing := ", ".join(
-        sorted(set(SEATS) - set(Agent.objects.filter(slug__in=SEATS).values_list("slug", flat=True)))
+        sorted(set(SEATS) - set(Agent.objects.filter(slug__in=SEATS, is_active=True).values_list("slug", flat=True)))
     ):
-        raise LookupError(f"the debate needs the example agents {missing}: run `manage.py seed`")
+        raise LookupError(f"the debate needs the active example agents {missing}: run `manage.py seed`")
     names = ("stance", "confidence", "position", "reasoning")
     script = {
         seat: [{**dict(zip(names, line, strict=True)), "text": line[2]} for line in lines]

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 from pydantic import Field, ValidationError
 
@@ -49,7 +49,7 @@ from agents.work.running import outlasting, pause, side_by_side
 MOST_SEATS = 20
 MOST_ROUNDS = 100
 TOPIC_CHARACTERS = 2_000
-LEASE = timedelta(minutes=10)  # renewed before each seat's turn, and while one waits for its end
+LEASE = timedelta(minutes=10)  # renewed before each seat's turn, and while one waits for it
 WAIT = 0.2  # seconds between two looks at a turn that another worker has
 ABANDONED = timedelta(minutes=2)  # after its lease ended, a turn whose process is gone and that no worker resumes
 
@@ -238,7 +238,9 @@ def _new_channel(topic: str, *, synthetic: bool) -> Channel:
 
     It does not hold words of the question: slug and tags stay when the question is erased.
     """
-    number = Channel.objects.filter(slug__startswith=f"{Debate.TAG}-").count()
+    newest = Debate.objects.order_by("-pk").values_list("channel__slug", flat=True).first() or ""
+    suffix = newest.rpartition("-")[2]
+    number = int(suffix) if suffix.isdecimal() else 0
     while True:
         number += 1
         slug = f"{Debate.TAG}-{number}"
@@ -331,16 +333,24 @@ def add_message(
 
 def answers_of(debate: Debate) -> dict[int, list[Answer]]:
     """The answers by round, in the order of seats. A round in which nobody answered is missing."""
-    rounds: dict[int, list[Answer]] = {}
-    for turn in _answered(debate):
-        if (answer := answer_of(turn)) is not None:
-            rounds.setdefault(turn.round, []).append(answer)
-    return rounds
+    return _by_round(_said(debate))
 
 
-def _answered(debate: Debate) -> Sequence[DebateTurn]:
+Said = Sequence[tuple[DebateTurn, Answer]]
+
+
+def _said(debate: Debate) -> Said:
+    """The answers of all rounds, in the order of seats."""
     turns = DebateTurn.objects.filter(debate=debate, status=Outcome.ANSWERED, message__isnull=False)
-    return list(turns.select_related("seat", "message").order_by("round", "seat__number"))
+    ordered = turns.select_related("seat", "message").order_by("round", "seat__number")
+    return [(turn, answer) for turn in ordered if (answer := answer_of(turn)) is not None]
+
+
+def _by_round(said: Said) -> dict[int, list[Answer]]:
+    rounds: dict[int, list[Answer]] = {}
+    for turn, answer in said:
+        rounds.setdefault(turn.round, []).append(answer)
+    return rounds
 
 
 # -- playing
@@ -423,9 +433,9 @@ def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner:
     missing = [DebateTurn(debate=debate, round=number, seat=seat) for seat in group]
     _while_leased(debate, owner, lambda: DebateTurn.objects.bulk_create(missing, ignore_conflicts=True))
     pending = debate.turns.filter(round=number, seat__in=group, status=Outcome.PENDING).select_related("seat__agent")
-    # An iterator: one seat's model is asked while the next one's turn is queued.
-    jobs = (partial(_take_turn, debate, turn, owner, progress) for turn in pending.order_by("seat__number"))
-    side_by_side(jobs, 1 if django_settings.WORKER_THREADS == 1 else len(group))
+    jobs = [partial(_take_turn, debate, turn, owner, progress) for turn in pending.order_by("seat__number")]
+    limit = 1 if django_settings.WORKER_THREADS == 1 else len(group)
+    side_by_side(jobs, limit, in_turns=connection.vendor == "sqlite")  # which computes in this process
 
 
 def _take_turn(debate: Debate, turn: DebateTurn, owner: str, progress: Progress) -> None:
@@ -448,15 +458,20 @@ def _key(turn: DebateTurn) -> str:
 def _queued(debate: Debate, turn: DebateTurn) -> Run:
     """The seat's turn in this round, queued once."""
     seat = turn.seat
-    run = Run.objects.filter(idempotency_key=_key(turn)).first()
     place = {"debate": debate.pk, "round": turn.round, "seat": seat.number}
     tags = {**debate.channel.tags, "round": str(turn.round), "seat": str(seat.number)}
-    return run or start_turn(
-        agent=seat.agent,
-        channel=debate.channel,
-        overrides={"debate": place, "tags": tags, **({"model": seat.model} if seat.model else {})},
-        idempotency_key=_key(turn),
-    )
+    try:
+        return start_turn(
+            agent=seat.agent,
+            channel=debate.channel,
+            overrides={"debate": place, "tags": tags, **({"model": seat.model} if seat.model else {})},
+            idempotency_key=_key(turn),
+        )
+    except TurnRefused:  # it may have spoken before it left
+        run: Run | None = Run.objects.filter(idempotency_key=_key(turn)).first()
+        if run is None:
+            raise
+        return run
 
 
 def _finished(run: Run, renew: Callable[[], None]) -> Run:
@@ -508,7 +523,8 @@ def _end_round(
     Raises:
         LeaseLost: The debate is not ours any more.
     """
-    rounds = answers_of(debate)
+    said = _said(debate)
+    rounds = _by_round(said)
     answers = rounds.get(number, [])
     consensus = Consensus(agreement=None)
     if number != POLL and settings.judge:
@@ -527,7 +543,7 @@ def _end_round(
             extra_rounds=settings.extra_rounds_on_groupthink,
             extra_played=sum(bool(each.exit["details"]) for each in played),  # it went on although a criterion held
         )
-    moved = changes(rounds.get(number - 1, []), answers, _seen(debate, number, groups)) if earlier else None
+    moved = changes(rounds.get(number - 1, []), answers, _seen(debate, number, groups, said)) if earlier else None
     counted = {
         **statistics(answers).model_dump(mode="json"),
         "vote": vote(answers).model_dump(mode="json"),
@@ -548,31 +564,32 @@ def _end_round(
         ending = {"status": Status.COMPLETED, "exit_reason": exits.reason, "exit_details": exits.details}
     elif number >= debate.rounds_asked:
         ending = {"status": Debate.WAITING}
+    held = Debate.objects.filter(pk=debate.pk, status=Status.RUNNING, lease_owner=owner)
     with transaction.atomic():
-        if not (debate.finish(owner=owner, **ending) if ending else debate.extend_lease(owner=owner, lease=LEASE)):
+        if not (
+            debate.finish(owner=owner, **ending) if ending else held.update(lease_expires_at=timezone.now() + LEASE)
+        ):
             raise LeaseLost(f"debate {debate.pk} is not held by {owner} any more")
         row.save(force_insert=True)
     return row
 
 
-def _seen(debate: Debate, number: int, groups: Sequence[Sequence[DebateSeat]]) -> dict[int, list[str]]:
+def _seen(debate: Debate, number: int, groups: Sequence[Sequence[DebateSeat]], said: Said) -> dict[int, list[str]]:
     """What each seat could read before it answered in a round, or had said itself."""
-    before = [debate.topic]
+    before, now = [debate.topic], dict[int, list[str]]()
     for seat in (seat for group in groups for seat in group):
         before += [seat.agent.display_name, seat.agent.slug, seat.label]
-    said: dict[int, list[str]] = {}
-    for turn in _answered(debate):
-        if turn.message is not None and (answer := answer_of(turn)) is not None and turn.round <= number:
-            texts = [turn.message.text, answer.position, answer.reasoning]
-            if turn.round < number:
-                before += texts
-            else:
-                said[turn.seat.number] = texts
     before += Message.objects.filter(channel=debate.channel_id, agent=None).values_list("text", flat=True)
+    for turn, answer in said:
+        texts = [turn.message.text if turn.message else "", answer.position, answer.reasoning]
+        if turn.round < number:
+            before += texts
+        else:
+            now[answer.seat] = texts
     seen: dict[int, list[str]] = {}
     for group in groups:
         seen |= {seat.number: list(before) for seat in group}
-        before += [text for seat in group for text in said.get(seat.number, ())]
+        before += [text for seat in group for text in now.get(seat.number, ())]
     return seen
 
 

@@ -141,14 +141,15 @@ def _context(debate: Debate, mode: Rules, number: int, seat: DebateSeat) -> Cont
 
 def _audience(debate: Debate, number: int) -> list[tuple[int, Message]]:
     """What persons said before this round began, each with the round before it."""
+    messages = list(Message.objects.filter(channel=debate.channel_id, agent=None).order_by("position"))
+    if not messages:
+        return []
     rounds = DebateTurn.objects.filter(debate=debate).order_by("round").values_list("round")
     begun = dict(rounds.annotate(Min("created_at")))
-    messages = Message.objects.filter(channel=debate.channel_id, agent=None).order_by("position")
-    if number in begun:
-        messages = messages.filter(created_at__lt=begun[number])
     return [
         (max((round for round, at in begun.items() if at <= message.created_at), default=POLL), message)
         for message in messages
+        if number not in begun or message.created_at < begun[number]
     ]
 
 

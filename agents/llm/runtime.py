@@ -20,7 +20,7 @@ from agents.llm.anthropic_api import Call
 from agents.llm.endpoints import Route, answer_at_hand, route, route_of
 from agents.llm.loop import background
 from agents.llm.requests import Exchange, LLMRequest, Reply, Role, Status, request_digest
-from agents.work.running import LOOK, check_stop
+from agents.work.running import LOOK, check_stop, resting
 
 logger = logging.getLogger(__name__)
 
@@ -193,15 +193,18 @@ _handed_over = _HandedOver()
 def _wait(futures: Collection[Future], seconds: float) -> None:
     """Wait for all of the futures, at most so long, with an eye on the stop flag."""
     end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0 and concurrent.futures.wait(futures, timeout=min(left, LOOK)).not_done:
-        check_stop()
+    with resting():
+        while (left := end - time.monotonic()) > 0 and concurrent.futures.wait(
+            futures, timeout=min(left, LOOK)
+        ).not_done:
+            check_stop()
 
 
 def _next(finished: queue.SimpleQueue[Future]) -> Future:
     """The next future that is over, with an eye on the stop flag."""
     while True:
         check_stop()
-        with suppress(queue.Empty):
+        with suppress(queue.Empty), resting():
             return finished.get(timeout=LOOK)
 
 

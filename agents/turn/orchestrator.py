@@ -6,6 +6,7 @@ process goes on with the turn.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ from typing import Any
 
 import sentry_sdk
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from agents import llm
@@ -37,6 +38,12 @@ MARGIN = 60  # seconds of a lease beyond the deadline of one model call
 MALFORMED_IN_A_ROW = 2
 RETRIES = 2  # of one model call, by the SDK, within its deadline
 MAX_TOKENS = 4096
+
+
+# One statement, seven times a turn: as an UPDATE and a SELECT of the ORM it was a tenth of a turn's CPU.
+_RENEW = """
+    UPDATE runs SET lease_expires_at = %s, trace = %s WHERE id = %s AND status = %s AND lease_owner = %s RETURNING cancel_requested
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +172,13 @@ class LeasedTurn:
         Raises:
             LeaseLost: The run is not ours any more.
         """
-        mine = Run.objects.filter(pk=self.run.pk, status=Status.RUNNING, lease_owner=self.owner)
-        if not mine.update(lease_expires_at=timezone.now() + lease(), trace=self.trace):
+        until = connection.ops.adapt_datetimefield_value(timezone.now() + lease())
+        with connection.cursor() as cursor:
+            cursor.execute(_RENEW, [until, json.dumps(self.trace), self.run.pk, Status.RUNNING.value, self.owner])
+            row = cursor.fetchone()
+        if row is None:
             raise LeaseLost(f"run {self.run.pk} is not held by {self.owner} any more")
-        return not mine.values_list("cancel_requested", flat=True).get()
+        return not row[0]
 
     def begin(self, prompt: Prompt, draft: Draft | None) -> None:
         """Record what the agent is shown, and what a stage answers in place of the model."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, prefetch_related_objects
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from pydantic import BaseModel
@@ -74,11 +74,10 @@ def within_reach(agent: Agent, channel: Channel) -> QuerySet[Channel]:
 
 def channel_lines(agent: Agent, channel: Channel) -> list[str]:
     """One line per channel within the agent's reach, by slug, with what kind it is and who else is in a direct message."""
-    mine = within_reach(agent, channel)
-    return [
-        _channel_line(channel, agent)
-        for channel in mine.prefetch_related("memberships__agent", "memberships__user")[:MAX_CHANNELS]
-    ]
+    mine = list(within_reach(agent, channel)[:MAX_CHANNELS])
+    direct = [channel for channel in mine if channel.kind == Channel.Kind.DM]
+    prefetch_related_objects(direct, "memberships__agent", "memberships__user")
+    return [_channel_line(channel, agent) for channel in mine]
 
 
 def _channel_line(channel: Channel, agent: Agent) -> str:
@@ -137,7 +136,10 @@ def new_turn(
     overrides: Mapping[str, Any] | None = None,
     preview: bool = False,
 ) -> Turn:
-    """A turn with the conversation it begins from and the version of the persona that speaks."""
+    """A turn with the conversation it begins from and the version of the persona that speaks.
+
+    In a debate a stage says what is shown.
+    """
     version = PersonaVersion.objects.filter(agent=agent).order_by("-number").values_list("pk", flat=True).first()
     return Turn(
         agent=agent,
@@ -146,7 +148,7 @@ def new_turn(
         trigger=trigger,
         persona_version_id=version,
         overrides=overrides or {},
-        transcript=recent_messages(channel=channel, trigger=trigger),
+        transcript=[] if channel.kind == Channel.Kind.DEBATE else recent_messages(channel=channel, trigger=trigger),
         preview=preview,
     )
 

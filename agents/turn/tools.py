@@ -250,8 +250,13 @@ def _answering(path: str) -> type[Tool]:
 
 def tool_definitions(answer: Answer | None = None) -> tuple[llm.Tool, ...]:
     """The tools as a request offers them; the same for every agent, so that a prompt cache can hold them."""
+    return _definitions(settings.TURN_ANSWERS[answer.name] if answer is not None else "")
+
+
+@lru_cache(maxsize=32)
+def _definitions(path: str) -> tuple[llm.Tool, ...]:
     tools = []
-    for name, model in tools_for(answer).items():
+    for name, model in ({"send_message": _answering(path)} if path else TOOLS).items():
         schema = model.model_json_schema()
         for part in (schema, *schema["properties"].values()):
             part.pop("title", None)

@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -96,7 +96,8 @@ def pause(seconds: float) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         check_stop()
-        time.sleep(min(left, LOOK))
+        with resting():
+            time.sleep(min(left, LOOK))
 
 
 @contextmanager
@@ -216,7 +217,23 @@ def outlasting(action: Callable[[], T]) -> T:
             delay = min(delay * 2 or FIRST_PAUSE, LONGEST_PAUSE)
 
 
-def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
+_turn: ContextVar[Lock | None] = ContextVar("turn to compute", default=None)
+
+
+@contextmanager
+def resting() -> Iterator[None]:
+    """While this thread waits in here, the next job of a `side_by_side` with `in_turns` computes."""
+    if (turn := _turn.get()) is None:
+        yield
+        return
+    turn.release()
+    try:
+        yield
+    finally:
+        turn.acquire()
+
+
+def side_by_side(jobs: Iterable[Callable[[], T]], limit: int, *, in_turns: bool = False) -> list[T]:
     """Call each job once, at most `limit` of them at the same time, and wait until all have ended.
 
     Each thread sees a copy of the caller's context variables (log ids, trace, stop flag) and closes its database connections at its
@@ -226,6 +243,8 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
         jobs: Functions without arguments. An iterator is gone through by one thread at a time, as threads become free: it may make a job
             while those before it run.
         limit: Threads, at least 1.
+        in_turns: One job computes at a time, until it waits for a model. For jobs of many small statements of SQLite, each of which
+            gives up Python's lock: six turns of agents side by side take 1.5 times the CPU without it, and their calls begin later.
 
     Returns:
         What the jobs returned, in their order.
@@ -268,11 +287,14 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
                     stop.request()
 
     gone: list[None] = []
+    turn = Lock() if in_turns else None
     wake: SimpleQueue[None] = SimpleQueue()
 
     def thread() -> None:
+        _turn.set(turn)  # in this thread's own context
         try:
-            work()
+            with turn or nullcontext():
+                work()
         finally:
             connections.close_all()
             gone.append(None)
@@ -280,9 +302,10 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
 
     def wait(threads: Sequence[Thread]) -> None:
         # Not `join`: when Ctrl-C interrupts it, Python 3.11 takes the thread for one that has ended.
-        while len(gone) < sum(each.ident is not None for each in threads):
-            with suppress(Empty):
-                wake.get(timeout=LOOK)
+        with resting():
+            while len(gone) < sum(each.ident is not None for each in threads):
+                with suppress(Empty):
+                    wake.get(timeout=LOOK)
 
     most = min(limit, len(jobs)) if isinstance(jobs, Sized) else limit
     if most <= 1:
