@@ -24,6 +24,7 @@ from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
 from agents.debates.measures import Consensus, Criteria, Exit, changes, check_exit, groupthink, statistics, vote
 from agents.debates.modes import MODES, POLL, Mode, answer_of, labels_for, mode_of
+from agents.llm.endpoints import problem_of
 from agents.models import (
     Agent,
     Channel,
@@ -125,10 +126,10 @@ def start_debate(
         DebateRefused: An argument is not allowed.
     """
     topic = topic.strip()
+    if not 1 <= len(topic) <= TOPIC_CHARACTERS:
+        raise DebateRefused("topic", f"{len(topic):,} characters; allowed: 1 to {TOPIC_CHARACTERS:,}")
     if fault := fault_of(topic):
         raise DebateRefused("topic", fault)
-    if len(topic) > TOPIC_CHARACTERS:
-        raise DebateRefused("topic", f"{len(topic):,} characters; allowed: at most {TOPIC_CHARACTERS:,}")
     try:
         rules = mode_of(mode)
     except ValueError as error:
@@ -229,6 +230,8 @@ def _models(agents: Sequence[Agent], given: Mapping[str, str]) -> dict[int, str]
             raise DebateRefused("models", f"there is no seat {name!r}; allowed: {', '.join(names)}")
         if not 0 < len(model.strip()) <= 200:
             raise DebateRefused("models", f"the model of seat {name} is {model[:80]!r}; allowed: 1 to 200 characters")
+        if problem := problem_of("actor", model.strip()):
+            raise DebateRefused("models", f"the model of seat {name} cannot be called: {problem}")
         acting[names[name]] = model.strip()
     return acting
 

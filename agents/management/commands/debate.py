@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Mapping
 from typing import Any
 
@@ -117,7 +117,8 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         else:
             self._show(shown)
         if debate.status in (Debate.Status.FAILED, Debate.Status.ERRORED) and not options["export"]:
-            raise CommandError(f"debate {debate.pk} {debate.get_status_display()}: {debate.error}", returncode=FAILED)
+            why = in_line(debate.error, 2_000)
+            raise CommandError(f"debate {debate.pk} {debate.get_status_display()}: {why}", returncode=FAILED)
 
     def _existing(self, number: str, given: Mapping[str, Any]) -> Debate:
         if given:
@@ -198,7 +199,10 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
 
 
 def _number(text: str) -> float | str:
-    return OFF if text == OFF else float(text)
+    try:
+        return OFF if text == OFF else float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text[:80]!r}; allowed: a number, or {OFF}") from None
 
 
 def _option(name: str) -> str:

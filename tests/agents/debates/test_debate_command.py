@@ -81,6 +81,10 @@ def test_a_command_line_that_makes_no_sense_is_exit_2(people: list[Agent], args:
     assert part in str(error)
 
 
+def test_a_criterion_that_is_no_number_is_named_with_what_is_allowed() -> None:
+    assert "--confidence: 'sure'; allowed: a number, or off" in str(refused("Should we move?", "--confidence=sure"))
+
+
 def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:
     shown = debate(
         *command_line({**GOOD, "rounds": 2, "consensus": "off", "confidence": "off", "convergence_rounds": "off"})
@@ -148,12 +152,13 @@ def test_seats_play_with_their_model_role_and_perspective(people: list[Agent]) -
 
 
 def test_a_failed_debate_is_exit_1_and_says_why() -> None:
-    failed = make_debate([["refused", "timeout"]], status="failed", error="no seat answered in the poll")
+    failed = make_debate([["refused", "timeout"]], status="failed", error="no seat answered in the poll (\x1b[31mred)")
 
     error = refused(str(failed.pk))
 
     assert error.returncode == 1
-    assert "no seat answered in the poll" in str(error)
+    assert "no seat answered in the poll (" in str(error)
+    assert "\x1b" not in str(error)
     assert debate(str(failed.pk), "--export=markdown").startswith("# Should the office move")
 
 
