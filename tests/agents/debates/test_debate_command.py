@@ -65,6 +65,9 @@ def test_what_makes_no_debate_is_exit_2_with_field_and_allowed_values(
         (("Should we move?", "--agents=ada,bob", "--model=claude"), "allowed: SEAT=MODEL"),
         (("Should we move?", "--agents=ada,bob", "--export=json"), "only for the number of a debate"),
         (("77", "--next"), "there is no debate 77"),
+        (("77", "--cancel"), "there is no debate 77"),
+        (("77", "--cancel", "--next"), "--cancel: only for the number of a debate; allowed with it: --json"),
+        (("Should we move?", "--agents=ada,bob", "--cancel"), "--cancel: only for the number of a debate"),
         (("9" * 5000,), "there is no debate"),
         (("1", "--mode=delphi", "--no-poll"), "--mode, --no-poll: only for a new debate"),
     ],
@@ -111,6 +114,20 @@ def test_next_plays_one_round_and_finish_the_rest(people: list[Agent]) -> None:
     played.refresh_from_db()
     assert (played.status, played.rounds.count()) == ("completed", 5)
     assert refused(str(played.pk), "--next").returncode == 2
+
+
+def test_cancel_ends_a_debate_and_shows_what_it_came_to(people: list[Agent]) -> None:
+    debate(*command_line({**GOOD, "rounds": 2, "consensus": "off", "confidence": "off"}), "--next")
+    waiting = Debate.objects.get()
+
+    shown = debate(str(waiting.pk), "--cancel")
+
+    waiting.refresh_from_db()
+    assert waiting.status == "cancelled"
+    assert "Its status: cancelled." in shown
+    assert "Blind poll:" in shown
+    assert debate(str(waiting.pk), "--cancel") == shown
+    assert "has ended (cancelled)" in str(refused(str(waiting.pk), "--next"))
 
 
 def test_json_is_the_report_and_nothing_else(people: list[Agent]) -> None:
