@@ -169,10 +169,12 @@ def report(debate: Debate) -> DebateReport:
     """Read what a debate came to so far. It takes the same few queries whatever the number of rounds."""
     debate = Debate.objects.select_related("channel", "created_by").get(pk=debate.pk)
     seats = {seat.pk: _seat(seat) for seat in debate.seats.select_related("agent").order_by("number")}
+    # Read before the turns: a round that ends meanwhile is not shown without its answers.
+    rounds = list(debate.rounds.order_by("number"))
     turns = list(debate.turns.select_related("message").order_by("round", "seat__number"))
     responses = [_response(turn, seats[turn.seat_id]) for turn in turns]
     spent = _spent_by_round(debate, turns)
-    evidence = [_evidence_of(row, spent[row.number]) for row in debate.rounds.order_by("number")]
+    evidence = [_evidence_of(row, spent[row.number]) for row in rounds]
     played = [row for row in evidence if row.round > POLL]
     last = played[-1] if played else None
     judging = _spent(totals(LLMCall.objects.filter(run=None), work_id=f"debate:{debate.pk}"))
@@ -303,7 +305,8 @@ def _spent_by_round(debate: Debate, turns: Iterable[DebateTurn]) -> Mapping[int,
     rounds = {turn.run_id: turn.round for turn in turns}
     calls = LLMCall.objects.filter(run__in=debate.turns.values("run"))
     for run, sums in totals_by(calls, "run").items():
-        spent[rounds[run]] += _spent(sums)
+        if run in rounds:  # else its turn has ended since
+            spent[rounds[run]] += _spent(sums)
     return spent
 
 

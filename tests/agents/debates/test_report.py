@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -169,6 +169,22 @@ def test_where_there_is_nothing_to_compare_with_the_page_does_not_say_so() -> No
     assert "| – | – | – | no | 200 |" in page  # no stance is no change of stance
     assert page.count("Its message was deleted.") == 4
     assert "No answer" not in page
+
+
+def test_a_round_that_ends_while_the_report_is_read_is_in_the_next_report() -> None:
+    debate = make_debate([[says(1), says(2)]])
+    answers = [[says(1), says(2)]]
+
+    def play_meanwhile(execute: Callable[..., Any], sql: str, *args: Any) -> Any:
+        if "llm_calls" in sql and answers:
+            play_round(debate, 1, answers.pop())
+        return execute(sql, *args)
+
+    with connection.execute_wrapper(play_meanwhile):
+        shown = report(debate)
+
+    assert {one.round for one in shown.agent_responses} == {row.round for row in shown.evidence.rounds} == {0}
+    assert report(debate).metadata.spent.tokens == 400
 
 
 def test_a_debate_without_a_round_has_a_report() -> None:
