@@ -1,8 +1,9 @@
-"""Start a debate, ask for rounds, and play them.
+"""Start a debate, ask for rounds, play them, and cancel it.
 
 A round is one turn per seat and then a result, written once. Everything between can be done twice without harm: a seat's turn is queued
 under one key per round, what became of it is stored when it has ended, and the result is written together with the debate's next status.
-So a debate that was killed goes on where it stopped, and two that play the same debate do not ask a seat twice.
+So a debate that was killed goes on where it stopped, and two that play the same debate do not ask a seat twice. A turn is queued only while
+the debate is leased, in one transaction: when a debate is cancelled, its turns are all known.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
@@ -23,6 +24,7 @@ from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
 from agents.debates.measures import Consensus, Criteria, Exit, changes, check_exit, groupthink, statistics, vote
 from agents.debates.modes import MODES, POLL, Mode, answer_of, labels_for, mode_of
+from agents.llm.endpoints import problem_of
 from agents.models import (
     Agent,
     Channel,
@@ -38,21 +40,24 @@ from agents.models import (
 )
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.text.fences import fault_of
-from agents.turn.orchestrator import TurnRefused, cancel, run_turn, start_turn
+from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
+from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.receive import receive_message
 from agents.work.lease import LeaseLost
 from agents.work.queues import carry_out, do_next, wake_workers
-from agents.work.running import pause, side_by_side
+from agents.work.running import outlasting, pause, side_by_side
 
 MOST_SEATS = 20
 MOST_ROUNDS = 100
 TOPIC_CHARACTERS = 2_000
-LEASE = timedelta(minutes=10)  # renewed before each group of seats, and while one waits for its turn
+LEASE = timedelta(minutes=10)  # renewed before each seat's turn, and while one waits for it
 WAIT = 0.2  # seconds between two looks at a turn that another worker has
 ABANDONED = timedelta(minutes=2)  # after its lease ended, a turn whose process is gone and that no worker resumes
 
 Status, Outcome = Debate.Status, DebateTurn.Status
+NOT_ENDED = (Debate.WAITING, *Debate.OPEN, Status.ERRORED)  # what crashed can go on
 Progress = Callable[[DebateTurn | DebateRound], None]
+T = TypeVar("T")
 
 
 class DebateRefused(ValueError):
@@ -121,10 +126,10 @@ def start_debate(
         DebateRefused: An argument is not allowed.
     """
     topic = topic.strip()
+    if not 1 <= len(topic) <= TOPIC_CHARACTERS:
+        raise DebateRefused("topic", f"{len(topic):,} characters; allowed: 1 to {TOPIC_CHARACTERS:,}")
     if fault := fault_of(topic):
         raise DebateRefused("topic", fault)
-    if len(topic) > TOPIC_CHARACTERS:
-        raise DebateRefused("topic", f"{len(topic):,} characters; allowed: at most {TOPIC_CHARACTERS:,}")
     try:
         rules = mode_of(mode)
     except ValueError as error:
@@ -225,6 +230,8 @@ def _models(agents: Sequence[Agent], given: Mapping[str, str]) -> dict[int, str]
             raise DebateRefused("models", f"there is no seat {name!r}; allowed: {', '.join(names)}")
         if not 0 < len(model.strip()) <= 200:
             raise DebateRefused("models", f"the model of seat {name} is {model[:80]!r}; allowed: 1 to 200 characters")
+        if problem := problem_of("actor", model.strip()):
+            raise DebateRefused("models", f"the model of seat {name} cannot be called: {problem}")
         acting[names[name]] = model.strip()
     return acting
 
@@ -273,6 +280,33 @@ def ask_rounds(debate: Debate, rounds: int | None = 1) -> Debate:
         transaction.on_commit(wake_workers)
     elif debate.status not in Debate.OPEN:
         raise DebateRefused("debate", f"debate {debate.pk} has ended ({debate.status}); allowed: one that waits")
+    return debate
+
+
+def cancel(debate: Debate) -> Debate:
+    """End a debate: at once, or before the next seat's turn where it is being played. It cannot go on.
+
+    Its turns are cancelled, too: those that wait do not begin, one that has begun ends before its next step. What was said stays. A
+    debate that is cancelled already stays as it is.
+
+    Raises:
+        DebateRefused: It has ended.
+    """
+    going_on = Debate.objects.filter(pk=debate.pk, status__in=NOT_ENDED)
+    ended = {"status": Status.CANCELLED, "lease_owner": "", "lease_expires_at": None, "finished_at": timezone.now()}
+    with transaction.atomic():
+        if going_on.update(**ended):
+            for run in Run.objects.filter(channel=debate.channel_id, status__in=Run.OPEN):
+                cancel_turn(run)
+            for turn in debate.turns.filter(status=Outcome.PENDING).select_related("seat"):
+                run = Run.objects.filter(idempotency_key=_key(turn)).first()
+                became = _outcome(debate, run) if run else {}
+                if became.get("message") is None and (run is None or run.status in Run.OPEN):
+                    became |= {"status": Outcome.FAILED, "error": "the debate was cancelled"}
+                DebateTurn.objects.filter(pk=turn.pk, status=Outcome.PENDING).update(**became)
+    debate.refresh_from_db()
+    if debate.status != Status.CANCELLED:
+        raise DebateRefused("debate", f"debate {debate.pk} has ended ({debate.status}); allowed: one that has not")
     return debate
 
 
@@ -373,11 +407,34 @@ def _renew(debate: Debate, owner: str) -> None:
         raise LeaseLost(f"debate {debate.pk} is not held by {owner} any more")
 
 
+def _while_leased(debate: Debate, owner: str, write: Callable[[], T]) -> T:
+    """Write something that can be written twice, unless the debate is not ours any more or was cancelled: then nothing.
+
+    Raises:
+        LeaseLost: Nothing was written.
+    """
+
+    def both() -> T:
+        with transaction.atomic():
+            _renew(debate, owner)
+            return write()
+
+    return outlasting(both)
+
+
+def _wait_on(debate: Debate, owner: str) -> None:
+    """Renew the lease while another worker has a seat's turn. In a cancelled debate only its end is awaited: what it says is stored."""
+    try:
+        _renew(debate, owner)
+    except LeaseLost:
+        if not Debate.objects.filter(pk=debate.pk, status=Status.CANCELLED).exists():
+            raise
+
+
 def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner: str, progress: Progress) -> None:
     """Have the seats of a group answer side by side in a round, but for those that have, and store what became of them."""
-    _renew(debate, owner)
     missing = [DebateTurn(debate=debate, round=number, seat=seat) for seat in group]
-    DebateTurn.objects.bulk_create(missing, ignore_conflicts=True)
+    _while_leased(debate, owner, lambda: DebateTurn.objects.bulk_create(missing, ignore_conflicts=True))
     pending = debate.turns.filter(round=number, seat__in=group, status=Outcome.PENDING).select_related("seat__agent")
     jobs = [partial(_take_turn, debate, turn, owner, progress) for turn in pending.order_by("seat__number")]
     limit = 1 if django_settings.WORKER_THREADS == 1 else len(group)
@@ -387,22 +444,23 @@ def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner:
 def _take_turn(debate: Debate, turn: DebateTurn, owner: str, progress: Progress) -> None:
     """Have a seat answer, and store what became of it."""
     try:
-        run = _finished(_queued(debate, turn), partial(_renew, debate, owner))
-        turn.run, turn.message = run, run.messages.filter(channel=debate.channel_id).order_by("position").first()
-        if turn.message is not None:
-            turn.status, turn.violation = Outcome.ANSWERED, str(turn.message.payload.get("violation", ""))
-        else:
-            turn.status, turn.error = _without_answer(run)
+        run = _while_leased(debate, owner, lambda: _queued(debate, turn))
+        became = _outcome(debate, _finished(run, partial(_wait_on, debate, owner)))
     except TurnRefused as error:
-        turn.status, turn.error = Outcome.FAILED, str(error)
+        became = {"status": Outcome.FAILED, "error": str(error)}
+    for name, value in became.items():
+        setattr(turn, name, value)
     turn.save(update_fields=["run", "message", "status", "violation", "error"])
     progress(turn)
+
+
+def _key(turn: DebateTurn) -> str:
+    return f"debate:{turn.debate_id}:{turn.round}:{turn.seat.number}"
 
 
 def _queued(debate: Debate, turn: DebateTurn) -> Run:
     """The seat's turn in this round, queued once."""
     seat = turn.seat
-    key = f"debate:{debate.pk}:{turn.round}:{seat.number}"
     place = {"debate": debate.pk, "round": turn.round, "seat": seat.number}
     tags = {**debate.channel.tags, "round": str(turn.round), "seat": str(seat.number)}
     try:
@@ -410,10 +468,10 @@ def _queued(debate: Debate, turn: DebateTurn) -> Run:
             agent=seat.agent,
             channel=debate.channel,
             overrides={"debate": place, "tags": tags, **({"model": seat.model} if seat.model else {})},
-            idempotency_key=key,
+            idempotency_key=_key(turn),
         )
     except TurnRefused:  # it may have spoken before it left
-        run: Run | None = Run.objects.filter(idempotency_key=key).first()
+        run: Run | None = Run.objects.filter(idempotency_key=_key(turn)).first()
         if run is None:
             raise
         return run
@@ -429,14 +487,24 @@ def _finished(run: Run, renew: Callable[[], None]) -> Run:
     while (run := run_turn(run, owner=owner)).status not in Run.FINAL:
         others = Run.objects.filter(agent=run.agent_id, status=Run.Status.RUNNING).exclude(pk=run.pk)
         if lost := others.filter(lease_expires_at__lt=timezone.now() - ABANDONED).first():
-            cancel(run)
+            cancel_turn(run)
             raise TurnRefused(f"turn {lost.pk} of {run.agent.slug} was left unfinished; manage.py work ends it")
         pause(WAIT)
         renew()
     return run
 
 
-def _without_answer(run: Run) -> tuple[str, str]:
+def _outcome(debate: Debate, run: Run) -> dict[str, Any]:
+    """What became of a seat's turn: columns of `DebateTurn`."""
+    message = run.messages.filter(channel=debate.channel_id).order_by("position").first()
+    if message is not None:
+        status, violation, error = Outcome.ANSWERED, str(message.payload.get("violation", "")), ""
+    else:
+        violation, (status, error) = "", _without_answer(run)
+    return {"run": run, "message": message, "status": status, "violation": violation, "error": error}
+
+
+def _without_answer(run: Run) -> tuple[DebateTurn.Status, str]:
     """What became of a turn that said nothing, and why."""
     if run.status != Run.Status.COMPLETED:
         return Outcome.FAILED, run.error or f"its turn ended {run.status}"

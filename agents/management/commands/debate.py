@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +11,7 @@ from django.core.management.base import CommandError
 from rich.console import Console
 
 from agents.commands import BaseCommand, console_on, in_line, print_table, snippet
-from agents.debates.debate import DebateRefused, ask_rounds, play, start_debate
+from agents.debates.debate import DebateRefused, ask_rounds, cancel, play, start_debate
 from agents.debates.measures import Criteria, Vote
 from agents.debates.modes import MODES, PERSPECTIVES
 from agents.debates.report import (
@@ -50,6 +50,7 @@ against the poll, what it cost, how far they agree, and a warning where they agr
   manage.py debate "Should the office move?" --mode delphi --agents michael,dwight,pam
   manage.py debate "Should the office move?" --mode delphi --agents michael,dwight,pam --next     only the poll and round 1
   manage.py debate 12 --next                   one more round of debate 12 (--finish: all that are left)
+  manage.py debate 12 --cancel                 end debate 12; what was said stays
   manage.py debate 12 --export markdown        what it came to, as a page (also json); plays nothing
   manage.py debate --list                      the latest debates
 
@@ -68,6 +69,7 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
             (parser, "topic", {"nargs": "?"}, "the question; or the number of a debate, to show it or go on with it"),
             (parser, "--next", flag, "play one round and stop"),
             (parser, "--finish", flag, "of a debate that waits: play all rounds that are left"),
+            (parser, "--cancel", flag, "end a debate: at once, or before the next seat's turn where it is being played"),
             (parser, "--export", {"choices": EXPORTS}, "print what a debate came to, and play nothing"),
             (parser, "--json", flag, "print one JSON object and nothing else"),
             (parser, "--list", flag, f"the latest {MOST_LISTED} debates"),
@@ -99,9 +101,13 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         if topic is None:
             raise _wrong("say the question, or the number of a debate; manage.py debate --help shows how")
         old = topic.strip().isdecimal()
+        if options["cancel"] and (not old or options["next"] or options["finish"] or options["export"]):
+            raise _wrong("--cancel: only for the number of a debate; allowed with it: --json")
         try:
             debate = self._existing(topic, given) if old else self._new(topic, given, export=options["export"])
-            if not options["export"] and (not old or options["next"] or options["finish"]):
+            if options["cancel"]:
+                debate = cancel(debate)
+            elif not options["export"] and (not old or options["next"] or options["finish"]):
                 debate = self._play(debate, 1 if options["next"] else None, quiet=options["json"])
         except DebateRefused as error:
             raise _wrong(str(error)) from None
@@ -111,13 +117,14 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         else:
             self._show(shown)
         if debate.status in (Debate.Status.FAILED, Debate.Status.ERRORED) and not options["export"]:
-            raise CommandError(f"debate {debate.pk} {debate.get_status_display()}: {debate.error}", returncode=FAILED)
+            why = in_line(debate.error, 2_000)
+            raise CommandError(f"debate {debate.pk} {debate.get_status_display()}: {why}", returncode=FAILED)
 
     def _existing(self, number: str, given: Mapping[str, Any]) -> Debate:
         if given:
             names = ", ".join(_option(name) for name in given)
             raise _wrong(
-                f"{names}: only for a new debate; allowed for debate {number}: --next, --finish, --export, --json"
+                f"{names}: only for a new debate; allowed for debate {number}: --next, --finish, --cancel, --export, --json"
             )
         debate: Debate | None = Debate.objects.filter(pk=int(number[:18])).first()
         if debate is None:
@@ -192,7 +199,10 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
 
 
 def _number(text: str) -> float | str:
-    return OFF if text == OFF else float(text)
+    try:
+        return OFF if text == OFF else float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text[:80]!r}; allowed: a number, or {OFF}") from None
 
 
 def _option(name: str) -> str:

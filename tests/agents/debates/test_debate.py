@@ -339,7 +339,7 @@ def _twice() -> dict[str, Any]:
 
 REFUSED: dict[str, tuple[Mapping[str, Any] | Callable[[], Mapping[str, Any]], str, str]] = {
     "no topic": ({"topic": "  "}, "topic", "allowed: 1 to"),
-    "an overlong topic": ({"topic": "x" * 2_001}, "topic", "2,001 characters; allowed: at most 2,000"),
+    "an overlong topic": ({"topic": "x" * 2_001}, "topic", "2,001 characters; allowed: 1 to 2,000"),
     "an unknown mode": ({"mode": "brawl"}, "mode", "'brawl' is unknown; allowed: collaborative"),
     "one seat": (lambda: {"agents": seated(1)}, "agents", "1 named; allowed in the mode delphi: 2 to 20"),
     "the same agent twice": (_twice, "agents", "'ada' is named twice; allowed: 2 to 20 different agents"),
@@ -350,10 +350,11 @@ REFUSED: dict[str, tuple[Mapping[str, Any] | Callable[[], Mapping[str, Any]], st
     "no rounds": ({"rounds": 0}, "rounds", "allowed: 1 to 100"),
     "too many rounds": ({"rounds": 101}, "rounds", "allowed: 1 to 100"),
     "a model for no seat": ({"models": {"7": "m"}}, "models", "there is no seat '7'; allowed: 1, ada, 2, bob"),
+    "a model that cannot be called": ({"models": {"1": "claude-x"}}, "models", "seat 1 cannot be called: "),
     "an empty model": ({"models": {"1": " "}}, "models", "allowed: 1 to 200 characters"),
     "perspectives outside of a panel": ({"perspectives": ["legal"]}, "perspectives", "allowed: in the mode expert-panel"),
     "perspectives that do not fit": (
-        {"mode": "expert-panel", "perspectives": ["legal"], "assignment": "explicit"}, "perspectives", "1 for 2 seats; allowed: one for",
+        {"mode": "expert-panel", "perspectives": ["legal"], "assignment": "explicit"}, "perspectives", "perspectives: 1 named for 2 seats",
     ),
     "an assignment there is not": ({"mode": "expert-panel", "assignment": "dice"}, "assignment", "'round-robin'"),
     "a threshold out of range": ({"consensus": 1.5}, "consensus", "less than or equal to 1"),

@@ -18,7 +18,7 @@ from pytest_django import Settings
 from agents.debates import measures
 from agents.debates.debate import add_message, answers_of
 from agents.debates.modes import MODES
-from agents.models import Agent, Debate, MemoryBlock, Message, Run, RunMessage
+from agents.models import Agent, ChannelMember, Debate, MemoryBlock, Message, Run, RunMessage
 from agents.seed import loader
 from agents.turn.pipeline import Draft, Revise, StageFailed, pipeline
 from agents.turn.prompt import build_prompt, preview_prompt
@@ -441,9 +441,11 @@ def test_offline_a_seat_answers_with_its_lines_and_with_what_the_script_says() -
 
 
 # -- elsewhere
-def test_in_other_channels_the_stage_does_nothing(llm_server: LLMServer) -> None:
+@pytest.mark.parametrize("kind", ["public", "debate"])  # a channel of an imported debate is no debate of ours
+def test_in_other_channels_the_stage_does_nothing(kind: str, llm_server: LLMServer) -> None:
     [ada] = clerks(1)
-    office = make_channel("office")
+    office = make_channel("office", kind=kind)
+    ChannelMember.objects.create(channel=office, agent=ada)
 
     prompt = preview_prompt(agent=ada, channel=office)
 
@@ -451,6 +453,7 @@ def test_in_other_channels_the_stage_does_nothing(llm_server: LLMServer) -> None
         ("skipped", "not the channel of a debate")
     ]
     assert prompt.answer is None
+    assert send_message(agent=ada, channel=office, text="Good morning.").committed
 
 
 def test_nobody_speaks_in_a_debate_outside_its_rounds() -> None:
