@@ -169,10 +169,12 @@ def report(debate: Debate) -> DebateReport:
     """Read what a debate came to so far. It takes the same few queries whatever the number of rounds."""
     debate = Debate.objects.select_related("channel", "created_by").get(pk=debate.pk)
     seats = {seat.pk: _seat(seat) for seat in debate.seats.select_related("agent").order_by("number")}
+    # Read before the turns: a round that ends meanwhile is not shown without its answers.
+    rounds = list(debate.rounds.order_by("number"))
     turns = list(debate.turns.select_related("message").order_by("round", "seat__number"))
     responses = [_response(turn, seats[turn.seat_id]) for turn in turns]
     spent = _spent_by_round(debate, turns)
-    evidence = [_evidence_of(row, spent[row.number]) for row in debate.rounds.order_by("number")]
+    evidence = [_evidence_of(row, spent[row.number]) for row in rounds]
     played = [row for row in evidence if row.round > POLL]
     last = played[-1] if played else None
     judging = _spent(totals(LLMCall.objects.filter(run=None), work_id=f"debate:{debate.pk}"))
@@ -280,7 +282,7 @@ def _talking(responses: Sequence[Response], evidence: Sequence[RoundEvidence], j
     return Talking(
         poll=poll.vote if poll else None,
         last=last.vote if last else None,
-        same_winner=poll.vote.winner == last.vote.winner if poll and last and voted else None,
+        same_winner=_leaders(poll.vote) == _leaders(last.vote) if poll and last and voted else None,
         seats_changed=sum(before[seat] != after[seat] for seat in both) if voted else None,
         stances_changed=len(moves),
         to_majority=towards,
@@ -291,13 +293,20 @@ def _talking(responses: Sequence[Response], evidence: Sequence[RoundEvidence], j
     )
 
 
+def _leaders(vote: Vote) -> set[Stance]:
+    """The winner of a vote; of a tie the stances that share it."""
+    most = max(vote.counts.values())
+    return {stance for stance, count in vote.counts.items() if count == most}
+
+
 def _spent_by_round(debate: Debate, turns: Iterable[DebateTurn]) -> Mapping[int, Spent]:
     """What the turns of each round used."""
     spent: dict[int, Spent] = defaultdict(Spent)
     rounds = {turn.run_id: turn.round for turn in turns}
     calls = LLMCall.objects.filter(run__in=debate.turns.values("run"))
     for run, sums in totals_by(calls, "run").items():
-        spent[rounds[run]] += _spent(sums)
+        if run in rounds:  # else its turn has ended since
+            spent[rounds[run]] += _spent(sums)
     return spent
 
 
@@ -378,8 +387,8 @@ def evidence_cells(row: RoundEvidence) -> list[Cell]:
         *(counts[stance] if voted else None for stance in STANCES),
         _figure(confidence.median if confidence else None),
         _figure(row.consensus.agreement),
-        changes.stances_changed if changes else None,
-        changes.to_majority if changes else None,
+        changes.stances_changed if changes and voted else None,
+        changes.to_majority if changes and voted else None,
         _figure(changes.conformity if changes else None),
         ("warning", "warning") if row.groupthink.detected else "no",
         row.spent.tokens,
@@ -407,7 +416,8 @@ def talking_lines(talking: Talking) -> Iterator[str]:
     if talking.poll is not None:
         yield f"Blind poll: {vote_line(talking.poll)}, {talking.spent_on_poll.tokens:,} tokens."
     if talking.last is not None:
-        yield f"Last round: {vote_line(talking.last)}, {talking.spent_since.tokens:,} tokens since the poll."
+        since = " since the poll" if talking.poll is not None else ""
+        yield f"Last round: {vote_line(talking.last)}, {talking.spent_since.tokens:,} tokens{since}."
     if talking.same_winner is not None:
         verdict = "did not change" if talking.same_winner else "changed"
         seats = "1 seat answers" if talking.seats_changed == 1 else f"{talking.seats_changed or 'no'} seats answer"
@@ -459,7 +469,10 @@ def _answers(report: DebateReport) -> Iterator[str]:
         yield f"Said: {_text(one.text)}" if one.text and one.text not in (one.position, one.reasoning) else ""
         yield _bullets(f"Source: {_text(source)}" for source in one.citations)
         yield f"Breaks a rule: {_text(one.violation)}" if one.violation else ""
-        yield f"No answer ({one.status}): {_text(one.error)}" if not one.message else ""
+        if one.status == DebateTurn.Status.ANSWERED and not one.message:
+            yield "Its message was deleted."
+        elif not one.message:
+            yield f"No answer ({one.status}): {_text(one.error)}"
 
 
 def _metadata(meta: Metadata) -> Iterator[tuple[str, object]]:

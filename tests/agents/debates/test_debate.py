@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -290,6 +291,29 @@ def test_an_agent_that_is_in_another_turn_meanwhile_is_waited_for_or_given_up() 
     assert "was left unfinished; manage.py work ends it" in turn.error
     assert Run.objects.get(idempotency_key=f"debate:{debate.pk}:1:1").status == "cancelled", "it does not speak later"
     assert debate.turns.get(seat__number=2).status == "answered"
+
+
+@pytest.mark.parametrize(("problem", "status"), [(KeyboardInterrupt(), "pending"), (ValueError("a defect"), "errored")])
+def test_a_debate_that_was_interrupted_or_crashed_goes_on_where_it_stopped(
+    problem: BaseException, status: str, llm_server: LLMServer
+) -> None:
+    panel = Panel(llm_server)
+    debate = ask_rounds(start_debate(topic=TOPIC, mode="adversarial", agents=seated(), rounds=1), None)
+
+    def progress(event: DebateTurn | DebateRound) -> None:
+        if isinstance(event, DebateTurn) and (event.round, event.seat.number) == (1, 2):
+            raise problem
+
+    with suppress(KeyboardInterrupt):
+        play(debate, owner=owner_name(), progress=progress)
+    debate.refresh_from_db()
+    assert (debate.status, debate.rounds.count()) == (status, 1)
+    assert ("a defect" in debate.error) == (status == "errored")
+
+    played(debate)
+
+    assert (debate.status, debate.error) == ("completed", "")
+    assert panel.turns == {"ada": 1, "bob": 1, "cleo": 1}, "the poll and one round each"
 
 
 # -- refused
