@@ -546,7 +546,11 @@ def _end_round(
             extra_rounds=settings.extra_rounds_on_groupthink,
             extra_played=sum(bool(each.exit["details"]) for each in played),  # it went on although a criterion held
         )
-    moved = changes(rounds.get(number - 1, []), answers, _seen(debate, number, groups, said)) if earlier else None
+    free = answers
+    if earlier and earlier[-1].number == POLL:  # a stance that a role requires is no change of mind
+        required = mode_of(debate.mode).required_stances
+        free = [answer for answer in answers if required.get(answer.role) != answer.stance]
+    moved = changes(rounds.get(number - 1, []), free, _seen(debate, number, groups, said)) if earlier else None
     counted = {
         **statistics(answers).model_dump(mode="json"),
         "vote": vote(answers).model_dump(mode="json"),

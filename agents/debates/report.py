@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from agents.commands import Cell, markdown_table
 from agents.debates.answers import Stance
 from agents.debates.measures import STANCES, Changes, Consensus, Exit, Groupthink, Statistics, Vote
-from agents.debates.modes import POLL
+from agents.debates.modes import MODES, POLL
 from agents.llm.ledger import Totals, totals, totals_by
 from agents.models import Debate, DebateRound, DebateSeat, DebateTurn, LLMCall, Message
 from agents.text.markdown import as_text
@@ -47,7 +47,12 @@ class Talking(BaseModel):
     poll: Vote | None = Field(description="null = no poll was held")
     last: Vote | None = Field(description="null = no round was played yet")
     same_winner: bool | None = Field(description="null where there is nothing to compare")
-    seats_changed: int | None = Field(description="seats whose stance in the last round is not that of the poll")
+    seats_changed: int | None = Field(
+        description="seats whose stance in the last round is not that of the poll, nor required by their role"
+    )
+    seats_by_role: int = Field(
+        description="seats that hold the stance of their role in the last round; they count in `last`"
+    )
     stances_changed: int
     to_majority: int
     from_majority: int
@@ -185,7 +190,7 @@ def report(debate: Debate) -> DebateReport:
             vote=last.vote if last else None,
             consensus=last.consensus if last else None,
             groupthink=last is not None and last.groupthink.detected,
-            what_talking_changed=_talking(responses, evidence, judging),
+            what_talking_changed=_talking(debate.mode, responses, evidence, judging),
         ),
         agent_responses=responses,
         evidence=Evidence(
@@ -270,13 +275,15 @@ def _evidence_of(row: DebateRound, spent: Spent) -> RoundEvidence:
     )
 
 
-def _talking(responses: Sequence[Response], evidence: Sequence[RoundEvidence], judging: Spent) -> Talking:
+def _talking(mode: str, responses: Sequence[Response], evidence: Sequence[RoundEvidence], judging: Spent) -> Talking:
+    required = MODES[mode].required_stances if mode in MODES else {}
     poll = next((row for row in evidence if row.round == POLL), None)
     last = evidence[-1] if evidence and evidence[-1].round > POLL else None
     voted = poll is not None and last is not None and any(poll.vote.counts.values()) and any(last.vote.counts.values())
     before = {one.seat: one.stance for one in responses if poll and one.round == poll.round}
-    after = {one.seat: one.stance for one in responses if last and one.round == last.round}
-    both = [seat for seat in after if before.get(seat) and after[seat]]
+    latest = [one for one in responses if last and one.round == last.round and one.stance]
+    after = {one.seat: one.stance for one in latest if required.get(one.role) != one.stance}
+    both = [seat for seat in after if before.get(seat)]
     moves = [move for row in evidence if row.changes for move in row.changes.moves]
     towards = sum(move.to_majority for move in moves)
     return Talking(
@@ -284,6 +291,7 @@ def _talking(responses: Sequence[Response], evidence: Sequence[RoundEvidence], j
         last=last.vote if last else None,
         same_winner=_leaders(poll.vote) == _leaders(last.vote) if poll and last and voted else None,
         seats_changed=sum(before[seat] != after[seat] for seat in both) if voted else None,
+        seats_by_role=len(latest) - len(after),
         stances_changed=len(moves),
         to_majority=towards,
         from_majority=sum(move.from_majority for move in moves),
@@ -409,7 +417,11 @@ def talking_lines(talking: Talking) -> Iterator[str]:
     if talking.same_winner is not None:
         verdict = "did not change" if talking.same_winner else "changed"
         seats = "1 seat answers" if talking.seats_changed == 1 else f"{talking.seats_changed or 'no'} seats answer"
-        yield f"Talking {verdict} the vote: {seats} otherwise than in the poll."
+        by_role = talking.seats_by_role
+        roles = (
+            f"; {'1 seat holds' if by_role == 1 else f'{by_role} seats hold'} the stance of a role" if by_role else ""
+        )
+        yield f"Talking {verdict} the vote: {seats} otherwise than in the poll{roles}."
     if talking.stances_changed:
         conform = "" if talking.conformity is None else f", {talking.conformity:.0%} of these without a new argument"
         yield (

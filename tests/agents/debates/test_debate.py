@@ -12,7 +12,9 @@ from django.db.models import ProtectedError
 from pytest_django import Settings
 
 from agents.debates.debate import DebateRefused, add_message, ask_rounds, play, start_debate, work_one
+from agents.debates.measures import Changes
 from agents.debates.modes import MODES
+from agents.debates.report import as_markdown, report
 from agents.models import (
     Agent,
     Channel,
@@ -314,6 +316,27 @@ def test_a_debate_that_was_interrupted_or_crashed_goes_on_where_it_stopped(
 
     assert (debate.status, debate.error) == ("completed", "")
     assert panel.turns == {"ada": 1, "bob": 1, "cleo": 1}, "the poll and one round each"
+
+
+def test_a_stance_that_a_role_requires_is_no_change_of_mind() -> None:
+    free = {"primary": ("no", "yes"), "opposition": ("yes", "no"), "evaluator": ("yes", "yes")}
+    script = {
+        seat: [{"stance": poll}, {"stance": last}, {"stance": "yes"}]
+        for seat, (poll, last) in enumerate(free.values(), 1)
+    }
+    debate = start_debate(topic=TOPIC, mode="devils-advocate", agents=seated(), script=script, consensus=None)
+
+    after_one = report(played(debate, 1))
+    after_two = report(played(debate, 1))
+
+    assert after_one.evidence.rounds[-1].changes == Changes(
+        moves=[], stances_changed=0, to_majority=0, from_majority=0, conformity=None
+    )
+    talking = after_one.decision.what_talking_changed
+    assert (talking.seats_changed, talking.seats_by_role) == (0, 2)
+    assert "no seats answer otherwise than in the poll; 2 seats hold the stance of a role." in as_markdown(after_one)
+    assert [move.seat for row in after_two.evidence.rounds if row.changes for move in row.changes.moves] == [2]
+    assert after_two.decision.what_talking_changed.seats_changed == 0  # seat 2 says again what it said in the poll
 
 
 # -- refused
