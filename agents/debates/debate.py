@@ -216,7 +216,7 @@ def _agents(rules: Mode, named: Sequence[Agent | str]) -> list[Agent]:
 def _busy(agent: Agent) -> str:
     """Where the agent acts at the moment; empty when it is free."""
     if debate := Debate.objects.filter(seats__agent=agent, status__in=Debate.OPEN).first():
-        return f"debate {debate.pk} is being played"
+        return f"debate {debate.pk} is {debate.status}"
     run = Run.objects.filter(agent=agent, status=Run.Status.RUNNING).select_related("channel").first()
     return f"turn {run.pk} in {run.channel.slug if run.channel else 'a deleted channel'}" if run else ""
 

@@ -18,11 +18,11 @@ from pydantic import BaseModel, Field
 from agents.commands import Cell, markdown_table
 from agents.debates.answers import Stance
 from agents.debates.measures import STANCES, Changes, Consensus, Exit, Groupthink, Statistics, Vote
+from agents.debates.modes import POLL
 from agents.llm.ledger import Totals, totals, totals_by
 from agents.models import Debate, DebateRound, DebateSeat, DebateTurn, LLMCall, Message
 from agents.text.markdown import as_text
 
-POLL = 0  # the number of the blind poll
 LONGEST = 20_000  # characters of one text in the Markdown export; the JSON export holds all
 
 
@@ -362,20 +362,8 @@ def as_markdown(report: DebateReport) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-EVIDENCE_HEADS = (
-    *(
-        "Round",
-        ">Yes",
-        ">No",
-        ">Neutral",
-        ">Median confidence",
-        ">Agreement",
-        ">Changes",
-        ">To majority",
-        ">Conformity",
-    ),
-    *("Groupthink", ">Tokens"),
-)
+EVIDENCE_HEADS = ("Round", ">Yes", ">No", ">Neutral", ">Median confidence", ">Agreement", ">Changes", ">To majority", ">Conformity",
+                  "Groupthink", ">Tokens")  # fmt: skip
 
 
 def evidence_cells(row: RoundEvidence) -> list[Cell]:

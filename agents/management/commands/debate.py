@@ -63,16 +63,17 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         parser.formatter_class = RawDescriptionHelpFormatter
         new, panel = parser.add_argument_group("a new debate"), parser.add_argument_group("an expert panel")
         ends = parser.add_argument_group("when it ends", "each criterion takes a number, or off")
+        act = parser.add_mutually_exclusive_group()
         flag, no = {"action": "store_true"}, {"action": "store_false", "default": None}
         whole, number = {"type": int, "metavar": "N"}, {"type": _number, "metavar": "N"}
         arguments: tuple[tuple[Any, str, dict[str, Any], str], ...] = (
             (parser, "topic", {"nargs": "?"}, "the question; or the number of a debate, to show it or go on with it"),
-            (parser, "--next", flag, "play one round and stop"),
-            (parser, "--finish", flag, "of a debate that waits: play all rounds that are left"),
+            (act, "--next", flag, "play one round and stop"),
+            (act, "--finish", flag, "of a debate that waits: play all rounds that are left"),
             (parser, "--cancel", flag, "end a debate: at once, or before the next seat's turn where it is being played"),
-            (parser, "--export", {"choices": EXPORTS}, "print what a debate came to, and play nothing"),
+            (act, "--export", {"choices": EXPORTS}, "print what a debate came to, and play nothing"),
             (parser, "--json", flag, "print one JSON object and nothing else"),
-            (parser, "--list", flag, f"the latest {MOST_LISTED} debates"),
+            (act, "--list", flag, f"the latest {MOST_LISTED} debates"),
             (new, "--mode", {}, f"its rules: {', '.join(MODES)} (default: {next(iter(MODES))})"),
             (new, "--agents", {"metavar": "SLUGS"}, "who debates, in the order of the seats, separated by commas"),
             (new, "--rounds", whole, f"at most, 1 to 100 (default: {CRITERIA.max_rounds})"),

@@ -85,6 +85,14 @@ def test_a_criterion_that_is_no_number_is_named_with_what_is_allowed() -> None:
     assert "--confidence: 'sure'; allowed: a number, or off" in str(refused("Should we move?", "--confidence=sure"))
 
 
+@pytest.mark.parametrize("option", ["--finish", "--export=markdown", "--list"])
+def test_playing_a_round_is_not_combined_with_what_does_something_else(option: str) -> None:
+    debate = make_debate([])
+
+    assert "not allowed with argument" in str(refused(str(debate.pk), "--next", option))
+    assert not debate.rounds.exists()
+
+
 def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:
     shown = debate(
         *command_line({**GOOD, "rounds": 2, "consensus": "off", "confidence": "off", "convergence_rounds": "off"})
