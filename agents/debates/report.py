@@ -398,7 +398,7 @@ def round_name(number: int) -> str:
 def vote_line(vote: Vote | None) -> str:
     """A vote in words, such as ``no (yes 1, no 3, neutral 0)``."""
     if vote is None or not any(vote.counts.values()):
-        return "no vote"
+        return "no stances"
     return f"{vote.winner or 'tie'} ({', '.join(f'{stance} {count}' for stance, count in vote.counts.items())})"
 
 
@@ -478,7 +478,7 @@ def _answers(report: DebateReport) -> Iterator[str]:
 def _metadata(meta: Metadata) -> Iterator[tuple[str, object]]:
     for name in ("channel", "real", "created_by", "created_at", "started_at", "finished_at"):
         if (value := getattr(meta, name)) is not None:
-            yield name, value
+            yield name, f"{value:%Y-%m-%d %H:%M %Z}" if isinstance(value, datetime) else value
     yield "tokens", f"{meta.spent.tokens:,} in {meta.spent.calls:,} calls"
     unpriced = f", {meta.spent.unpriced:,} calls unpriced" if meta.spent.unpriced else ""
     yield "cost in US dollars", f"{meta.spent.cost_usd:.4f}{unpriced}"
