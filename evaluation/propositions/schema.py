@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from agents.text.patterns import Undecided, check_phrase, find, find_all
 from agents.text.tokens import has_emoji, split_sentences, tokenize
-from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, Dimension
+from evaluation.dimensions import CHANNEL_DIMENSIONS, COUNTED, Dimension
 
 
 def _phrase(value: str) -> str:
