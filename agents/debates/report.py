@@ -19,6 +19,7 @@ from agents.commands import Cell, markdown_table
 from agents.debates.answers import Stance
 from agents.debates.measures import STANCES, Changes, Consensus, Exit, Groupthink, Statistics, Vote
 from agents.debates.modes import MODES, POLL
+from agents.llm.endpoints import provider_of
 from agents.llm.ledger import Totals, totals, totals_by
 from agents.models import Debate, DebateRound, DebateSeat, DebateTurn, LLMCall, Message
 from agents.text.markdown import as_text
@@ -150,6 +151,9 @@ class Metadata(BaseModel):
     rounds_asked: int
     exit_reason: str | None
     exit_details: str
+    actors: list[str] = Field(
+        description="models that acted, by their calls; one that begins with offline: is a script"
+    )
     real: bool = Field(description="its messages are ordinary speech of the agents")
     seats: list[Seat]
     settings: dict[str, Any]
@@ -183,6 +187,7 @@ def report(debate: Debate) -> DebateReport:
     played = [row for row in evidence if row.round > POLL]
     last = played[-1] if played else None
     judging = _spent(totals(LLMCall.objects.filter(run=None), work_id=f"debate:{debate.pk}"))
+    acted = LLMCall.objects.filter(run__in=debate.turns.values("run"), purpose="turn").order_by()
     failed = (DebateTurn.Status.FAILED, DebateTurn.Status.SILENT)
     return DebateReport(
         decision=Decision(
@@ -210,6 +215,7 @@ def report(debate: Debate) -> DebateReport:
             rounds_asked=debate.rounds_asked,
             exit_reason=debate.exit_reason or None,
             exit_details=debate.exit_details,
+            actors=sorted(acted.values_list("model", flat=True).distinct()),
             real=not debate.channel.synthetic,
             seats=list(seats.values()),
             settings=debate.settings,
@@ -354,6 +360,7 @@ def as_markdown(report: DebateReport) -> str:
     parts = [
         f"# {_text(decision.topic)}",
         f"Debate {meta.id}, {meta.mode}: {seats}, {meta.status.replace('_', ' ')}. {_text(exit_line(report))}".strip(),
+        _text(actor_line(report)),
         *_warning(report.evidence.groupthink),
         *([f"Error: {_text(meta.error)}"] if meta.error else []),
         "## Decision",
@@ -405,6 +412,14 @@ def vote_line(vote: Vote | None) -> str:
 def exit_line(report: DebateReport) -> str:
     meta = report.metadata
     return f"Ended by {meta.exit_reason.replace('_', ' ')}: {meta.exit_details}." if meta.exit_reason else ""
+
+
+def actor_line(report: DebateReport) -> str:
+    """Who acted, where that was a script and no model; else empty."""
+    scripts = [model for model in report.metadata.actors if provider_of(model) == "offline"]
+    if not scripts:
+        return ""
+    return f"Acted by {', '.join(scripts)}, a script: it says given lines, and its stances and confidence mean nothing."
 
 
 def talking_lines(talking: Talking) -> Iterator[str]:
@@ -479,10 +494,13 @@ def _metadata(meta: Metadata) -> Iterator[tuple[str, object]]:
     for name in ("channel", "real", "created_by", "created_at", "started_at", "finished_at"):
         if (value := getattr(meta, name)) is not None:
             yield name, f"{value:%Y-%m-%d %H:%M %Z}" if isinstance(value, datetime) else value
+    yield "acted by", ", ".join(meta.actors) or "nobody yet"
     yield "tokens", f"{meta.spent.tokens:,} in {meta.spent.calls:,} calls"
     unpriced = f", {meta.spent.unpriced:,} calls unpriced" if meta.spent.unpriced else ""
     yield "cost in US dollars", f"{meta.spent.cost_usd:.4f}{unpriced}"
-    yield "settings", json.dumps(meta.settings, ensure_ascii=False)
+    for name, value in meta.settings.items():
+        if value not in ({}, None):
+            yield name, value if isinstance(value, str | int | float) else json.dumps(value, ensure_ascii=False)
 
 
 def _listed(title: str, marks: Sequence[Mark]) -> Iterator[str]:

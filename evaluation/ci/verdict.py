@@ -409,14 +409,15 @@ def _not_judged(result: AgentResult, limits: Limits) -> Iterator[Finding]:
 
 
 def _lacking(result: AgentResult) -> Iterator[Finding]:
-    """Dimensions without a score that had judgements enough, or have one in the baseline, or share no proposition with it; then
-    propositions that are scored much less."""
+    """Dimensions without a score, of which something was scored, or that have one in the baseline, or share no proposition with it; then
+    propositions that are scored much less. Of agents that nobody asked for by name, those that had judgements enough."""
     lacks: list[tuple[str, str, str, Share | None, Share | None]] = []
     for name, summary in result.summary.dimensions.items():
         change = result.change(name)
         before = change is not None and change.baseline is not None
         nothing_shared = change is not None and change.reason == NONE_IN_COMMON
-        if (summary.reason and (summary.fell_short or before)) or nothing_shared:
+        some = result.expected and summary.scored > 0
+        if (summary.reason and (summary.fell_short or before or some)) or nothing_shared:
             was = change.baseline_share if change is not None else None
             lacks.append((name, "", summary.reason or NONE_IN_COMMON, summary.share, was))
     for lost in result.comparison.lost if result.comparison else ():

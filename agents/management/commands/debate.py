@@ -17,6 +17,7 @@ from agents.debates.modes import MODES, PERSPECTIVES
 from agents.debates.report import (
     EVIDENCE_HEADS,
     DebateReport,
+    actor_line,
     as_json,
     as_markdown,
     evidence_cells,
@@ -174,10 +175,13 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         narrow = [n for n, head in enumerate(EVIDENCE_HEADS) if head not in WIDE]
         rows = [[evidence_cells(row)[n] for n in narrow] for row in shown.evidence.rounds]
         print_table(console, [EVIDENCE_HEADS[n] for n in narrow], rows, title=title, tight=True, wrapped=True)
+        if line := actor_line(shown):
+            console.print(f"[yellow]{snippet(line, 1_000)}[/yellow]")
         for line in talking_lines(shown.decision.what_talking_changed):
             console.print(line)
         if (agreed := shown.decision.consensus) is not None and agreed.agreement is not None:
-            console.print(f"Agreement {agreed.agreement:.2f}: {snippet(agreed.summary, 1_000)}")
+            heuristic = " (heuristic)" if agreed.heuristic else ""
+            console.print(f"Agreement {agreed.agreement:.2f}{heuristic}: {snippet(agreed.summary, 1_000)}")
         if shown.evidence.groupthink is not None and shown.evidence.groupthink.detected:
             why = snippet("; ".join(shown.evidence.groupthink.indicators), 1_000)
             console.print(

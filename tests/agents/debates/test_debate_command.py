@@ -101,7 +101,17 @@ def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:
     played = Debate.objects.get()
     assert (played.status, played.exit_reason) == ("completed", "max_rounds")
     assert shown.startswith(f"Debate {played.pk}, delphi: Should we move?\nSeats: 1 Ada, 2 Bob, 3 Cleo\n")
-    for part in ("Poll:", "Round 1:", "Round 2:", "Blind poll:", "Last round:", "Ended by max rounds", "tokens in"):
+    for part in (
+        "Poll:",
+        "Round 1:",
+        "Round 2:",
+        "Blind poll:",
+        "Last round:",
+        "Ended by max rounds",
+        "tokens in",
+        "a script",
+        "heuristic",
+    ):
         assert part in shown
 
 

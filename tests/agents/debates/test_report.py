@@ -152,7 +152,7 @@ def test_fifty_rounds_take_as_many_queries_as_one() -> None:
     with CaptureQueriesContext(connection) as many:
         shown = report(long)
 
-    assert len(few) == len(many) == 7
+    assert len(few) == len(many) == 8
     assert shown.metadata.rounds_played == 50
     assert shown.metadata.spent.tokens == 51 * 4 * 100
 
