@@ -334,11 +334,6 @@ def add_message(
     )
 
 
-def answers_of(debate: Debate) -> dict[int, list[Answer]]:
-    """The answers by round, in the order of seats. A round in which nobody answered is missing."""
-    return _by_round(_said(debate))
-
-
 Said = Sequence[tuple[DebateTurn, Answer]]
 
 
@@ -347,13 +342,6 @@ def _said(debate: Debate) -> Said:
     turns = DebateTurn.objects.filter(debate=debate, status=Outcome.ANSWERED, message__isnull=False)
     ordered = turns.select_related("seat", "message").order_by("round", "seat__number")
     return [(turn, answer) for turn in ordered if (answer := answer_of(turn)) is not None]
-
-
-def _by_round(said: Said) -> dict[int, list[Answer]]:
-    rounds: dict[int, list[Answer]] = {}
-    for turn, answer in said:
-        rounds.setdefault(turn.round, []).append(answer)
-    return rounds
 
 
 # -- playing
@@ -527,7 +515,9 @@ def _end_round(
         LeaseLost: The debate is not ours any more.
     """
     said = _said(debate)
-    rounds = _by_round(said)
+    rounds: dict[int, list[Answer]] = {}
+    for turn, answer in said:
+        rounds.setdefault(turn.round, []).append(answer)
     answers = rounds.get(number, [])
     consensus = Consensus(agreement=None)
     if number != POLL and settings.judge:
@@ -546,6 +536,8 @@ def _end_round(
             extra_rounds=settings.extra_rounds_on_groupthink,
             extra_played=sum(bool(each.exit["details"]) for each in played),  # it went on although a criterion held
         )
+    if exits.reason == "consensus" and consensus.heuristic:
+        exits = exits.model_copy(update={"details": f"{exits.details}, by stances and words (heuristic)"})
     free = answers
     if earlier and earlier[-1].number == POLL:  # a stance that a role requires is no change of mind
         required = mode_of(debate.mode).required_stances

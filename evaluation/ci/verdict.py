@@ -409,8 +409,10 @@ def _not_judged(result: AgentResult, limits: Limits) -> Iterator[Finding]:
 
 
 def _lacking(result: AgentResult) -> Iterator[Finding]:
-    """Dimensions without a score, of which something was scored, or that have one in the baseline, or share no proposition with it; then
-    propositions that are scored much less. Of agents that nobody asked for by name, those that had judgements enough."""
+    """Yield the dimensions without a score where something was scored, where the baseline has one, or where no proposition is shared;
+    then propositions that are scored much less.
+
+    An agent that was not named and has no baseline may have few judgements: it lacks a score only where there were enough of them."""
     lacks: list[tuple[str, str, str, Share | None, Share | None]] = []
     for name, summary in result.summary.dimensions.items():
         change = result.change(name)

@@ -71,7 +71,7 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
             (parser, "topic", {"nargs": "?"}, "the question; or the number of a debate, to show it or go on with it"),
             (act, "--next", flag, "play one round and stop"),
             (act, "--finish", flag, "of a debate that waits: play all rounds that are left"),
-            (parser, "--cancel", flag, "end a debate: at once, or before the next seat's turn where it is being played"),
+            (act, "--cancel", flag, "end a debate: at once, or before the next seat's turn where it is being played"),
             (act, "--export", {"choices": EXPORTS}, "print what a debate came to, and play nothing"),
             (parser, "--json", flag, "print one JSON object and nothing else"),
             (act, "--list", flag, f"the latest {MOST_LISTED} debates"),
@@ -103,8 +103,8 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         if topic is None:
             raise _wrong("say the question, or the number of a debate; manage.py debate --help shows how")
         old = topic.strip().isdecimal()
-        if options["cancel"] and (not old or options["next"] or options["finish"] or options["export"]):
-            raise _wrong("--cancel: only for the number of a debate; allowed with it: --json")
+        if options["cancel"] and not old:
+            raise _wrong("--cancel: only for the number of a debate")
         try:
             debate = self._existing(topic, given) if old else self._new(topic, given, export=options["export"])
             if options["cancel"]:

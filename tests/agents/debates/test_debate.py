@@ -162,6 +162,7 @@ def test_groupthink_at_the_exit_asks_for_extra_rounds_and_says_so(llm_server: LL
 
     plain = played(start_debate(topic=TOPIC, mode="delphi", agents=agents))
     assert (plain.exit_reason, plain.rounds.count()) == ("consensus", 2)
+    assert "heuristic" not in plain.exit_details  # a model said how far they agree
 
 
 def test_what_a_round_changed_is_stored_with_it(llm_server: LLMServer) -> None:

@@ -66,7 +66,6 @@ def test_what_makes_no_debate_is_exit_2_with_field_and_allowed_values(
         (("Should we move?", "--agents=ada,bob", "--export=json"), "only for the number of a debate"),
         (("77", "--next"), "there is no debate 77"),
         (("77", "--cancel"), "there is no debate 77"),
-        (("77", "--cancel", "--next"), "--cancel: only for the number of a debate; allowed with it: --json"),
         (("Should we move?", "--agents=ada,bob", "--cancel"), "--cancel: only for the number of a debate"),
         (("9" * 5000,), "there is no debate"),
         (("1", "--mode=delphi", "--no-poll"), "--mode, --no-poll: only for a new debate"),
@@ -85,12 +84,13 @@ def test_a_criterion_that_is_no_number_is_named_with_what_is_allowed() -> None:
     assert "--confidence: 'sure'; allowed: a number, or off" in str(refused("Should we move?", "--confidence=sure"))
 
 
-@pytest.mark.parametrize("option", ["--finish", "--export=markdown", "--list"])
+@pytest.mark.parametrize("option", ["--finish", "--export=markdown", "--list", "--cancel"])
 def test_playing_a_round_is_not_combined_with_what_does_something_else(option: str) -> None:
     debate = make_debate([])
 
     assert "not allowed with argument" in str(refused(str(debate.pk), "--next", option))
     assert not debate.rounds.exists()
+    assert Debate.objects.get().status == "waiting"
 
 
 def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:

@@ -16,8 +16,9 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.debates import measures
-from agents.debates.debate import add_message, answers_of
-from agents.debates.modes import MODES
+from agents.debates.answers import Answer
+from agents.debates.debate import add_message
+from agents.debates.modes import MODES, answer_of
 from agents.models import Agent, ChannelMember, Debate, MemoryBlock, Message, Run, RunMessage
 from agents.seed import loader
 from agents.turn.pipeline import Draft, Revise, StageFailed, pipeline
@@ -305,7 +306,12 @@ def test_a_hostile_answer_changes_nothing_but_its_own_entry(mode: str, hostile: 
     assert _structure(text) == _structure(plain)
     assert _entries_of(text, "Bob|Participant 2") == _entries_of(plain, "Bob|Participant 2")
     assert _entries_of(text, "Cyd|Participant 3") == _entries_of(plain, "Cyd|Participant 3")
-    for one in answers_of(debate).values():
+    rounds: dict[int, list[Answer]] = {}
+    for turn in debate.turns.select_related("seat", "message").order_by("round", "seat__number"):
+        if (answer := answer_of(turn)) is not None:
+            rounds.setdefault(turn.round, []).append(answer)
+    assert len(rounds) == 3
+    for one in rounds.values():
         assert [(answer.seat, answer.stance, answer.confidence) for answer in one] == [
             (1, "yes", 0.7),
             (2, "no", 0.7),
