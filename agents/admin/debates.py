@@ -28,11 +28,13 @@ from agents.console.site import GrowingTextarea, NumberInput, Select, TextInput,
 from agents.debates.debate import (
     MOST_ROUNDS,
     MOST_SEATS,
+    NOT_ENDED,
     TOPIC_CHARACTERS,
     DebateRefused,
     Settings,
     add_message,
     ask_rounds,
+    cancel,
     start_debate,
 )
 from agents.debates.measures import STANCES
@@ -41,6 +43,7 @@ from agents.debates.report import (
     EVIDENCE_HEADS,
     DebateReport,
     Remark,
+    actor_line,
     evidence_cells,
     exit_line,
     report,
@@ -173,7 +176,7 @@ class SeatForm(forms.Form):
 
 @admin.register(Debate)
 class DebateAdmin(LogAdmin[Debate]):
-    """Users who may add debates start them; those who may change them ask for rounds."""
+    """Users who may add debates start them; those who may change them ask for rounds and cancel."""
 
     list_select_related = ("created_by",)
 
@@ -254,8 +257,10 @@ class DebateAdmin(LogAdmin[Debate]):
             is_open=debate.status in Debate.OPEN,
             no_worker=debate.status == Debate.Status.PENDING and not alive().exists(),
             may_play=request.user.has_perm(PLAYING) and (waits or debate.status == Debate.Status.ERRORED),
+            may_cancel=request.user.has_perm(PLAYING) and debate.status in NOT_ENDED,
             may_speak=request.user.has_perm(SPEAKING) and waits,
             exit_line=exit_line(shown),
+            actor_line=actor_line(shown),
             talking=list(talking_lines(shown.decision.what_talking_changed)),
             judge=last.consensus if last else None,
             charts=_charts(shown),
@@ -274,7 +279,7 @@ class DebateAdmin(LogAdmin[Debate]):
                 if row.changes
                 for move in row.changes.moves
             ],
-            urls={name: self.url(name, debate) for name in ("next", "finish", "message", "progress")},
+            urls={name: self.url(name, debate) for name in ("next", "finish", "cancel", "message", "progress")},
             export=reverse("debate-export", args=[debate.pk]),
         )
 
@@ -287,6 +292,10 @@ class DebateAdmin(LogAdmin[Debate]):
     def finish_view(self, request: HttpRequest, row: Debate) -> str:
         ask_rounds(row, None)
         return "All rounds that are left are queued."
+
+    @console_action("cancel", PLAYING)
+    def cancel_view(self, request: HttpRequest, row: Debate) -> str:
+        return f"Debate {cancel(row).pk} is cancelled. What was said stays."
 
     @console_page("<int:pk>/message/", SPEAKING, post=True)
     def message_view(self, request: HttpRequest, pk: int) -> HttpResponse:

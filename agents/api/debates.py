@@ -1,4 +1,4 @@
-"""Debates: listed, started, asked for rounds, read and exported."""
+"""Debates: listed, started, asked for rounds, cancelled, read and exported."""
 
 from __future__ import annotations
 
@@ -25,7 +25,15 @@ from agents.api.requests import PAID, ActionPermissions, ReadsMessages
 from agents.api.rows import Row
 from agents.api.schema import answers
 from agents.api.views import Rows
-from agents.debates.debate import MOST_ROUNDS, MOST_SEATS, TOPIC_CHARACTERS, DebateRefused, ask_rounds, start_debate
+from agents.debates.debate import (
+    MOST_ROUNDS,
+    MOST_SEATS,
+    TOPIC_CHARACTERS,
+    DebateRefused,
+    ask_rounds,
+    cancel,
+    start_debate,
+)
 from agents.debates.measures import Criteria
 from agents.debates.modes import MODES
 from agents.debates.report import DebateReport, as_json, as_markdown, report
@@ -46,7 +54,7 @@ class DebateRow(Row):
         fields = (
             *("id", "url", "channel", "channel_url", "mode", "topic", "status", "error", "rounds_asked"),
             *("exit_reason", "exit_details", "created_by", "created_at", "started_at", "finished_at"),
-            *("rounds_url", "export_url"),
+            *("rounds_url", "cancel_url", "export_url"),
         )
 
 
@@ -165,6 +173,20 @@ class Debates(Rows):
         except DebateRefused as error:
             raise Conflict(str(error)) from None
         return located(self.get_serializer(debate).data, status=202)
+
+    @answers(DebateRow)
+    @action(detail=True, methods=["post"], permission_classes=(ActionPermissions,))
+    def cancel(self, request: Request, pk: int) -> Response:
+        """End a debate: at once, or before the next seat's turn where it is being played. 409 when it has ended already.
+
+        What was said stays, and the debate cannot go on. Cancelled again, it stays as it is.
+        """
+        self.read_body()
+        try:
+            debate = cancel(self.get_object())
+        except DebateRefused as error:
+            raise Conflict(str(error)) from None
+        return Response(self.get_serializer(debate).data)
 
     @answers({(200, "text/markdown"): OpenApiTypes.STR, (200, "application/json"): DebateReport})
     @action(detail=True, filterset_class=ExportFilters)

@@ -1,8 +1,9 @@
-"""Start a debate, ask for rounds, and play them.
+"""Start a debate, ask for rounds, play them, and cancel it.
 
 A round is one turn per seat and then a result, written once. Everything between can be done twice without harm: a seat's turn is queued
 under one key per round, what became of it is stored when it has ended, and the result is written together with the debate's next status.
-So a debate that was killed goes on where it stopped, and two that play the same debate do not ask a seat twice.
+So a debate that was killed goes on where it stopped, and two that play the same debate do not ask a seat twice. A turn is queued only while
+the debate is leased, in one transaction: when a debate is cancelled, its turns are all known.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
@@ -23,6 +24,7 @@ from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
 from agents.debates.measures import Consensus, Criteria, Exit, changes, check_exit, groupthink, statistics, vote
 from agents.debates.modes import MODES, POLL, Mode, answer_of, labels_for, mode_of
+from agents.llm.endpoints import problem_of
 from agents.models import (
     Agent,
     Channel,
@@ -38,21 +40,24 @@ from agents.models import (
 )
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.text.fences import fault_of
-from agents.turn.orchestrator import TurnRefused, cancel, run_turn, start_turn
+from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
+from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.receive import receive_message
 from agents.work.lease import LeaseLost
 from agents.work.queues import carry_out, do_next, wake_workers
-from agents.work.running import pause, side_by_side
+from agents.work.running import outlasting, pause, side_by_side
 
 MOST_SEATS = 20
 MOST_ROUNDS = 100
 TOPIC_CHARACTERS = 2_000
-LEASE = timedelta(minutes=10)  # renewed before each seat's turn, and while one waits for its end
+LEASE = timedelta(minutes=10)  # renewed before each seat's turn, and while one waits for it
 WAIT = 0.2  # seconds between two looks at a turn that another worker has
 ABANDONED = timedelta(minutes=2)  # after its lease ended, a turn whose process is gone and that no worker resumes
 
 Status, Outcome = Debate.Status, DebateTurn.Status
+NOT_ENDED = (Debate.WAITING, *Debate.OPEN, Status.ERRORED)  # what crashed can go on
 Progress = Callable[[DebateTurn | DebateRound], None]
+T = TypeVar("T")
 
 
 class DebateRefused(ValueError):
@@ -121,10 +126,10 @@ def start_debate(
         DebateRefused: An argument is not allowed.
     """
     topic = topic.strip()
+    if not 1 <= len(topic) <= TOPIC_CHARACTERS:
+        raise DebateRefused("topic", f"{len(topic):,} characters; allowed: 1 to {TOPIC_CHARACTERS:,}")
     if fault := fault_of(topic):
         raise DebateRefused("topic", fault)
-    if len(topic) > TOPIC_CHARACTERS:
-        raise DebateRefused("topic", f"{len(topic):,} characters; allowed: at most {TOPIC_CHARACTERS:,}")
     try:
         rules = mode_of(mode)
     except ValueError as error:
@@ -211,7 +216,7 @@ def _agents(rules: Mode, named: Sequence[Agent | str]) -> list[Agent]:
 def _busy(agent: Agent) -> str:
     """Where the agent acts at the moment; empty when it is free."""
     if debate := Debate.objects.filter(seats__agent=agent, status__in=Debate.OPEN).first():
-        return f"debate {debate.pk} is being played"
+        return f"debate {debate.pk} is {debate.status}"
     run = Run.objects.filter(agent=agent, status=Run.Status.RUNNING).select_related("channel").first()
     return f"turn {run.pk} in {run.channel.slug if run.channel else 'a deleted channel'}" if run else ""
 
@@ -225,6 +230,8 @@ def _models(agents: Sequence[Agent], given: Mapping[str, str]) -> dict[int, str]
             raise DebateRefused("models", f"there is no seat {name!r}; allowed: {', '.join(names)}")
         if not 0 < len(model.strip()) <= 200:
             raise DebateRefused("models", f"the model of seat {name} is {model[:80]!r}; allowed: 1 to 200 characters")
+        if problem := problem_of("actor", model.strip()):
+            raise DebateRefused("models", f"the model of seat {name} cannot be called: {problem}")
         acting[names[name]] = model.strip()
     return acting
 
@@ -234,7 +241,9 @@ def _new_channel(topic: str, *, synthetic: bool) -> Channel:
 
     It does not hold words of the question: slug and tags stay when the question is erased.
     """
-    number = Channel.objects.filter(slug__startswith=f"{Debate.TAG}-").count()
+    newest = Debate.objects.order_by("-pk").values_list("channel__slug", flat=True).first() or ""
+    suffix = newest.rpartition("-")[2]
+    number = int(suffix) if suffix.isdecimal() else 0
     while True:
         number += 1
         slug = f"{Debate.TAG}-{number}"
@@ -274,6 +283,33 @@ def ask_rounds(debate: Debate, rounds: int | None = 1) -> Debate:
     return debate
 
 
+def cancel(debate: Debate) -> Debate:
+    """End a debate: at once, or before the next seat's turn where it is being played. It cannot go on.
+
+    Its turns are cancelled, too: those that wait do not begin, one that has begun ends before its next step. What was said stays. A
+    debate that is cancelled already stays as it is.
+
+    Raises:
+        DebateRefused: It has ended.
+    """
+    going_on = Debate.objects.filter(pk=debate.pk, status__in=NOT_ENDED)
+    ended = {"status": Status.CANCELLED, "lease_owner": "", "lease_expires_at": None, "finished_at": timezone.now()}
+    with transaction.atomic():
+        if going_on.update(**ended):
+            for run in Run.objects.filter(channel=debate.channel_id, status__in=Run.OPEN):
+                cancel_turn(run)
+            for turn in debate.turns.filter(status=Outcome.PENDING).select_related("seat"):
+                run = Run.objects.filter(idempotency_key=_key(turn)).first()
+                became = _outcome(debate, run) if run else {}
+                if became.get("message") is None and (run is None or run.status in Run.OPEN):
+                    became |= {"status": Outcome.FAILED, "error": "the debate was cancelled"}
+                DebateTurn.objects.filter(pk=turn.pk, status=Outcome.PENDING).update(**became)
+    debate.refresh_from_db()
+    if debate.status != Status.CANCELLED:
+        raise DebateRefused("debate", f"debate {debate.pk} has ended ({debate.status}); allowed: one that has not")
+    return debate
+
+
 def add_message(
     debate: Debate, *, text: str, user: AbstractBaseUser | None = None, outsider: str = "", idempotency_key: str = ""
 ) -> Message:
@@ -298,11 +334,6 @@ def add_message(
     )
 
 
-def answers_of(debate: Debate) -> dict[int, list[Answer]]:
-    """The answers by round, in the order of seats. A round in which nobody answered is missing."""
-    return _by_round(_said(debate))
-
-
 Said = Sequence[tuple[DebateTurn, Answer]]
 
 
@@ -311,13 +342,6 @@ def _said(debate: Debate) -> Said:
     turns = DebateTurn.objects.filter(debate=debate, status=Outcome.ANSWERED, message__isnull=False)
     ordered = turns.select_related("seat", "message").order_by("round", "seat__number")
     return [(turn, answer) for turn in ordered if (answer := answer_of(turn)) is not None]
-
-
-def _by_round(said: Said) -> dict[int, list[Answer]]:
-    rounds: dict[int, list[Answer]] = {}
-    for turn, answer in said:
-        rounds.setdefault(turn.round, []).append(answer)
-    return rounds
 
 
 # -- playing
@@ -371,11 +395,34 @@ def _renew(debate: Debate, owner: str) -> None:
         raise LeaseLost(f"debate {debate.pk} is not held by {owner} any more")
 
 
+def _while_leased(debate: Debate, owner: str, write: Callable[[], T]) -> T:
+    """Write something that can be written twice, unless the debate is not ours any more or was cancelled: then nothing.
+
+    Raises:
+        LeaseLost: Nothing was written.
+    """
+
+    def both() -> T:
+        with transaction.atomic():
+            _renew(debate, owner)
+            return write()
+
+    return outlasting(both)
+
+
+def _wait_on(debate: Debate, owner: str) -> None:
+    """Renew the lease while another worker has a seat's turn. In a cancelled debate only its end is awaited: what it says is stored."""
+    try:
+        _renew(debate, owner)
+    except LeaseLost:
+        if not Debate.objects.filter(pk=debate.pk, status=Status.CANCELLED).exists():
+            raise
+
+
 def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner: str, progress: Progress) -> None:
     """Have the seats of a group answer side by side in a round, but for those that have, and store what became of them."""
-    _renew(debate, owner)
     missing = [DebateTurn(debate=debate, round=number, seat=seat) for seat in group]
-    DebateTurn.objects.bulk_create(missing, ignore_conflicts=True)
+    _while_leased(debate, owner, lambda: DebateTurn.objects.bulk_create(missing, ignore_conflicts=True))
     pending = debate.turns.filter(round=number, seat__in=group, status=Outcome.PENDING).select_related("seat__agent")
     jobs = [partial(_take_turn, debate, turn, owner, progress) for turn in pending.order_by("seat__number")]
     limit = 1 if django_settings.WORKER_THREADS == 1 else len(group)
@@ -385,22 +432,23 @@ def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner:
 def _take_turn(debate: Debate, turn: DebateTurn, owner: str, progress: Progress) -> None:
     """Have a seat answer, and store what became of it."""
     try:
-        run = _finished(_queued(debate, turn), partial(_renew, debate, owner))
-        turn.run, turn.message = run, run.messages.filter(channel=debate.channel_id).order_by("position").first()
-        if turn.message is not None:
-            turn.status, turn.violation = Outcome.ANSWERED, str(turn.message.payload.get("violation", ""))
-        else:
-            turn.status, turn.error = _without_answer(run)
+        run = _while_leased(debate, owner, lambda: _queued(debate, turn))
+        became = _outcome(debate, _finished(run, partial(_wait_on, debate, owner)))
     except TurnRefused as error:
-        turn.status, turn.error = Outcome.FAILED, str(error)
+        became = {"status": Outcome.FAILED, "error": str(error)}
+    for name, value in became.items():
+        setattr(turn, name, value)
     turn.save(update_fields=["run", "message", "status", "violation", "error"])
     progress(turn)
+
+
+def _key(turn: DebateTurn) -> str:
+    return f"debate:{turn.debate_id}:{turn.round}:{turn.seat.number}"
 
 
 def _queued(debate: Debate, turn: DebateTurn) -> Run:
     """The seat's turn in this round, queued once."""
     seat = turn.seat
-    key = f"debate:{debate.pk}:{turn.round}:{seat.number}"
     place = {"debate": debate.pk, "round": turn.round, "seat": seat.number}
     tags = {**debate.channel.tags, "round": str(turn.round), "seat": str(seat.number)}
     try:
@@ -408,10 +456,10 @@ def _queued(debate: Debate, turn: DebateTurn) -> Run:
             agent=seat.agent,
             channel=debate.channel,
             overrides={"debate": place, "tags": tags, **({"model": seat.model} if seat.model else {})},
-            idempotency_key=key,
+            idempotency_key=_key(turn),
         )
     except TurnRefused:  # it may have spoken before it left
-        run: Run | None = Run.objects.filter(idempotency_key=key).first()
+        run: Run | None = Run.objects.filter(idempotency_key=_key(turn)).first()
         if run is None:
             raise
         return run
@@ -427,14 +475,24 @@ def _finished(run: Run, renew: Callable[[], None]) -> Run:
     while (run := run_turn(run, owner=owner)).status not in Run.FINAL:
         others = Run.objects.filter(agent=run.agent_id, status=Run.Status.RUNNING).exclude(pk=run.pk)
         if lost := others.filter(lease_expires_at__lt=timezone.now() - ABANDONED).first():
-            cancel(run)
+            cancel_turn(run)
             raise TurnRefused(f"turn {lost.pk} of {run.agent.slug} was left unfinished; manage.py work ends it")
         pause(WAIT)
         renew()
     return run
 
 
-def _without_answer(run: Run) -> tuple[str, str]:
+def _outcome(debate: Debate, run: Run) -> dict[str, Any]:
+    """What became of a seat's turn: columns of `DebateTurn`."""
+    message = run.messages.filter(channel=debate.channel_id).order_by("position").first()
+    if message is not None:
+        status, violation, error = Outcome.ANSWERED, str(message.payload.get("violation", "")), ""
+    else:
+        violation, (status, error) = "", _without_answer(run)
+    return {"run": run, "message": message, "status": status, "violation": violation, "error": error}
+
+
+def _without_answer(run: Run) -> tuple[DebateTurn.Status, str]:
     """What became of a turn that said nothing, and why."""
     if run.status != Run.Status.COMPLETED:
         return Outcome.FAILED, run.error or f"its turn ended {run.status}"
@@ -457,7 +515,9 @@ def _end_round(
         LeaseLost: The debate is not ours any more.
     """
     said = _said(debate)
-    rounds = _by_round(said)
+    rounds: dict[int, list[Answer]] = {}
+    for turn, answer in said:
+        rounds.setdefault(turn.round, []).append(answer)
     answers = rounds.get(number, [])
     consensus = Consensus(agreement=None)
     if number != POLL and settings.judge:
@@ -476,7 +536,13 @@ def _end_round(
             extra_rounds=settings.extra_rounds_on_groupthink,
             extra_played=sum(bool(each.exit["details"]) for each in played),  # it went on although a criterion held
         )
-    moved = changes(rounds.get(number - 1, []), answers, _seen(debate, number, groups, said)) if earlier else None
+    if exits.reason == "consensus" and consensus.heuristic:
+        exits = exits.model_copy(update={"details": f"{exits.details}, by stances and words (heuristic)"})
+    free = answers
+    if earlier and earlier[-1].number == POLL:  # a stance that a role requires is no change of mind
+        required = mode_of(debate.mode).required_stances
+        free = [answer for answer in answers if required.get(answer.role) != answer.stance]
+    moved = changes(rounds.get(number - 1, []), free, _seen(debate, number, groups, said)) if earlier else None
     counted = {
         **statistics(answers).model_dump(mode="json"),
         "vote": vote(answers).model_dump(mode="json"),
@@ -497,8 +563,11 @@ def _end_round(
         ending = {"status": Status.COMPLETED, "exit_reason": exits.reason, "exit_details": exits.details}
     elif number >= debate.rounds_asked:
         ending = {"status": Debate.WAITING}
+    held = Debate.objects.filter(pk=debate.pk, status=Status.RUNNING, lease_owner=owner)
     with transaction.atomic():
-        if not (debate.finish(owner=owner, **ending) if ending else debate.extend_lease(owner=owner, lease=LEASE)):
+        if not (
+            debate.finish(owner=owner, **ending) if ending else held.update(lease_expires_at=timezone.now() + LEASE)
+        ):
             raise LeaseLost(f"debate {debate.pk} is not held by {owner} any more")
         row.save(force_insert=True)
     return row

@@ -373,7 +373,7 @@ def _reason(
     if criteria.confidence is not None and sure and len(sure) == len(last) and min(sure) >= criteria.confidence:
         return "confidence", f"lowest confidence {min(sure):g}, at least {criteria.confidence:g}"
     if len(rounds) >= criteria.max_rounds:
-        return "max_rounds", f"{len(rounds)} rounds, at most {criteria.max_rounds}"
+        return "max_rounds", f"{len(rounds)} {'round' if len(rounds) == 1 else 'rounds'}, at most {criteria.max_rounds}"
     return None, ""
 
 

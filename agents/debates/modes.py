@@ -178,7 +178,7 @@ class Perspectives(Config):
 
     perspectives: list[Perspective] = Field(default=list(PERSPECTIVES), min_length=1, max_length=100)
     assignment: Literal["round-robin", "random", "explicit"] = "round-robin"
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
 
     def assign(self, seats: int) -> list[str]:
         """One perspective for each of so many seats.
@@ -187,7 +187,7 @@ class Perspectives(Config):
             ValueError: With `explicit` there are not as many perspectives as seats.
         """
         if self.assignment == "explicit" and len(self.perspectives) != seats:
-            raise ValueError(f"perspectives: {len(self.perspectives)} for {seats} seats; allowed: one for each seat")
+            raise ValueError(f"{len(self.perspectives)} named for {seats} seats; allowed: one for each seat")
         chosen = list(self.perspectives)
         if self.assignment == "random":
             random.Random(self.seed).shuffle(chosen)  # noqa: S311 (no secret)

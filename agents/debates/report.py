@@ -18,11 +18,12 @@ from pydantic import BaseModel, Field
 from agents.commands import Cell, markdown_table
 from agents.debates.answers import Stance
 from agents.debates.measures import STANCES, Changes, Consensus, Exit, Groupthink, Statistics, Vote
+from agents.debates.modes import MODES, POLL
+from agents.llm.endpoints import provider_of
 from agents.llm.ledger import Totals, totals, totals_by
 from agents.models import Debate, DebateRound, DebateSeat, DebateTurn, LLMCall, Message
 from agents.text.markdown import as_text
 
-POLL = 0  # the number of the blind poll
 LONGEST = 20_000  # characters of one text in the Markdown export; the JSON export holds all
 
 
@@ -47,7 +48,12 @@ class Talking(BaseModel):
     poll: Vote | None = Field(description="null = no poll was held")
     last: Vote | None = Field(description="null = no round was played yet")
     same_winner: bool | None = Field(description="null where there is nothing to compare")
-    seats_changed: int | None = Field(description="seats whose stance in the last round is not that of the poll")
+    seats_changed: int | None = Field(
+        description="seats whose stance in the last round is not that of the poll, nor required by their role"
+    )
+    seats_by_role: int = Field(
+        description="seats that hold the stance of their role in the last round; they count in `last`"
+    )
     stances_changed: int
     to_majority: int
     from_majority: int
@@ -145,6 +151,9 @@ class Metadata(BaseModel):
     rounds_asked: int
     exit_reason: str | None
     exit_details: str
+    actors: list[str] = Field(
+        description="models that acted, by their calls; one that begins with offline: is a script"
+    )
     real: bool = Field(description="its messages are ordinary speech of the agents")
     seats: list[Seat]
     settings: dict[str, Any]
@@ -169,13 +178,16 @@ def report(debate: Debate) -> DebateReport:
     """Read what a debate came to so far. It takes the same few queries whatever the number of rounds."""
     debate = Debate.objects.select_related("channel", "created_by").get(pk=debate.pk)
     seats = {seat.pk: _seat(seat) for seat in debate.seats.select_related("agent").order_by("number")}
+    # Read before the turns: a round that ends meanwhile is not shown without its answers.
+    rounds = list(debate.rounds.order_by("number"))
     turns = list(debate.turns.select_related("message").order_by("round", "seat__number"))
     responses = [_response(turn, seats[turn.seat_id]) for turn in turns]
     spent = _spent_by_round(debate, turns)
-    evidence = [_evidence_of(row, spent[row.number]) for row in debate.rounds.order_by("number")]
+    evidence = [_evidence_of(row, spent[row.number]) for row in rounds]
     played = [row for row in evidence if row.round > POLL]
     last = played[-1] if played else None
     judging = _spent(totals(LLMCall.objects.filter(run=None), work_id=f"debate:{debate.pk}"))
+    acted = LLMCall.objects.filter(run__in=debate.turns.values("run"), purpose="turn").order_by()
     failed = (DebateTurn.Status.FAILED, DebateTurn.Status.SILENT)
     return DebateReport(
         decision=Decision(
@@ -183,7 +195,7 @@ def report(debate: Debate) -> DebateReport:
             vote=last.vote if last else None,
             consensus=last.consensus if last else None,
             groupthink=last is not None and last.groupthink.detected,
-            what_talking_changed=_talking(responses, evidence, judging),
+            what_talking_changed=_talking(debate.mode, responses, evidence, judging),
         ),
         agent_responses=responses,
         evidence=Evidence(
@@ -203,6 +215,7 @@ def report(debate: Debate) -> DebateReport:
             rounds_asked=debate.rounds_asked,
             exit_reason=debate.exit_reason or None,
             exit_details=debate.exit_details,
+            actors=sorted(acted.values_list("model", flat=True).distinct()),
             real=not debate.channel.synthetic,
             seats=list(seats.values()),
             settings=debate.settings,
@@ -268,20 +281,23 @@ def _evidence_of(row: DebateRound, spent: Spent) -> RoundEvidence:
     )
 
 
-def _talking(responses: Sequence[Response], evidence: Sequence[RoundEvidence], judging: Spent) -> Talking:
+def _talking(mode: str, responses: Sequence[Response], evidence: Sequence[RoundEvidence], judging: Spent) -> Talking:
+    required = MODES[mode].required_stances if mode in MODES else {}
     poll = next((row for row in evidence if row.round == POLL), None)
     last = evidence[-1] if evidence and evidence[-1].round > POLL else None
     voted = poll is not None and last is not None and any(poll.vote.counts.values()) and any(last.vote.counts.values())
     before = {one.seat: one.stance for one in responses if poll and one.round == poll.round}
-    after = {one.seat: one.stance for one in responses if last and one.round == last.round}
-    both = [seat for seat in after if before.get(seat) and after[seat]]
+    latest = [one for one in responses if last and one.round == last.round and one.stance]
+    after = {one.seat: one.stance for one in latest if required.get(one.role) != one.stance}
+    both = [seat for seat in after if before.get(seat)]
     moves = [move for row in evidence if row.changes for move in row.changes.moves]
     towards = sum(move.to_majority for move in moves)
     return Talking(
         poll=poll.vote if poll else None,
         last=last.vote if last else None,
-        same_winner=poll.vote.winner == last.vote.winner if poll and last and voted else None,
+        same_winner=_leaders(poll.vote) == _leaders(last.vote) if poll and last and voted else None,
         seats_changed=sum(before[seat] != after[seat] for seat in both) if voted else None,
+        seats_by_role=len(latest) - len(after),
         stances_changed=len(moves),
         to_majority=towards,
         from_majority=sum(move.from_majority for move in moves),
@@ -291,13 +307,20 @@ def _talking(responses: Sequence[Response], evidence: Sequence[RoundEvidence], j
     )
 
 
+def _leaders(vote: Vote) -> set[Stance]:
+    """The winner of a vote; of a tie the stances that share it."""
+    most = max(vote.counts.values())
+    return {stance for stance, count in vote.counts.items() if count == most}
+
+
 def _spent_by_round(debate: Debate, turns: Iterable[DebateTurn]) -> Mapping[int, Spent]:
     """What the turns of each round used."""
     spent: dict[int, Spent] = defaultdict(Spent)
     rounds = {turn.run_id: turn.round for turn in turns}
     calls = LLMCall.objects.filter(run__in=debate.turns.values("run"))
     for run, sums in totals_by(calls, "run").items():
-        spent[rounds[run]] += _spent(sums)
+        if run in rounds:  # else its turn has ended since
+            spent[rounds[run]] += _spent(sums)
     return spent
 
 
@@ -337,6 +360,7 @@ def as_markdown(report: DebateReport) -> str:
     parts = [
         f"# {_text(decision.topic)}",
         f"Debate {meta.id}, {meta.mode}: {seats}, {meta.status.replace('_', ' ')}. {_text(exit_line(report))}".strip(),
+        _text(actor_line(report)),
         *_warning(report.evidence.groupthink),
         *([f"Error: {_text(meta.error)}"] if meta.error else []),
         "## Decision",
@@ -353,20 +377,8 @@ def as_markdown(report: DebateReport) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-EVIDENCE_HEADS = (
-    *(
-        "Round",
-        ">Yes",
-        ">No",
-        ">Neutral",
-        ">Median confidence",
-        ">Agreement",
-        ">Changes",
-        ">To majority",
-        ">Conformity",
-    ),
-    *("Groupthink", ">Tokens"),
-)
+EVIDENCE_HEADS = ("Round", ">Yes", ">No", ">Neutral", ">Median confidence", ">Agreement", ">Changes", ">To majority", ">Conformity",
+                  "Groupthink", ">Tokens")  # fmt: skip
 
 
 def evidence_cells(row: RoundEvidence) -> list[Cell]:
@@ -378,8 +390,8 @@ def evidence_cells(row: RoundEvidence) -> list[Cell]:
         *(counts[stance] if voted else None for stance in STANCES),
         _figure(confidence.median if confidence else None),
         _figure(row.consensus.agreement),
-        changes.stances_changed if changes else None,
-        changes.to_majority if changes else None,
+        changes.stances_changed if changes and voted else None,
+        changes.to_majority if changes and voted else None,
         _figure(changes.conformity if changes else None),
         ("warning", "warning") if row.groupthink.detected else "no",
         row.spent.tokens,
@@ -393,7 +405,7 @@ def round_name(number: int) -> str:
 def vote_line(vote: Vote | None) -> str:
     """A vote in words, such as ``no (yes 1, no 3, neutral 0)``."""
     if vote is None or not any(vote.counts.values()):
-        return "no vote"
+        return "no stances"
     return f"{vote.winner or 'tie'} ({', '.join(f'{stance} {count}' for stance, count in vote.counts.items())})"
 
 
@@ -402,16 +414,29 @@ def exit_line(report: DebateReport) -> str:
     return f"Ended by {meta.exit_reason.replace('_', ' ')}: {meta.exit_details}." if meta.exit_reason else ""
 
 
+def actor_line(report: DebateReport) -> str:
+    """Who acted, where that was a script and no model; else empty."""
+    scripts = [model for model in report.metadata.actors if provider_of(model) == "offline"]
+    if not scripts:
+        return ""
+    return f"Acted by {', '.join(scripts)}, a script: it says given lines, and its stances and confidence mean nothing."
+
+
 def talking_lines(talking: Talking) -> Iterator[str]:
     """What talking changed, and what it cost, in sentences."""
     if talking.poll is not None:
         yield f"Blind poll: {vote_line(talking.poll)}, {talking.spent_on_poll.tokens:,} tokens."
     if talking.last is not None:
-        yield f"Last round: {vote_line(talking.last)}, {talking.spent_since.tokens:,} tokens since the poll."
+        since = " since the poll" if talking.poll is not None else ""
+        yield f"Last round: {vote_line(talking.last)}, {talking.spent_since.tokens:,} tokens{since}."
     if talking.same_winner is not None:
         verdict = "did not change" if talking.same_winner else "changed"
         seats = "1 seat answers" if talking.seats_changed == 1 else f"{talking.seats_changed or 'no'} seats answer"
-        yield f"Talking {verdict} the vote: {seats} otherwise than in the poll."
+        by_role = talking.seats_by_role
+        roles = (
+            f"; {'1 seat holds' if by_role == 1 else f'{by_role} seats hold'} the stance of a role" if by_role else ""
+        )
+        yield f"Talking {verdict} the vote: {seats} otherwise than in the poll{roles}."
     if talking.stances_changed:
         conform = "" if talking.conformity is None else f", {talking.conformity:.0%} of these without a new argument"
         yield (
@@ -459,17 +484,23 @@ def _answers(report: DebateReport) -> Iterator[str]:
         yield f"Said: {_text(one.text)}" if one.text and one.text not in (one.position, one.reasoning) else ""
         yield _bullets(f"Source: {_text(source)}" for source in one.citations)
         yield f"Breaks a rule: {_text(one.violation)}" if one.violation else ""
-        yield f"No answer ({one.status}): {_text(one.error)}" if not one.message else ""
+        if one.status == DebateTurn.Status.ANSWERED and not one.message:
+            yield "Its message was deleted."
+        elif not one.message:
+            yield f"No answer ({one.status}): {_text(one.error)}"
 
 
 def _metadata(meta: Metadata) -> Iterator[tuple[str, object]]:
     for name in ("channel", "real", "created_by", "created_at", "started_at", "finished_at"):
         if (value := getattr(meta, name)) is not None:
-            yield name, value
+            yield name, f"{value:%Y-%m-%d %H:%M %Z}" if isinstance(value, datetime) else value
+    yield "acted by", ", ".join(meta.actors) or "nobody yet"
     yield "tokens", f"{meta.spent.tokens:,} in {meta.spent.calls:,} calls"
     unpriced = f", {meta.spent.unpriced:,} calls unpriced" if meta.spent.unpriced else ""
     yield "cost in US dollars", f"{meta.spent.cost_usd:.4f}{unpriced}"
-    yield "settings", json.dumps(meta.settings, ensure_ascii=False)
+    for name, value in meta.settings.items():
+        if value not in ({}, None):
+            yield name, value if isinstance(value, str | int | float) else json.dumps(value, ensure_ascii=False)
 
 
 def _listed(title: str, marks: Sequence[Mark]) -> Iterator[str]:

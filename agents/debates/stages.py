@@ -39,7 +39,7 @@ class Mode:
     required = True  # without it a seat would see who said what, and answer without the fields
 
     def prepare(self, turn: Turn) -> None:
-        if turn.channel.kind != Channel.Kind.DEBATE:
+        if not _is_debate(turn.channel):
             turn.skip("not the channel of a debate")
             return
         debate, number, seat = _place(turn)
@@ -67,7 +67,7 @@ class Mode:
         turn.count(shown_in_full=len(context.entries) - older, shown_in_short=older)
 
     def review(self, turn: Turn, draft: Draft) -> Accept | Revise:
-        if turn.channel.kind != Channel.Kind.DEBATE:
+        if not _is_debate(turn.channel):
             turn.skip("not the channel of a debate")
             return Accept(draft)
         debate, number, seat = _place(turn)
@@ -85,6 +85,11 @@ class Mode:
             return Accept(Draft(draft.text, {**fields, VIOLATION: violation}), VIOLATION)
         turn.count(sent_back=1)
         return Revise(render_prompt("debates/violation", violation=violation), outcome=VIOLATION)
+
+
+def _is_debate(channel: Channel) -> bool:
+    """Whether a debate is played there. Channels of imported debates have the same kind."""
+    return channel.kind == Channel.Kind.DEBATE and Debate.objects.filter(channel=channel).exists()
 
 
 def _place(turn: Turn) -> tuple[Debate, int, DebateSeat]:

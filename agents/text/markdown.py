@@ -8,9 +8,13 @@ import unicodedata
 _WORD_JOINER = "\u2060"
 _BREAKS = re.compile(r"\s+")
 _NOT_WORDS = re.compile(r"[^\w ]|_")
+# Not a full stop that ends a sentence (but 1. and www.), nor a sign inside a figure, a time or a word: 0.9, 13:48, life-changing.
 _STRUCTURE = re.compile(
-    r"(?<![^\W\d_])\.|\.(?=\S)|[#$%&*+\-/:<=>@\[\\\]^_`{|}~]"
-)  # a full stop ends a sentence, unless 1. or www.
+    r"(?:(?<![^\W\d_])\.|\.(?=\S))(?!(?<=\d\.)\d)"
+    r"|:(?=\S)(?!(?<=\d:)\d)"
+    r"|(?<!\w)-|-(?!\w)"
+    r"|[#$%&*+/<=>@\[\\\]^_`{|}~]"
+)
 
 
 def plain(text: str, limit: int = 240) -> str:

@@ -409,14 +409,17 @@ def _not_judged(result: AgentResult, limits: Limits) -> Iterator[Finding]:
 
 
 def _lacking(result: AgentResult) -> Iterator[Finding]:
-    """Dimensions without a score that had judgements enough, or have one in the baseline, or share no proposition with it; then
-    propositions that are scored much less."""
+    """Yield the dimensions without a score where something was scored, where the baseline has one, or where no proposition is shared;
+    then propositions that are scored much less.
+
+    An agent that was not named and has no baseline may have few judgements: it lacks a score only where there were enough of them."""
     lacks: list[tuple[str, str, str, Share | None, Share | None]] = []
     for name, summary in result.summary.dimensions.items():
         change = result.change(name)
         before = change is not None and change.baseline is not None
         nothing_shared = change is not None and change.reason == NONE_IN_COMMON
-        if (summary.reason and (summary.fell_short or before)) or nothing_shared:
+        some = result.expected and summary.scored > 0
+        if (summary.reason and (summary.fell_short or before or some)) or nothing_shared:
             was = change.baseline_share if change is not None else None
             lacks.append((name, "", summary.reason or NONE_IN_COMMON, summary.share, was))
     for lost in result.comparison.lost if result.comparison else ():

@@ -1,14 +1,11 @@
 """What was measured: evaluation runs, their scores and the baselines that are current; one file per group."""
 
+from evaluation.dimensions import BY_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, Dimension
 from evaluation.models.evaluations import (
-    BY_MESSAGE,
-    CHANNEL_DIMENSIONS,
-    COUNTED,
     OUT_OF_REACH,
     RULE_JUDGE,
     Baseline,
     ChannelShare,
-    Dimension,
     DriftAlert,
     EvaluationRun,
     EvaluationSchedule,

@@ -18,24 +18,10 @@ from django.utils import timezone
 from agents.models import Agent, Channel, Leasable, LLMBatch, LLMCall, Message
 from agents.models.conversations import validate_tags
 from agents.text.patterns import TIMED_OUT
+from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 
 RULE_JUDGE = "rule"  # the judge of what an exact rule scored
 OUT_OF_REACH = "out_of_reach"  # the cause of a judgement for which an offline judge has no means
-
-
-class Dimension(models.TextChoices):
-    """The list of dimensions (specification 001); the id is the same everywhere, also as name of the scorer; the label is for people."""
-
-    ADHERENCE = "adherence", "Persona adherence"
-    CONSISTENCY = "consistency", "Self-consistency"
-    FLUENCY = "fluency", "Fluency"
-    CONVERGENCE = "convergence", "Convergence (voice divergence)"
-    IDEAS_QUANTITY = "ideas_quantity", "Ideas quantity"
-
-
-CHANNEL_DIMENSIONS = (Dimension.CONVERGENCE.value, Dimension.IDEAS_QUANTITY.value)  # measured of a whole channel
-BY_MESSAGE = (Dimension.ADHERENCE.value, Dimension.CONSISTENCY.value)  # judged of each message (or pair of them)
-COUNTED = (Dimension.IDEAS_QUANTITY.value,)  # a count, never averaged with scores of 0 to 9
 
 
 class Method(models.TextChoices):

@@ -27,7 +27,7 @@ from agents.models import Agent
 from agents.persona import BANDS, ROUNDING, TraitLike, strength_band
 from agents.seed import example_slugs
 from agents.text.fences import neutral
-from evaluation.models import Dimension
+from evaluation.dimensions import Dimension
 from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, resolve
 
 

@@ -15,7 +15,7 @@ from agents.swarm.guards import GUARDS
 from agents.swarm.reading import read
 from agents.text.patterns import Undecided, check_phrase, find, find_all
 from agents.text.tokens import has_emoji, split_sentences, tokenize
-from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, Dimension
+from evaluation.dimensions import CHANNEL_DIMENSIONS, COUNTED, Dimension
 
 
 def _phrase(value: str) -> str:

@@ -259,7 +259,7 @@ def estimate_simulation(
 
 def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats: int) -> tuple[Simulation, list[int]]:
     """Store a simulation with a stand-in for each answer; return it, and the tokens of the prompt for each line of its first repeat."""
-    ident, scenes, _ = prepare(agent, situations, model, repeats, reuse=False)
+    ident, scenes, _ = prepare(agent, situations, model, repeats, reuse=None)
     prompts: list[int] = []
     for scene in scenes:
         for turn, text in enumerate(scene.situation.lines, 1):

@@ -199,11 +199,11 @@ def simulate(
 
 # -- the channels
 def prepare(
-    agent: Agent, situations: Sequence[Situation], model: str, repeats: int, *, reuse: bool
+    agent: Agent, situations: Sequence[Situation], model: str, repeats: int, *, reuse: bool | None
 ) -> tuple[str, list[_Scene], bool]:
     """Id and scenes of the newest simulation of the same if it is to be continued, else of a new one; and whether it is continued.
 
-    It is not continued once a completed evaluation measured it, or when it is 24 hours old; with `reuse` it always is.
+    It is not continued once a completed evaluation measured it, or when it is 24 hours old; with `reuse` it always is; with None never.
     """
     persona = current_digest(agent)
     parts = [agent.pk, persona, situations_digest(situations), model, repeats]
@@ -218,7 +218,7 @@ def prepare(
         slugs = Channel.objects.filter(slug__startswith=prefix, synthetic=True).values_list("slug", flat=True)
         numbers = (slug.removeprefix(prefix).partition("-")[0] for slug in slugs)
         number = max((int(n) for n in numbers if n.isdecimal()), default=0)
-        resumed = bool(number) and (reuse or _is_open(f"{same}-{number}", f"{prefix}{number}-"))
+        resumed = bool(number) and reuse is not None and (reuse or _is_open(f"{same}-{number}", f"{prefix}{number}-"))
         number += not resumed
         ident, prefix = f"{same}-{number}", f"{prefix}{number}-"
         known = {channel.slug: channel for channel in Channel.objects.filter(slug__startswith=prefix, synthetic=True)}

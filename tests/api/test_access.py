@@ -55,6 +55,7 @@ NEEDS = [  # route, body, what it needs beyond being signed in, and the answer
     ("evaluations/{failed}/resume/", {}, "evaluation.change_evaluationrun", 202),
     ("debates/", DEBATE, "agents.add_debate", 201),
     ("debates/{debate}/rounds/", {}, "agents.change_debate", 202),
+    ("debates/{debate}/cancel/", {}, "agents.change_debate", 200),
     ("messages/send/", DRAFT, "agents.add_message", 201),
     ("quality-checks/", CHECK, "correction.add_correctionlog", 200),
     ("evaluations/correction-logs/{log}/results/fluency/mark/", {"mark": "right"}, "correction.change_gatedimensionresult", 200),

@@ -56,7 +56,7 @@ def _gate_tokens() -> tuple[float, float]:
 
     from django.test import override_settings
 
-    from agents.models import Message
+    from agents.models import ChannelMember, Message
     from agents.turn.send_message import send_message
     from correction.config.configure import configure
     from tests.bench.gate import VERDICT
@@ -74,6 +74,7 @@ def _gate_tokens() -> tuple[float, float]:
         server.always(text=json.dumps(VERDICT))
         for message in said.values():
             if message.agent is not None:
+                ChannelMember.objects.get_or_create(channel=message.channel, agent=message.agent)
                 send_message(agent=message.agent, channel=message.channel, text=message.text + " Again.")
         bodies: list[dict[str, Any]] = list(server.bodies)
     for body in bodies:

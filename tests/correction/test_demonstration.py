@@ -120,6 +120,7 @@ def test_four_agents_debate_offline_to_groupthink_and_an_exit_and_a_second_showi
     shown, debate = out.getvalue(), Debate.objects.get()
 
     assert (debate.mode, debate.status, debate.exit_reason) == ("devils-advocate", "completed", "consensus")
+    assert "heuristic" in debate.exit_details  # no model said how far they agree
     assert list(debate.rounds.values_list("number", "groupthink__detected")) == [(0, False), (1, False), (2, True)]
     assert list(debate.turns.exclude(violation="").values_list("round", "seat__agent__slug")) == [(2, "dwight")]
     assert {call.provider for call in LLMCall.objects.all()} == {"offline"}

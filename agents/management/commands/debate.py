@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,12 +11,13 @@ from django.core.management.base import CommandError
 from rich.console import Console
 
 from agents.commands import BaseCommand, console_on, in_line, print_table, snippet
-from agents.debates.debate import DebateRefused, ask_rounds, play, start_debate
+from agents.debates.debate import DebateRefused, ask_rounds, cancel, play, start_debate
 from agents.debates.measures import Criteria, Vote
 from agents.debates.modes import MODES, PERSPECTIVES
 from agents.debates.report import (
     EVIDENCE_HEADS,
     DebateReport,
+    actor_line,
     as_json,
     as_markdown,
     evidence_cells,
@@ -50,6 +51,7 @@ against the poll, what it cost, how far they agree, and a warning where they agr
   manage.py debate "Should the office move?" --mode delphi --agents michael,dwight,pam
   manage.py debate "Should the office move?" --mode delphi --agents michael,dwight,pam --next     only the poll and round 1
   manage.py debate 12 --next                   one more round of debate 12 (--finish: all that are left)
+  manage.py debate 12 --cancel                 end debate 12; what was said stays
   manage.py debate 12 --export markdown        what it came to, as a page (also json); plays nothing
   manage.py debate --list                      the latest debates
 
@@ -62,15 +64,17 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         parser.formatter_class = RawDescriptionHelpFormatter
         new, panel = parser.add_argument_group("a new debate"), parser.add_argument_group("an expert panel")
         ends = parser.add_argument_group("when it ends", "each criterion takes a number, or off")
+        act = parser.add_mutually_exclusive_group()
         flag, no = {"action": "store_true"}, {"action": "store_false", "default": None}
         whole, number = {"type": int, "metavar": "N"}, {"type": _number, "metavar": "N"}
         arguments: tuple[tuple[Any, str, dict[str, Any], str], ...] = (
             (parser, "topic", {"nargs": "?"}, "the question; or the number of a debate, to show it or go on with it"),
-            (parser, "--next", flag, "play one round and stop"),
-            (parser, "--finish", flag, "of a debate that waits: play all rounds that are left"),
-            (parser, "--export", {"choices": EXPORTS}, "print what a debate came to, and play nothing"),
+            (act, "--next", flag, "play one round and stop"),
+            (act, "--finish", flag, "of a debate that waits: play all rounds that are left"),
+            (act, "--cancel", flag, "end a debate: at once, or before the next seat's turn where it is being played"),
+            (act, "--export", {"choices": EXPORTS}, "print what a debate came to, and play nothing"),
             (parser, "--json", flag, "print one JSON object and nothing else"),
-            (parser, "--list", flag, f"the latest {MOST_LISTED} debates"),
+            (act, "--list", flag, f"the latest {MOST_LISTED} debates"),
             (new, "--mode", {}, f"its rules: {', '.join(MODES)} (default: {next(iter(MODES))})"),
             (new, "--agents", {"metavar": "SLUGS"}, "who debates, in the order of the seats, separated by commas"),
             (new, "--rounds", whole, f"at most, 1 to 100 (default: {CRITERIA.max_rounds})"),
@@ -99,9 +103,13 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         if topic is None:
             raise _wrong("say the question, or the number of a debate; manage.py debate --help shows how")
         old = topic.strip().isdecimal()
+        if options["cancel"] and not old:
+            raise _wrong("--cancel: only for the number of a debate")
         try:
             debate = self._existing(topic, given) if old else self._new(topic, given, export=options["export"])
-            if not options["export"] and (not old or options["next"] or options["finish"]):
+            if options["cancel"]:
+                debate = cancel(debate)
+            elif not options["export"] and (not old or options["next"] or options["finish"]):
                 debate = self._play(debate, 1 if options["next"] else None, quiet=options["json"])
         except DebateRefused as error:
             raise _wrong(str(error)) from None
@@ -111,13 +119,14 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         else:
             self._show(shown)
         if debate.status in (Debate.Status.FAILED, Debate.Status.ERRORED) and not options["export"]:
-            raise CommandError(f"debate {debate.pk} {debate.get_status_display()}: {debate.error}", returncode=FAILED)
+            why = in_line(debate.error, 2_000)
+            raise CommandError(f"debate {debate.pk} {debate.get_status_display()}: {why}", returncode=FAILED)
 
     def _existing(self, number: str, given: Mapping[str, Any]) -> Debate:
         if given:
             names = ", ".join(_option(name) for name in given)
             raise _wrong(
-                f"{names}: only for a new debate; allowed for debate {number}: --next, --finish, --export, --json"
+                f"{names}: only for a new debate; allowed for debate {number}: --next, --finish, --cancel, --export, --json"
             )
         debate: Debate | None = Debate.objects.filter(pk=int(number[:18])).first()
         if debate is None:
@@ -166,10 +175,13 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         narrow = [n for n, head in enumerate(EVIDENCE_HEADS) if head not in WIDE]
         rows = [[evidence_cells(row)[n] for n in narrow] for row in shown.evidence.rounds]
         print_table(console, [EVIDENCE_HEADS[n] for n in narrow], rows, title=title, tight=True, wrapped=True)
+        if line := actor_line(shown):
+            console.print(f"[yellow]{snippet(line, 1_000)}[/yellow]")
         for line in talking_lines(shown.decision.what_talking_changed):
             console.print(line)
         if (agreed := shown.decision.consensus) is not None and agreed.agreement is not None:
-            console.print(f"Agreement {agreed.agreement:.2f}: {snippet(agreed.summary, 1_000)}")
+            heuristic = " (heuristic)" if agreed.heuristic else ""
+            console.print(f"Agreement {agreed.agreement:.2f}{heuristic}: {snippet(agreed.summary, 1_000)}")
         if shown.evidence.groupthink is not None and shown.evidence.groupthink.detected:
             why = snippet("; ".join(shown.evidence.groupthink.indicators), 1_000)
             console.print(
@@ -192,7 +204,10 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
 
 
 def _number(text: str) -> float | str:
-    return OFF if text == OFF else float(text)
+    try:
+        return OFF if text == OFF else float(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text[:80]!r}; allowed: a number, or {OFF}") from None
 
 
 def _option(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from django.db.models import ProtectedError
 from pytest_django import Settings
 
 from agents.debates.debate import DebateRefused, add_message, ask_rounds, play, start_debate, work_one
+from agents.debates.measures import Changes
 from agents.debates.modes import MODES
+from agents.debates.report import as_markdown, report
 from agents.models import (
     Agent,
     Channel,
@@ -159,6 +162,7 @@ def test_groupthink_at_the_exit_asks_for_extra_rounds_and_says_so(llm_server: LL
 
     plain = played(start_debate(topic=TOPIC, mode="delphi", agents=agents))
     assert (plain.exit_reason, plain.rounds.count()) == ("consensus", 2)
+    assert "heuristic" not in plain.exit_details  # a model said how far they agree
 
 
 def test_what_a_round_changed_is_stored_with_it(llm_server: LLMServer) -> None:
@@ -292,6 +296,50 @@ def test_an_agent_that_is_in_another_turn_meanwhile_is_waited_for_or_given_up() 
     assert debate.turns.get(seat__number=2).status == "answered"
 
 
+@pytest.mark.parametrize(("problem", "status"), [(KeyboardInterrupt(), "pending"), (ValueError("a defect"), "errored")])
+def test_a_debate_that_was_interrupted_or_crashed_goes_on_where_it_stopped(
+    problem: BaseException, status: str, llm_server: LLMServer
+) -> None:
+    panel = Panel(llm_server)
+    debate = ask_rounds(start_debate(topic=TOPIC, mode="adversarial", agents=seated(), rounds=1), None)
+
+    def progress(event: DebateTurn | DebateRound) -> None:
+        if isinstance(event, DebateTurn) and (event.round, event.seat.number) == (1, 2):
+            raise problem
+
+    with suppress(KeyboardInterrupt):
+        play(debate, owner=owner_name(), progress=progress)
+    debate.refresh_from_db()
+    assert (debate.status, debate.rounds.count()) == (status, 1)
+    assert ("a defect" in debate.error) == (status == "errored")
+
+    played(debate)
+
+    assert (debate.status, debate.error) == ("completed", "")
+    assert panel.turns == {"ada": 1, "bob": 1, "cleo": 1}, "the poll and one round each"
+
+
+def test_a_stance_that_a_role_requires_is_no_change_of_mind() -> None:
+    free = {"primary": ("no", "yes"), "opposition": ("yes", "no"), "evaluator": ("yes", "yes")}
+    script = {
+        seat: [{"stance": poll}, {"stance": last}, {"stance": "yes"}]
+        for seat, (poll, last) in enumerate(free.values(), 1)
+    }
+    debate = start_debate(topic=TOPIC, mode="devils-advocate", agents=seated(), script=script, consensus=None)
+
+    after_one = report(played(debate, 1))
+    after_two = report(played(debate, 1))
+
+    assert after_one.evidence.rounds[-1].changes == Changes(
+        moves=[], stances_changed=0, to_majority=0, from_majority=0, conformity=None
+    )
+    talking = after_one.decision.what_talking_changed
+    assert (talking.seats_changed, talking.seats_by_role) == (0, 2)
+    assert "no seats answer otherwise than in the poll; 2 seats hold the stance of a role." in as_markdown(after_one)
+    assert [move.seat for row in after_two.evidence.rounds if row.changes for move in row.changes.moves] == [2]
+    assert after_two.decision.what_talking_changed.seats_changed == 0  # seat 2 says again what it said in the poll
+
+
 # -- refused
 def _inactive() -> dict[str, Any]:
     return {"agents": [*seated(1), make_agent("zoe", is_active=False)]}
@@ -315,7 +363,7 @@ def _twice() -> dict[str, Any]:
 
 REFUSED: dict[str, tuple[Mapping[str, Any] | Callable[[], Mapping[str, Any]], str, str]] = {
     "no topic": ({"topic": "  "}, "topic", "allowed: 1 to"),
-    "an overlong topic": ({"topic": "x" * 2_001}, "topic", "2,001 characters; allowed: at most 2,000"),
+    "an overlong topic": ({"topic": "x" * 2_001}, "topic", "2,001 characters; allowed: 1 to 2,000"),
     "an unknown mode": ({"mode": "brawl"}, "mode", "'brawl' is unknown; allowed: collaborative"),
     "one seat": (lambda: {"agents": seated(1)}, "agents", "1 named; allowed in the mode delphi: 2 to 20"),
     "the same agent twice": (_twice, "agents", "'ada' is named twice; allowed: 2 to 20 different agents"),
@@ -326,10 +374,11 @@ REFUSED: dict[str, tuple[Mapping[str, Any] | Callable[[], Mapping[str, Any]], st
     "no rounds": ({"rounds": 0}, "rounds", "allowed: 1 to 100"),
     "too many rounds": ({"rounds": 101}, "rounds", "allowed: 1 to 100"),
     "a model for no seat": ({"models": {"7": "m"}}, "models", "there is no seat '7'; allowed: 1, ada, 2, bob"),
+    "a model that cannot be called": ({"models": {"1": "claude-x"}}, "models", "seat 1 cannot be called: "),
     "an empty model": ({"models": {"1": " "}}, "models", "allowed: 1 to 200 characters"),
     "perspectives outside of a panel": ({"perspectives": ["legal"]}, "perspectives", "allowed: in the mode expert-panel"),
     "perspectives that do not fit": (
-        {"mode": "expert-panel", "perspectives": ["legal"], "assignment": "explicit"}, "perspectives", "1 for 2 seats; allowed: one for",
+        {"mode": "expert-panel", "perspectives": ["legal"], "assignment": "explicit"}, "perspectives", "perspectives: 1 named for 2 seats",
     ),
     "an assignment there is not": ({"mode": "expert-panel", "assignment": "dice"}, "assignment", "'round-robin'"),
     "a threshold out of range": ({"consensus": 1.5}, "consensus", "less than or equal to 1"),

@@ -83,6 +83,21 @@ def test_a_debate_is_started_then_played_round_by_round_then_to_its_end(client: 
     assert "has ended" in refused(client.post(f"{url}rounds/", {}), 409)["detail"][0]
 
 
+def test_a_debate_is_cancelled_once_or_twice_and_one_that_has_ended_is_a_409(
+    client: Program, people: list[Agent]
+) -> None:
+    url = client.post(DEBATES, GOOD)["Location"]
+    client.post(f"{url}rounds/", {})
+
+    first, again = (client.post(f"{url}cancel/", {}) for _ in range(2))
+
+    assert (first.status_code, first.json()["status"]) == (200, "cancelled")
+    assert first.json() == again.json()
+    assert "has ended (cancelled)" in refused(client.post(f"{url}rounds/", {}), 409)["detail"][0]
+    ended = make_debate([[says(1), says(2)]], slug="over", ended=AGREED)
+    assert "has ended (completed)" in refused(client.post(f"{DEBATES}{ended.pk}/cancel/", {}), 409)["detail"][0]
+
+
 def test_a_start_sent_again_under_its_key_makes_one_debate(client: Program, people: list[Agent]) -> None:
     first = client.post(DEBATES, GOOD, headers={"Idempotency-Key": "k1"})
     again = client.post(DEBATES, GOOD, headers={"Idempotency-Key": "k1"})

@@ -65,6 +65,8 @@ def test_what_makes_no_debate_is_exit_2_with_field_and_allowed_values(
         (("Should we move?", "--agents=ada,bob", "--model=claude"), "allowed: SEAT=MODEL"),
         (("Should we move?", "--agents=ada,bob", "--export=json"), "only for the number of a debate"),
         (("77", "--next"), "there is no debate 77"),
+        (("77", "--cancel"), "there is no debate 77"),
+        (("Should we move?", "--agents=ada,bob", "--cancel"), "--cancel: only for the number of a debate"),
         (("9" * 5000,), "there is no debate"),
         (("1", "--mode=delphi", "--no-poll"), "--mode, --no-poll: only for a new debate"),
     ],
@@ -78,6 +80,19 @@ def test_a_command_line_that_makes_no_sense_is_exit_2(people: list[Agent], args:
     assert part in str(error)
 
 
+def test_a_criterion_that_is_no_number_is_named_with_what_is_allowed() -> None:
+    assert "--confidence: 'sure'; allowed: a number, or off" in str(refused("Should we move?", "--confidence=sure"))
+
+
+@pytest.mark.parametrize("option", ["--finish", "--export=markdown", "--list", "--cancel"])
+def test_playing_a_round_is_not_combined_with_what_does_something_else(option: str) -> None:
+    debate = make_debate([])
+
+    assert "not allowed with argument" in str(refused(str(debate.pk), "--next", option))
+    assert not debate.rounds.exists()
+    assert Debate.objects.get().status == "waiting"
+
+
 def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:
     shown = debate(
         *command_line({**GOOD, "rounds": 2, "consensus": "off", "confidence": "off", "convergence_rounds": "off"})
@@ -86,7 +101,17 @@ def test_a_debate_is_played_to_its_end_and_shown(people: list[Agent]) -> None:
     played = Debate.objects.get()
     assert (played.status, played.exit_reason) == ("completed", "max_rounds")
     assert shown.startswith(f"Debate {played.pk}, delphi: Should we move?\nSeats: 1 Ada, 2 Bob, 3 Cleo\n")
-    for part in ("Poll:", "Round 1:", "Round 2:", "Blind poll:", "Last round:", "Ended by max rounds", "tokens in"):
+    for part in (
+        "Poll:",
+        "Round 1:",
+        "Round 2:",
+        "Blind poll:",
+        "Last round:",
+        "Ended by max rounds",
+        "tokens in",
+        "a script",
+        "heuristic",
+    ):
         assert part in shown
 
 
@@ -107,6 +132,20 @@ def test_next_plays_one_round_and_finish_the_rest(people: list[Agent]) -> None:
     played.refresh_from_db()
     assert (played.status, played.rounds.count()) == ("completed", 5)
     assert refused(str(played.pk), "--next").returncode == 2
+
+
+def test_cancel_ends_a_debate_and_shows_what_it_came_to(people: list[Agent]) -> None:
+    debate(*command_line({**GOOD, "rounds": 2, "consensus": "off", "confidence": "off"}), "--next")
+    waiting = Debate.objects.get()
+
+    shown = debate(str(waiting.pk), "--cancel")
+
+    waiting.refresh_from_db()
+    assert waiting.status == "cancelled"
+    assert "Its status: cancelled." in shown
+    assert "Blind poll:" in shown
+    assert debate(str(waiting.pk), "--cancel") == shown
+    assert "has ended (cancelled)" in str(refused(str(waiting.pk), "--next"))
 
 
 def test_json_is_the_report_and_nothing_else(people: list[Agent]) -> None:
@@ -131,12 +170,13 @@ def test_seats_play_with_their_model_role_and_perspective(people: list[Agent]) -
 
 
 def test_a_failed_debate_is_exit_1_and_says_why() -> None:
-    failed = make_debate([["refused", "timeout"]], status="failed", error="no seat answered in the poll")
+    failed = make_debate([["refused", "timeout"]], status="failed", error="no seat answered in the poll (\x1b[31mred)")
 
     error = refused(str(failed.pk))
 
     assert error.returncode == 1
-    assert "no seat answered in the poll" in str(error)
+    assert "no seat answered in the poll (" in str(error)
+    assert "\x1b" not in str(error)
     assert debate(str(failed.pk), "--export=markdown").startswith("# Should the office move")
 
 

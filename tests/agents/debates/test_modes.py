@@ -101,7 +101,7 @@ def test_random_perspectives_follow_from_the_seed_and_all_are_used_alike() -> No
     ],
 )
 def test_perspectives_that_cannot_be_are_refused(mode: str, config: dict[str, Any]) -> None:
-    with pytest.raises((ValidationError, ValueError), match=r"perspectives|assignment"):
+    with pytest.raises((ValidationError, ValueError), match=r"perspectives|assignment|1 named for 2 seats"):
         mode_of(mode).perspectives(2, config)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -15,7 +15,7 @@ from markdown_it.token import Token
 from agents.debates.measures import Exit
 from agents.debates.report import DebateReport, as_json, as_markdown, report
 from agents.llm.ledger import totals
-from agents.models import Debate, DebateTurn
+from agents.models import Debate, DebateTurn, Message
 from tests.agents.debates.finished import make_debate, play_round, says
 from tests.agents.debates.seats import Panel, debated
 from tests.factories import say
@@ -76,6 +76,8 @@ def test_every_call_of_a_debate_is_in_its_sums_the_judge_s_since_the_poll(llm_se
         ([[says(1, None), says(2, None)], [says(1, None), says(2, None)]], True, None, None),  # a mode without stances
         ([[says(1, "yes"), says(2, "yes")], ["refused", "refused"]], True, None, None),  # all failed
         ([[says(1, "yes"), says(2, "no")], [says(1, "yes"), says(2, "yes")]], True, False, 1),  # a tie, then yes
+        ([[says(1, "yes"), says(2, "neutral")], [says(1, "no"), says(2, "neutral")]], True, False, 1),  # two other ties
+        ([[says(1, "yes"), says(2, "no")], [says(1, "no"), says(2, "yes")]], True, True, 2),  # the same tie
         ([["refused", says(2, "no")], [says(1, "yes"), says(2, "no")]], True, False, 0),  # who has no vote changed none
     ],
 )
@@ -150,9 +152,39 @@ def test_fifty_rounds_take_as_many_queries_as_one() -> None:
     with CaptureQueriesContext(connection) as many:
         shown = report(long)
 
-    assert len(few) == len(many) == 7
+    assert len(few) == len(many) == 8
     assert shown.metadata.rounds_played == 50
     assert shown.metadata.spent.tokens == 51 * 4 * 100
+
+
+def test_where_there_is_nothing_to_compare_with_the_page_does_not_say_so() -> None:
+    no_poll = as_markdown(report(make_debate([[says(1), says(2)]], poll=False, slug="no-poll")))
+    no_stance = make_debate([[says(1, None), says(2, None)]] * 2, slug="no-stance")
+    Message.objects.filter(channel=no_stance.channel).delete()
+
+    page = as_markdown(report(no_stance))
+
+    assert "200 tokens." in no_poll
+    assert "since the poll" not in no_poll
+    assert "| – | – | – | no | 200 |" in page  # no stance is no change of stance
+    assert page.count("Its message was deleted.") == 4
+    assert "No answer" not in page
+
+
+def test_a_round_that_ends_while_the_report_is_read_is_in_the_next_report() -> None:
+    debate = make_debate([[says(1), says(2)]])
+    answers = [[says(1), says(2)]]
+
+    def play_meanwhile(execute: Callable[..., Any], sql: str, *args: Any) -> Any:
+        if "llm_calls" in sql and answers:
+            play_round(debate, 1, answers.pop())
+        return execute(sql, *args)
+
+    with connection.execute_wrapper(play_meanwhile):
+        shown = report(debate)
+
+    assert {one.round for one in shown.agent_responses} == {row.round for row in shown.evidence.rounds} == {0}
+    assert report(debate).metadata.spent.tokens == 400
 
 
 def test_a_debate_without_a_round_has_a_report() -> None:

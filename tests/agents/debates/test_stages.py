@@ -16,9 +16,10 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from agents.debates import measures
-from agents.debates.debate import add_message, answers_of
-from agents.debates.modes import MODES
-from agents.models import Agent, Debate, MemoryBlock, Message, Run, RunMessage
+from agents.debates.answers import Answer
+from agents.debates.debate import add_message
+from agents.debates.modes import MODES, answer_of
+from agents.models import Agent, ChannelMember, Debate, MemoryBlock, Message, Run, RunMessage
 from agents.seed import loader
 from agents.turn.pipeline import Draft, Revise, StageFailed, pipeline
 from agents.turn.prompt import build_prompt, preview_prompt
@@ -305,7 +306,12 @@ def test_a_hostile_answer_changes_nothing_but_its_own_entry(mode: str, hostile: 
     assert _structure(text) == _structure(plain)
     assert _entries_of(text, "Bob|Participant 2") == _entries_of(plain, "Bob|Participant 2")
     assert _entries_of(text, "Cyd|Participant 3") == _entries_of(plain, "Cyd|Participant 3")
-    for one in answers_of(debate).values():
+    rounds: dict[int, list[Answer]] = {}
+    for turn in debate.turns.select_related("seat", "message").order_by("round", "seat__number"):
+        if (answer := answer_of(turn)) is not None:
+            rounds.setdefault(turn.round, []).append(answer)
+    assert len(rounds) == 3
+    for one in rounds.values():
         assert [(answer.seat, answer.stance, answer.confidence) for answer in one] == [
             (1, "yes", 0.7),
             (2, "no", 0.7),
@@ -441,9 +447,11 @@ def test_offline_a_seat_answers_with_its_lines_and_with_what_the_script_says() -
 
 
 # -- elsewhere
-def test_in_other_channels_the_stage_does_nothing(llm_server: LLMServer) -> None:
+@pytest.mark.parametrize("kind", ["public", "debate"])  # a channel of an imported debate is no debate of ours
+def test_in_other_channels_the_stage_does_nothing(kind: str, llm_server: LLMServer) -> None:
     [ada] = clerks(1)
-    office = make_channel("office")
+    office = make_channel("office", kind=kind)
+    ChannelMember.objects.create(channel=office, agent=ada)
 
     prompt = preview_prompt(agent=ada, channel=office)
 
@@ -451,6 +459,7 @@ def test_in_other_channels_the_stage_does_nothing(llm_server: LLMServer) -> None
         ("skipped", "not the channel of a debate")
     ]
     assert prompt.answer is None
+    assert send_message(agent=ada, channel=office, text="Good morning.").committed
 
 
 def test_nobody_speaks_in_a_debate_outside_its_rounds() -> None:

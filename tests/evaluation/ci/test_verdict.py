@@ -184,5 +184,23 @@ def test_a_score_over_other_claims_than_its_change_says_so() -> None:
     assert list(report.notes()) == ["adherence: the change is over 1 of 2 propositions, 9.0 → 3.0"]
 
 
+@pytest.mark.parametrize(
+    ("expected", "scored", "verdict"),
+    [(True, 3, "not enough data"), (True, 0, "pass"), (False, 3, "pass")],
+)
+def test_an_agent_that_must_have_a_score_is_no_pass_where_too_little_of_a_dimension_was_scored(
+    expected: bool, scored: int, verdict: str
+) -> None:
+    one = result(None)
+    little = DimensionSummary(
+        dimension="fluency", scored=scored, reason=f"not enough data: {scored} of 6 judgements scored"
+    )
+    summary = replace(one.summary, dimensions={**one.summary.dimensions, "fluency": little})
+
+    found = decide([replace(one, captured=replace(one.captured, summary=summary), expected=expected)], Limits())
+
+    assert found.verdict == verdict
+
+
 def test_no_agents_are_no_pass() -> None:
     assert decide([], Limits()).exit_code == 2
