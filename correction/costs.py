@@ -333,7 +333,7 @@ def _caps(agents: list[int]) -> _Caps:
     own: QuerySet[Any] = AgentEvaluationConfig.objects.filter(is_defaults=False)
     rows, path, whose = own, "", "agent"
     if by_default:  # every agent has one, unless it says otherwise
-        rows, path, whose = Agent.objects.filter(is_active=True), "evaluation_config__", "pk"
+        rows, path, whose = Agent.objects.in_use(), "evaluation_config__", "pk"
     cap = Coalesce(f"{path}daily_budget_usd", Value(defaults["daily_budget_usd"]))
     on = Coalesce(f"{path}budget_enabled", Value(bool(defaults["budget_enabled"])))
     capped = rows.annotate(cap_on=on, cap=cap).filter(cap_on=True, cap__isnull=False).order_by()

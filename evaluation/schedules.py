@@ -178,7 +178,7 @@ def _make_runs(schedule: EvaluationSchedule, until: datetime) -> Fired:
 
 def agents_of(schedule: EvaluationSchedule) -> list[Agent]:
     """The agents that a schedule measures: those named, or all, as far as they are active."""
-    named = schedule.agents.all() if schedule.agents.exists() else Agent.objects.all()
+    named = schedule.agents.all() if schedule.agents.exists() else Agent.objects.listed()
     return list(named.filter(is_active=True).order_by("slug"))
 
 

@@ -41,10 +41,10 @@ OFFLINE = "Rules and word lists judge: their scores are heuristic, and most clai
 
 def agents_card(request: HttpRequest) -> SafeString:
     """How many agents there are, with the faces of some."""
-    newest = Counter(Agent.objects.order_by("-pk").values_list("is_active", flat=True)[:MOST_AGENTS])
+    newest = Counter(Agent.objects.listed().order_by("-pk").values_list("is_active", flat=True)[:MOST_AGENTS])
     active, inactive = newest[True], newest[False]
     more = "+" if newest.total() == MOST_AGENTS else ""
-    faces = Agent.objects.filter(is_active=True).order_by("pk").values_list("display_name", "avatar_color")[:FACES]
+    faces = Agent.objects.in_use().order_by("pk").values_list("display_name", "avatar_color")[:FACES]
     row = format_html_join("", "{}", ((display.avatar(name, color),) for name, color in faces))
     url = display.list_url(Agent)
     rest = display.link(f"{url}?is_active__exact=0", f"{inactive:,}{more} inactive") if inactive else ""
@@ -117,7 +117,7 @@ def _turn(run: Run) -> tuple[object, ...]:
 
 
 def no_agents(request: HttpRequest) -> SafeString | None:
-    if Agent.objects.exists():
+    if Agent.objects.listed().exists():
         return None
     add = reverse("admin:agents_agent_add") if request.user.has_perm("agents.add_agent") else ""
     text = "An agent is a persona acted by a model. The examples are sixteen personas with their conversations."

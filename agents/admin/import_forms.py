@@ -166,4 +166,4 @@ def tag_key(column: str) -> str:
 
 def suggested_agents() -> list[tuple[str, str]]:
     """Slug and name of agents, for a list of proposals."""
-    return list(Agent.objects.order_by("slug").values_list("slug", "display_name")[:MOST_SUGGESTED])
+    return list(Agent.objects.listed().order_by("slug").values_list("slug", "display_name")[:MOST_SUGGESTED])

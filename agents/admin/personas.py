@@ -257,6 +257,12 @@ class AgentAdmin(ModelAdmin[Agent]):
         newest = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("number")[:1]
         return super().get_queryset(request).annotate(version_number=Subquery(newest))
 
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Agent], search_term: str
+    ) -> tuple[QuerySet[Agent], bool]:
+        """The list, and choices of agents elsewhere: without those of experiments."""
+        return super().get_search_results(request, queryset.filter(synthetic=False), search_term)
+
     def fill_in(self, rows: list[Any]) -> None:
         said = Message.objects.filter(agent__in=rows, synthetic=False)  # simulated messages do not count
         totals = dict(said.order_by().values_list("agent").annotate(n=Count("*")))

@@ -236,7 +236,7 @@ class Agents(Editable):
 
     def get_queryset(self) -> QuerySet[Agent]:
         if self.action == "list":
-            return agents_with_version().defer("system_prompt", "sample_lines")
+            return agents_with_version().filter(synthetic=False).defer("system_prompt", "sample_lines")
         traits = Prefetch("traits", Trait.objects.order_by("-strength", "name"))
         return agents_with_version().prefetch_related(
             traits, Prefetch("memory_blocks", MemoryBlock.objects.order_by("label"))

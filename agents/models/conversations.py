@@ -17,6 +17,18 @@ from django.db.models.functions import Lower
 hex_color = RegexValidator(r"^#[0-9a-fA-F]{6}$", "Write a colour as # and six hex digits, e.g. #1d4ed8.")
 
 
+class AgentQuerySet(models.QuerySet["Agent"]):
+    """Agents."""
+
+    def listed(self) -> AgentQuerySet:
+        """Those that people made: not those of an experiment's population."""
+        return self.filter(synthetic=False)
+
+    def in_use(self) -> AgentQuerySet:
+        """The active ones of these: what ``--agents all`` and schedules mean."""
+        return self.listed().filter(is_active=True)
+
+
 class Agent(models.Model):
     """A persona agent: the character a model is to stay in."""
 
@@ -72,8 +84,13 @@ class Agent(models.Model):
     is_active = models.BooleanField(
         default=True, help_text="an inactive agent takes no turns; its history can still be measured"
     )
+    synthetic = models.BooleanField(
+        default=False, editable=False, help_text="made for an experiment; it stands in no list of agents"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
+
+    objects = AgentQuerySet.as_manager()
 
     class Meta:
         db_table = "agents"
@@ -223,10 +240,10 @@ def find_agents(names: str) -> list[Agent]:
     if not wanted:
         raise UnknownAgent("no agent named; write slugs separated by commas, or all")
     if [name.lower() for name in wanted] == ["all"]:
-        return list(Agent.objects.filter(is_active=True).order_by("slug"))
+        return list(Agent.objects.in_use().order_by("slug"))
     agents = [_agent_of(name) for name in wanted]
     if missing := [name for name, agent in zip(wanted, agents, strict=True) if agent is None]:
-        slugs = ", ".join(Agent.objects.order_by("slug").values_list("slug", flat=True)[: 2 * _SHOWN])
+        slugs = ", ".join(Agent.objects.listed().order_by("slug").values_list("slug", flat=True)[: 2 * _SHOWN])
         raise UnknownAgent(
             f"no agent {', '.join(map(repr, missing))}; agents: {slugs or 'none; import or seed some first'}"
         )
@@ -240,7 +257,7 @@ def _agent_of(name: str) -> Agent | None:
 
 def no_agent(name: str) -> str:
     """A sentence for a name that is no agent's, with the nearest slugs."""
-    slugs = list(Agent.objects.order_by("slug").values_list("slug", flat=True)[:1000])
+    slugs = list(Agent.objects.listed().order_by("slug").values_list("slug", flat=True)[:1000])
     if not slugs:
         return "there are no agents yet: `manage.py seed` loads examples, `manage.py import_agents` your own"
     near = get_close_matches(name.lower(), slugs, n=3, cutoff=0.5)

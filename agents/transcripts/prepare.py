@@ -56,7 +56,7 @@ class Speakers:
         """
         self._slugs: dict[str, Author] = {}
         self._names: dict[str, list[Author]] = {}
-        for pk, slug, name in Agent.objects.values_list("pk", "slug", "display_name").order_by("slug"):
+        for pk, slug, name in Agent.objects.listed().values_list("pk", "slug", "display_name").order_by("slug"):
             author = Author(agent_id=pk, slug=slug)
             self._slugs[slug.casefold()] = author
             self._names.setdefault(name.casefold(), []).append(author)

@@ -23,7 +23,7 @@ from agents import llm
 from agents.llm.requests import storable
 from agents.models import ChannelMember, Message, Run, RunMessage, RunStep
 from agents.ops.telemetry import logging_about
-from agents.turn.pipeline import Answer, Draft, StageFailed, ToolOutcome, Turn, model_of, pipeline, scene_of
+from agents.turn.pipeline import Answer, Draft, StageFailed, ToolOutcome, Turn, lines_of, model_of, pipeline, scene_of
 from agents.turn.prompt import Prompt, build_prompt, new_turn
 from agents.turn.send_message import RequiredStageFailed, TurnRefused, start_turn
 from agents.turn.tools import Performed, calls_models, perform, send_draft, tool_definitions
@@ -221,6 +221,7 @@ class LeasedTurn:
                 "channel": turn.channel.slug,
                 "trigger": turn.trigger.text if turn.trigger is not None else "",
                 "sample_lines": list(agent.sample_lines),
+                "lines": lines_of(turn.overrides),
                 "said": [message.text for message in turn.transcript if message.agent_id == agent.pk],
                 "rejected": list(self.rejected),
                 "sent": self.sent,

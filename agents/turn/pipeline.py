@@ -1,8 +1,9 @@
 """The stages a turn passes, as `TURN_PIPELINE` lists them (DESIGN §1), and the values that pass between a turn and its stages.
 
 Fail-open: a stage that raises is noted and passed over. `Run.overrides` may hold `stages` (names: only these take part, and those that are
-`required`), `model` (acts instead of the agent's own), `tags` (of every message of the turn) and `scene` (where in its lines the offline
-scripted actor begins); the rest is for the stages. A value that is none of these is passed over: a turn must not die of it.
+`required`), `model` (acts instead of the agent's own), `tags` (of every message of the turn), `scene` (where in its lines the offline
+scripted actor begins) and `lines` (what it says in this turn instead of the agent's sample lines); the rest is for the stages. A value
+that is none of these is passed over: a turn must not die of it.
 """
 
 from __future__ import annotations
@@ -53,6 +54,13 @@ def scene_of(overrides: Mapping[str, Any]) -> int | None:
     """Where the scripted actor begins; None = it decides."""
     scene = overrides.get("scene")
     return scene if isinstance(scene, int) and not isinstance(scene, bool) and scene >= 0 else None
+
+
+def lines_of(overrides: Mapping[str, Any]) -> list[str] | None:
+    """What the scripted actor says in this turn, the first that was not sent back; None = the agent's sample lines."""
+    lines = overrides.get("lines")
+    valid = isinstance(lines, list | tuple) and all(isinstance(line, str) for line in lines)
+    return list(lines) if valid and lines is not None else None
 
 
 Phase = Literal["received", "prepare", "review", "committed", "finish"]

@@ -7,7 +7,7 @@ same answer, so that a demonstration or a test of the correction pipeline needs 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -27,6 +27,7 @@ def answer(request: LLMRequest) -> dict[str, Any]:
 
     * ``agent``: slug; with the number of lines said it decides where in the script to begin.
     * ``sample_lines``: the script.
+    * ``lines``: what it says in this turn instead, the first that was not sent back; None = the script.
     * ``said``: texts the agent said recently in the channel, oldest first; said again only when all others were.
     * ``rejected``: texts sent back in this turn; never said again in it.
     * ``scene``: which scene it is, a number; else None.
@@ -49,16 +50,17 @@ def answer(request: LLMRequest) -> dict[str, Any]:
         return _call(request, "send_message", channel=facts.get("channel", ""), **answer)
     if further := _further(request):
         return further
-    lines = _distinct(facts.get("sample_lines", ()))
+    given = facts.get("lines")
+    lines = _distinct(facts.get("sample_lines", ()) if given is None else given)
     if not lines:
         return _call(request, "do_nothing", reason=NO_LINES)
-    line = next_line(
-        lines,
-        agent=facts["agent"],
-        said=facts.get("said", ()),
-        rejected=facts.get("rejected", ()),
-        scene=facts.get("scene"),
-    )
+    rejected = {_plain(text) for text in facts.get("rejected", ())}
+    if given is not None:
+        line = next((line for line in lines if _plain(line) not in rejected), None)
+    else:
+        line = next_line(
+            lines, agent=facts["agent"], said=facts.get("said", ()), rejected=rejected, scene=facts.get("scene")
+        )
     if line is None:
         return _call(request, "do_nothing", reason=ALL_REJECTED)
     return _call(request, "send_message", text=line, channel=facts.get("channel", ""), **answer)
@@ -80,7 +82,7 @@ def _further(request: LLMRequest) -> dict[str, Any] | None:
 
 
 def next_line(
-    lines: Sequence[str], *, agent: str, said: Sequence[str], rejected: Sequence[str], scene: int | None = None
+    lines: Sequence[str], *, agent: str, said: Sequence[str], rejected: Collection[str], scene: int | None = None
 ) -> str | None:
     """The line to say now; None when every line was rejected.
 

@@ -186,7 +186,7 @@ class CopyForm(forms.Form):
     """Whose settings the others get."""
 
     source: Any = forms.ModelChoiceField(
-        queryset=Agent.objects.order_by("display_name"),
+        queryset=Agent.objects.listed().order_by("display_name"),
         widget=Select,
         label="from",
         help_text="its own settings, and what it leaves to the defaults; what the chosen agents had set is replaced",

@@ -26,7 +26,7 @@ AGENTS_PER_PAGE = 50
 
 def matrix_context(*, search: str = "", page: str | int = 1) -> dict[str, Any]:
     """What the template shows: the defaults and a page of agents, active ones first, in three queries."""
-    chosen = Agent.objects.order_by("-is_active", "display_name", "slug")
+    chosen = Agent.objects.listed().order_by("-is_active", "display_name", "slug")
     if search:
         chosen = chosen.filter(Q(display_name__icontains=search) | Q(slug__icontains=search))
     agents = BoundedPaginator(chosen, AGENTS_PER_PAGE).get_page(page)

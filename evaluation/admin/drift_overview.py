@@ -206,7 +206,7 @@ class OverviewForm(forms.Form):
 
 
 def by_name() -> QuerySet[Agent]:
-    return Agent.objects.order_by("display_name", "slug")
+    return Agent.objects.listed().order_by("display_name", "slug")
 
 
 def usual_overview(*, state: State | None, stop: int) -> Overview:

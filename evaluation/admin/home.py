@@ -191,7 +191,7 @@ def _shown(runs: Iterable[EvaluationRun]) -> list[tuple[object, ...]]:
 def no_baseline(request: HttpRequest) -> SafeString | None:
     """Active agents that nothing can be compared with, among the newest."""
     has = Baseline.objects.filter(agent=OuterRef("pk"))
-    newest = Agent.objects.filter(is_active=True).order_by("-pk").values("pk")[:LOOKED_AT]
+    newest = Agent.objects.in_use().order_by("-pk").values("pk")[:LOOKED_AT]
     without = list(
         Agent.objects.filter(~Exists(has), pk__in=newest).order_by("display_name").only("display_name")[: NAMED + 1]
     )

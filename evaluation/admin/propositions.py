@@ -199,7 +199,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         counts = Counter((entry.owner, entry.state) for entry in entries)
         owners = sorted({entry.owner for entry in entries}, key=lambda owner: (-counts[owner, "suggested"], owner))
         agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=owners)}
-        others = Agent.objects.exclude(slug__in=owners).filter(is_active=True)
+        others = Agent.objects.in_use().exclude(slug__in=owners)
         if search:
             others = others.filter(Q(display_name__icontains=search) | Q(slug__icontains=search))
         return self.page(
@@ -365,7 +365,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             name=_name_of(owner, agent if owner != DEFAULT else None),
             card=card,
             agent=agent,
-            agents=Agent.objects.filter(is_active=True)[:MOST_AGENTS] if owner == DEFAULT else (),
+            agents=Agent.objects.in_use()[:MOST_AGENTS] if owner == DEFAULT else (),
             at=request.GET.get("at", ""),
             may_try=_may_try(request),
             may_change=self.has_change_permission(request),

@@ -187,7 +187,7 @@ def series_of(agent: Agent, *, schedule: EvaluationSchedule | None = None, dimen
         by_schedule[run.schedule_id].append(run)
     active = Count("agents", filter=Q(agents__is_active=True))
     schedules = EvaluationSchedule.objects.filter(pk__in=by_schedule).annotate(measured=active).order_by("name")
-    all_agents = Agent.objects.filter(is_active=True).count() if by_schedule else 0
+    all_agents = Agent.objects.in_use().count() if by_schedule else 0
     series = []
     for one in schedules:
         grouped: dict[tuple[str, str, str], list[EvaluationRun]] = defaultdict(list)

@@ -20,6 +20,7 @@ from evaluation.models.evaluations import (
     is_heuristic,
     procedure_name,
 )
+from evaluation.models.experiments import Experiment, ExperimentEnvironment
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
     "EvaluationSchedule",
     "EvaluationScore",
     "Evidence",
+    "Experiment",
+    "ExperimentEnvironment",
     "Idea",
     "IdeaPart",
     "JudgeCalibration",

@@ -54,7 +54,7 @@ class Command(BaseCommand):
         self.stdout.write(f"Ready: {database['ENGINE'].rpartition('.')[2]}, {database['NAME']}")
         self._heading("2. Example agents")
         call_command("seed", stdout=self.stdout)
-        agents = list(Agent.objects.filter(is_active=True).order_by("slug"))
+        agents = list(Agent.objects.in_use().order_by("slug"))
         self._heading(f"3. Baseline: {TAG} {BASE}")
         baseline = [RunSpec(agent=agent, is_baseline=True, where={TAG: BASE}) for agent in agents]
         results = self._measure(baseline, again=options["again"])

@@ -65,7 +65,7 @@ class Command(BaseCommand):
 
     def _report(self, files: list[LoadedFile]) -> None:
         try:
-            slugs: set[str] | None = set(Agent.objects.values_list("slug", flat=True))
+            slugs: set[str] | None = set(Agent.objects.listed().values_list("slug", flat=True))
         except DatabaseError:  # not set up yet
             slugs = None
         waiting = 0

@@ -123,3 +123,17 @@ def test_once_it_has_said_something_it_ends_the_turn() -> None:
 
     assert reply.tool_calls == ()
     assert reply.text == "(The scripted actor has said its line and ends the turn.)"
+
+
+@pytest.mark.parametrize(
+    ("facts", "line"),
+    [
+        ({"lines": ["Noted.", "Later."]}, "Noted."),
+        ({"lines": ["Noted.", "Later."], "said": ["Noted."]}, "Noted."),
+        ({"lines": ["Noted.", "Later."], "rejected": [" Noted. "]}, "Later."),
+        ({"lines": ["Noted.", "Later."], "rejected": ["Noted.", "Later."]}, ""),
+        ({"lines": []}, ""),
+    ],
+)
+def test_lines_given_for_a_turn_are_said_as_they_are_in_their_order(facts: dict[str, Any], line: str) -> None:
+    assert act(**facts).tool_calls[0].input.get("text", "") == line

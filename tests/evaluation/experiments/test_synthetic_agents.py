@@ -1,0 +1,46 @@
+"""Agents made for an experiment are in no list of agents; who has their name finds them."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from agents.models import Agent
+from agents.models.conversations import find_agent, find_agents
+from evaluation.models import EvaluationSchedule
+from evaluation.schedules import agents_of
+from tests.factories import MONDAY, make_agent
+
+JSON = {"accept": "application/json"}
+
+
+@pytest.fixture
+def made(db: None) -> Agent:
+    make_agent("ada")
+    return make_agent("e1-001", display_name="Made Up", synthetic=True)
+
+
+def test_all_agents_and_schedules_of_all_leave_them_out(made: Agent) -> None:
+    schedule = EvaluationSchedule.objects.create(name="nightly", next_at=MONDAY)
+
+    assert [agent.slug for agent in find_agents("all")] == ["ada"]
+    assert [agent.slug for agent in agents_of(schedule)] == ["ada"]
+    assert find_agent("e1-001") == made
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["/admin/", "/admin/agents/agent/", "/admin/evaluation/evaluationrun/overview/", "/admin/agents/agent/?q=Made"],
+)
+def test_no_page_of_agents_shows_them(page: str, made: Agent, admin_client: Client) -> None:
+    answer = admin_client.get(page, follow=True)
+
+    assert answer.status_code in (200, 404)
+    assert "Made Up" not in answer.content.decode()
+
+
+def test_the_api_lists_only_others_and_gives_them_by_name(made: Agent, admin_client: Client) -> None:
+    listed = admin_client.get("/api/agents/", headers=JSON).json()
+
+    assert [row["slug"] for row in listed["results"]] == ["ada"]
+    assert admin_client.get("/api/agents/e1-001/", headers=JSON).json()["display_name"] == "Made Up"

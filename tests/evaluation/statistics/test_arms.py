@@ -1,0 +1,110 @@
+"""Two arms of an experiment: textbook figures, and environments that are taken as wholes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evaluation.statistics.arms import detectable, effect, environments_needed, intraclass, permutation_p, welch
+
+RNG = np.random.default_rng
+
+
+def played(
+    seed: int, environments: int, agents: int = 4, *, alike: float = 0.3, higher: float = 0.0
+) -> dict[Hashable, list[float]]:
+    """Scores of variance 1 in environments, alike to that degree."""
+    rng = RNG([seed, environments])
+    return {
+        number: list(higher + rng.normal(0, math.sqrt(alike)) + rng.normal(0, math.sqrt(1 - alike), agents))
+        for number in range(environments)
+    }
+
+
+def flat(arm: dict[Hashable, list[float]]) -> list[float]:
+    return [score for scores in arm.values() for score in scores]
+
+
+def test_a_small_example_by_hand() -> None:
+    a, b = [6.0, 7.0, 5.0, 8.0], [4.0, 5.0, 5.0, 6.0]
+
+    test = welch(a, b)
+    size = effect(a, b)
+
+    assert test is not None
+    assert size is not None
+    assert (test.t, test.p) == pytest.approx(tuple(stats.ttest_ind(a, b, equal_var=False)))
+    assert size.d == pytest.approx(1.5 / math.sqrt((5 / 3 + 2 / 3) / 2))
+    assert size.g == pytest.approx(size.d * (1 - 3 / (4 * 6 - 1)), rel=0.01)
+    assert size.interval.low < 0 < size.interval.high
+
+
+@pytest.mark.parametrize(("a", "b"), [([], [1.0, 2.0]), ([1.0], [1.0, 2.0]), ([2.0, 2.0], [2.0, 2.0])])
+def test_too_few_scores_or_none_that_vary_give_no_figure(a: list[float], b: list[float]) -> None:
+    assert welch(a, b) is None
+    assert effect(a, b) is None
+
+
+def test_without_an_effect_the_naive_test_finds_too_many_and_the_clustered_one_a_twentieth() -> None:
+    naive = clustered = 0
+    for seed in range(200):
+        a, b = played(2 * seed, 24), played(2 * seed + 1, 24)
+        test, p = welch(flat(a), flat(b)), permutation_p(a, b, seed=seed)
+        assert test is not None
+        assert p is not None
+        naive, clustered = naive + (test.p < 0.05), clustered + (p < 0.05)
+
+    assert naive > 20
+    assert 5 <= clustered <= 18
+
+
+def test_the_number_of_environments_asked_for_finds_the_effect_four_times_in_five() -> None:
+    between = math.sqrt(0.3 + 0.7 / 4)
+    change = 0.8 * between  # 0.8 standard deviations between environments
+    needed = environments_needed(change, played(1, 1_000), played(2, 1_000))
+    assert needed is not None
+    assert needed == pytest.approx(26, abs=3)
+
+    seen = 0
+    for seed in range(300):
+        p = permutation_p(played(2 * seed, needed, higher=change), played(2 * seed + 1, needed), seed=seed)
+        seen += p is not None and p < 0.05
+
+    assert seen / 300 >= 0.75  # 0.8, and the chance of 300
+
+
+def test_few_environments_are_gone_through_and_fewer_than_three_say_nothing() -> None:
+    a = {n: [8.0, 8.0] for n in range(3)}
+    b = {n: [2.0, 2.0] for n in range(3)}
+
+    assert permutation_p(a, b) == pytest.approx(2 / 20)  # 6 over 3 ways
+    assert permutation_p(a, b, paired=True) == pytest.approx(2 / 8)
+    assert permutation_p({0: [8.0], 1: [8.0]}, b) is None
+
+
+def test_pairs_see_what_differences_between_environments_hide() -> None:
+    a, b = played(1, 20, alike=0.95, higher=0.5), played(1, 20, alike=0.95)
+    noise = RNG(3)
+    a = {number: [score + noise.normal(0, 0.2) for score in scores] for number, scores in a.items()}
+
+    paired, apart = permutation_p(a, b, paired=True), permutation_p(a, b)
+    assert paired is not None
+    assert apart is not None
+    assert paired < 0.01 < apart
+    smaller, larger = detectable(a, b, paired=True), detectable(a, b)
+    assert smaller is not None
+    assert larger is not None
+    assert smaller < larger
+
+
+@pytest.mark.parametrize(("alike", "low", "high"), [(0.0, -0.1, 0.1), (0.3, 0.2, 0.4), (0.9, 0.85, 0.95)])
+def test_how_alike_scores_of_one_environment_are_is_estimated(alike: float, low: float, high: float) -> None:
+    estimated = intraclass(played(5, 300, alike=alike), played(6, 300, alike=alike, higher=3.0))
+
+    assert estimated is not None
+    assert low <= estimated <= high
+    assert intraclass({1: [3.0], 2: [4.0]}) is None
