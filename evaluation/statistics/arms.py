@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evaluation.statistics.bootstrap import LEVEL, Interval, numbers
 from evaluation.statistics.difference import ALPHA, n_to_detect, smallest_detectable_change
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PERMUTATIONS = 9_999
 MOST_EXACT = 10_000  # ways to assign the environments; up to here all are gone through
 
-Arm = Mapping[Hashable, Sequence[float]]  # the scores of each environment
+Arm = Mapping[Any, Sequence[float]]  # the scores of each environment
 
 
 @dataclass(frozen=True, slots=True)
