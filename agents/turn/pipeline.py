@@ -2,8 +2,8 @@
 
 Fail-open: a stage that raises is noted and passed over. `Run.overrides` may hold `stages` (names: only these take part, and those that are
 `required`), `model` (acts instead of the agent's own), `tags` (of every message of the turn), `scene` (where in its lines the offline
-scripted actor begins) and `lines` (what it says in this turn instead of the agent's sample lines); the rest is for the stages. A value
-that is none of these is passed over: a turn must not die of it.
+scripted actor begins), `lines` (what it says in this turn instead of the agent's sample lines) and `until` (the position of the last
+message that it is shown); the rest is for the stages. A value that is none of these is passed over: a turn must not die of it.
 """
 
 from __future__ import annotations
@@ -61,6 +61,12 @@ def lines_of(overrides: Mapping[str, Any]) -> list[str] | None:
     lines = overrides.get("lines")
     valid = isinstance(lines, list | tuple) and all(isinstance(line, str) for line in lines)
     return list(lines) if valid and lines is not None else None
+
+
+def until_of(overrides: Mapping[str, Any]) -> int | None:
+    """The position of the last message that the agent is shown; None = the newest."""
+    until = overrides.get("until")
+    return until if isinstance(until, int) and not isinstance(until, bool) and until >= 0 else None
 
 
 Phase = Literal["received", "prepare", "review", "committed", "finish"]

@@ -16,7 +16,7 @@ from agents import llm
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
 from agents.persona import render_persona
 from agents.text.fences import fence, neutral, one_line, render_prompt
-from agents.turn.pipeline import Answer, Draft, Section, TraceEntry, Turn, pipeline
+from agents.turn.pipeline import Answer, Draft, Section, TraceEntry, Turn, pipeline, until_of
 
 
 def render(name: str, /, **values: Any) -> str:
@@ -27,15 +27,17 @@ MAX_CHANNELS = 30
 EARLIER = "[… other messages were said before …]"
 
 
-def recent_messages(*, channel: Channel, trigger: Message | None = None) -> list[Message]:
+def recent_messages(*, channel: Channel, trigger: Message | None = None, until: int | None = None) -> list[Message]:
     """The last `TURN_HISTORY_MESSAGES` messages of the channel, or of the trigger's thread (its first message always), oldest first.
 
-    Messages of a simulation are shown in its channel, and nowhere else.
+    Messages of a simulation are shown in its channel, and nowhere else; those after the position `until` not at all.
     """
     limit = settings.TURN_HISTORY_MESSAGES
     said = Message.objects.filter(channel=channel).select_related("agent", "user", "channel")
     if not channel.synthetic:
         said = said.filter(synthetic=False)
+    if until is not None:
+        said = said.filter(position__lte=until)
     if trigger is None or trigger.parent_id is None:
         return list(said.order_by("-position")[:limit])[::-1]
     thread = list(said.filter(Q(pk=trigger.parent_id) | Q(parent_id=trigger.parent_id)).order_by("-position")[:limit])
@@ -148,7 +150,9 @@ def new_turn(
         trigger=trigger,
         persona_version_id=version,
         overrides=overrides or {},
-        transcript=[] if channel.kind == Channel.Kind.DEBATE else recent_messages(channel=channel, trigger=trigger),
+        transcript=[]
+        if channel.kind == Channel.Kind.DEBATE
+        else recent_messages(channel=channel, trigger=trigger, until=until_of(overrides or {})),
         preview=preview,
     )
 

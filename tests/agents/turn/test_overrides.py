@@ -8,7 +8,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message
-from agents.turn.pipeline import lines_of, model_of, pipeline, scene_of, stages_of, tags_of
+from agents.turn.pipeline import lines_of, model_of, pipeline, scene_of, stages_of, tags_of, until_of
 from agents.turn.scripted import next_line
 from agents.turn.send_message import send_message
 from tests.agents.turn.playing import join, plays, take_turn
@@ -62,6 +62,7 @@ def test_values_that_are_none_are_passed_over(wrong: Any) -> None:
     assert tags_of({"tags": wrong}) == {}
     assert scene_of({"scene": wrong}) in (None, 7)
     assert model_of({"model": wrong}) in ("", "x")
+    assert until_of({"until": wrong}) in (None, 7)
     assert lines_of({"lines": wrong}) in (None, [])
     assert stages_of({"stages": wrong}) in (None, frozenset())
 

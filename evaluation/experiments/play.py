@@ -1,0 +1,411 @@
+"""Start an experiment, play its environments, and queue their evaluations.
+
+Everything that is decided (who sits where, who speaks when) is drawn from the seed, and every message and turn has a key of its place. So
+an experiment that was killed goes on where it stopped and ends as it would have. Environments of one number have the same agents in all
+arms; they are queued far apart, so that an agent does not wait for itself.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from agents.debates.debate import DebateRefused, ask_rounds, start_debate
+from agents.debates.debate import play as play_debate
+from agents.models import Agent, Channel, ChannelMember, Debate, Message, Run, owner_name
+from agents.models.conversations import UnknownAgent, find_agent
+from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
+from agents.turn.pipeline import name_of, pipeline
+from agents.turn.receive import receive_message
+from agents.work.lease import LeaseLost
+from agents.work.queues import carry_out, do_next, wake_workers
+from agents.work.running import outlasting, pause, side_by_side
+from evaluation.experiments.population import make_agents, write_personas
+from evaluation.experiments.scenario import Arm, Measured, Scenario, Step
+from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, Experiment, ExperimentEnvironment
+from evaluation.runs.control import queue_run
+from evaluation.runs.planning import SIMULATION, RunSpec, why_over_budget
+from evaluation.simulation.conversations import actor_of
+
+LEASE = timedelta(minutes=10)  # extended before each turn
+WAIT = 0.2  # seconds between two looks at work that another process has
+MOST_EARLIER = 200  # messages of a real conversation that an environment begins with
+ARM, REPEAT, ENVIRONMENT, STEP = "arm", "repeat", "environment", "step"  # tags, beside the experiment's
+OURS = ("tags", "scene", "lines", "until", "debate")  # overrides that the experiment sets itself
+OF_TURNS = ("stages", "model")
+
+Status = ExperimentEnvironment.Status
+Progress = Callable[[ExperimentEnvironment], None]
+
+
+class ExperimentRefused(ValueError):
+    """The experiment cannot be started. `problems` has all of them; each names the field, its value and what is allowed."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(problems))
+
+
+# -- starting
+def start_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = "", user: Any = None) -> Experiment:
+    """Store an experiment with its people and environments; nothing is played yet. Nothing is written when it is refused.
+
+    Args:
+        scenario: What is played, scaled as wished.
+        judge: The model that judges; default the configured one.
+        actor_model: The model that acts as all agents; default each agent's own.
+
+    Raises:
+        ExperimentRefused: It cannot be played here.
+    """
+    if problems := list(_problems(scenario)):
+        raise ExperimentRefused(problems)
+    with transaction.atomic():
+        experiment: Experiment = Experiment.objects.create(
+            name=scenario.name,
+            scenario=scenario.model_dump(mode="json"),
+            seed=scenario.seed,
+            judge=judge or str(settings.JUDGE_MODEL),
+            actor_model=actor_model,
+            created_by=user,
+        )
+        if scenario.population is not None:
+            prefix = f"x{experiment.pk}"
+            agents = make_agents(scenario.population, seed=scenario.seed, prefix=prefix, model=actor_model)
+        else:
+            agents = [find_agent(slug) for slug in scenario.cast]
+        _make_environments(experiment, scenario, agents)
+    return experiment
+
+
+def _problems(scenario: Scenario) -> Iterator[str]:
+    """What keeps a scenario from being played here: what the file alone does not tell."""
+    check = import_string(settings.TURN_REQUEST_CHECK)
+    stages = [name_of(stage) for stage in pipeline().stages]
+    for number, arm in enumerate(scenario.arms):
+        at = f"arms.{number} ({arm.name})"
+        own = {name: value for name, value in arm.overrides.items() if name not in OF_TURNS}
+        if reserved := own.keys() & set(OURS):
+            yield f"{at}.overrides: {', '.join(sorted(reserved))}: set by the experiment; allowed: {', '.join(OF_TURNS)}, settings"
+        elif arm.debate and own:
+            yield f"{at}.overrides: {', '.join(own)}: not in a debate; allowed: model"
+        else:
+            for name, text in check(agent=None, channel=None, overrides=own, session=""):
+                yield f"{at}.{name}: {text}"
+        named = arm.overrides.get("stages", [])
+        unknown = [
+            one for one in [*(named if isinstance(named, list) else [named]), *arm.treatment] if one not in stages
+        ]
+        if unknown:
+            yield f"{at}: stage {unknown[0]!r} is unknown; allowed: {', '.join(stages)}"
+    for slug in scenario.cast:
+        try:
+            agent = find_agent(slug)
+        except UnknownAgent as error:
+            yield f"cast: {error}"
+        else:
+            if not agent.is_active:
+                yield f"cast: {slug!r} is inactive; allowed: active agents"
+    if scenario.start_from:
+        slug, _, position = scenario.start_from.rpartition("@")
+        if not Message.objects.filter(channel__slug=slug, position=int(position)).exists():
+            yield f"start_from: there is no message {position} in a channel {slug!r}; allowed: CHANNEL@POSITION of a message"
+
+
+def _make_environments(experiment: Experiment, scenario: Scenario, agents: Sequence[Agent]) -> None:
+    """Store the environments in the order in which they are played: arm by arm, each arm begun at another number."""
+    drawn = random.Random(f"{scenario.seed}:seats")  # noqa: S311 (assignment, not secrecy)
+    seated = drawn.sample(list(agents), scenario.seats)
+    count, arms = scenario.environments, scenario.arms
+    order = [
+        (repeat, (place + which * count // len(arms)) % count, arm)
+        for repeat in range(1, scenario.repeats + 1)
+        for place in range(count)
+        for which, arm in enumerate(arms)
+    ]
+    for which, (repeat, number, arm) in enumerate(order, 1):
+        here = seated[number * scenario.agents : (number + 1) * scenario.agents]
+        tags = {
+            Experiment.TAG: str(experiment.pk),
+            SIMULATION: f"experiment-{experiment.pk}",
+            ARM: arm.name,
+            REPEAT: str(repeat),
+            ENVIRONMENT: str(number + 1),
+        }
+        ExperimentEnvironment.objects.create(
+            experiment=experiment,
+            arm=arm.name,
+            repeat=repeat,
+            number=number + 1,
+            channel=_channel(experiment, scenario, arm, here, which, tags),
+            agents=[agent.pk for agent in here],
+        )
+
+
+def _channel(
+    experiment: Experiment, scenario: Scenario, arm: Arm, agents: Sequence[Agent], which: int, tags: Mapping[str, str]
+) -> Channel:
+    """The channel of an environment. What agents are shown of it says nothing of the arm."""
+    if arm.debate is not None:
+        model = str(arm.overrides.get("model", "")) or experiment.actor_model
+        try:
+            debate = start_debate(
+                topic=scenario.steps[0].says or scenario.title,
+                mode=arm.debate.mode,
+                agents=agents,
+                rounds=arm.debate.rounds,
+                models={agent.slug: model for agent in agents} if model else {},
+                **arm.debate.settings,
+            )
+        except DebateRefused as error:
+            raise ExperimentRefused([f"arms ({arm.name}).debate: {error}"]) from None
+        debate.channel.tags = {**debate.channel.tags, **tags}
+        debate.channel.save(update_fields=["tags"])
+        return debate.channel
+    channel: Channel = Channel.objects.create(
+        slug=f"talk-{experiment.pk}-{which}", name="Conversation", kind="private", synthetic=True, tags=dict(tags)
+    )
+    ChannelMember.objects.bulk_create(ChannelMember(channel=channel, agent=agent) for agent in agents)
+    if scenario.start_from:
+        slug, _, position = scenario.start_from.rpartition("@")
+        said = Message.objects.filter(channel__slug=slug, position__lte=int(position)).order_by("-position")
+        earlier = list(said[:MOST_EARLIER])[::-1]
+        copies = [
+            Message(
+                channel=channel, position=place, text=one.text, payload=one.payload, sent_at=one.sent_at, synthetic=True
+            )
+            for place, one in enumerate(earlier, 1)
+        ]
+        for copy, one in zip(copies, earlier, strict=True):
+            copy.agent_id, copy.user_id, copy.outsider = one.agent_id, one.user_id, one.outsider
+        Message.objects.bulk_create(copies)
+        Channel.objects.filter(pk=channel.pk).update(next_position=len(copies) + 1)
+        channel.next_position = len(copies) + 1
+    return channel
+
+
+# -- playing
+def play(experiment: Experiment, *, progress: Progress = lambda environment: None, limit: int = 0) -> Experiment:
+    """Play all environments here, side by side, or wait for the workers that have them; then queue the evaluations.
+
+    What was paused or crashed goes on, too.
+
+    Args:
+        progress: Called with each environment that has ended; perhaps in other threads.
+        limit: Environments side by side; default `WORKER_THREADS`.
+    """
+    stopped = experiment.environments.filter(status__in=(Status.PAUSED_BUDGET, Status.ERRORED))
+    stopped.update(status=Status.PENDING)
+    _write_personas(experiment)
+    open_ones = list(experiment.environments.filter(status__in=ExperimentEnvironment.OPEN).order_by("pk"))
+    jobs = [partial(_play_here, environment, progress) for environment in open_ones]
+    side_by_side(jobs, limit or settings.WORKER_THREADS, in_turns=connection.vendor == "sqlite")
+    measure(experiment)
+    experiment.refresh_from_db()
+    return experiment
+
+
+def work_one(*, owner: str) -> bool:
+    """Play the environment that has waited longest; return whether there was one."""
+
+    def do(environment: ExperimentEnvironment) -> Mapping[str, Any] | None:
+        _write_personas(environment.experiment)
+        return _play(environment, owner)
+
+    played = do_next(ExperimentEnvironment, do, owner=owner, lease=LEASE)
+    if played:
+        for experiment in Experiment.objects.filter(measured_at=None, cancelled_at=None):
+            measure(experiment)
+    return played
+
+
+def cancel(experiment: Experiment) -> Experiment:
+    """End an experiment; what was said stays. One that was measured stays as it is."""
+    now = timezone.now()
+    with transaction.atomic():
+        if Experiment.objects.filter(pk=experiment.pk, measured_at=None, cancelled_at=None).update(cancelled_at=now):
+            ended = {"status": Status.CANCELLED, "lease_owner": "", "lease_expires_at": None, "finished_at": now}
+            open_ones = (*ExperimentEnvironment.OPEN, Status.PAUSED_BUDGET)
+            experiment.environments.filter(status__in=open_ones).update(**ended)
+    experiment.refresh_from_db()
+    return experiment
+
+
+def _write_personas(experiment: Experiment) -> None:
+    scenario = Scenario.model_validate(experiment.scenario)
+    if scenario.population is not None:
+        agents = Agent.objects.filter(slug__startswith=f"x{experiment.pk}-", synthetic=True).order_by("pk")
+        model = experiment.actor_model or str(settings.ACTOR_MODEL)
+        write_personas(list(agents), about=scenario.population.about, model=model, progress=lambda: None)
+
+
+def _play_here(environment: ExperimentEnvironment, progress: Progress) -> None:
+    owner = owner_name()
+    while environment.status in ExperimentEnvironment.OPEN:
+        if environment.acquire(owner=owner, lease=LEASE):
+            carry_out(environment, lambda one: _play(one, owner), owner=owner)
+        else:
+            pause(WAIT)
+        environment.refresh_from_db()
+    progress(environment)
+
+
+def _play(environment: ExperimentEnvironment, owner: str) -> dict[str, Any]:
+    """Play a leased environment from its next step on; returns the columns of its end."""
+    scenario = Scenario.model_validate(environment.experiment.scenario)
+    arm = next(one for one in scenario.arms if one.name == environment.arm)
+    agents = Agent.objects.in_bulk(environment.agents)
+    seats = [agents[pk] for pk in environment.agents if pk in agents]
+    model = str(arm.overrides.get("model", "")) or environment.experiment.actor_model
+    for agent in seats:
+        if why := why_over_budget(agent, actor_of(agent, model)):
+            return {"status": Status.PAUSED_BUDGET, "error": why}
+    if arm.debate is not None:
+        debate = Debate.objects.get(channel=environment.channel_id)
+        if debate.status == Debate.WAITING:
+            debate = ask_rounds(debate, None)
+        play_debate(debate, owner=owner, progress=lambda _: _renew(environment, owner))
+    else:
+        for number, step in enumerate(scenario.steps, 1):
+            if number > environment.steps:
+                _play_step(environment, scenario, arm, number, step, seats, owner)
+                environment.steps = number
+                environment.save(update_fields=["steps"])
+    return {"status": Status.COMPLETED, **_became(environment)}
+
+
+def _renew(environment: ExperimentEnvironment, owner: str) -> None:
+    if not environment.extend_lease(owner=owner, lease=LEASE):
+        raise LeaseLost(f"{environment} is not held by {owner} any more")
+
+
+def _play_step(
+    environment: ExperimentEnvironment,
+    scenario: Scenario,
+    arm: Arm,
+    number: int,
+    step: Step,
+    agents: Sequence[Agent],
+    owner: str,
+) -> None:
+    """Have the facilitator speak, then each agent, one after the other or side by side."""
+    place = f"experiment:{environment.pk}:{number}"
+    tags = {**environment.channel.tags, STEP: str(number)}
+    _renew(environment, owner)
+    trigger = None
+    if step.says:
+        trigger = receive_message(
+            channel=environment.channel, outsider=scenario.facilitator, text=step.says, idempotency_key=place, tags=tags
+        )
+    order = list(agents)
+    together = scenario.order == "together"
+    if not together:
+        random.Random(f"{scenario.seed}:{environment.repeat}:{environment.number}:{number}").shuffle(order)  # noqa: S311
+    shown = {}
+    if together:  # what was said before the step, whoever of them has spoken when it goes on after a crash
+        mine = Message.objects.filter(channel=environment.channel_id).exclude(
+            run__idempotency_key__startswith=f"{place}:"
+        )
+        shown = {"until": max(mine.values_list("position", flat=True), default=0)}
+    model = {"model": environment.experiment.actor_model} if environment.experiment.actor_model else {}
+
+    def take(agent: Agent) -> None:
+        _renew(environment, owner)
+        lines = {"lines": step.lines[agent.slug]} if agent.slug in step.lines else {}
+        overrides = {**model, **arm.overrides, **shown, **lines, "tags": tags}
+        try:
+            run = start_turn(
+                agent=agent,
+                channel=environment.channel,
+                trigger=trigger,
+                overrides=overrides,
+                idempotency_key=f"{place}:{agent.pk}",
+            )
+        except TurnRefused:  # it was made inactive: a missing turn, which `_became` counts
+            return
+        me = owner_name()
+        while (run := outlasting(partial(run_turn, run, owner=me))).status not in Run.FINAL:
+            pause(WAIT)
+            _renew(environment, owner)
+
+    if together:
+        limit = 1 if settings.WORKER_THREADS == 1 else len(order)
+        side_by_side([partial(take, agent) for agent in order], limit, in_turns=connection.vendor == "sqlite")
+    else:
+        for agent in order:
+            take(agent)
+
+
+def _became(environment: ExperimentEnvironment) -> dict[str, Any]:
+    """What its turns came to: how often which stage did what, and the turns that failed."""
+    counters: Counter[str] = Counter()
+    missing = []
+    for run in Run.objects.filter(channel=environment.channel_id).order_by("pk"):
+        for entry in run.trace:
+            if entry.get("status") == "ran":
+                for name, n in (entry.get("counters") or {}).items():
+                    counters[f"{entry['stage']}.{name}"] += n
+        if run.status != Run.Status.COMPLETED:
+            missing.append({"key": run.idempotency_key, "agent": run.agent_id, "why": run.error or run.status})
+    return {"counters": dict(sorted(counters.items())), "missing": missing}
+
+
+# -- measuring
+def measure(experiment: Experiment) -> bool:
+    """Queue the evaluations when every environment has ended; return whether this call did."""
+    waiting = (*ExperimentEnvironment.OPEN, Status.PAUSED_BUDGET, Status.ERRORED)
+    if experiment.environments.filter(status__in=waiting).exists():
+        return False
+    with transaction.atomic():
+        mine = Experiment.objects.filter(pk=experiment.pk, measured_at=None, cancelled_at=None)
+        if not mine.update(measured_at=timezone.now()):
+            return False
+        for spec in specs(experiment):
+            queue_run(spec)
+    transaction.on_commit(wake_workers)
+    return True
+
+
+def specs(experiment: Experiment) -> Iterator[RunSpec]:
+    """What is measured: each agent in each arm and repeat, and each environment, where a dimension is of conversations."""
+    scenario = Scenario.model_validate(experiment.scenario)
+    own = [one for one in scenario.dimensions if one.id not in CHANNEL_DIMENSIONS]
+    of_channels = [one for one in scenario.dimensions if one.id in CHANNEL_DIMENSIONS]
+    for environment in experiment.environments.select_related("channel").order_by("pk"):
+        tags = environment.channel.tags
+        where = {name: tags[name] for name in (SIMULATION, Experiment.TAG, ARM, REPEAT)}
+        spec = RunSpec(
+            agent=None,
+            channel=environment.channel,
+            where=where,
+            samples=max(1, len(scenario.steps)) * 5,
+            seed=experiment.seed,
+            judge=experiment.judge,
+            simulated=True,
+            actor_model=experiment.actor_model,
+            dimensions=("convergence",),
+        )
+        yield from _by_hardness(spec, of_channels)
+        for agent in Agent.objects.filter(pk__in=environment.agents).order_by("pk"):
+            yield from _by_hardness(replace(spec, agent=agent, channel=None, dimensions=("fluency",)), own)
+
+
+def _by_hardness(spec: RunSpec, dimensions: Sequence[Measured]) -> Iterator[RunSpec]:
+    for hard in (False, True):
+        if named := tuple(str(one.id) for one in dimensions if one.hard is hard):
+            yield replace(spec, dimensions=named, hard=hard)
+
+
+def evaluations(experiment: Experiment) -> Any:
+    """The evaluations of an experiment."""
+    return EvaluationRun.objects.filter(**{f"where__{Experiment.TAG}": str(experiment.pk)})

@@ -1,0 +1,153 @@
+"""The people of an experiment: quotas met exactly, names unique, personas by our templates, and by the actor's model where there is one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agents import llm
+from agents.llm.endpoints import provider_of
+from agents.models import Agent
+from agents.persona import save_persona
+from agents.text.fences import fault_of, fence, neutral, new_nonce, render_prompt
+from agents.work.running import side_by_side
+from evaluation.experiments.scenario import Population, shared
+
+MOST_CHARACTERS = 4_000  # of a persona
+DEADLINE = 60.0  # seconds a persona may take to write
+NOTE, WRITTEN = "made for an experiment", "written for an experiment"
+
+
+def people(population: Population, *, seed: int) -> list[dict[str, str]]:
+    """The properties of each person, `name` among them; the same for the same seed.
+
+    Each property's values are dealt out over shuffled people, so that quotas hold exactly and properties are independent.
+    """
+    drawn = random.Random(seed)  # noqa: S311 (assignment, not secrecy)
+    made: list[dict[str, str]] = [{"name": name} for name in _names(population.size, drawn)]
+    for quota in population.quotas:
+        counts = shared(quota.values, population.size)
+        values = [value for value, n in counts.items() for _ in range(n)]
+        drawn.shuffle(values)
+        for person, value in zip(made, values, strict=True):
+            person[quota.property] = value
+    return made
+
+
+def make_agents(population: Population, *, seed: int, prefix: str, model: str = "") -> list[Agent]:
+    """Store a population with personas from our templates; the agents stand in no list.
+
+    Args:
+        prefix: Of their slugs.
+        model: Acts as them; empty = the configured one.
+    """
+    templates = _templates()
+    agents = []
+    for number, person in enumerate(people(population, seed=seed), 1):
+        drawn = random.Random(f"{seed}:{number}")  # noqa: S311
+        traits = {name: value for name, value in person.items() if name != "name"}
+        agent = Agent(
+            slug=f"{prefix}-{number}",
+            display_name=person["name"],
+            system_prompt=render_prompt(
+                "experiments/persona",
+                name=person["name"],
+                about=population.about,
+                properties=traits,
+                manner=drawn.choice(templates["manners"]),
+                habit=drawn.choice(templates["habits"]),
+                concern=drawn.choice(templates["concerns"]),
+            ),
+            sample_lines=drawn.sample(templates["lines"], 8),
+            model_id=model,
+            synthetic=True,
+        )
+        save_persona(agent=agent, traits=[], note=NOTE)
+        agents.append(agent)
+    return agents
+
+
+def write_personas(agents: Sequence[Agent], *, about: str, model: str, progress: Callable[[], None]) -> list[str]:
+    """Have the actor's model write the personas that are still our templates'; each is stored as it arrives.
+
+    Where it writes nothing that can be used, the template's persona stays.
+
+    Returns:
+        Why, for each of those.
+    """
+    if provider_of(model) == "offline":
+        return []
+    waiting = [agent for agent in agents if agent.persona_versions.count() < 2]
+    failures: list[str] = []
+
+    def write(agent: Agent) -> None:
+        reply = llm.complete(_request(agent, about, model), deadline=DEADLINE)
+        text = str(reply.value).strip() if reply.ok else ""
+        if text and not fault_of(text):
+            agent.system_prompt = text[:MOST_CHARACTERS]
+            save_persona(agent=agent, note=WRITTEN)
+        else:
+            failures.append(f"{agent.display_name}: {reply.error or 'nothing that can be used'}")
+        progress()
+
+    def jobs() -> Iterator[Callable[[], None]]:
+        for agent in waiting:
+            yield lambda agent=agent: write(agent)  # type: ignore[misc]
+
+    side_by_side(jobs(), 20)
+    return failures
+
+
+def _request(agent: Agent, about: str, model: str) -> llm.LLMRequest:
+    nonce = new_nonce()
+    return llm.LLMRequest(
+        role="actor",
+        task="experiment_persona",
+        model=model,
+        system=(llm.Block(render_prompt("experiments/write_persona"), cache=True),),
+        turns=(
+            llm.Turn(
+                "user",
+                (
+                    llm.Block(
+                        fence("POPULATION", neutral(about)[0], nonce)
+                        + "\n\n"
+                        + fence("PERSON", neutral(agent.system_prompt)[0], nonce)
+                    ),
+                ),
+            ),
+        ),
+        schema={
+            "type": "object",
+            "properties": {"persona": {"type": "string"}},
+            "required": ["persona"],
+            "additionalProperties": False,
+        },
+        parse=_persona,
+        max_tokens=1_500,
+        nonce=nonce,
+        label=llm.Label(purpose="experiment", mechanism="persona", agent_id=agent.pk),
+    )
+
+
+def _persona(data: Any) -> str:
+    text = data.get("persona") if isinstance(data, dict) else None
+    if not isinstance(text, str) or not text.strip():
+        raise llm.InvalidAnswer("persona: expected a text")
+    return text
+
+
+def _names(size: int, drawn: random.Random) -> list[str]:
+    """So many different names of two words."""
+    templates = _templates()
+    every = [f"{first} {last}" for first in templates["first_names"] for last in templates["last_names"]]
+    return drawn.sample(every, size)
+
+
+def _templates() -> dict[str, list[str]]:
+    content: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("people.yaml").read_text(encoding="utf-8"))
+    return content

@@ -1,0 +1,111 @@
+"""An experiment is played through the pipeline and measured by the existing evaluation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pytest_django import Settings
+
+from agents.models import Agent, Message
+from evaluation.experiments.play import ExperimentRefused, evaluations, play, start_experiment
+from evaluation.experiments.scenario import Scenario
+from evaluation.models import Experiment, ExperimentEnvironment
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _offline(settings: Settings) -> None:
+    settings.ACTOR_MODEL, settings.JUDGE_MODEL = "offline:scripted-1", "offline:heuristic-1"
+
+
+def scenario(**changes: Any) -> Scenario:
+    fields: dict[str, Any] = {
+        "name": "small",
+        "population": {
+            "size": 4,
+            "about": "people of one street",
+            "quotas": [{"property": "age", "values": {"30": 1, "60": 3}}],
+        },
+        "environments": 2,
+        "agents": 2,
+        "steps": [{"says": "What should the street buy together?"}, {"says": "And what not?"}],
+        "arms": [
+            {"name": "plain", "overrides": {"stages": []}},
+            {"name": "gated", "overrides": {"gate_mode": "enforce"}},
+        ],
+        "dimensions": [{"id": "fluency"}, {"id": "convergence"}],
+    }
+    return Scenario.model_validate(fields | changes)
+
+
+@pytest.mark.parametrize("order", ["together", "sequence"])
+def test_every_agent_speaks_once_a_step_in_every_arm_and_is_measured(order: str) -> None:
+    experiment = play(start_experiment(scenario(order=order)))
+
+    assert experiment.measured_at is not None
+    assert {one.status for one in experiment.environments.all()} == {ExperimentEnvironment.Status.COMPLETED}
+    spoken = Message.objects.filter(agent__synthetic=True)
+    assert spoken.count() == 2 * 2 * 2 * 2  # arms, environments, agents, steps
+    assert set(spoken.values_list("synthetic", flat=True)) == {True}
+    assert evaluations(experiment).count() == 2 * (4 + 2)  # agents, and conversations
+
+
+def test_what_all_say_together_none_of_them_has_read() -> None:
+    experiment = play(start_experiment(scenario(order="together")))
+
+    first = experiment.environments.order_by("pk").first()
+    assert first is not None
+    prompts = [
+        message.content
+        for run in first.channel.runs.order_by("pk")[:2]
+        for message in run.run_messages.filter(role="user")
+    ]
+    assert len(prompts) == 2
+    said = Message.objects.filter(channel=first.channel, tags__step="1", agent__isnull=False).values_list(
+        "text", flat=True
+    )
+    assert not [text for text in said for prompt in prompts if text in str(prompt)]
+
+
+def test_arms_have_the_same_people_and_nothing_they_are_shown_names_an_arm() -> None:
+    experiment = start_experiment(scenario())
+
+    seats = {}
+    for one in experiment.environments.all():
+        seats.setdefault(one.number, set()).add(tuple(one.agents))
+        assert one.arm not in one.channel.slug + one.channel.name
+    assert all(len(agents) == 1 for agents in seats.values())
+
+
+def test_quotas_hold_exactly_and_names_are_unique() -> None:
+    start_experiment(scenario())
+
+    people = Agent.objects.filter(synthetic=True)
+    assert len({agent.display_name for agent in people}) == 4
+    assert sum("age: 60" in agent.system_prompt for agent in people) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"population": None, "cast": ["ada", "nobody", "bob", "eve"]}, "nobody"),
+        ({"arms": [{"name": "a"}, {"name": "b", "overrides": {"gate_mode": "sometimes"}}]}, "gate_mode"),
+        ({"arms": [{"name": "a"}, {"name": "b", "overrides": {"no_such": 1}}]}, "no_such"),
+        ({"arms": [{"name": "a"}, {"name": "b", "overrides": {"tags": {}}}]}, "tags"),
+        ({"arms": [{"name": "a"}, {"name": "b", "treatment": ["magic"]}]}, "magic"),
+        ({"start_from": "nowhere@7"}, "start_from"),
+        ({"arms": [{"name": "a"}, {"name": "b", "debate": {"mode": "shouting"}}]}, "shouting"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_and_nothing_is_written(changes: dict[str, Any], named: str) -> None:
+    for slug in ("ada", "bob", "eve"):
+        make_agent(slug)
+
+    with pytest.raises(ExperimentRefused, match=named):
+        start_experiment(scenario(**changes))
+
+    assert not Experiment.objects.exists()
+    assert not Agent.objects.filter(synthetic=True).exists()
