@@ -34,6 +34,7 @@ from evaluation.experiments.population import make_agents, write_personas
 from evaluation.experiments.scenario import Arm, Measured, Scenario, Step
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, Experiment, ExperimentEnvironment
 from evaluation.runs.control import queue_run
+from evaluation.runs.execute import execute
 from evaluation.runs.planning import SIMULATION, RunSpec, why_over_budget
 from evaluation.simulation.conversations import actor_of
 
@@ -404,6 +405,11 @@ def _by_hardness(spec: RunSpec, dimensions: Sequence[Measured]) -> Iterator[RunS
     for hard in (False, True):
         if named := tuple(str(one.id) for one in dimensions if one.hard is hard):
             yield replace(spec, dimensions=named, hard=hard)
+
+
+def judge_here(experiment: Experiment, *, progress: Callable[[EvaluationRun, int], None] = lambda run, n: None) -> None:
+    """Judge here what is not judged yet; what a worker has is left to it."""
+    execute(list(evaluations(experiment).exclude(status=EvaluationRun.Status.COMPLETED)), progress=progress)
 
 
 def evaluations(experiment: Experiment) -> Any:

@@ -73,7 +73,7 @@ def test_what_all_say_together_none_of_them_has_read() -> None:
 def test_arms_have_the_same_people_and_nothing_they_are_shown_names_an_arm() -> None:
     experiment = start_experiment(scenario())
 
-    seats = {}
+    seats: dict[int, set[tuple[int, ...]]] = {}
     for one in experiment.environments.all():
         seats.setdefault(one.number, set()).add(tuple(one.agents))
         assert one.arm not in one.channel.slug + one.channel.name

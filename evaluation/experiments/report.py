@@ -1,0 +1,359 @@
+"""What an experiment came to: gains, harms and costs of each treatment beside the control, and whether it was treated at all."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+from typing import Any
+
+from django.db.models import Count, F, Sum
+from django.db.models.functions import Coalesce
+from pydantic import BaseModel, ConfigDict, Field
+
+from agents.models import LLMCall, Message, Run
+from agents.text.ngrams import compute_corpus_repetition
+from agents.text.tokens import tokenize
+from evaluation.change.measurements import measurement_of
+from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
+from evaluation.experiments.compare import Measure, Row, Values, compare, settled
+from evaluation.experiments.play import ARM, ENVIRONMENT, REPEAT, evaluations
+from evaluation.experiments.scenario import Arm, Scenario
+from evaluation.models import EvaluationRun, Experiment, ExperimentEnvironment, is_heuristic
+
+MOST_SHOWN = 3  # conversations for and against
+# What a stage's counters must show for its arm to have been treated: the stage changed what was said, or what was read.
+ACTED: Mapping[str, tuple[str, ...]] = {
+    "gate": ("sent_back", "forced_through"),
+    "repetition": ("suppressed",),
+    "interventions": ("fired",),
+    "calibration": ("pre", "main"),
+    "polish": ("polished", "replaced"),
+    "debate": ("shown_in_full", "shown_in_short"),
+}
+# Counted without a judge, per environment: id, label, unit, which way is a gain.
+COUNTED = (
+    Measure(id="silence", label="Silence", unit="share of turns", better="lower"),
+    Measure(id="repetition", label="Repetition", unit="share of n-grams", better="lower"),
+    Measure(id="length", label="Length", unit="words a message", better=""),
+    Measure(id="seconds", label="Time", unit="seconds a turn", better="lower"),
+    Measure(id="tokens", label="Tokens", unit="tokens a message", better="lower"),
+    Measure(id="usd", label="Cost", unit="US dollars a message", better="lower"),
+)
+COSTS = ("seconds", "tokens", "usd")
+
+
+class ArmReport(BaseModel):
+    """What was played of an arm.
+
+    Attributes:
+        environments: Played to their end, of `planned`. `turns`: taken; `missing`: that failed. `messages`: said.
+        counters: What the stages did, ``stage.counter`` to a number. `treated`: None for a control; False: nothing was done to it.
+        usd: Of all its calls, None where one is unpriced.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    planned: int
+    environments: int
+    turns: int
+    missing: int
+    messages: int
+    counters: dict[str, int] = Field(default_factory=dict)
+    treated: bool | None = None
+    usd: float | None = None
+
+
+class Conversation(BaseModel):
+    """An environment whose difference between the arms is large: its number, the difference, and the channels of treatment and control."""
+
+    model_config = ConfigDict(frozen=True)
+
+    measure: str
+    arm: str
+    environment: int
+    difference: float
+    treatment: list[str]
+    control: list[str]
+
+
+class ExperimentReport(BaseModel):
+    """What an experiment came to.
+
+    Attributes:
+        void: Why nothing can be said of the treatments; the first line of every form of the report.
+        rows: Dimensions, then what is counted without a judge; those of a treatment together.
+        cost_per_point: US dollars more per message for one point more, by ``arm.dimension``; only of gains.
+        most_for, most_against: The conversations that speak most for and against, by dimension.
+        unfinished: What is still to be played or judged, in a sentence; empty = all is done.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    id: int
+    name: str
+    title: str = ""
+    judge: str
+    actor_model: str = ""
+    heuristic: bool
+    paired: bool = True
+    unfinished: str = ""
+    void: list[str] = Field(default_factory=list)
+    arms: list[ArmReport] = Field(default_factory=list)
+    rows: list[Row] = Field(default_factory=list)
+    cost_per_point: dict[str, float] = Field(default_factory=dict)
+    most_for: list[Conversation] = Field(default_factory=list)
+    most_against: list[Conversation] = Field(default_factory=list)
+
+
+def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
+    """Compare the arms. Stored in the experiment once everything is judged.
+
+    Args:
+        judge: By the evaluations of another judge, see `rescore`.
+    """
+    if experiment.report and not judge:
+        return ExperimentReport.model_validate(experiment.report)
+    made = _made(experiment, judge or experiment.judge)
+    if not made.unfinished and not judge:
+        Experiment.objects.filter(pk=experiment.pk).update(report=made.model_dump(mode="json"))
+    return made
+
+
+def _made(experiment: Experiment, judge: str) -> ExperimentReport:
+    scenario = Scenario.model_validate(experiment.scenario)
+    environments = list(experiment.environments.select_related("channel").order_by("repeat", "number", "arm"))
+    counted = _counted(environments)
+    judged, waiting = _judged(experiment, scenario, judge)
+    arms = [_arm(arm, [one for one in environments if one.arm == arm.name], counted) for arm in scenario.arms]
+    heuristic = is_heuristic(judge)
+    measures = [
+        Measure(id=str(one.id), label=_label(one.id, hard=one.hard), unit=_unit(one.id), heuristic=heuristic)
+        for one in scenario.dimensions
+    ]
+    control, rows = scenario.arms[0].name, []
+    for arm in scenario.arms[1:]:
+        for measure, values in (*((m, judged[m.id]) for m in measures), *((m, counted[m.id]) for m in COUNTED)):
+            if measure.id == "usd" and any(one.usd is None for one in arms):
+                continue  # an unpriced call: no cost is claimed
+            rows.append(compare(measure, values[arm.name], values[control], paired=True, seed=experiment.seed))
+    rows = settled(rows)
+    left = [one for one in environments if one.status not in ExperimentEnvironment.FINAL]
+    unfinished = f"{len(left)} of {len(environments)} conversations to play" if left else waiting
+    differences = list(_differences(judged, control, environments))
+    return ExperimentReport(
+        id=experiment.pk,
+        name=experiment.name,
+        title=scenario.title,
+        judge=judge,
+        actor_model=experiment.actor_model,
+        heuristic=heuristic,
+        unfinished=unfinished,
+        void=[] if left else list(_void(scenario.arms, arms)),
+        arms=arms,
+        rows=rows,
+        cost_per_point=_cost_per_point(rows),
+        most_for=sorted((one for one in differences if one.difference > 0), key=_by_size)[:MOST_SHOWN],
+        most_against=sorted((one for one in differences if one.difference < 0), key=_by_size)[:MOST_SHOWN],
+    )
+
+
+def _by_size(one: Conversation) -> tuple[float, str, str, int]:
+    return -abs(one.difference), one.measure, one.arm, one.environment
+
+
+def _label(dimension: Dimension, *, hard: bool) -> str:
+    return f"{dimension.label}{' (hard)' if hard else ''}"
+
+
+def _unit(dimension: str) -> str:
+    return "conversations" if dimension in CHANNEL_DIMENSIONS else "agents"
+
+
+def _arm(
+    arm: Arm, environments: Sequence[ExperimentEnvironment], counted: Mapping[str, Mapping[str, Values]]
+) -> ArmReport:
+    counters: dict[str, int] = defaultdict(int)
+    for one in environments:
+        for name, n in one.counters.items():
+            counters[name] += n
+    channels = [one.channel_id for one in environments]
+    calls = LLMCall.objects.filter(run__channel__in=channels)
+    costs = calls.aggregate(usd=Sum("cost_usd"), priced=Count("cost_usd"), n=Count("pk"))
+    acted = any(counters.get(f"{stage}.{name}") for stage in arm.treatment for name in ACTED.get(stage, ()))
+    return ArmReport(
+        name=arm.name,
+        planned=len(environments),
+        environments=sum(one.status == ExperimentEnvironment.Status.COMPLETED for one in environments),
+        turns=Run.objects.filter(channel__in=channels).count(),
+        missing=sum(len(one.missing) for one in environments),
+        messages=Message.objects.filter(channel__in=channels, run__isnull=False).count(),
+        counters=dict(sorted(counters.items())),
+        treated=acted if arm.treatment else None,
+        usd=float(costs["usd"] or 0) if costs["priced"] == costs["n"] else None,
+    )
+
+
+def _void(arms: Sequence[Arm], reports: Sequence[ArmReport]) -> Iterator[str]:
+    for arm, played in zip(arms, reports, strict=True):
+        if played.treated is False:
+            wanted = ", ".join(f"{stage}.{name}" for stage in arm.treatment for name in ACTED.get(stage, ()))
+            yield f"{arm.name} was not treated: none of {wanted} was counted in {played.turns} turns"
+
+
+def _differences(
+    judged: Mapping[str, Mapping[str, Values]], control: str, environments: Sequence[ExperimentEnvironment]
+) -> Iterator[Conversation]:
+    """The difference of each environment's means, by dimension and treatment."""
+    channels: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for one in environments:
+        channels[one.arm, one.number].append(one.channel.slug)
+    for measure, by_arm in judged.items():
+        for arm, values in by_arm.items():
+            for number, scores in values.values.items():
+                others = by_arm[control].values.get(number)
+                if arm != control and scores and others:
+                    yield Conversation(
+                        measure=measure,
+                        arm=arm,
+                        environment=number,
+                        difference=sum(scores) / len(scores) - sum(others) / len(others),
+                        treatment=channels[arm, number],
+                        control=channels[control, number],
+                    )
+
+
+def _cost_per_point(rows: Sequence[Row]) -> dict[str, float]:
+    more = {row.treatment.arm: row.delta for row in rows if row.measure == "usd" and row.delta is not None}
+    return {
+        f"{row.treatment.arm}.{row.measure}": more[row.treatment.arm] / row.delta
+        for row in rows
+        if row.verdict == "gain"
+        and row.unit != ""
+        and row.delta
+        and row.treatment.arm in more
+        and row.measure not in COSTS
+    }
+
+
+# -- values
+def _judged(experiment: Experiment, scenario: Scenario, judge: str) -> tuple[dict[str, dict[str, Values]], str]:
+    """Scores by dimension, arm and environment, and what is still to be judged."""
+    hard = {str(one.id): one.hard for one in scenario.dimensions}
+    numbers: dict[tuple[str, str, int], int] = {}  # arm, repeat and agent to the environment
+    expected: dict[tuple[str, str], int] = defaultdict(int)
+    for one in experiment.environments.all():
+        for agent in one.agents:
+            numbers[one.arm, str(one.repeat), agent] = one.number
+        for dimension in hard:
+            expected[dimension, one.arm] += 1 if dimension in CHANNEL_DIMENSIONS else len(one.agents)
+    scores: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    runs = evaluations(experiment).filter(judge=judge).select_related("agent", "channel").order_by("pk")
+    still = 0
+    for run in runs:
+        if run.status != EvaluationRun.Status.COMPLETED:
+            still += run.status in (*EvaluationRun.OPEN, EvaluationRun.Status.PAUSED_BUDGET)
+            continue
+        arm, repeat = run.where[ARM], run.where[REPEAT]
+        for dimension, measured in measurement_of(run).dimensions.items():
+            if measured.score is None or hard.get(dimension) is not run.hard:
+                continue
+            number = (
+                int(run.channel.tags[ENVIRONMENT]) if run.channel is not None else numbers[arm, repeat, run.agent_id]
+            )
+            scores[dimension, arm][number].append(measured.score)
+    values = {
+        dimension: {
+            arm.name: Values(
+                arm.name,
+                dict(scores[dimension, arm.name]),
+                expected[dimension, arm.name] - sum(map(len, scores[dimension, arm.name].values())),
+            )
+            for arm in scenario.arms
+        }
+        for dimension in hard
+    }
+    if not runs:
+        return values, "nothing was judged yet"
+    return values, f"{still} of {len(runs)} evaluations to judge" if still else ""
+
+
+def _counted(environments: Sequence[ExperimentEnvironment]) -> dict[str, dict[str, Values]]:
+    """What is counted without a judge, one value for each environment (the mean of its repeats' values is taken by the test)."""
+    channels = [one.channel_id for one in environments]
+    said: dict[int, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for channel, agent, text in (
+        Message.objects.filter(channel__in=channels, run__isnull=False)
+        .order_by("channel", "position")
+        .values_list("channel", "agent", "text")
+    ):
+        said[channel][agent].append(text)
+    turns: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    spoke = set(Message.objects.filter(channel__in=channels, run__isnull=False).values_list("run", flat=True))
+    for pk, channel, began, ended in Run.objects.filter(channel__in=channels, finished_at__isnull=False).values_list(
+        "pk", "channel", "started_at", "finished_at"
+    ):
+        turns[channel].append((pk, (ended - began).total_seconds() if began else 0.0))
+    tokens = sum(
+        (Coalesce(F(name), 0) for name in ("output_tokens", "cache_read_tokens", "cache_write_tokens")),
+        Coalesce(F("input_tokens"), 0),
+    )
+    calls = LLMCall.objects.filter(run__channel__in=channels).order_by().values("run__channel")
+    used: dict[int, Any] = {row["run__channel"]: row for row in calls.annotate(tokens=Sum(tokens), usd=Sum("cost_usd"))}
+    measured: dict[str, dict[str, dict[int, list[float]]]] = {
+        measure.id: defaultdict(lambda: defaultdict(list)) for measure in COUNTED
+    }
+    for one in environments:
+        texts = [text for by in said[one.channel_id].values() for text in by]
+        taken = turns[one.channel_id]
+        spent = used.get(one.channel_id, {})
+        values: dict[str, float] = {}
+        if taken:
+            values["silence"] = sum(pk not in spoke for pk, _ in taken) / len(taken)
+            values["seconds"] = sum(seconds for _, seconds in taken) / len(taken)
+        if texts:
+            by_agent = [compute_corpus_repetition(by) for by in said[one.channel_id].values() if len(by) > 1]
+            if by_agent:
+                values["repetition"] = sum(by_agent) / len(by_agent)
+            values["length"] = sum(len(tokenize(text)) for text in texts) / len(texts)
+            values["tokens"] = float(spent.get("tokens") or 0) / len(texts)
+            values["usd"] = float(spent.get("usd") or 0) / len(texts)
+        for name, value in values.items():
+            measured[name][one.arm][one.number].append(value)
+    arms = dict.fromkeys(one.arm for one in environments)
+    return {
+        name: {arm: Values(arm, {number: list(values) for number, values in by_arm[arm].items()}) for arm in arms}
+        for name, by_arm in measured.items()
+    }
+
+
+# -- figures for people
+def rounded(value: float | None, places: int = 2) -> str:
+    """A figure with so many decimals, halves away from zero as tables in papers have them; a dash for None."""
+    if value is None:
+        return "–"
+    step = Decimal(1).scaleb(-places)
+    return str(Decimal(repr(round(value, 10))).quantize(step, rounding=ROUND_HALF_UP))
+
+
+def p_text(p: float | None) -> str:
+    """A p to three decimals; ``<.001`` below."""
+    return "–" if p is None else "<.001" if p < 0.0005 else f"{p:.3f}"[1:] if p < 0.9995 else "1.000"
+
+
+def groups(shown: ExperimentReport) -> Iterator[tuple[str, str, list[Row]]]:
+    """Treatment, heading (gains, harms, no difference …, cost) and rows, in the order of the report."""
+    for arm in dict.fromkeys(row.treatment.arm for row in shown.rows):
+        rows = [row for row in shown.rows if row.treatment.arm == arm]
+        of_cost = [row for row in rows if row.measure in COSTS]
+        others = [row for row in rows if row.measure not in COSTS]
+        yield arm, "Gains", [row for row in others if row.verdict == "gain"]
+        yield arm, "Harms", [row for row in others if row.verdict == "harm"]
+        yield arm, "Not sure", [row for row in others if row.verdict not in ("gain", "harm")]
+        yield arm, "Cost", of_cost
+
+
+def facts(value: Any) -> str:
+    """A cell as Table 1 has it: mean (sd)."""
+    return f"{rounded(value.mean)} ({rounded(value.sd)})" if value.mean is not None else "–"

@@ -1,0 +1,43 @@
+"""What the report of an experiment says."""
+
+from __future__ import annotations
+
+import pytest
+from pytest_django import Settings
+
+from evaluation.experiments.play import judge_here, play, start_experiment
+from evaluation.experiments.report import ExperimentReport, report
+from tests.evaluation.experiments.test_play import scenario
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _offline(settings: Settings) -> None:
+    settings.ACTOR_MODEL, settings.JUDGE_MODEL = "offline:scripted-1", "offline:heuristic-1"
+
+
+def reported(**changes: object) -> ExperimentReport:
+    experiment = play(start_experiment(scenario(**changes)))
+    judge_here(experiment)
+    experiment.refresh_from_db()
+    return report(experiment)
+
+
+def test_an_offline_judge_makes_no_claim_and_what_is_counted_stands_beside_it() -> None:
+    shown = reported()
+
+    assert shown.unfinished == ""
+    assert shown.heuristic
+    by_measure = {row.measure: row for row in shown.rows}
+    assert by_measure["fluency"].p is None
+    assert by_measure["fluency"].verdict == "heuristic"
+    assert {"silence", "length", "seconds", "tokens"} <= by_measure.keys()
+
+
+def test_an_arm_whose_treatment_left_no_trace_makes_the_report_void() -> None:
+    untouched = {"name": "gated", "overrides": {"gate_mode": "off"}, "treatment": ["gate"]}
+
+    shown = reported(arms=[{"name": "plain", "overrides": {"stages": []}}, untouched])
+
+    assert "gated was not treated" in shown.void[0]
