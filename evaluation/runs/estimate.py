@@ -270,7 +270,7 @@ def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats
             }
             line = Message.objects.create(position=2 * turn - 1, outsider=scene.situation.speaker, text=text, **common)
             if scene.repeat == 1:
-                prompts.append(_prompt_tokens(agent, line))
+                prompts.append(prompt_tokens(agent, line))
             Message.objects.create(position=2 * turn, agent=agent, text=STAND_IN, **common)
     messages = sum(len(scene.situation.lines) for scene in scenes)
     simulation = Simulation(
@@ -279,7 +279,7 @@ def _stand_in(agent: Agent, situations: Sequence[Situation], model: str, repeats
     return simulation, prompts
 
 
-def _prompt_tokens(agent: Agent, line: Message) -> int:
+def prompt_tokens(agent: Agent, line: Message) -> int:
     """Tokens of the prompt with which the agent's turn would begin after this line."""
     turn = new_turn(agent=agent, channel=line.channel, trigger=line, overrides={"stages": []}, preview=True)
     prompt = build_prompt(turn)

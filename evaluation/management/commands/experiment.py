@@ -1,0 +1,269 @@
+"""``manage.py experiment``: play the same conversations with and without a treatment, and say what it gained and what it harmed."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from agents.commands import STOPPED, BaseCommand, console_on, in_line, print_table, snippet
+from agents.llm.endpoints import problem_of
+from agents.work.running import stopping_on_sigterm
+from evaluation.commands import ProgressBar, check_writable, write_text
+from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
+from evaluation.experiments.play import ExperimentRefused, cancel, evaluations, judge_here, play, start_experiment
+from evaluation.experiments.published import read_published
+from evaluation.experiments.report import ExperimentReport, report, rounded
+from evaluation.experiments.scenario import Scenario, read_scenario, shipped
+from evaluation.experiments.tables import PUBLISHED_HEADS, as_csv, as_markdown, published_cells, row_cells, show
+from evaluation.models import Experiment, ExperimentEnvironment
+from evaluation.propositions.files import YamlProblems
+
+FAILED, WRONG_USAGE, VOID = 1, 2, 3
+MOST_LISTED = 50
+FORMS = ("terminal", "markdown", "csv", "json")
+
+
+class Command(BaseCommand):
+    help = """Does correction help your agents, and what does it harm? Play the same conversations in two or more arms and compare them.
+
+  manage.py experiment run office.yaml --dry-run       what it would play and cost
+  manage.py experiment run office.yaml --scale 0.1     play a tenth of it, judge it, and report
+  manage.py experiment run 12                          go on with experiment 12
+  manage.py experiment report 12 --format markdown     its report again (also csv, json)
+  manage.py experiment compare 12 15                   the same measures of two experiments side by side
+  manage.py experiment list                            the latest, and the scenarios that come with Plumbline
+  manage.py experiment --published scores.json         raw scores that others published, compared as ours are
+
+Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage, 3 void (a treatment left no trace), 130 interrupted."""
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.formatter_class = RawDescriptionHelpFormatter
+        parser.add_argument("--published", metavar="FILE", type=Path, help="compare the raw scores of this JSON file")
+        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+        actions = parser.add_subparsers(dest="action", metavar="ACTION", parser_class=ArgumentParser)
+        json_too: dict[str, Any] = {
+            "action": "store_true",
+            "default": None,
+            "help": "print one JSON object and nothing else",
+        }
+        run = actions.add_parser("run", help="play and judge a scenario, or go on with an experiment")
+        run.add_argument("what", help="a YAML file, the name of a shipped scenario, or the number of an experiment")
+        run.add_argument(
+            "--scale", type=float, default=1.0, help="a share of its conversations, above 0, at most 1 (default: 1)"
+        )
+        run.add_argument("--seed", type=int, help="instead of the scenario's")
+        run.add_argument("--judge", default="", help="model that judges (default: JUDGE_MODEL)")
+        run.add_argument(
+            "--model", default="", help="model that acts as all agents (default: each agent's own, else ACTOR_MODEL)"
+        )
+        run.add_argument("--dry-run", action="store_true", help="say what it would play and cost, and write nothing")
+        run.add_argument("--json", dest="as_json", **json_too)
+        again = actions.add_parser("report", help="what an experiment came to")
+        again.add_argument("number", nargs="?", type=int)
+        again.add_argument("--format", choices=FORMS, default="terminal")
+        again.add_argument("--output", type=Path, help="write it to this file")
+        again.add_argument(
+            "--published", dest="published_too", metavar="FILE", type=Path, help="compare raw scores of a JSON file"
+        )
+        again.add_argument("--json", dest="as_json", **json_too)
+        two = actions.add_parser("compare", help="two experiments side by side")
+        two.add_argument("first", type=int)
+        two.add_argument("second", type=int)
+        two.add_argument("--json", dest="as_json", **json_too)
+        stop = actions.add_parser("cancel", help="end an experiment; what was said stays")
+        stop.add_argument("number", type=int)
+        actions.add_parser("list", help="the latest experiments, and the shipped scenarios")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        options["json"] = bool(options["json"] or options.get("as_json"))
+        published = options["published"] or options.get("published_too")
+        if published:
+            self._published(published, as_json=options["json"])
+            return
+        action = options["action"]
+        if action is None:
+            raise _wrong("say what to do: run, report, compare, cancel or list; manage.py experiment --help shows how")
+        getattr(self, f"_{action}")(options)
+
+    # -- run
+    def _run(self, options: dict[str, Any]) -> None:
+        for name, role in (("judge", "judge"), ("model", "actor")):
+            if options[name] and (problem := problem_of(role, options[name])):  # type: ignore[arg-type]
+                raise _wrong(f"--{name} {options[name]!r}: {problem}")
+        what = options["what"]
+        if what.isdecimal():
+            experiment = _experiment(int(what[:18]))
+        else:
+            scenario = self._scenario(what, options)
+            chosen = {"judge": options["judge"], "actor_model": options["model"]}
+            try:
+                estimate = estimate_experiment(scenario, **chosen)
+                self._say(_estimate_line(estimate), options)
+                if options["dry_run"]:
+                    if options["json"]:
+                        self.stdout.write(estimate.model_dump_json(indent=2))
+                    return
+                experiment = start_experiment(scenario, **chosen)
+            except ExperimentRefused as error:
+                raise _wrong(f"{what} cannot be played:\n{error}") from None
+        self._say(
+            f"Experiment {experiment.pk}, {experiment.name}: Ctrl-C stops it; the same number goes on with it.", options
+        )
+        quiet = options["json"]
+        try:
+            with stopping_on_sigterm():
+                with ProgressBar("", self.stderr, quiet=quiet) as bar:
+                    ended = experiment.environments.filter(status__in=ExperimentEnvironment.FINAL).count()
+                    task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
+                    experiment = play(experiment, progress=lambda _: bar.update(task, advance=1))
+                with ProgressBar("Judging", self.stderr, quiet=quiet) as bar:
+                    bar.prepared(list(evaluations(experiment)))
+                    judge_here(experiment, progress=bar.progress)
+        except KeyboardInterrupt:
+            raise CommandError(
+                f"Stopped. What was played is stored: manage.py experiment run {experiment.pk} goes on.",
+                returncode=STOPPED,
+            ) from None
+        experiment.refresh_from_db()
+        self._end(report(experiment), options)
+
+    def _scenario(self, what: str, options: dict[str, Any]) -> Scenario:
+        path = shipped().get(what) or Path(what)
+        try:
+            scenario = read_scenario(path)
+            if options["seed"] is not None:
+                if not 0 <= options["seed"] < 2**63:
+                    raise _wrong(f"--seed {options['seed']}; allowed: 0 or more, of at most 63 bits")
+                scenario = scenario.model_copy(update={"seed": options["seed"]})
+            return scenario.scaled(options["scale"])
+        except YamlProblems as error:
+            raise _wrong(f"{what} cannot be used:\n{error}\nshipped scenarios: {', '.join(shipped())}") from None
+        except ValueError as error:
+            raise _wrong(f"--{error}") from None
+
+    def _say(self, line: str, options: dict[str, Any]) -> None:
+        if not options["json"]:
+            console_on(self.stdout).print(snippet(line, 1_000))
+
+    def _end(self, shown: ExperimentReport, options: dict[str, Any]) -> None:
+        form = "json" if options["json"] else options.get("format", "terminal")
+        if form == "terminal" and options.get("output") is None:
+            show(shown, console_on(self.stdout))
+        else:
+            text = {"json": _json, "markdown": as_markdown, "csv": as_csv}.get(form, as_markdown)(shown)
+            if options.get("output"):
+                write_text("--output", options["output"], text)
+            else:
+                self.stdout.write(text, ending="" if text.endswith("\n") else "\n")
+        if shown.void:
+            raise CommandError("void: a treatment left no trace", returncode=VOID)
+        if shown.unfinished:
+            raise CommandError(f"not finished: {shown.unfinished}", returncode=FAILED)
+
+    # -- the others
+    def _report(self, options: dict[str, Any]) -> None:
+        if options["number"] is None:
+            raise _wrong("report: say the number of an experiment, or --published FILE")
+        if options["output"]:
+            check_writable("--output", options["output"])
+        self._end(report(_experiment(options["number"])), options)
+
+    def _compare(self, options: dict[str, Any]) -> None:
+        first, second = (report(_experiment(options[name])) for name in ("first", "second"))
+        both = {(row.treatment.arm, row.measure): row for row in second.rows}
+        if options["json"]:
+            self.stdout.write(json.dumps([one.model_dump(mode="json") for one in (first, second)], indent=2))
+            return
+        rows = [
+            [
+                row.treatment.arm,
+                row.label,
+                *row_cells(row)[3:5],
+                row_cells(row)[8],
+                *_beside(both.get((row.treatment.arm, row.measure))),
+            ]
+            for row in first.rows
+        ]
+        heads = [
+            "Arm",
+            "Measure",
+            f">Δ in {first.id}",
+            ">d",
+            "What may be said",
+            f">Δ in {second.id}",
+            ">d",
+            "What may be said ",
+        ]
+        print_table(console_on(self.stdout), heads, rows, tight=True)
+
+    def _cancel(self, options: dict[str, Any]) -> None:
+        experiment = cancel(_experiment(options["number"]))
+        ended = "is cancelled" if experiment.cancelled_at else "was played to its end, and stays"
+        self.stdout.write(f"Experiment {experiment.pk} {ended}.")
+
+    def _list(self, options: dict[str, Any]) -> None:
+        console = console_on(self.stdout)
+        rows = []
+        for one in Experiment.objects.order_by("-pk")[:MOST_LISTED]:
+            played = one.environments.filter(status=ExperimentEnvironment.Status.COMPLETED).count()
+            state = (
+                "reported"
+                if one.report
+                else "judging"
+                if one.measured_at
+                else "cancelled"
+                if one.cancelled_at
+                else "playing"
+            )
+            rows.append([one.pk, one.name, state, f"{played}/{one.environments.count()}", one.judge])
+        print_table(console, [">Number", "Scenario", "State", ">Played", "Judge"], rows, title="Experiments")
+        scenarios = [(name, read_scenario(path)) for name, path in shipped().items()]
+        print_table(
+            console,
+            ["Scenario", ">Conversations", "Arms", "What it plays"],
+            [[name, s.conversations, ", ".join(arm.name for arm in s.arms), in_line(s.title)] for name, s in scenarios],
+            title="Shipped scenarios",
+        )
+
+    def _published(self, path: Path, *, as_json: bool) -> None:
+        try:
+            rows = read_published(path)
+        except (OSError, ValueError) as error:
+            raise _wrong(f"--published: {error}") from None
+        if as_json:
+            self.stdout.write(json.dumps([one.model_dump(mode="json") for one in rows], indent=2))
+            return
+        print_table(console_on(self.stdout), PUBLISHED_HEADS, [published_cells(one) for one in rows], tight=True)
+
+
+def _beside(row: Any) -> list[Any]:
+    cells = row_cells(row) if row is not None else [None] * 9
+    return [*cells[3:5], cells[8]]
+
+
+def _json(shown: ExperimentReport) -> str:
+    return shown.model_dump_json(indent=2)
+
+
+def _estimate_line(one: ExperimentEstimate) -> str:
+    cost = "unpriced" if one.usd is None else f"some {rounded(one.usd)} US dollars"
+    return (
+        f"{one.conversations:,} conversations, {one.turns:,} turns: about {one.actor_calls:,} calls of {one.actor_model} "
+        f"({one.actor_tokens:,} tokens) and {one.judge_calls:,} of {one.judge} ({one.judge_tokens:,} tokens), {cost}; "
+        "what the gate and other stages ask comes on top."
+    )
+
+
+def _experiment(number: int) -> Experiment:
+    experiment: Experiment | None = Experiment.objects.filter(pk=number).first()
+    if experiment is None:
+        raise _wrong(f"there is no experiment {number}; manage.py experiment list shows those there are")
+    return experiment
+
+
+def _wrong(text: str) -> CommandError:
+    return CommandError(text, returncode=WRONG_USAGE)
