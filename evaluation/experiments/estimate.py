@@ -18,7 +18,7 @@ from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 
 
 class ExperimentEstimate(BaseModel):
-    """What would be played and paid. Tokens are estimates; what gate, nudges and swarm would ask comes on top. `usd`: None when unpriced."""
+    """What would be played and paid. Tokens are estimates; what gate, nudges and swarm ask comes on top. `usd`: None when unpriced."""
 
     model_config = ConfigDict(frozen=True)
 

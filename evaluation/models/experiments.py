@@ -40,6 +40,13 @@ class Experiment(models.Model):
     def __str__(self) -> str:
         return f"experiment {self.pk}: {self.name}"
 
+    @property
+    def state(self) -> str:
+        """How far it is: playing, judging, reported, or cancelled."""
+        if self.report:
+            return "reported"
+        return "cancelled" if self.cancelled_at else "judging" if self.measured_at else "playing"
+
 
 class ExperimentEnvironment(Leasable):
     """One conversation of an arm: its agents, and how far it was played. Environments of one number have the same agents in all arms."""

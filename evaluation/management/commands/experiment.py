@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.commands import STOPPED, BaseCommand, console_on, in_line, print_table, snippet
+from agents.commands import STOPPED, BaseCommand, Cell, console_on, in_line, print_table, snippet
 from agents.llm.endpoints import problem_of
 from agents.work.running import stopping_on_sigterm
 from evaluation.commands import ProgressBar, check_writable, write_text
@@ -116,11 +117,11 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         quiet = options["json"]
         try:
             with stopping_on_sigterm():
-                with ProgressBar("", self.stderr, quiet=quiet) as bar:
+                with ProgressBar("", sys.stderr, quiet=quiet) as bar:
                     ended = experiment.environments.filter(status__in=ExperimentEnvironment.FINAL).count()
                     task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
                     experiment = play(experiment, progress=lambda _: bar.update(task, advance=1))
-                with ProgressBar("Judging", self.stderr, quiet=quiet) as bar:
+                with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
                     bar.prepared(list(evaluations(experiment)))
                     judge_here(experiment, progress=bar.progress)
         except KeyboardInterrupt:
@@ -178,7 +179,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         if options["json"]:
             self.stdout.write(json.dumps([one.model_dump(mode="json") for one in (first, second)], indent=2))
             return
-        rows = [
+        rows: list[list[Cell]] = [
             [
                 row.treatment.arm,
                 row.label,
@@ -207,19 +208,10 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
 
     def _list(self, options: dict[str, Any]) -> None:
         console = console_on(self.stdout)
-        rows = []
+        rows: list[list[Cell]] = []
         for one in Experiment.objects.order_by("-pk")[:MOST_LISTED]:
             played = one.environments.filter(status=ExperimentEnvironment.Status.COMPLETED).count()
-            state = (
-                "reported"
-                if one.report
-                else "judging"
-                if one.measured_at
-                else "cancelled"
-                if one.cancelled_at
-                else "playing"
-            )
-            rows.append([one.pk, one.name, state, f"{played}/{one.environments.count()}", one.judge])
+            rows.append([one.pk, one.name, one.state, f"{played}/{one.environments.count()}", one.judge])
         print_table(console, [">Number", "Scenario", "State", ">Played", "Judge"], rows, title="Experiments")
         scenarios = [(name, read_scenario(path)) for name, path in shipped().items()]
         print_table(
