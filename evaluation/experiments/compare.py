@@ -142,7 +142,7 @@ def compare(measure: Measure, treatment: Values, control: Values, *, paired: boo
         g=size.g if size else None,
         g_interval=(size.g_interval.low, size.g_interval.high) if size else None,
         icc=intraclass(one, other),
-        detectable=detectable(one, other, paired=paired),
+        detectable=detectable(one, other, paired=paired) or None,
         environments_needed=environments_needed(delta, one, other, paired=paired) if delta else None,
     )
 

@@ -6,9 +6,11 @@ The file is ``{"sets": {SET: {EXPERIMENT: {"metrics": {METRIC: {"treatment": [5,
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Annotated
 
+import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from evaluation.dimensions import Dimension
@@ -50,6 +52,26 @@ class PublishedRow(BaseModel):
     set: str
     experiment: str
     row: Row
+
+
+class Figure(BaseModel):
+    """One row of the paper's Table 1."""
+
+    model_config = ConfigDict(frozen=True)
+
+    treatment: float
+    treatment_sd: float
+    control: float
+    control_sd: float
+    delta: float
+    p: float
+
+
+@cache
+def figures() -> dict[str, dict[str, Figure]]:
+    """The paper's own figures by experiment (``exp-1``) and dimension."""
+    content = yaml.safe_load(Path(__file__).with_name("published.yaml").read_text(encoding="utf-8"))
+    return {name: {d: Figure.model_validate(row) for d, row in rows.items()} for name, rows in content.items()}
 
 
 def read_published(path: Path) -> list[PublishedRow]:

@@ -18,6 +18,7 @@ from evaluation.change.measurements import measurement_of
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 from evaluation.experiments.compare import Measure, Row, Values, compare, settled
 from evaluation.experiments.play import ARM, ENVIRONMENT, REPEAT, evaluations
+from evaluation.experiments.published import Figure, figures
 from evaluation.experiments.scenario import Arm, Scenario
 from evaluation.models import EvaluationRun, Experiment, ExperimentEnvironment, is_heuristic
 
@@ -86,6 +87,7 @@ class ExperimentReport(BaseModel):
         rows: Dimensions, then what is counted without a judge; those of a treatment together.
         cost_per_point: US dollars more per message for one point more, by ``arm.dimension``; only of gains.
         most_for, most_against: The conversations that speak most for and against, by dimension.
+        published: The paper's figures of the same experiment by dimension; another model played and judged, so only signs compare.
         unfinished: What is still to be played or judged, in a sentence; empty = all is done.
     """
 
@@ -105,6 +107,7 @@ class ExperimentReport(BaseModel):
     cost_per_point: dict[str, float] = Field(default_factory=dict)
     most_for: list[Conversation] = Field(default_factory=list)
     most_against: list[Conversation] = Field(default_factory=list)
+    published: dict[str, Figure] = Field(default_factory=dict)
 
 
 def report(experiment: Experiment, *, judge: str = "") -> ExperimentReport:
@@ -155,6 +158,7 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
         rows=rows,
         cost_per_point=_cost_per_point(rows),
         most_for=sorted((one for one in differences if one.difference > 0), key=_by_size)[:MOST_SHOWN],
+        published=figures().get(scenario.published, {}),
         most_against=sorted((one for one in differences if one.difference < 0), key=_by_size)[:MOST_SHOWN],
     )
 

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from agents.text.fences import fault_of
 from evaluation.dimensions import Dimension
+from evaluation.experiments.published import figures
 from evaluation.propositions.files import (
     FileProblem,
     YamlProblems,
@@ -160,6 +161,8 @@ class Scenario(_Part):
             ("dimension", [one.id for one in self.dimensions]),
         ):
             yield from (f"{what} {name!r} is named twice; allowed: once" for name, n in Counter(names).items() if n > 1)
+        if self.published and self.published not in figures():
+            yield f"published {self.published!r}; allowed: {', '.join(figures())}, or none"
         if (self.population is None) == (not self.cast):
             yield "population and cast: exactly one of the two is needed"
         if len(self.cast or range(self.population.size if self.population else 0)) < self.seats:

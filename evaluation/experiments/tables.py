@@ -11,7 +11,7 @@ from rich.console import Console
 from agents.commands import Cell, Emphasis, in_line, markdown_table, print_table, snippet
 from evaluation.experiments.compare import Cell as ArmCell
 from evaluation.experiments.compare import Row
-from evaluation.experiments.published import PublishedRow
+from evaluation.experiments.published import Figure, PublishedRow
 from evaluation.experiments.report import ExperimentReport, groups, p_text, rounded
 
 HEADS = ["Measure", ">Treatment", ">Control", ">Δ", ">d", ">p naive", ">p clustered", ">n", "What may be said"]
@@ -31,12 +31,14 @@ def headline(shown: ExperimentReport) -> Iterator[str]:
         yield f"Scores are of {shown.judge}, an offline heuristic: no claim rests on them. What is counted is exact."
 
 
-def row_cells(row: Row) -> list[Cell]:
-    """A row of the report."""
+def row_cells(row: Row, paper: Figure | None = None) -> list[Cell]:
+    """A row of the report; with the paper's figure where there is one."""
     places = _FINE.get(row.measure, 2)
     said = row.verdict if not row.why or row.verdict == "heuristic" else f"{row.verdict}: {row.why}"
     if row.verdict == "no difference seen" and row.detectable is not None:
         said += f"; one of {rounded(row.detectable, places)} would have been"
+    if paper is not None:
+        said += f" (paper: {signed(paper.delta)}, p {p_text(paper.p)})"
     return [
         row.label,
         mean_sd(row.treatment, places),
@@ -80,7 +82,11 @@ def tables(shown: ExperimentReport) -> Iterator[tuple[str, Sequence[str], list[l
     control = shown.arms[0].name if shown.arms else ""
     for arm, heading, rows in groups(shown):
         if rows:
-            yield f"{heading}: {arm} against {control}", HEADS, [row_cells(row) for row in rows]
+            yield (
+                f"{heading}: {arm} against {control}",
+                HEADS,
+                [row_cells(row, shown.published.get(row.measure)) for row in rows],
+            )
     yield "Arms", ARM_HEADS, arm_cells(shown)
     for title, conversations in (("Most for", shown.most_for), ("Most against", shown.most_against)):
         if conversations:
