@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import time
+import zipfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from django.conf import settings
@@ -39,6 +43,7 @@ ANTHROPIC_URL = "https://api.anthropic.com"
 PLACEHOLDER_KEY = "no-key-configured"  # some local servers insist on a header, none reads it
 OFFLINE_PREFIX = "offline:"
 REPLAY_PREFIX = "replay:"
+ANSWERS = "answers.jsonl"  # in a zip that is replayed
 RESCUES_BEFORE_EXAMPLE_FIRST = 2
 ANSWERS_BEFORE_WARNING = 3
 
@@ -316,10 +321,24 @@ def _stored_answers(path: Path) -> dict[str, dict[str, Any]]:
     return _load(path, path.stat().st_mtime_ns)
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[str]]:
+    """The lines of a file of answers, or of the one named `ANSWERS` in a zip."""
+    if not zipfile.is_zipfile(path):
+        with path.open(encoding="utf-8") as lines:
+            yield lines
+        return
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(ANSWERS) as raw:
+            yield io.TextIOWrapper(raw, encoding="utf-8")
+    except (KeyError, zipfile.BadZipFile) as problem:
+        raise ValueError(f"it holds no {ANSWERS}: {problem}") from None
+
+
 @lru_cache(maxsize=4)
 def _load(path: Path, _version: int) -> dict[str, dict[str, Any]]:
     answers: dict[str, dict[str, Any]] = {}
-    with path.open(encoding="utf-8") as lines:
+    with _opened(path) as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
@@ -331,7 +350,7 @@ def _load(path: Path, _version: int) -> dict[str, dict[str, Any]]:
     return answers
 
 
-def export_answers(out: Path, *, since: datetime | None = None, work_id: str = "") -> int:
+def export_answers(out: Path, *, since: datetime | None = None, work_ids: Collection[str] = ()) -> int:
     """Write stored answers as JSONL for a replay and return how many.
 
     One per request digest: the newest that was ``ok``, else the newest that the model gave at all, so that a replay
@@ -340,7 +359,7 @@ def export_answers(out: Path, *, since: datetime | None = None, work_id: str = "
     Args:
         out: The file; written beside its place first, so that a broken run leaves the old one.
         since: Only calls from then on.
-        work_id: Only calls that served this work.
+        work_ids: Only calls that served this work.
 
     Raises:
         OSError: The file cannot be written.
@@ -349,8 +368,8 @@ def export_answers(out: Path, *, since: datetime | None = None, work_id: str = "
     payloads = LLMPayload.objects.filter(call__status__in=answered).exclude(call__request_digest="")
     if since is not None:
         payloads = payloads.filter(call__created_at__gte=since)
-    if work_id:
-        payloads = payloads.filter(call__work_id=work_id)
+    if work_ids:
+        payloads = payloads.filter(call__work_id__in=work_ids)
     chosen: dict[str, int] = {}
     for status in (None, Status.OK):  # the ok ones last: they win
         some = payloads if status is None else payloads.filter(call__status=status)

@@ -8,7 +8,7 @@ arms; they are queued far apart, so that an agent does not wait for itself.
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -17,13 +17,17 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.models import Count, Sum
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from agents.debates.debate import DebateRefused, ask_rounds, start_debate
 from agents.debates.debate import play as play_debate
-from agents.models import Agent, Channel, ChannelMember, Debate, Message, Run, owner_name
+from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Message, Run, owner_name
 from agents.models.conversations import UnknownAgent, find_agent
+from agents.ops.sums import TOKENS
+from agents.text.ngrams import compute_corpus_repetition
+from agents.text.tokens import tokenize
 from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
 from agents.turn.pipeline import name_of, pipeline
 from agents.turn.receive import receive_message
@@ -136,13 +140,7 @@ def _make_environments(experiment: Experiment, scenario: Scenario, agents: Seque
     ]
     for which, (repeat, number, arm) in enumerate(order, 1):
         here = seated[number * scenario.agents : (number + 1) * scenario.agents]
-        tags = {
-            Experiment.TAG: str(experiment.pk),
-            SIMULATION: f"experiment-{experiment.pk}",
-            ARM: arm.name,
-            REPEAT: str(repeat),
-            ENVIRONMENT: str(number + 1),
-        }
+        tags = tags_of(experiment, arm=arm.name, repeat=repeat, number=number + 1)
         ExperimentEnvironment.objects.create(
             experiment=experiment,
             arm=arm.name,
@@ -151,6 +149,17 @@ def _make_environments(experiment: Experiment, scenario: Scenario, agents: Seque
             channel=_channel(experiment, scenario, arm, here, which, tags),
             agents=[agent.pk for agent in here],
         )
+
+
+def tags_of(experiment: Experiment, *, arm: str, repeat: int, number: int) -> dict[str, str]:
+    """The tags of what is said in an environment; evaluations choose by them."""
+    return {
+        Experiment.TAG: str(experiment.pk),
+        SIMULATION: f"experiment-{experiment.pk}",
+        ARM: arm,
+        REPEAT: str(repeat),
+        ENVIRONMENT: str(number),
+    }
 
 
 def _channel(
@@ -348,17 +357,48 @@ def _play_step(
 
 
 def _became(environment: ExperimentEnvironment) -> dict[str, Any]:
-    """What its turns came to: how often which stage did what, and the turns that failed."""
+    """What its turns came to: how often which stage did what, the turns that failed, and what can be counted without a judge."""
     counters: Counter[str] = Counter()
-    missing = []
-    for run in Run.objects.filter(channel=environment.channel_id).order_by("pk"):
+    missing, seconds, silent = [], 0.0, 0
+    said: dict[int | None, list[str]] = defaultdict(list)
+    messages = Message.objects.filter(channel=environment.channel_id, run__isnull=False).order_by("position")
+    spoke = set()
+    for agent, run_pk, text in messages.values_list("agent", "run", "text"):
+        said[agent].append(text)
+        spoke.add(run_pk)
+    runs = list(Run.objects.filter(channel=environment.channel_id).order_by("pk"))
+    for run in runs:
         for entry in run.trace:
             if entry.get("status") == "ran":
                 for name, n in (entry.get("counters") or {}).items():
                     counters[f"{entry['stage']}.{name}"] += n
         if run.status != Run.Status.COMPLETED:
-            missing.append({"key": run.idempotency_key, "agent": run.agent_id, "why": run.error or run.status})
-    return {"counters": dict(sorted(counters.items())), "missing": missing}
+            missing.append({"turn": run.idempotency_key, "agent": run.agent_id, "why": run.error or run.status})
+        silent += run.pk not in spoke
+        if run.started_at and run.finished_at:
+            seconds += (run.finished_at - run.started_at).total_seconds()
+    figures: dict[str, Any] = {"turns": len(runs), "messages": sum(map(len, said.values()))}
+    if runs:
+        figures |= {"silence": silent / len(runs), "seconds": seconds / len(runs)}
+    if texts := [text for by in said.values() for text in by]:
+        repeated = [compute_corpus_repetition(by) for by in said.values() if len(by) > 1]
+        figures |= {"repetition": sum(repeated) / len(repeated)} if repeated else {}
+        figures["length"] = sum(len(tokenize(text)) for text in texts) / len(texts)
+    figures |= _spent([run.pk for run in runs], max(1, len(texts)))
+    return {"counters": dict(sorted(counters.items())), "missing": missing, "figures": figures}
+
+
+def _spent(runs: Sequence[int], messages: int) -> dict[str, float]:
+    """Tokens and US dollars of all calls of these turns; no dollars where one is unpriced."""
+    calls = LLMCall.objects.filter(run__in=runs)
+    sums = calls.aggregate(
+        **{name: Sum(name) for name in TOKENS}, usd=Sum("cost_usd"), priced=Count("cost_usd"), n=Count("pk")
+    )
+    spent = {"tokens": sum(sums[name] or 0 for name in TOKENS) / messages}
+    if sums["priced"] == sums["n"]:
+        usd = float(sums["usd"] or 0)
+        spent |= {"usd": usd / messages, "usd_in_all": usd}
+    return spent
 
 
 # -- measuring

@@ -7,13 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
-from django.db.models import Count, F, Sum
-from django.db.models.functions import Coalesce
 from pydantic import BaseModel, ConfigDict, Field
 
-from agents.models import LLMCall, Message, Run
-from agents.text.ngrams import compute_corpus_repetition
-from agents.text.tokens import tokenize
 from evaluation.change.measurements import measurement_of
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 from evaluation.experiments.compare import Measure, Row, Values, compare, settled
@@ -129,7 +124,7 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
     environments = list(experiment.environments.select_related("channel").order_by("repeat", "number", "arm"))
     counted = _counted(environments)
     judged, waiting = _judged(experiment, scenario, judge)
-    arms = [_arm(arm, [one for one in environments if one.arm == arm.name], counted) for arm in scenario.arms]
+    arms = [_arm(arm, [one for one in environments if one.arm == arm.name]) for arm in scenario.arms]
     heuristic = is_heuristic(judge)
     measures = [
         Measure(id=str(one.id), label=_label(one.id, hard=one.hard), unit=_unit(one.id), heuristic=heuristic)
@@ -137,9 +132,10 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
     ]
     control, rows = scenario.arms[0].name, []
     for arm in scenario.arms[1:]:
-        for measure, values in (*((m, judged[m.id]) for m in measures), *((m, counted[m.id]) for m in COUNTED)):
-            if measure.id == "usd" and any(one.usd is None for one in arms):
-                continue  # an unpriced call: no cost is claimed
+        for measure, values in (
+            *((m, judged[m.id]) for m in measures),
+            *((m, counted[m.id]) for m in COUNTED if m.id in counted),
+        ):
             rows.append(compare(measure, values[arm.name], values[control], paired=True, seed=experiment.seed))
     rows = settled(rows)
     left = [one for one in environments if one.status not in ExperimentEnvironment.FINAL]
@@ -175,27 +171,23 @@ def _unit(dimension: str) -> str:
     return "conversations" if dimension in CHANNEL_DIMENSIONS else "agents"
 
 
-def _arm(
-    arm: Arm, environments: Sequence[ExperimentEnvironment], counted: Mapping[str, Mapping[str, Values]]
-) -> ArmReport:
+def _arm(arm: Arm, environments: Sequence[ExperimentEnvironment]) -> ArmReport:
     counters: dict[str, int] = defaultdict(int)
     for one in environments:
         for name, n in one.counters.items():
             counters[name] += n
-    channels = [one.channel_id for one in environments]
-    calls = LLMCall.objects.filter(run__channel__in=channels)
-    costs = calls.aggregate(usd=Sum("cost_usd"), priced=Count("cost_usd"), n=Count("pk"))
     acted = any(counters.get(f"{stage}.{name}") for stage in arm.treatment for name in ACTED.get(stage, ()))
+    spent = [one.figures.get("usd_in_all") for one in environments if one.figures]
     return ArmReport(
         name=arm.name,
         planned=len(environments),
         environments=sum(one.status == ExperimentEnvironment.Status.COMPLETED for one in environments),
-        turns=Run.objects.filter(channel__in=channels).count(),
+        turns=sum(one.figures.get("turns", 0) for one in environments),
         missing=sum(len(one.missing) for one in environments),
-        messages=Message.objects.filter(channel__in=channels, run__isnull=False).count(),
+        messages=sum(one.figures.get("messages", 0) for one in environments),
         counters=dict(sorted(counters.items())),
         treated=acted if arm.treatment else None,
-        usd=float(costs["usd"] or 0) if costs["priced"] == costs["n"] else None,
+        usd=None if None in spent else sum(usd for usd in spent if usd is not None),
     )
 
 
@@ -284,52 +276,21 @@ def _judged(experiment: Experiment, scenario: Scenario, judge: str) -> tuple[dic
 
 
 def _counted(environments: Sequence[ExperimentEnvironment]) -> dict[str, dict[str, Values]]:
-    """What is counted without a judge, one value for each environment (the mean of its repeats' values is taken by the test)."""
-    channels = [one.channel_id for one in environments]
-    said: dict[int, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for channel, agent, text in (
-        Message.objects.filter(channel__in=channels, run__isnull=False)
-        .order_by("channel", "position")
-        .values_list("channel", "agent", "text")
-    ):
-        said[channel][agent].append(text)
-    turns: dict[int, list[tuple[int, float]]] = defaultdict(list)
-    spoke = set(Message.objects.filter(channel__in=channels, run__isnull=False).values_list("run", flat=True))
-    for pk, channel, began, ended in Run.objects.filter(channel__in=channels, finished_at__isnull=False).values_list(
-        "pk", "channel", "started_at", "finished_at"
-    ):
-        turns[channel].append((pk, (ended - began).total_seconds() if began else 0.0))
-    tokens = sum(
-        (Coalesce(F(name), 0) for name in ("output_tokens", "cache_read_tokens", "cache_write_tokens")),
-        Coalesce(F("input_tokens"), 0),
-    )
-    calls = LLMCall.objects.filter(run__channel__in=channels).order_by().values("run__channel")
-    used: dict[int, Any] = {row["run__channel"]: row for row in calls.annotate(tokens=Sum(tokens), usd=Sum("cost_usd"))}
-    measured: dict[str, dict[str, dict[int, list[float]]]] = {
-        measure.id: defaultdict(lambda: defaultdict(list)) for measure in COUNTED
-    }
-    for one in environments:
-        texts = [text for by in said[one.channel_id].values() for text in by]
-        taken = turns[one.channel_id]
-        spent = used.get(one.channel_id, {})
-        values: dict[str, float] = {}
-        if taken:
-            values["silence"] = sum(pk not in spoke for pk, _ in taken) / len(taken)
-            values["seconds"] = sum(seconds for _, seconds in taken) / len(taken)
-        if texts:
-            by_agent = [compute_corpus_repetition(by) for by in said[one.channel_id].values() if len(by) > 1]
-            if by_agent:
-                values["repetition"] = sum(by_agent) / len(by_agent)
-            values["length"] = sum(len(tokenize(text)) for text in texts) / len(texts)
-            values["tokens"] = float(spent.get("tokens") or 0) / len(texts)
-            values["usd"] = float(spent.get("usd") or 0) / len(texts)
-        for name, value in values.items():
-            measured[name][one.arm][one.number].append(value)
-    arms = dict.fromkeys(one.arm for one in environments)
-    return {
-        name: {arm: Values(arm, {number: list(values) for number, values in by_arm[arm].items()}) for arm in arms}
-        for name, by_arm in measured.items()
-    }
+    """What is counted without a judge, one value for each environment; what is 0 everywhere is left out, but silence and repetition."""
+    counted = {}
+    for measure in COUNTED:
+        values: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        for one in environments:
+            if (value := one.figures.get(measure.id)) is not None:
+                values[one.arm][one.number].append(value)
+        if (
+            measure.better != "lower"
+            or measure.id in ("silence", "repetition")
+            or any(value for by in values.values() for some in by.values() for value in some)
+        ):
+            arms = dict.fromkeys(one.arm for one in environments)
+            counted[measure.id] = {arm: Values(arm, dict(values[arm])) for arm in arms}
+    return counted
 
 
 # -- figures for people

@@ -63,6 +63,11 @@ class ExperimentEnvironment(Leasable):
     counters = models.JSONField(
         default=dict, blank=True, help_text="what the stages of its turns did: stage and counter to a number"
     )
+    figures = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="what is counted without a judge, e.g. messages, silence, repetition, seconds, tokens",
+    )
     missing = models.JSONField(default=list, blank=True, help_text="turns that failed: step, agent, why")
 
     class Meta:

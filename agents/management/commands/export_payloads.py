@@ -29,7 +29,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, out: Path, since: date | None, work_id: str, **options: Any) -> None:
         start = timezone.make_aware(datetime.combine(since, time.min)) if since else None
         try:
-            written = export_answers(out, since=start, work_id=work_id)
+            written = export_answers(out, since=start, work_ids=[work_id] if work_id else [])
         except OSError as problem:
             raise CommandError(f"cannot write {out}: {problem}") from problem
         if not written:

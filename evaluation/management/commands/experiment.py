@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import zipfile
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from agents.commands import STOPPED, BaseCommand, Cell, console_on, in_line, pri
 from agents.llm.endpoints import problem_of
 from agents.work.running import stopping_on_sigterm
 from evaluation.commands import ProgressBar, check_writable, write_text
+from evaluation.experiments.bundle import read_bundle, write_bundle
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
 from evaluation.experiments.play import ExperimentRefused, cancel, evaluations, judge_here, play, start_experiment
 from evaluation.experiments.published import read_published
@@ -36,6 +38,8 @@ class Command(BaseCommand):
   manage.py experiment run 12                          go on with experiment 12
   manage.py experiment report 12 --format markdown     its report again (also csv, json)
   manage.py experiment compare 12 15                   the same measures of two experiments side by side
+  manage.py experiment bundle 12 out.zip               all of it in one file; JUDGE_MODEL=replay:out.zip judges it again
+  manage.py experiment run out.zip                     its report again, without a key
   manage.py experiment list                            the latest, and the scenarios that come with Plumbline
   manage.py experiment --published scores.json         raw scores that others published, compared as ours are
 
@@ -75,6 +79,9 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         two.add_argument("first", type=int)
         two.add_argument("second", type=int)
         two.add_argument("--json", dest="as_json", **json_too)
+        pack = actions.add_parser("bundle", help="write an experiment with its judge's answers to a zip")
+        pack.add_argument("number", type=int)
+        pack.add_argument("out", type=Path)
         stop = actions.add_parser("cancel", help="end an experiment; what was said stays")
         stop.add_argument("number", type=int)
         actions.add_parser("list", help="the latest experiments, and the shipped scenarios")
@@ -98,6 +105,11 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         what = options["what"]
         if what.isdecimal():
             experiment = _experiment(int(what[:18]))
+        elif zipfile.is_zipfile(what):
+            try:
+                experiment = read_bundle(Path(what), judge=options["judge"])
+            except ExperimentRefused as error:
+                raise _wrong(str(error)) from None
         else:
             scenario = self._scenario(what, options)
             chosen = {"judge": options["judge"], "actor_model": options["model"]}
@@ -200,6 +212,15 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             "What may be said ",
         ]
         print_table(console_on(self.stdout), heads, rows, tight=True)
+
+    def _bundle(self, options: dict[str, Any]) -> None:
+        try:
+            answers = write_bundle(_experiment(options["number"]), options["out"])
+        except ExperimentRefused as error:
+            raise _wrong(str(error)) from None
+        except OSError as error:
+            raise _wrong(f"{options['out']} cannot be written: {error}") from None
+        self.stdout.write(f"{options['out']}: the experiment and {answers:,} answers of its judge.")
 
     def _cancel(self, options: dict[str, Any]) -> None:
         experiment = cancel(_experiment(options["number"]))

@@ -32,7 +32,7 @@ def test_an_offline_judge_makes_no_claim_and_what_is_counted_stands_beside_it() 
     by_measure = {row.measure: row for row in shown.rows}
     assert by_measure["fluency"].p is None
     assert by_measure["fluency"].verdict == "heuristic"
-    assert {"silence", "length", "seconds", "tokens"} <= by_measure.keys()
+    assert {"silence", "repetition", "length", "seconds"} <= by_measure.keys()
 
 
 def test_an_arm_whose_treatment_left_no_trace_makes_the_report_void() -> None:
