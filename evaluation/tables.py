@@ -15,6 +15,8 @@ from evaluation.models import (
     EvaluationSchedule,
     EvaluationScore,
     Evidence,
+    Experiment,
+    ExperimentEnvironment,
     Idea,
     IdeaPart,
     JudgeCalibration,
@@ -74,6 +76,27 @@ TABLES = (
             Erase(columns="error additional_context figures where history_where", channel="channel", agent="agent"),
         ),
         no_speech="dimensions judge window history position_bins series_points proposition_digests actor_model",
+    ),
+    Table(
+        model=Experiment,
+        operator="add change",
+        menu="Measuring",
+        icon="science",
+        empty="Play one with manage.py experiment run gate-on-off; manage.py experiment list names the scenarios that come with Plumbline.",
+        columns="pk name state judge created_by=started_by created_at=started",
+        filters="judge created_at",
+        search="name*",
+        deleting="Its conversations stay, marked synthetic; its evaluations stay, too.",
+        export=export_of(
+            "id=pk name state judge actor_model seed started_by=created_by.username created_at measured_at cancelled_at"
+        ),
+        erase=(Erase(columns="scenario", report_only=True),),
+        no_speech="name judge actor_model report",
+    ),
+    Table(
+        model=ExperimentEnvironment,
+        erase=(Erase(columns="error missing", channel="channel"),),
+        no_speech="arm agents counters figures",
     ),
     Table(
         model=EvaluationScore,

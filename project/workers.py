@@ -17,6 +17,7 @@ WORK_QUEUES = {
     "calibration": "evaluation.calibration.agreement.work_one",
     "line-ups": "evaluation.lineup.work_one",
     "debates": "agents.debates.debate.work_one",
+    "experiments": "evaluation.experiments.play.work_one",
     "summaries": "agents.swarm.memory.work_one",
     "imports": "agents.imports.work_one",
     "descriptions": "correction.behavior.description.work_one",

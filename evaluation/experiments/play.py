@@ -90,6 +90,7 @@ def start_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = 
         else:
             agents = [find_agent(slug) for slug in scenario.cast]
         _make_environments(experiment, scenario, agents)
+        transaction.on_commit(wake_workers)
     return experiment
 
 
@@ -214,8 +215,7 @@ def play(experiment: Experiment, *, progress: Progress = lambda environment: Non
         progress: Called with each environment that has ended; perhaps in other threads.
         limit: Environments side by side; default `WORKER_THREADS`.
     """
-    stopped = experiment.environments.filter(status__in=(Status.PAUSED_BUDGET, Status.ERRORED))
-    stopped.update(status=Status.PENDING)
+    go_on(experiment)
     _write_personas(experiment)
     open_ones = list(experiment.environments.filter(status__in=ExperimentEnvironment.OPEN).order_by("pk"))
     jobs = [partial(_play_here, environment, progress) for environment in open_ones]
@@ -223,6 +223,20 @@ def play(experiment: Experiment, *, progress: Progress = lambda environment: Non
     measure(experiment)
     experiment.refresh_from_db()
     return experiment
+
+
+def go_on(experiment: Experiment) -> int:
+    """Queue what was paused by a budget, or crashed; returns how many environments.
+
+    Raises:
+        ExperimentRefused: It was cancelled.
+    """
+    if experiment.cancelled_at is not None:
+        raise ExperimentRefused([f"experiment {experiment.pk} is cancelled; allowed: one that is not"])
+    stopped = experiment.environments.filter(status__in=(Status.PAUSED_BUDGET, Status.ERRORED))
+    queued: int = stopped.update(status=Status.PENDING)
+    transaction.on_commit(wake_workers)
+    return queued
 
 
 def work_one(*, owner: str) -> bool:
