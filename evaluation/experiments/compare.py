@@ -46,7 +46,8 @@ class Row(BaseModel):
         measure: Its id; `label` for people; `unit` of its values. `better`: which way is a gain; empty = neither.
         delta: Treatment minus control.
         t, df, naive_p: Welch's test, each value for itself: too small where agents of a conversation are alike.
-        p: Of the permutation test over environments. `p_adjusted`: by Holm over all rows; the verdict rests on it.
+        p: Of the permutation test over environments. `p_adjusted`: by Holm over the judged (or the counted) rows; the
+            verdict rests on it.
         why: Why there is no p.
         d, g: Effect sizes with their 95 % intervals. `icc`: how alike values of one environment are.
         detectable: The smallest true difference that as many environments would find with power 0.8.

@@ -270,7 +270,7 @@ def _write_personas(experiment: Experiment) -> None:
     if scenario.population is not None:
         agents = Agent.objects.filter(slug__startswith=f"x{experiment.pk}-", synthetic=True).order_by("pk")
         model = experiment.actor_model or str(settings.ACTOR_MODEL)
-        write_personas(list(agents), about=scenario.population.about, model=model, progress=lambda: None)
+        write_personas(list(agents), about=scenario.population.about, model=model)
 
 
 def _play_here(environment: ExperimentEnvironment, progress: Progress) -> None:

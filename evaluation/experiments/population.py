@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from agents.llm.endpoints import provider_of
 from agents.models import Agent
 from agents.persona import save_persona
 from agents.text.fences import fault_of, fence, neutral, new_nonce, render_prompt
-from agents.work.running import side_by_side
 from evaluation.experiments.scenario import Population, shared
 
 MOST_CHARACTERS = 4_000  # of a persona
@@ -71,7 +70,7 @@ def make_agents(population: Population, *, seed: int, prefix: str, model: str = 
     return agents
 
 
-def write_personas(agents: Sequence[Agent], *, about: str, model: str, progress: Callable[[], None]) -> list[str]:
+def write_personas(agents: Sequence[Agent], *, about: str, model: str) -> list[str]:
     """Have the actor's model write the personas that are still our templates'; each is stored as it arrives.
 
     Where it writes nothing that can be used, the template's persona stays.
@@ -82,23 +81,14 @@ def write_personas(agents: Sequence[Agent], *, about: str, model: str, progress:
     if provider_of(model) == "offline":
         return []
     waiting = [agent for agent in agents if agent.persona_versions.count() < 2]
-    failures: list[str] = []
-
-    def write(agent: Agent) -> None:
-        reply = llm.complete(_request(agent, about, model), deadline=DEADLINE)
-        text = str(reply.value).strip() if reply.ok else ""
+    failures = []
+    for place, reply in llm.complete_many([_request(agent, about, model) for agent in waiting], deadline=DEADLINE):
+        agent, text = waiting[place], str(reply.value).strip() if reply.ok else ""
         if text and not fault_of(text):
             agent.system_prompt = text[:MOST_CHARACTERS]
             save_persona(agent=agent, note=WRITTEN)
         else:
             failures.append(f"{agent.display_name}: {reply.error or 'nothing that can be used'}")
-        progress()
-
-    def jobs() -> Iterator[Callable[[], None]]:
-        for agent in waiting:
-            yield lambda agent=agent: write(agent)  # type: ignore[misc]
-
-    side_by_side(jobs(), 20)
     return failures
 
 

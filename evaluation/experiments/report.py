@@ -130,14 +130,16 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
         Measure(id=str(one.id), label=_label(one.id, hard=one.hard), unit=_unit(one.id), heuristic=heuristic)
         for one in scenario.dimensions
     ]
-    control, rows = scenario.arms[0].name, []
-    for arm in scenario.arms[1:]:
-        for measure, values in (
-            *((m, judged[m.id]) for m in measures),
-            *((m, counted[m.id]) for m in COUNTED if m.id in counted),
-        ):
-            rows.append(compare(measure, values[arm.name], values[control], paired=True, seed=experiment.seed))
-    rows = settled(rows)
+    control, seed = scenario.arms[0].name, experiment.seed
+    rows = []
+    for of, kind in (
+        (judged, measures),
+        (counted, [one for one in COUNTED if one.id in counted]),
+    ):  # p is adjusted within each
+        pairs = [(arm.name, one) for arm in scenario.arms[1:] for one in kind]
+        rows += settled(
+            [compare(one, of[one.id][arm], of[one.id][control], paired=True, seed=seed) for arm, one in pairs]
+        )
     left = [one for one in environments if one.status not in ExperimentEnvironment.FINAL]
     unfinished = f"{len(left)} of {len(environments)} conversations to play" if left else waiting
     differences = list(_differences(judged, control, environments))
