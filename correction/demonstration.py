@@ -13,10 +13,11 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from agents.commands import console_on
 from agents.debates.debate import ask_rounds, play, start_debate
 from agents.debates.report import DebateReport, exit_line, report, round_name, talking_lines
 from agents.llm.ledger import totals
-from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Run, SwarmTurn, owner_name
+from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Message, Run, SwarmTurn, owner_name
 from agents.swarm import guards
 from agents.swarm.assign import assign_swarms
 from agents.swarm.food import ensure_food_swarms
@@ -30,7 +31,12 @@ from agents.turn.send_message import append, send_message, start_turn
 from correction.gate.statistics import get_gate_statistics
 from correction.models import CorrectionLog, InterventionLog
 from correction.repetition import check_repetition
-from evaluation.models import is_heuristic
+from evaluation.experiments.play import judge_here, start_experiment
+from evaluation.experiments.play import play as play_experiment
+from evaluation.experiments.report import report as experiment_report
+from evaluation.experiments.scenario import Scenario
+from evaluation.experiments.tables import show as show_report
+from evaluation.models import Experiment, is_heuristic
 from evaluation.wording import judge_label, money
 
 MEMBERS = ("michael", "dwight", "pam", "jim", "kevin", "phyllis")
@@ -117,6 +123,8 @@ EATER = "kevin"
 QUESTION, MEAL, CHAT = "How much ibuprofen may I take?", "I ate two eggs", "What do you bring to the picnic on Friday?"
 ADDED = " It costs 12 dollars, and Angela pays."  # what a careless polisher might add
 SWARM_TOPIC = "Demonstration of a swarm"
+EXPERIMENT, LATER, EARLIER = "demo-gate-on-off", "41", "40"
+CAST, STEPS = ("angela", "dwight", "jim", "kevin", "michael", "stanley"), 6
 
 WORDS = 96  # characters of a text shown on one line
 
@@ -368,3 +376,57 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
     out.write(f"     polish    “{_short(draft)[:40]}…{ADDED}”")
     out.write(f"       ✗ {_short(guards.refusal(draft, draft + ADDED, message=CHAT))}")
     out.write(f"     manage.py chat {EATER} --trace     and: Swarms in the console; {EATER} has none now")
+
+
+def show_experiment(out: Any, *, again: bool = False) -> None:
+    """Play recorded lines of two builds with and without the gate, by exact rules; where that was done before, say only where to find it.
+
+    Each agent says what it said in build 41. Where the gate sends that back, it falls back on its first line of build 40.
+
+    Raises:
+        LookupError: An example agent is missing.
+    """
+    before = Experiment.objects.filter(name=EXPERIMENT).order_by("-pk").first()
+    if before is not None and before.report and not again:
+        out.write(
+            f"Shown before: experiment {before.pk}. manage.py experiment report {before.pk}; --again plays it again."
+        )
+        return
+    agents = list(Agent.objects.filter(slug__in=CAST, is_active=True).order_by("slug"))
+    if missing := ", ".join(sorted(set(CAST) - {agent.slug for agent in agents})):
+        raise LookupError(f"the experiment needs the active example agents {missing}: run `manage.py seed`")
+    said = {
+        (agent.slug, build): list(
+            Message.objects.filter(agent=agent, synthetic=False, tags__build=build)
+            .order_by("pk")
+            .values_list("text", flat=True)
+        )
+        for agent in agents
+        for build in (LATER, EARLIER)
+    }
+    steps = [
+        {"lines": {slug: [*said[slug, LATER][step : step + 1], said[slug, EARLIER][0]] for slug in CAST}}
+        for step in range(STEPS)
+    ]
+    gate = {"stages": ["gate"], "gate_mode": "enforce", "gate_rules_enabled": True, "max_correction_attempts": 1}
+    scenario = Scenario.model_validate(
+        {
+            "name": EXPERIMENT,
+            "title": "Recorded lines of build 41, with and without the gate by exact rules; what is sent back becomes a line of build 40",
+            "cast": list(CAST),
+            "environments": 3,
+            "agents": 2,
+            "steps": steps,
+            "arms": [
+                {"name": "without", "overrides": {"stages": []}},
+                {"name": "gate", "overrides": gate, "treatment": ["gate"]},
+            ],
+            "dimensions": [{"id": "adherence"}],
+        }
+    )
+    script = {"judge": "offline:lexical-1", "actor_model": "offline:scripted-1"}
+    experiment = play_experiment(start_experiment(scenario, **script))
+    judge_here(experiment)
+    experiment.refresh_from_db()
+    show_report(experiment_report(experiment), console_on(out))
+    out.write(f"  manage.py experiment report {experiment.pk} --format markdown     and: Experiments in the console")

@@ -48,7 +48,7 @@ class Row(BaseModel):
         t, df, naive_p: Welch's test, each value for itself: too small where agents of a conversation are alike.
         p: Of the permutation test over environments. `p_adjusted`: by Holm over the judged (or the counted) rows; the
             verdict rests on it.
-        why: Why there is no p.
+        why: Why there is no p, or none that could be small enough.
         d, g: Effect sizes with their 95 % intervals. `icc`: how alike values of one environment are.
         detectable: The smallest true difference that as many environments would find with power 0.8.
         environments_needed: How many environments an arm would find a difference of this size with power 0.8.
@@ -80,8 +80,11 @@ class Row(BaseModel):
     verdict: Verdict = "not enough data"
 
     @property
-    def sure(self) -> bool:
-        return self.verdict in ("gain", "harm", "differs")
+    def leaning(self) -> Literal["gain", "harm", ""]:
+        """Which way it went, sure or not."""
+        if not self.better or not self.delta:
+            return ""
+        return "gain" if (self.delta > 0) is (self.better == "higher") else "harm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +140,7 @@ def compare(measure: Measure, treatment: Values, control: Values, *, paired: boo
         df=test.df if test and not measure.heuristic else None,
         naive_p=test.p if test and not measure.heuristic else None,
         p=None if why else permutation_p(one, other, paired=paired, seed=seed),
-        why=why,
+        why=why or _why_no_verdict(treatment, control, paired=paired),
         d=size.d if size else None,
         d_interval=(size.interval.low, size.interval.high) if size else None,
         g=size.g if size else None,
@@ -165,6 +168,13 @@ def _why_no_p(measure: Measure, treatment: Values, control: Values, *, paired: b
     return ""
 
 
+def _why_no_verdict(treatment: Values, control: Values, *, paired: bool) -> str:
+    """Why no p could be small enough, whatever the difference: there are too few ways to swap the environments."""
+    n, m = (sum(bool(values) for values in one.values.values()) for one in (treatment, control))
+    least = 2 / 2 ** min(n, m) if paired else 2 / math.comb(n + m, n)
+    return f"with {min(n, m)} environments no p is below {least:.2g}" if least >= ALPHA else ""
+
+
 def settled(rows: Sequence[Row]) -> list[Row]:
     """The rows with their adjusted p and verdict."""
     tested = [row for row in rows if row.p is not None]
@@ -176,13 +186,11 @@ def settled(rows: Sequence[Row]) -> list[Row]:
 
 
 def _verdict(row: Row, p: float | None) -> Verdict:
-    if p is None:
+    if p is None or row.why:
         return "heuristic" if row.why.startswith("an offline") else "not enough data"
     if p >= ALPHA or not row.delta:
         return "no difference seen"
-    if not row.better:
-        return "differs"
-    return "gain" if (row.delta > 0) is (row.better == "higher") else "harm"
+    return row.leaning or "differs"
 
 
 def as_arm(values: Sequence[float]) -> Arm:

@@ -37,6 +37,7 @@ from agents.work.running import outlasting, pause, side_by_side
 from evaluation.experiments.population import make_agents, write_personas
 from evaluation.experiments.scenario import Arm, Measured, Scenario, Step
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, Experiment, ExperimentEnvironment
+from evaluation.propositions.offline import rules_of
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import execute
 from evaluation.runs.planning import SIMULATION, RunSpec, why_over_budget
@@ -397,9 +398,18 @@ def _became(environment: ExperimentEnvironment) -> dict[str, Any]:
     if texts := [text for by in said.values() for text in by]:
         repeated = [compute_corpus_repetition(by) for by in said.values() if len(by) > 1]
         figures |= {"repetition": sum(repeated) / len(repeated)} if repeated else {}
+        kept = list(_rules_kept(said))
+        figures |= {"rules": sum(kept) / len(kept)} if kept else {}
         figures["length"] = sum(len(tokenize(text)) for text in texts) / len(texts)
     figures |= _spent([run.pk for run in runs], max(1, len(texts)))
     return {"counters": dict(sorted(counters.items())), "missing": missing, "figures": figures}
+
+
+def _rules_kept(said: Mapping[int | None, Sequence[str]]) -> Iterator[bool]:
+    """For each message of an agent that has exact rules, whether it keeps them all."""
+    for agent in Agent.objects.filter(pk__in=[pk for pk in said if pk is not None]):
+        if rules := rules_of(agent):
+            yield from (all(rule(text) for rule in rules) for text in said[agent.pk])
 
 
 def _spent(runs: Sequence[int], messages: int) -> dict[str, float]:

@@ -29,6 +29,7 @@ ACTED: Mapping[str, tuple[str, ...]] = {
 }
 # Counted without a judge, per environment: id, label, unit, which way is a gain.
 COUNTED = (
+    Measure(id="rules", label="Rules kept", unit="share of messages", better="higher"),
     Measure(id="silence", label="Silence", unit="share of turns", better="lower"),
     Measure(id="repetition", label="Repetition", unit="share of n-grams", better="lower"),
     Measure(id="length", label="Length", unit="words a message", better=""),
@@ -278,7 +279,7 @@ def _judged(experiment: Experiment, scenario: Scenario, judge: str) -> tuple[dic
 
 
 def _counted(environments: Sequence[ExperimentEnvironment]) -> dict[str, dict[str, Values]]:
-    """What is counted without a judge, one value for each environment; what is 0 everywhere is left out, but silence and repetition."""
+    """What is counted without a judge, one value for each environment; what is 0 everywhere is left out, but a few."""
     counted = {}
     for measure in COUNTED:
         values: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -287,7 +288,7 @@ def _counted(environments: Sequence[ExperimentEnvironment]) -> dict[str, dict[st
                 values[one.arm][one.number].append(value)
         if (
             measure.better != "lower"
-            or measure.id in ("silence", "repetition")
+            or measure.id in ("rules", "silence", "repetition")
             or any(value for by in values.values() for some in by.values() for value in some)
         ):
             arms = dict.fromkeys(one.arm for one in environments)
@@ -315,9 +316,16 @@ def groups(shown: ExperimentReport) -> Iterator[tuple[str, str, list[Row]]]:
         rows = [row for row in shown.rows if row.treatment.arm == arm]
         of_cost = [row for row in rows if row.measure in COSTS]
         others = [row for row in rows if row.measure not in COSTS]
-        yield arm, "Gains", [row for row in others if row.verdict == "gain"]
-        yield arm, "Harms", [row for row in others if row.verdict == "harm"]
-        yield arm, "Not sure", [row for row in others if row.verdict not in ("gain", "harm")]
+        sure = [row for row in others if row.verdict in ("gain", "harm")]
+        unsure = [row for row in others if row not in sure]
+        for title, wanted in (("Gains", "gain"), ("Harms", "harm")):
+            yield arm, title, [row for row in sure if row.verdict == wanted]
+        for title, wanted in (
+            ("Not sure, a gain if anything", "gain"),
+            ("Not sure, a harm if anything", "harm"),
+            ("Others", ""),
+        ):
+            yield arm, title, [row for row in unsure if row.leaning == wanted]
         yield arm, "Cost", of_cost
 
 

@@ -113,7 +113,7 @@ class Arm(_Part):
 class Step(_Part):
     """One round of everybody's turns. `says`: what the facilitator says before it; `lines`: what the scripted actor says then, by agent."""
 
-    says: Annotated[str, StringConstraints(max_length=4_000), AfterValidator(_said)] = ""
+    says: Text | Literal[""] = ""
     lines: dict[Slug, list[Text]] = Field(default_factory=dict)
 
 

@@ -18,7 +18,7 @@ HEADS = ["Measure", ">Treatment", ">Control", ">Δ", ">d", ">p naive", ">p clust
 PUBLISHED_HEADS = ["Experiment", "Measure", ">Treatment", ">Control", ">Δ", ">t", ">df", ">p", ">d", ">g"]
 ARM_HEADS = ["Arm", ">Conversations", ">Turns", ">Failed", ">Messages", ">US dollars", "What its stages did"]
 _EMPHASIS: dict[str, Emphasis] = {"gain": "good", "harm": "bad"}
-_FINE = {"silence": 3, "repetition": 3, "usd": 5}  # decimals; others 2
+_FINE = {"rules": 3, "silence": 3, "repetition": 3, "usd": 5}  # decimals; others 2
 
 
 def headline(shown: ExperimentReport) -> Iterator[str]:

@@ -30,7 +30,9 @@ def main() -> None:
     parser.add_argument("--skip-import", action="store_true", help="leave out the import of 100,000 messages")
     parser.add_argument("--database", help="an empty PostgreSQL database to measure in; it is filled")
     parser.add_argument(
-        "--only", choices=(*SECTIONS, "scale", "lists", "drift_alarms", "clarify", "memory"), help="measure this alone"
+        "--only",
+        choices=(*SECTIONS, "scale", "lists", "drift_alarms", "clarify", "memory", "null"),
+        help="measure this alone",
     )
     parser.add_argument(
         "file", nargs="?", type=Path, help="data to measure on (clarify, memory); an example ships with each"
@@ -45,6 +47,11 @@ def main() -> None:
         from tests.bench.lists import measure_lists
 
         measure_lists()
+        return
+    if options.only == "null":  # figures alone
+        from tests.bench.null import measure_null
+
+        measure_null()
         return
     if options.only == "drift_alarms":
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")

@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 
 from agents.commands import BaseCommand, Cell, Emphasis, console_on, print_table
 from agents.models import Agent
-from correction.demonstration import show_correction, show_debate, show_swarm
+from correction.demonstration import show_correction, show_debate, show_experiment, show_swarm
 from evaluation.change.change import Change
 from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import Card, Overview, drift_overview, sentence_of, tag_words
@@ -72,6 +72,8 @@ class Command(BaseCommand):
         show_debate(self.stdout, again=options["again"])
         self._heading("7. A swarm")
         show_swarm(self.stdout, again=options["again"])
+        self._heading("8. An experiment: does the gate help, and what does it harm?")
+        show_experiment(self.stdout, again=options["again"])
         self._heading("Next")
         self.stdout.write("  make run                          the console, with its address and login")
         self.stdout.write("  manage.py capture_baseline --help  measure again, other windows, --json")
