@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
 from django.db import transaction
 from pydantic import BaseModel, Field
 
-from agents.models import Agent, Channel, ChannelMember, Message, Run, RunMessage, SwarmTurn, owner_name
+from agents.models import Agent, Channel, ChannelMember, Message, Run, RunMessage, SwarmTurn
 from agents.swarm.state import StateRefused
 from agents.text.fences import fault_of
-from agents.turn.orchestrator import run_turn
+from agents.turn.orchestrator import finish_turn
 from agents.turn.send_message import append, start_turn
 
 PERSON = "you"  # who writes, where nobody else is named
-POLL = 0.2  # seconds between two tries while the agent is busy elsewhere
 
 
 class Trace(BaseModel):
@@ -84,15 +82,13 @@ def exchange(
 
     Raises:
         StateRefused: The text cannot be said.
-        TurnRefused: The agent may not speak there.
+        TurnRefused: The agent may not speak there, or an earlier turn of its was left unfinished.
     """
     if fault := fault_of(text):
         raise StateRefused("message", fault)
     with transaction.atomic():
         message = append(channel=channel, outsider=person, text=text)
-    run, owner = start_turn(agent=agent, channel=channel, trigger=message, overrides=overrides), owner_name()
-    while (run := run_turn(run, owner=owner)).status not in Run.FINAL:
-        time.sleep(POLL)
+    run = finish_turn(start_turn(agent=agent, channel=channel, trigger=message, overrides=overrides))
     said = Message.objects.filter(run=run).order_by("pk").values_list("text", flat=True)
     return Exchange(
         message=text, replies=list(said), run=run.pk, status=run.status, error=run.error, trace=trace_of(run)
