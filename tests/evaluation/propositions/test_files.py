@@ -102,8 +102,9 @@ def test_every_problem_of_a_file_is_reported_at_once(propositions: PropositionFo
 
 
 def test_what_a_file_does_not_allow_of_its_propositions_has_the_line_of_each(propositions: PropositionFolder) -> None:
-    lines = "  - {id: first, claim: 'Says {{action}}.'}\n  # a line\n  - {id: terse, claim: Twice.}\n  - {id: last, claim: 'Says {{action}}.'}\n"
-    path = propositions.write("adherence/ada.yaml", GOOD + lines)
+    lines = ("  - {id: first, claim: 'Says {{action}}.'}", "  # a line", "  - {id: terse, claim: Twice.}")
+    last = "  - {id: last, claim: 'Says {{action}}.'}"
+    path = propositions.write("adherence/ada.yaml", GOOD + "\n".join((*lines, last)) + "\n")
 
     found = [(int(problem.removeprefix(f"{path}:").split(":")[0]), problem) for problem in problems(path)]
 
