@@ -139,9 +139,11 @@ class Command(CodedCommand):
 
         One that was not named and said nothing is a note, unless nothing at all was measured.
         """
-        silent = [] if named else [result for result in results if result.summary.run.error.endswith(NO_MESSAGE)]
+        silent = [] if named else [result for result in results if NO_MESSAGE in result.summary.run.error]
         if len(silent) < len(results) and silent:
-            names = ", ".join(str(result.summary.run.agent.slug) for result in silent if result.summary.run.agent)
+            runs = [result.summary.run for result in silent if result.summary.run.agent]
+            whys = [(str(run.agent.slug), run.error.partition(NO_MESSAGE)[2].strip("; ")) for run in runs if run.agent]
+            names = ", ".join(slug + (why and f" ({why})") for slug, why in whys)
             self.stderr.write(f"Not measured, for they said nothing there: {names}.")
             results = [result for result in results if result not in silent]
         problems = [f"{one.agent.slug}: failed: {one.problem}" for one in simulations if one.failed]
