@@ -517,9 +517,7 @@ def decide(
     if refusal or refused:
         return Decision("drop", (*filter(None, [refusal]), *refused))
     reasons = [f"the message {sign}" for sign in (*hostile_signs(text), *caution_signs(text))]
-    reasons += _of_the_trait(change, config, made)
-    if change.contradiction:
-        reasons.append(f"against the persona: {change.contradiction}")
+    reasons += doubts(change, config, made)
     least, limit = config["behavior_auto_apply"], config["behavior_daily_limit"]
     if least == LeastConfidence.NEVER:
         reasons.append("nothing is applied automatically here (behavior_auto_apply)")
@@ -530,8 +528,8 @@ def decide(
     return Decision("review", tuple(reasons)) if reasons else Decision("apply")
 
 
-def _of_the_trait(change: Change, config: ResolvedConfig, made: int) -> list[str]:
-    """Why a person has to decide about the trait: it is more than a short description of manner, or one too many."""
+def doubts(change: Change, config: ResolvedConfig, made: int) -> list[str]:
+    """Why a person has to decide about the trait: more than a short description of manner, one too many, or against the persona."""
     before, after = change.before, change.after
     assert after is not None  # noqa: S101 (for the type checker)
     old = (before.name, before.description) if before is not None else ()
@@ -548,4 +546,6 @@ def _of_the_trait(change: Change, config: ResolvedConfig, made: int) -> list[str
         reasons.append(f"requests made {made} of the agent's traits, and {MOST_TRAITS} may be made automatically")
     if before is None and config["behavior_protected_traits"] and not change.says_what_it_touches:
         reasons.append("whether the new trait works against a protected one is not known (behavior_protected_traits)")
+    if change.contradiction:
+        reasons.append(f"against the persona: {change.contradiction}")
     return reasons

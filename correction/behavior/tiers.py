@@ -215,12 +215,23 @@ def warnings_about(words: Words, answers: Mapping[str, Any]) -> list[str]:
 
 
 def ask(
-    tier: Tier, *, words: Words, subject: Subject, answers: Mapping[str, Any], work_id: str = "", model: str = ""
+    tier: Tier,
+    *,
+    words: Words,
+    subject: Subject,
+    answers: Mapping[str, Any],
+    work_id: str = "",
+    model: str = "",
+    deadline: float | None = None,
 ) -> Reply:
-    """Ask one question; the reply's `value` is the answer to store. No person waits: retries and time are those of evaluations."""
+    """Ask one question; the reply's `value` is the answer to store.
+
+    Args:
+        deadline: Seconds, where a person waits; else as long as a call of an evaluation. Retries are those of evaluations.
+    """
     request = tier_request(tier, words=words, subject=subject, answers=answers, work_id=work_id, model=model)
     with sentry_sdk.start_span(op="correction.behavior", name=tier) as span:
-        reply = complete(request, deadline=settings.LLM_EVALUATION_DEADLINE)
+        reply = complete(request, deadline=deadline or settings.LLM_EVALUATION_DEADLINE)
         span.set_data("status", str(reply.status))
         if reply.ok and tier == "gate":
             span.set_data("has_request", reply.value["has_request"])

@@ -310,6 +310,14 @@ class PropositionSpec(BaseModel):
         return self
 
 
+class SpecProblems(ValueError):
+    """Propositions that their file does not allow: for each its place in the list (from 0), its id, and why."""
+
+    def __init__(self, problems: list[tuple[int, str, str]]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(f"{name}: {why}" for _, name, why in problems))
+
+
 class PropositionFile(BaseModel):
     """A proposition file: who and what it is about, and its propositions."""
 
@@ -343,12 +351,14 @@ class PropositionFile(BaseModel):
         if self.target_type == "agent" and self.dimension in CHANNEL_DIMENSIONS:
             raise ValueError(f"{self.dimension} is measured of a whole channel: write target_type: environment")
         seen: set[str] = set()
-        for spec in self.propositions:
+        problems: list[tuple[int, str, str]] = []
+        for place, spec in enumerate(self.propositions):
             if spec.id in seen:
-                raise ValueError(f"the id {spec.id!r} stands twice in this file")
+                problems.append((place, spec.id, f"the id {spec.id!r} stands twice in this file"))
             seen.add(spec.id)
-            if problem := next(self._problems(spec), ""):
-                raise ValueError(f"{spec.id}: {problem}")
+            problems += [(place, spec.id, problem) for problem in self._problems(spec)]
+        if problems:
+            raise SpecProblems(problems)
         return self
 
     def _problems(self, spec: PropositionSpec) -> Iterator[str]:
