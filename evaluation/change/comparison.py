@@ -50,7 +50,7 @@ class Comparison(BaseModel):
         dimensions: The change per dimension that both measured, in the order of the scorers.
         propositions: Per dimension, the change of each proposition asked in both, worst first.
         only_baseline, only_candidate: Dimensions (or ``dimension/proposition``) that are in one of the two only.
-        changed: ``dimension/proposition`` asked in both, but not the same: its claim, weight or rule, or the judge's prompt, changed. Not compared.
+        changed: ``dimension/proposition`` asked in both, but it (claim, weight, rule) or the judge's prompt changed. Not compared.
         scored_in_one: ``dimension/proposition`` asked in both but scored in one only; left out of the dimension's change.
         stale: Whether the persona changed between the two: the difference is then no drift alone.
         persona_changes: The versions of the persona that came between, as far as they were stored: what made them, what they changed.

@@ -122,7 +122,8 @@ def prompt_tokens(claims: int, method: str = "plumbline") -> int:
 
 @pytest.mark.parametrize(("method", "most"), [("plumbline", 450), ("tinytroupe", 500)])
 def test_rubric_and_framing_of_one_judgement_are_short(method: str, most: int) -> None:
-    assert MATERIAL.persona and MATERIAL.message
+    assert MATERIAL.persona
+    assert MATERIAL.message
     events = [one_event(event, number) for number, event in enumerate(MATERIAL.window.events, 1)]
     material = (MATERIAL.persona, *events, one_event(MATERIAL.message, 1), "Ada is terse")
 
