@@ -137,7 +137,9 @@ def test_a_judgement_among_four_costs_at_most_150_tokens_with_all_it_shows() -> 
 def test_a_schema_describes_the_entry_once_however_many_claims_are_asked() -> None:
     ten = question(ABOUT_A_MESSAGE, *[claim(f"c{n}") for n in range(10)])
 
-    assert json.dumps(build_request(ten).schema).count('"justification"') == 2  # its description, and that it is required
+    assert (
+        json.dumps(build_request(ten).schema).count('"justification"') == 2
+    )  # its description, and that it is required
 
 
 @pytest.mark.parametrize("name", SHOWN)
