@@ -32,6 +32,7 @@ HOURS, DAYS = 24, 7
 NEWEST_NUDGES, MOST_NUDGES = 10_000, 1_000  # evaluations of a day that are looked through, nudges that are counted
 NEWEST_LOGS = 2_000  # looked through for alarms without a mark
 CORRECTED = f"{Outcome.PASSED_AFTER_RETRY},{Outcome.FORCED_THROUGH}"
+HEAR = "manage.py configure defaults behavior_requesters=anyone behavior_scope=person"
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
 
 
@@ -200,6 +201,29 @@ def never_observed(request: HttpRequest) -> SafeString | None:
     )
 
 
+def people_unheard(request: HttpRequest) -> SafeString | None:
+    """People who may not ask write to agents, and it was never decided who may."""
+    if AgentEvaluationConfig.objects.filter(is_defaults=True, behavior_requesters__isnull=False).exists():
+        return None
+    refused = BehaviorRequest.objects.filter(
+        status=BehaviorRequest.Status.CANCELLED,
+        created_at__gte=since(24 * DAYS),
+        error__contains="(behavior_requesters)",
+    ).exclude(agent__evaluation_config__behavior_requesters__isnull=False)
+    if not refused.exists():
+        return None
+    may = request.user.has_perm("correction.change_agentevaluationconfig")
+    return step(
+        "Requests of people who are no members do not count",
+        "They wrote to agents in the last 7 days, and were not read for behaviour requests: by default only users who are members of the "
+        "channel count, outsiders of a bridge do not. behavior_requesters decides, behavior_scope for whom a change then holds. A value of "
+        "your own, also members, removes this step.",
+        command=HEAR,
+        url=config_url(None) if may else "",
+        label="Change the defaults",
+    )
+
+
 def requests_wait(request: HttpRequest) -> SafeString | None:
     status = BehaviorRequest.Status.PENDING_REVIEW
     number = a_few(BehaviorRequest.objects.filter(status=status))
@@ -218,6 +242,7 @@ def alarms_wait(request: HttpRequest) -> SafeString | None:
 
 add_home(
     HomePart(place="setup", order=70, permission="correction.view_correctionlog", render=never_observed),
+    HomePart(place="setup", order=80, permission="correction.view_behaviorrequest", render=people_unheard),
     HomePart(place="waiting", order=20, permission="correction.change_behaviorrequest", render=requests_wait),
     HomePart(place="waiting", order=30, permission="correction.change_gatedimensionresult", render=alarms_wait),
     HomePart(place="cards", order=30, permission="correction.view_correctionlog", render=gate_cards),

@@ -36,7 +36,12 @@ def test_a_message_is_shown_with_who_said_it_where_and_when(client: Program, ada
     }  # fmt: skip
     assert row["sent_at"] == "2026-11-02T09:00:00Z"
     whole = client.get(row["url"]).json()
-    assert whole == {**row, "reactions": [{"emoji": "👍", "agent": "ada", "user": None}], "turns": whole["turns"]}
+    assert whole == {
+        **row,
+        "reactions": [{"emoji": "👍", "agent": "ada", "user": None}],
+        "turns": whole["turns"],
+        "notes": [],
+    }
     assert client.get(whole["turns"][0]).json()["id"] == run.pk
 
 
