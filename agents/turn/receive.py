@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
 from agents.models import Agent, Channel, Message, Run
 from agents.text.fences import fault_of
+from agents.turn.called import calls_in, person
 from agents.turn.pipeline import StageFailed, pipeline
 from agents.turn.send_message import (
     ChannelGone,
@@ -38,8 +38,8 @@ def receive_message(
 ) -> Message:
     """Save what a person said and queue the turns of the agents it is addressed to.
 
-    Addressed are, in a direct message, all agents in it; elsewhere those members whom the text names by ``@slug`` or display name.
-    In a simulation or a debate no agent is addressed. Stages may call models then: no transaction may be open here.
+    Addressed are, in a direct message, all agents in it; elsewhere those members whom the text calls, see `called`. In a simulation or a
+    debate no agent is addressed. Stages may call models then: no transaction may be open here.
 
     Args:
         channel: Where.
@@ -60,7 +60,10 @@ def receive_message(
     if len(outsider) > 200:
         raise SendRefused(f"outsider has {len(outsider)} characters; allowed: at most 200")
     check_message(channel=channel, text=text, parent=parent, key=idempotency_key, tags=tags)
-    agents = [] if channel.synthetic or channel.kind == Channel.Kind.DEBATE else addressed(channel, text)
+    is_heard = not channel.synthetic and channel.kind != Channel.Kind.DEBATE
+    agents = (
+        addressed(channel, text, parent=parent, author=person(user.pk if user else None, outsider)) if is_heard else []
+    )
     if len(agents) > MOST_ADDRESSED:
         raise SendRefused(
             f"the message is addressed to {len(agents)} agents of channel {channel.slug!r}; allowed: at most {MOST_ADDRESSED}, "
@@ -97,19 +100,13 @@ def receive_message(
     return message
 
 
-def addressed(channel: Channel, text: str) -> list[Agent]:
-    """The active agents of the channel whom a person's text is addressed to."""
+def addressed(channel: Channel, text: str, *, parent: Message | None, author: Hashable) -> list[Agent]:
+    """The active agents of the channel to whom a person's text is addressed. See `called` for the keys of authors."""
     members = agents_of(channel)
-    if channel.kind == Channel.Kind.DM:
+    if channel.kind == Channel.Kind.DM or not members:
         return members
-    return [agent for agent in members if _named(agent, text)]
-
-
-def _named(agent: Agent, text: str) -> bool:
-    """Whether the text names the agent, in any case: ``@slug``, or the full display name."""
-    name = r"\s+".join(re.escape(word) for word in agent.display_name.split())
-    mention = rf"(?<![\w@])@{re.escape(agent.slug)}(?![\w-])"
-    return re.search(mention + (rf"|(?<!\w){name}(?!\w)" if name else ""), text, re.IGNORECASE) is not None
+    called = calls_in(channel, text, agents=members, parent=parent, author=author).called
+    return [agent for agent in members if agent.pk in called]
 
 
 def _notify(message: Message, agent: Agent) -> None:
