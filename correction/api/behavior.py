@@ -33,7 +33,6 @@ from agents.api.requests import PAID, ActionPermissions, ModelPermissions
 from agents.api.rows import QueryLink, Row
 from agents.api.schema import answers
 from agents.api.views import Rows
-from agents.persona import TraitValue
 from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request, revert_request
 from correction.behavior.effects import (
     EffectPlan,
@@ -124,10 +123,10 @@ class WholeBehaviorRequest(BehaviorRequestRow):
 class NewTrait(Body):
     """A trait as it is to be; what is left out is as proposed."""
 
-    name: str = Field(min_length=1, max_length=120)
-    strength: float = Field(ge=0, le=1)
-    description: str = Field("", min_length=1, max_length=4000)
-    sentiment: float = Field(0.0, ge=-1, le=1)
+    name: str = Field(ABSENT, min_length=1, max_length=120)
+    strength: float = Field(ABSENT, ge=0, le=1)
+    description: str = Field(ABSENT, min_length=1, max_length=4000)
+    sentiment: float = Field(ABSENT, ge=-1, le=1)
 
 
 class ApplyBody(Body):
@@ -291,13 +290,14 @@ class BehaviorRequests(Rows):
         detail=True, methods=["post"], permission_classes=(MayDecide,), throttle_scope=PAID
     )  # a description is written
     def apply(self, request: Request, pk: int) -> Response:
-        """Make the proposed change, or the one in `trait` instead. What was applied, rejected or reverted already: 409."""
+        """Make the proposed change, or the one in `trait` instead: what that leaves out is as proposed.
+
+        Where the persona was changed since it was proposed, and `trait` names none, the request is mapped again first. What was applied or
+        reverted already, what would change nothing and what is doubtful now: 409.
+        """
 
         def decide(row: BehaviorRequest, given: ApplyBody) -> object:
-            proposal = row.trait_after if isinstance(row.trait_after, dict) else {}
-            proposed = {name: proposal[name] for name in ("description", "sentiment") if name in proposal}
-            trait = TraitValue(**{**proposed, **given.trait.sent}) if given.trait else None
-            return apply_request(request=row, user=request.user, trait=trait)
+            return apply_request(request=row, user=request.user, trait=given.trait.sent if given.trait else None)
 
         return self._decided(decide)
 

@@ -176,7 +176,12 @@ class Calibration(BaseModel):
                     f"{mean.label_set}: {mean.drawn - mean.labelled} of {mean.drawn} drawn are in no figure yet. Its mean takes "
                     "those that are for a random part of the draw, as they are when labelled in the order given."
                 )
-            if mean.tuning == 0 and mean.mean.value is not None:
+            if mean.mean.value is not None and mean.labelled == mean.population:
+                notes.append(
+                    f"{mean.label_set}: everything it was drawn from is labelled, so the labels are the mean and λ is 0: there is "
+                    "nothing left for the judge's scores to predict."
+                )
+            elif mean.tuning == 0 and mean.mean.value is not None:
                 notes.append(f"{mean.label_set}: λ 0, the judge's scores added nothing to what the labels say alone.")
         return notes
 

@@ -27,7 +27,8 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
     """Make a completed run the baseline of the dimensions it has a number for; the others keep the baseline they have.
 
     Under each judge and procedure (hard, double check, method) there is a baseline of its own: they do not compare. A run that was
-    asked for before the one a baseline stands on, and ended after it, does not take its place.
+    asked for before the one a baseline stands on, and ended after it, does not take its place. Evaluations that no baseline stands on any
+    more lose the mark `is_baseline`.
 
     Args:
         run: A completed run of an agent.
@@ -61,12 +62,17 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
             and (only is None or name in only)
             and (name not in there or there[name].evaluation_run_id <= run.pk)
         ]
-        return Baseline.objects.bulk_create(
+        baselines = Baseline.objects.bulk_create(
             promoted,
             update_conflicts=True,
             unique_fields=["agent", "judge", "procedure", "dimension"],
             update_fields=["evaluation_run", "score", "count", "persona_digest", "captured_at"],
         )
+        marked = EvaluationRun.objects.filter(agent=run.agent, is_baseline=True, status=EvaluationRun.Status.COMPLETED)
+        replaced = marked.filter(baselines__isnull=True).exclude(pk=run.pk)
+        awaited = EvaluationRun.objects.exclude(status__in=EvaluationRun.FINAL)  # their dimensions are promoted later
+        replaced.exclude(channel_runs__in=awaited).update(is_baseline=False)
+        return baselines
 
 
 def get_baseline(*, agent: Agent, judge: str, procedure: str = Method.PLUMBLINE.value) -> dict[str, Baseline]:

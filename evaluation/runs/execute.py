@@ -290,7 +290,8 @@ def _why_no_channel(run: EvaluationRun) -> str:
         return SIMULATED_ALONE
     channel_runs = list(run.channel_runs.select_related("channel"))
     if not channel_runs:
-        return "no channel in which the agent spoke"
+        subject = subject_of(run)
+        return "no channel in which the agent spoke" + (subject.why_outside() if isinstance(subject, Subject) else "")
     for each in channel_runs:
         if each.status in WITHOUT_SCORE or each.error:
             return f"{each.channel}: {each.error or each.status}"

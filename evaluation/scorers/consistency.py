@@ -14,7 +14,6 @@ from django.db.models import Q
 from agents.models import Message
 from agents.text.tokens import tokenize
 from evaluation.scorers.subjects import (
-    NO_MESSAGE,
     Context,
     Event,
     Halves,
@@ -172,7 +171,7 @@ def not_evaluable(subject: Subject) -> str:
     """Why nothing can be judged for this dimension; empty when it can. A beginner has no past to be true to (AC-6.2.6)."""
     halves = subject.halves()
     if not halves.current:
-        return NO_MESSAGE
+        return subject.why_silent()
     if not halves.history and subject.simulated:
         return "not evaluable: what was simulated has no past"
     if not halves.history:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.db import models
-from django.db.models import F, Q, QuerySet, TextField
+from django.db.models import Count, F, Max, Q, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, RowNumber
 from django.utils import timezone
@@ -102,6 +102,25 @@ def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Me
     if window.stored_by is not None:
         messages = messages.filter(created_at__lte=window.stored_by)
     return messages
+
+
+def why_outside(messages: QuerySet[Message], window: MessageWindow) -> str:
+    """Why a stretch of time holds none of `messages` (all there are, whatever their time), as the end of a sentence.
+
+    Empty where the window is no stretch of time, or where there are no messages at all.
+    """
+    if window.start is None and window.end is None:
+        return ""
+    counts = messages.order_by().aggregate(all=Count("pk"), dated=Count("sent_at"), newest=Max("sent_at"))
+    undated = counts["all"] - counts["dated"]
+    newest = (
+        f"the newest with a time is from {timezone.localtime(counts['newest']):%Y-%m-%d}" if counts["dated"] else ""
+    )
+    timeless = (
+        f"{undated:,} of {counts['all']:,} messages have no time, which only all and last:N count" if undated else ""
+    )
+    reasons = "; ".join(filter(None, (timeless, newest)))
+    return f"; {window.spec}: {reasons}" if reasons else ""
 
 
 def synthetic_only(where: Mapping[str, str], simulated: bool) -> dict[str, bool]:
@@ -486,6 +505,17 @@ class Subject:
     def spoken(self) -> QuerySet[Message]:
         return spoken_by(agent=self.agent, window=self.window, where=self.where, simulated=self.simulated)
 
+    def why_silent(self) -> str:
+        """Why there is no message of the agent to measure; empty when there is one."""
+        if self.spoken().exists():
+            return ""
+        return NO_MESSAGE + self.why_outside()
+
+    def why_outside(self) -> str:
+        """Why the window's stretch of time holds nothing of what the agent said, as the end of a sentence; empty where it does not say."""
+        everything = spoken_by(agent=self.agent, window=MessageWindow(), where=self.where, simulated=self.simulated)
+        return why_outside(everything, self.window)
+
     def sample(self) -> list[int]:
         """Ids of up to `samples` messages, drawn at random with the seed (AC-6.1.2), by turn evenly over its stretches."""
         if self.position_bins:
@@ -710,8 +740,7 @@ class ChannelSubject:
         """Why there is no conversation of agents to measure; empty when there is one."""
         if self.speakers():
             return ""
-        return (
-            "no agent speaks in the window, only people"
-            if self.said().exists()
-            else "no message of the channel in the window"
-        )
+        if self.said().exists():
+            return "no agent speaks in the window, only people"
+        everything = said_in(channel=self.channel, window=MessageWindow(), where=self.where)
+        return f"no message of the channel in the window{why_outside(everything, self.window)}"
