@@ -22,10 +22,9 @@ MOST_ALIASES, ALIAS_CHARACTERS = 20, 80
 
 def validate_aliases(value: object) -> None:
     """Aliases are a list of up to 20 names on one line, each of up to 80 characters with a letter or digit and without an @."""
-    names = value if isinstance(value, list) and len(value) <= MOST_ALIASES else [None]
-    for name in names:
+    for name in value if isinstance(value, list) and len(value) <= MOST_ALIASES else [None]:
         is_name = isinstance(name, str) and len(name) <= ALIAS_CHARACTERS and name.isprintable() and "@" not in name
-        if not is_name or not any(char.isalnum() for char in name):
+        if not is_name or not any(char.isalnum() for char in str(name)):
             raise ValidationError(
                 'Aliases are %(value).200r; allowed: a list of at most %(most)s names such as "Mike", of up to %(characters)s '
                 "characters, with a letter or digit and without an @.",

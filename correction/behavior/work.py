@@ -11,7 +11,7 @@ from django.utils import timezone
 from agents.llm.endpoints import model_of
 from agents.models import Agent, Message
 from agents.persona import persona_digest
-from agents.turn.called import said_to
+from agents.turn.receive import said_to
 from agents.work.lease import LeaseLost
 from agents.work.queues import do_next, wake_workers
 from agents.work.running import outlasting

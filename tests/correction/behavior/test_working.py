@@ -21,8 +21,9 @@ from correction.behavior.tiers import TIERS, Tier
 from correction.behavior.work import work_one
 from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior import interrupting
-from tests.correction.behavior.asking import CONCISE, SHORTER, YES, dm_with, judge, prompt_of, tier_of, traits_of, write
+from tests.correction.behavior.asking import CONCISE, SHORTER, YES, dm_with, judge, tier_of, traits_of, write
 from tests.correction.behavior.interrupting import HERE
+from tests.evaluation.judging import prompt_of
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 from tests.tracing import Caught, tree

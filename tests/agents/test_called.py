@@ -1,4 +1,4 @@
-"""Whom a message calls, on a table of cases; `python -m tests.agents.turn.test_called` prints the share that is right."""
+"""Whom a message calls, on a table of cases; `python -m tests.agents.test_called` prints the share that is right."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.turn.called import Party, read_calls
+from agents.text.called import Party, read_calls
 
 TABLE = yaml.safe_load(Path(__file__).with_name("called.yaml").read_text(encoding="utf-8"))
 PARTIES = [

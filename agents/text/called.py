@@ -17,10 +17,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from agents.models import Agent, Channel, Message
-from agents.turn.send_message import agents_of
-
-RECENT = 100  # messages of the channel: the people who wrote them may be called, too
 LONGEST_READ = 20_000  # characters of a message
 REACH = 200  # characters before a name that are looked at
 EVERYONE, SHARED = "everyone", "shared"  # keys: all that the text calls; a name that several share
@@ -278,40 +274,3 @@ def _meant(name: _Name, parties: Sequence[Party], current: frozenset[Hashable]) 
 
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", " ".join(name.split()).casefold())
-
-
-def calls_in(
-    channel: Channel, text: str, *, agents: Sequence[Agent], parent: Message | None = None, author: Hashable = None
-) -> Calls:
-    """Read whom a person's text calls in a channel; the keys of agents are theirs. One query.
-
-    The people who wrote lately are known by name, too, so that what is said to them is said to no agent; of the author no name is read.
-    """
-    recent = Message.objects.filter(channel=channel).order_by("-position")
-    rows = recent.values_list(
-        "agent_id", "user_id", "outsider", "user__username", "user__first_name", "user__last_name"
-    )
-    parties = [Party.named(one.pk, one.display_name, slug=one.slug, aliases=one.aliases) for one in agents]
-    known = {party.full[0] for party in parties}
-    people = {person(row[1], row[2]): row for row in rows[:RECENT] if row[0] is None}
-    for key, (_, _, outsider, username, first, last) in people.items():
-        party = Party.named(key, outsider or f"{first} {last}".strip() or username, slug=username or "")
-        if key != author and party.full[0] not in known:
-            parties.append(party)
-    wrote = None if parent is None else parent.agent_id or person(parent.user_id, parent.outsider)
-    return read_calls(text, parties, replied_to=wrote)
-
-
-def person(user_id: int | None, outsider: str | None) -> Hashable:
-    """The key of a person who is a user, or an outsider of that name."""
-    return ("user", user_id) if user_id else ("outsider", outsider)
-
-
-def said_to(message: Message, agent: Agent) -> str:
-    """The sentences of a person's message that concern an agent: all, in a direct message to it alone."""
-    agents = agents_of(message.channel)
-    if [one.pk for one in agents] == [agent.pk]:
-        return message.text
-    author = person(message.user_id, message.outsider)
-    calls = calls_in(message.channel, message.text, agents=agents, parent=message.parent, author=author)
-    return calls.said_to(agent.pk)
