@@ -58,7 +58,11 @@ MOST_EARLIER, LONGEST_EARLIER = (
 MAX_TOKENS: Mapping[Tier, int] = {"gate": 800, "extract": 800, "map": 1_500}
 CONTEXT_LINES = 2  # of the persona's diff
 EXTRACTED = ("behavior_name", "current_state", "requested_change")
-NOTHING_SAID = {"has_request": False, "confidence": "high", "reason": "the message has no words of its author's own"}
+NOTHING_SAID = {
+    "has_request": False,
+    "confidence": "high",
+    "reason": "nothing in the message is said to this agent in its author's own words",
+}
 
 
 def _schema(**properties: Any) -> dict[str, Any]:

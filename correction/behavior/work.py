@@ -12,6 +12,7 @@ from django.utils import timezone
 from agents.llm.endpoints import model_of
 from agents.models import Agent, Message
 from agents.persona import persona_digest
+from agents.turn.receive import said_to
 from agents.work.lease import LeaseLost
 from agents.work.queues import do_next, wake_workers
 from agents.work.running import outlasting
@@ -108,7 +109,8 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
         return {"status": Status.CANCELLED, "error": f"the {'message' if message is None else 'agent'} was deleted"}
     if why := _why_not(message, agent):
         return {"status": Status.CANCELLED, "error": why}
-    words, judge = own_words(message.text), model_of("judge")
+    said, judge = said_to(message, agent), model_of("judge")
+    words, elsewhere = own_words(said), len(message.text.strip()) - len(said.strip())
     for asked in range(1, MOST_MAPS + 1):
         answers: Answers = {tier: said for tier in TIERS if (said := getattr(request, f"{tier}_result")) is not None}
         if not answers and (answers := answers_without_model(words)):
@@ -134,6 +136,8 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
                 fields["map_digest"] = persona_digest(system_prompt=subject.persona, traits=subject.traits)
             _store(request, owner, **fields)
         warnings = warnings_about(words, answers)
+        if elsewhere > 0:
+            warnings.append(f"{elsewhere:,} characters of the message were not read: they are said to others")
         if "map" not in answers:
             asks = answers["gate"]["has_request"]
             return {
