@@ -22,6 +22,7 @@ from django.utils import timezone
 from agents.llm.endpoints import model_of
 from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.persona import TraitLike, TraitValue, current_digest, persona_digest, record_version
+from agents.turn.receive import said_to
 from agents.work.queues import wake_workers
 from correction.behavior.description import queue_description
 from correction.behavior.rules import (
@@ -339,7 +340,7 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
     if why := evaluation_over_budget(agent, judge):
         raise BehaviorError(f"{since}, and mapping it again has to wait: {why}; {EDIT_OR_REJECT}")
     answers = {"gate": row.gate_result, "extract": extracted}
-    words, deadline = own_words(message.text), min(LONGEST_WAIT, settings.LLM_EVALUATION_DEADLINE)
+    words, deadline = own_words(said_to(message, agent)), min(LONGEST_WAIT, settings.LLM_EVALUATION_DEADLINE)
     config = resolve_config(agent)
     context = context_of(message, agent, config)
     reply = ask(
