@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from django.db.models import Count, Q, Subquery
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
@@ -18,11 +18,13 @@ from correction.admin.display import share
 from correction.admin.matrix import config_url
 from correction.costs import BUDGETED, BudgetDay, budgets_today, spent_by_day
 from correction.gate.statistics import PASSED_UNJUDGED, GateStatistics, get_recent_statistics
+from correction.interventions.counts import ENOUGH, never_past_precondition
 from correction.models import (
     AgentEvaluationConfig,
     BehaviorRequest,
     CorrectionLog,
     GateDimensionResult,
+    Intervention,
     InterventionLog,
     Outcome,
     synthetic_logs,
@@ -30,6 +32,7 @@ from correction.models import (
 
 HOURS, DAYS = 24, 7
 NEWEST_NUDGES, MOST_NUDGES = 10_000, 1_000  # evaluations of a day that are looked through, nudges that are counted
+MOST_STUCK = 5  # interventions that are named
 NEWEST_LOGS = 2_000  # looked through for alarms without a mark
 CORRECTED = f"{Outcome.PASSED_AFTER_RETRY},{Outcome.FORCED_THROUGH}"
 HEAR = "manage.py configure defaults behavior_requesters=anyone behavior_scope=person"
@@ -224,6 +227,35 @@ def people_unheard(request: HttpRequest) -> SafeString | None:
     )
 
 
+def never_past(request: HttpRequest) -> SafeString | None:
+    """Interventions that can hardly fire as they are written."""
+    stuck = never_past_precondition()
+    if not stuck:
+        return None
+    parts = [
+        format_html(
+            "{}: {}",
+            display.link(display.list_url(InterventionLog, name=one.name), one.name),
+            display.visible(display.shortened(one.why, 160)),
+        )
+        for one in stuck[:MOST_STUCK]
+    ]
+    more = f" And {len(stuck) - MOST_STUCK} more." if len(stuck) > MOST_STUCK else ""
+    return step(
+        "An intervention never got past its precondition"
+        if len(stuck) == 1
+        else "Interventions never got past their precondition",
+        format_html(
+            "In the last {} evaluations of each its function never held. {}{}",
+            ENOUGH,
+            format_html_join(" · ", "{}", ((p,) for p in parts)),
+            more,
+        ),
+        url=display.list_url(Intervention),
+        label="Interventions",
+    )
+
+
 def requests_wait(request: HttpRequest) -> SafeString | None:
     status = BehaviorRequest.Status.PENDING_REVIEW
     number = a_few(BehaviorRequest.objects.filter(status=status))
@@ -243,6 +275,7 @@ def alarms_wait(request: HttpRequest) -> SafeString | None:
 add_home(
     HomePart(place="setup", order=70, permission="correction.view_correctionlog", render=never_observed),
     HomePart(place="setup", order=80, permission="correction.view_behaviorrequest", render=people_unheard),
+    HomePart(place="setup", order=90, permission="correction.view_interventionlog", render=never_past),
     HomePart(place="waiting", order=20, permission="correction.change_behaviorrequest", render=requests_wait),
     HomePart(place="waiting", order=30, permission="correction.change_gatedimensionresult", render=alarms_wait),
     HomePart(place="cards", order=30, permission="correction.view_correctionlog", render=gate_cards),

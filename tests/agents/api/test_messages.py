@@ -126,7 +126,7 @@ def test_an_outsider_speaks_through_a_program_and_in_a_thread(client: Program, a
     ).json()
 
     assert (shown["outsider"], shown["user"], shown["author"], shown["parent"]) == ("Guest", None, "Guest", first.pk)
-    assert shown["turns"] == []
+    assert len(shown["turns"]) == 1, "a reply calls the author of what it replies to"
 
 
 def test_the_stages_hear_of_it(client: Program, ada: Agent, settings: Settings) -> None:
