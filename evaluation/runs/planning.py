@@ -26,6 +26,7 @@ from agents.llm.endpoints import provider_of
 from agents.models import Agent, Channel, LLMCall
 from agents.persona import current_digest, render_persona
 from agents.text.fences import one_line
+from agents.turn.scripted import NO_LINES
 from evaluation.models import (
     BY_MESSAGE,
     CHANNEL_DIMENSIONS,
@@ -36,6 +37,7 @@ from evaluation.models import (
     EvaluationSchedule,
     EvaluationScore,
     Method,
+    is_heuristic,
     procedure_name,
 )
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for, with_traits
@@ -194,6 +196,17 @@ def has_little_speech(spec: RunSpec) -> bool:
     if spec.agent is None or spec.where or spec.history_where or spec.simulated:
         return False
     return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
+
+
+def actor_of(agent: Agent, actor_model: str = "") -> str:
+    """The model that acts as an agent, unless another one is asked for."""
+    return actor_model or agent.model_id or str(settings.ACTOR_MODEL)
+
+
+def why_not_simulated(agent: Agent, actor_model: str = "") -> str:
+    """Why the actor could say nothing as this agent, in a sentence; empty when it could."""
+    speaks = any(line.strip() for line in agent.sample_lines) or not is_heuristic(actor_of(agent, actor_model))
+    return "" if speaks else f"not simulated: {NO_LINES}"
 
 
 MOST_CHANNELS = 20  # per agent: those in which it said most
