@@ -236,7 +236,7 @@ def upsert_agent(
         return UpsertResult(agent, Outcome.KEPT_EDITED)
     taken_over = replaces and agent.seeded and _origin(source) == Agent.Origin.OWN
     if taken_over:
-        agent.title, agent.description, agent.sample_lines = "", "", []
+        agent.title, agent.description, agent.sample_lines, agent.aliases = "", "", [], []
     if replaces or _origin(source) == Agent.Origin.SEED:
         agent.origin = _origin(source)
     changed = _apply(agent, values, source, reset=reset)
@@ -268,8 +268,9 @@ def _apply(agent: Agent, values: PersonaSpec, source: str, *, reset: bool = Fals
         new["description"] = values.description
         if source in Agent.DescriptionOrigin.values and not by_person:
             new["description_origin"] = source
-    if values.sample_lines:
-        new["sample_lines"] = list(values.sample_lines)
+    for name in ("sample_lines", "aliases"):
+        if getattr(values, name):
+            new[name] = list(getattr(values, name))
     for name, value in new.items():
         if getattr(agent, name) != value:
             setattr(agent, name, value)

@@ -42,7 +42,7 @@ from correction.behavior.rules import (
     requester_of,
     stored_trait,
 )
-from correction.behavior.tiers import ask, subject_of
+from correction.behavior.tiers import ask, context_of, subject_of
 from correction.config.settings import resolve_config
 from correction.costs import evaluation_over_budget
 from correction.models import BehaviorRequest
@@ -221,6 +221,7 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
             config=config,
             applied_today=applied_today(agent.pk),
             made=made_by_requests(agent.pk),
+            context=context_of(message, agent, config),
         )
         if decision.verdict == "drop":
             return finish(change, status=Status.DETECTED, why="\n".join(decision.reasons))
@@ -335,13 +336,23 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
         raise BehaviorError(f"{since}, and mapping it again has to wait: {why}; {EDIT_OR_REJECT}")
     answers = {"gate": row.gate_result, "extract": extracted}
     words, deadline = own_words(message.text), min(LONGEST_WAIT, settings.LLM_EVALUATION_DEADLINE)
-    reply = ask("map", words=words, subject=subject, answers=answers, work_id=row.work_id, deadline=deadline)
+    config = resolve_config(agent)
+    context = context_of(message, agent, config)
+    reply = ask(
+        "map",
+        words=words,
+        subject=subject,
+        answers=answers,
+        context=context,
+        work_id=row.work_id,
+        deadline=deadline,
+    )
     if not reply.ok:
         said = f"{reply.status}: {reply.error}"
         raise BehaviorError(
             f"{since}, and mapping it again failed ({said}); allowed: to try again, to edit it, or to reject it"
         )
-    change, config = read_map(reply.value, traits=subject.traits), resolve_config(agent)
+    change = read_map(reply.value, traits=subject.traits)
     if change.after is None:
         raise BehaviorError(f"{since}, and nothing would change: {change.why}; {EDIT_OR_REJECT}")
     known = row.why.splitlines()

@@ -53,11 +53,13 @@ class Words:
         text: Without what is quoted in blocks, of which a mark says how much it was; cut in the middle when it is too long.
         quoted: Characters of the quoted blocks.
         cut: Characters of own words that were left out.
+        quotes: The quoted blocks: another's words, which ask for nothing, but may be what the message refers to.
     """
 
     text: str
     quoted: int = 0
     cut: int = 0
+    quotes: tuple[str, ...] = ()
 
     @property
     def say_something(self) -> bool:
@@ -70,6 +72,7 @@ def own_words(text: str) -> Words:
     lowered = text.lower() if len(text.lower()) == len(text) else text
     missing: set[str] = set()  # closing marks that no longer come: each is searched for once
     parts: list[str] = []
+    quotes: list[str] = []
     quoted = position = 0
     while opening := _OPENING.search(text, position):
         start, end = opening.start(), _end(lowered, opening, missing)
@@ -78,13 +81,14 @@ def own_words(text: str) -> Words:
             parts.append(text[position:end])
         else:
             quoted += end - start
+            quotes.append(text[start:end])
             parts += (text[position:start], f"[quoted text, {end - start:,} character{'s' * (end - start != 1)}]")
         position = end
     own = "".join((*parts, text[position:])).strip()
     cut, half = len(own) - LONGEST_WORDS, LONGEST_WORDS // 2
     if cut <= 0:
-        return Words(own, quoted)
-    return Words(f"{own[:half]}\n[… {cut:,} characters cut …]\n{own[-half:]}", quoted, cut)
+        return Words(own, quoted, quotes=tuple(quotes))
+    return Words(f"{own[:half]}\n[… {cut:,} characters cut …]\n{own[-half:]}", quoted, cut, tuple(quotes))
 
 
 def _end(text: str, opening: re.Match[str], missing: set[str]) -> int | None:
@@ -500,12 +504,14 @@ def decide(
     config: ResolvedConfig,
     applied_today: int,
     made: int = 0,
+    context: Sequence[str] = (),
 ) -> Decision:
     """Decide about a change that a message asks for.
 
     Args:
         confidence: ``high``, ``medium`` or ``low``; anything else is none at all.
         text: The message, all of it.
+        context: What was said before it, as a model was shown it.
         applied_today: How many were applied to the agent automatically today (UTC).
         made: How many of the agent's traits requests have made (`made_by_requests`).
     """
@@ -517,6 +523,7 @@ def decide(
     if refusal or refused:
         return Decision("drop", (*filter(None, [refusal]), *refused))
     reasons = [f"the message {sign}" for sign in (*hostile_signs(text), *caution_signs(text))]
+    reasons += [f"what was said before it {sign}" for sign in hostile_signs(*context)]
     reasons += doubts(change, config, made)
     least, limit = config["behavior_auto_apply"], config["behavior_daily_limit"]
     if least == LeastConfidence.NEVER:

@@ -11,6 +11,7 @@ from django.utils import timezone
 from agents.llm.endpoints import model_of
 from agents.models import Agent, Message
 from agents.persona import persona_digest
+from agents.turn.receive import said_to
 from agents.work.lease import LeaseLost
 from agents.work.queues import do_next, wake_workers
 from agents.work.running import outlasting
@@ -23,15 +24,18 @@ from correction.behavior.tiers import (
     Answers,
     answers_without_model,
     ask,
+    context_of,
     next_tier,
     subject_of,
     warnings_about,
 )
 from correction.config.settings import resolve_config
 from correction.models import BehaviorRequest
+from evaluation.models import is_heuristic
 
 Status = BehaviorRequest.Status
 UNCLEAR = "which behaviour is meant could not be made out"
+UNREAD = "; the offline detector reads this message alone, and a model would be shown those before it"
 MOST_MAPS = 3  # times the map tier is asked of one request while others change the persona under it
 NEW = timedelta(days=1)  # an older message is not read: what another program sends again later was long decided
 
@@ -82,7 +86,8 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
         return {"status": Status.CANCELLED, "error": f"the {'message' if message is None else 'agent'} was deleted"}
     if why := _why_not(message, agent):
         return {"status": Status.CANCELLED, "error": why}
-    words, judge = own_words(message.text), model_of("judge")
+    said, judge = said_to(message, agent), model_of("judge")
+    words, elsewhere = own_words(said), len(message.text.strip()) - len(said.strip())
     for asked in range(1, MOST_MAPS + 1):
         answers: Answers = {tier: said for tier in TIERS if (said := getattr(request, f"{tier}_result")) is not None}
         if not answers and (answers := answers_without_model(words)):
@@ -95,7 +100,8 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
                 raise LeaseLost("another worker has it")
             agent.refresh_from_db(fields=["system_prompt"])  # as it is now: the answers before took their time
             subject = subject_of(agent)
-            reply = ask(tier, words=words, subject=subject, answers=answers, work_id=request.work_id)
+            context = context_of(message, agent, resolve_config(agent)) if tier != "gate" else ()
+            reply = ask(tier, words=words, subject=subject, answers=answers, context=context, work_id=request.work_id)
             fields: dict[str, Any] = {f"{tier}_call_id": reply.call_id, "judge": judge}
             if not reply.ok:
                 return {**after_failure(request, reply, where=tier), **fields}
@@ -106,12 +112,14 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
                 fields["map_digest"] = persona_digest(system_prompt=subject.persona, traits=subject.traits)
             _store(request, owner, **fields)
         warnings = warnings_about(words, answers)
+        if elsewhere > 0:
+            warnings.append(f"{elsewhere:,} characters of the message were not read: they are said to others")
         if "map" not in answers:
             asks = answers["gate"]["has_request"]
             return {
                 "status": Status.DETECTED if asks else Status.NO_REQUEST,
                 "operation": BehaviorRequest.Operation.NONE,
-                "why": UNCLEAR if asks else answers["gate"]["reason"],
+                "why": UNCLEAR + UNREAD * is_heuristic(judge) if asks else answers["gate"]["reason"],
                 "warnings": warnings,
             }
         if settle_request(request=request, owner=owner, again=asked < MOST_MAPS, warnings=warnings):

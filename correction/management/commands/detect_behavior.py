@@ -37,6 +37,13 @@ class Command(BaseCommand):
         parser.add_argument(
             "--outsider", action="store_true", help="who writes is no user, or no member of the channel"
         )
+        parser.add_argument(
+            "--context",
+            action="append",
+            default=[],
+            metavar="'NAME: TEXT'",
+            help="what was said before it, for what “that” refers to; repeat it, oldest first: the last four count",
+        )
         parser.add_argument("--model", default="", help="model to ask (default: JUDGE_MODEL)")
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -48,14 +55,16 @@ class Command(BaseCommand):
             raise CommandError(printable(str(error)), returncode=BAD_INPUT) from None
         except UnicodeDecodeError as error:
             raise CommandError(f"the text on standard input is not UTF-8: {error}", returncode=BAD_INPUT) from None
-        if fault := fault_of(text):
-            raise CommandError(printable(fault), returncode=BAD_INPUT)
+        for given in (text, *options["context"]):
+            if fault := fault_of(given):
+                raise CommandError(printable(fault), returncode=BAD_INPUT)
         trial = try_text(
             text,
             agent=agent,
             config=resolve_config(agent),
             requester=Requester(options["user"], not options["outsider"]),
             applied_today=applied_today(agent.pk),
+            context=options["context"],
             model=options["model"],
         )
         if options["json"]:
