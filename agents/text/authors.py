@@ -91,7 +91,9 @@ PRIOR = 1_000  # n-grams that a voice borrows from all voices together: it has f
 UNSEEN = 0.1  # of each n-gram, in all voices together
 SHORT = 50  # n-grams (some 20 characters) at which a text says half of what a long one says
 FARTHEST = 4.0  # spreads; one odd feature of style cannot outweigh all the others
-LEAST_DISTINCT = 0.5  # spreads between the log odds of the author's messages and the others': less is no voice of its own
+LEAST_DISTINCT = (
+    0.5  # spreads between the log odds of the author's messages and the others': less is no voice of its own
+)
 LEAST_SPREAD = 0.01
 MOST_ODDS = 30.0
 
@@ -103,8 +105,8 @@ class Evidence:
     middle: float
     slope: float
 
-    def odds(self, value: float) -> float:
-        return self.slope * (value - self.middle)
+    def odds(self, values: Floats) -> Floats:
+        return self.slope * (values - self.middle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +132,10 @@ class Voice:
 def learn_voice(own: Sequence[str], others: Sequence[Sequence[str]]) -> Voice | None:
     """Learn an author's voice against those of other authors, from character 2- to 4-grams and from figures of style.
 
-    Wording is the likelihood ratio of two multinomial models of n-grams, each smoothed by both together (Dirichlet prior; Zhai & Lafferty,
-    ACM TOIS 22, 2004). Style is the mean distance from the author's own style, in spreads. What messages of the author and of others usually
-    get is learned from the same messages, each left out of its own model; the two are taken as normal with one spread, which turns each
-    figure into log odds. They are added, as if wording and style were independent.
+    Wording is the likelihood ratio of two multinomial models of n-grams, each smoothed by both together (Dirichlet prior; Zhai and
+    Lafferty, ACM TOIS 22, 2004). Style is the mean distance from the author's own style, in spreads. What messages of the author and
+    of others usually get is learned from the same messages, each left out of its own model; the two are taken as normal with one
+    spread, which turns each figure into log odds. They are added, as if wording and style were independent.
 
     Args:
         own: Messages of the author, at least three, names masked (`NameMask`).
@@ -182,9 +184,9 @@ def own_voice(text: str, voice: Voice) -> tuple[float, dict[str, float]]:
     import numpy as np
 
     grams, figures = _buckets(text), np.asarray(style_of(text))
-    worded = voice.wording.odds(float(voice.log_ratios[grams].mean())) * grams.size / (grams.size + SHORT)
-    styled = voice.style.odds(-float(_distances(figures - voice.means, voice.spreads)))
-    odds = max(-MOST_ODDS, min(MOST_ODDS, worded + styled))
+    worded = voice.wording.odds(voice.log_ratios[grams].mean()) * grams.size / (grams.size + SHORT)
+    styled = voice.style.odds(-_distances(figures - voice.means, voice.spreads))
+    odds = max(-MOST_ODDS, min(MOST_ODDS, float(worded + styled)))
     deviations = dict(zip(FEATURES, (np.abs(figures - voice.means) / voice.spreads).tolist(), strict=True))
     return 1 / (1 + exp(-odds)), dict(sorted(deviations.items(), key=lambda item: -item[1]))
 
@@ -216,8 +218,9 @@ def _log_ratios(own: Floats, others: Floats, own_size: float, others_size: float
     import numpy as np
 
     together = PRIOR * (own + others + UNSEEN) / (own_size + others_size + UNSEEN * BUCKETS)
-    ratios: Floats = np.log(own + together) - np.log(others + together)
-    return ratios - np.log((own_size + PRIOR) / (others_size + PRIOR))
+    of_all = np.log((own_size + PRIOR) / (others_size + PRIOR))
+    ratios: Floats = np.log(own + together) - np.log(others + together) - of_all
+    return ratios
 
 
 def _buckets(text: str) -> NDArray[np.intp]:

@@ -70,7 +70,7 @@ def _score_voice(figures: Mapping[str, Any] | None) -> dict[str, Any]:
     if figures is None or "own" not in figures:
         return {"unscored": (figures or {"why": "no voice was measured"})["why"]}
     reasoning = (
-        f"Written as the agent wrote its {figures['messages']} messages before, and not as {figures['speakers']} others wrote "
+        f"Written as the agent wrote its {figures['messages']} messages before, and not as {figures['beside']} wrote "
         f"{figures['others']}: {figures['own']:.0%} (50 % = it fits both; by runs of 2 to 4 characters and style, names masked)."
         + (f" Unusual: {', '.join(figures['odd'])}." if figures["odd"] else "")
     )

@@ -14,6 +14,7 @@ from django.db.models import Q
 from agents.models import Agent, Message
 from agents.text.authors import NameMask, Voice, learn_voice, own_voice
 from agents.text.tokens import tokenize
+from evaluation.scorers.foils import load_foils
 from evaluation.scorers.subjects import (
     Context,
     Event,
@@ -132,8 +133,10 @@ def context(
 
 
 # -- the voice, for the offline judge
-LEAST_OWN = 10  # earlier messages of the agent: with 5 the score tells own messages from swapped ones no better than 0.73 (AUC)
-LEAST_EACH, LEAST_VOICES = 5, 2  # messages of another agent that make a voice; voices that make "the others"
+LEAST_OWN = (
+    10  # earlier messages of the agent: with 5 the score tells own messages from swapped ones no better than 0.73 (AUC)
+)
+LEAST_EACH, LEAST_VOICES = 5, 2  # messages of another agent that make a voice; voices below which foils speak, too
 MOST_OWN, MOST_HEARD, MOST_CHANNELS = 200, 100, 20  # newest messages of the agent, of each channel, and channels
 MOST_CHARACTERS = 2_000  # of a message
 
@@ -144,7 +147,7 @@ class Voices:
 
     voice: Voice | None
     mask: NameMask
-    speakers: int = 0
+    beside: str = ""
     why: str = ""
 
 
@@ -154,13 +157,16 @@ def _voice_of(text: str, subject: Subject) -> dict[str, Any]:
     if heard.voice is None:
         return {"why": heard.why}
     voice = heard.voice
-    about = {"messages": voice.messages, "others": voice.others, "speakers": heard.speakers}
+    about = {"messages": voice.messages, "others": voice.others, "beside": heard.beside}
     own, deviations = own_voice(_masked(text, heard.mask), voice)
     return {"own": own, "odd": [name for name, spreads in deviations.items() if spreads >= 2][:3], **about}
 
 
 def _hear(subject: Subject) -> Voices:
-    """Learn the agent's voice from its newest earlier messages, and the others' from what agents said in the same channels until then."""
+    """Learn the agent's voice from its newest earlier messages, and the others' from what agents said in the same channels until then.
+
+    Where fewer than two other agents spoke there, foils join them.
+    """
     history = subject.halves().history[-MOST_OWN:]
     rows = Message.objects.filter(pk__in=history).order_by("pk").values_list("text", "channel", "position")
     own = [text[:MOST_CHARACTERS] for text, _, _ in rows]
@@ -176,17 +182,22 @@ def _hear(subject: Subject) -> Voices:
         newest = said_there.filter(**synthetic_only(subject.history_where, simulated=False)).order_by("-position")
         for agent, text in newest.values_list("agent", "text")[:MOST_HEARD]:
             others[agent].append(text[:MOST_CHARACTERS])
-    voices = {agent: texts for agent, texts in others.items() if len(texts) >= LEAST_EACH}
+    voices = [texts for texts in others.values() if len(texts) >= LEAST_EACH]
+    beside = f"{len(voices)} other agent{'s' * (len(voices) != 1)}"
+    if len(voices) < LEAST_VOICES:
+        foils = load_foils().values()
+        voices.extend(map(list, foils))
+        beside += f" and {len(foils)} stock voices"
     agents = Agent.objects.filter(pk__in=[subject.agent.pk, *others]).values_list("slug", "display_name")
     mask = NameMask(name for names in agents for name in names)
     if len(own) < LEAST_OWN:
-        return Voices(None, mask, why=f"a voice shows across at least {LEAST_OWN} earlier messages, there are {len(own)}")
-    if len(voices) < LEAST_VOICES:
-        return Voices(None, mask, why=f"a voice shows beside {LEAST_VOICES} others")
-    masked = [[_masked(text, mask) for text in texts] for texts in (own, *voices.values())]
+        return Voices(
+            None, mask, why=f"a voice shows across at least {LEAST_OWN} earlier messages, there are {len(own)}"
+        )
+    masked = [[_masked(text, mask) for text in texts] for texts in (own, *voices)]
     voice = learn_voice(masked[0], masked[1:])
-    why = "" if voice else "the agent's earlier messages cannot be told from those of the others by how they are written"
-    return Voices(voice, mask, len(voices), why)
+    why = "" if voice else f"the agent's earlier messages cannot be told from those of {beside} by how they are written"
+    return Voices(voice, mask, beside, why)
 
 
 def _masked(text: str, mask: NameMask) -> str:

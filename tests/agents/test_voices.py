@@ -74,9 +74,15 @@ def test_each_pair_stands_once_most_alike_first() -> None:
 
 # -- one author's voice against others'
 CLERK = [f"{said} It is in order." for said in ("I have filed it.", "It was checked.", "The list is complete.")]
-CLERK += [f"Nobody is to touch the {thing}." for thing in ("drawer", "ledger", "stamps", "keys", "box", "forms", "scale")]
-FAN = [f"omg the {thing} is SO cute!!! i love it, like, so much" for thing in ("cat", "mug", "hat", "bus", "lamp", "song")]
-COACH = [f"Let's get that {thing} done, people, together!" for thing in ("plan", "pitch", "call", "deal", "report", "sale")]
+CLERK += [
+    f"Nobody is to touch the {thing}." for thing in ("drawer", "ledger", "stamps", "keys", "box", "forms", "scale")
+]
+FAN = [
+    f"omg the {thing} is SO cute!!! i love it, like, so much" for thing in ("cat", "mug", "hat", "bus", "lamp", "song")
+]
+COACH = [
+    f"Let's get that {thing} done, people, together!" for thing in ("plan", "pitch", "call", "deal", "report", "sale")
+]
 
 
 @pytest.mark.parametrize(

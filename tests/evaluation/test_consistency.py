@@ -9,6 +9,7 @@ import pytest
 from pytest_django import Settings
 
 from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.scorers.foils import load_foils
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, entry, prompt_of
 from tests.evaluation.measuring import evaluate_agent
@@ -149,7 +150,7 @@ DRY = [f"{n}, if memory serves; I would not swear to it, though, before lunch." 
     ("earlier", "others", "reason"),
     [
         (EARLIER[:9], (LOUD, DRY), "at least 10 earlier messages, there are 9"),
-        (EARLIER, (EARLIER, EARLIER), "cannot be told from those of the others"),
+        (EARLIER, (EARLIER, EARLIER), "cannot be told from those of 2 other agents"),
     ],
 )
 def test_offline_a_voice_needs_a_past_and_others_that_speak_otherwise(
@@ -181,3 +182,17 @@ def test_offline_own_words_are_told_from_swapped_ones(
 
     assert score is not None
     assert low <= score <= high
+
+
+def test_offline_an_agent_alone_is_told_from_stock_voices(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    scores = {}
+    for slug, now in (("steady", EARLIER[:8]), ("loud", LOUD[:8]), ("assistant", list(load_foils()["assistant"][:8]))):
+        ada, office = make_agent(slug), make_channel(slug)
+        before_and_now(ada, EARLIER, now, office)
+        scores[slug] = consistency(ada).score
+
+    assert scores["steady"] is not None
+    assert scores["steady"] > 7
+    assert all(score is not None and score < 2 for slug, score in scores.items() if slug != "steady")
+    assert "4 stock voices" in EvaluationScore.objects.filter(status="scored")[0].reasoning
