@@ -77,7 +77,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
     ordering = ("agent_id", "judge", "procedure", "dimension")  # an index has it
     value = display.column("score", lambda row: _score(row, row.shares), ordering="score")
     judge_mark = display.column("judge", judged_by, ordering="judge")
-    agreement_mark = display.column("agreement with people", agreement_of_baseline)
+    agreement_mark = display.column("agreement with people, swap test", agreement_of_baseline)
     simulated = display.column("simulated by", lambda baseline: simulated_by(baseline.evaluation_run) or display.EMPTY)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Baseline]:

@@ -105,7 +105,8 @@ def _estimate(plan: Plan, lengths: Mapping[str, AnswerLength], read: dict[tuple[
     judgements, calls, answers = 0, list[Call](), dict[str, AnswerLength]()
     for dimension in spec.own_dimensions:
         scorer = SCORERS[dimension]
-        items = list(repeated(scorer.plan(subject, plan.propositions[dimension]), run.repeats))
+        planned = scorer.plan(subject, plan.propositions[dimension])
+        items = list(repeated((i for i in planned if not spec.swapped or i.message_id is not None), run.repeats))
         judgements += len(items)
         if scorer.not_evaluable(subject):
             continue

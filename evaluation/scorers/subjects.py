@@ -384,6 +384,12 @@ class Window:
     def events(self) -> tuple[Event, ...]:
         return self.first + self.last
 
+    def with_event(self, number: int, event: Event) -> Window:
+        """The same with another event under a number that is shown."""
+        shown = list(self.events)
+        shown[number - 1 - (self.omitted if number > len(self.first) else 0)] = event
+        return Window(tuple(shown[: len(self.first)]), self.omitted, tuple(shown[len(self.first) :]))
+
 
 def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
     """The first `first_n` and last `last_n` events, in order. Where the two would overlap everything is shown, once."""
@@ -486,6 +492,7 @@ class Subject:
         voices: How the agent and the others spoke before the window, once that was measured.
         before: What was said just before a message, by its id, where that was read ahead.
         read: What was read of channels; agents that are measured together share it.
+        swapped: Texts of others that stand in for those of its messages, by id, in a test of the judge; None where one was deleted.
     """
 
     agent: Agent
@@ -502,6 +509,7 @@ class Subject:
     voices: Voices | None = None
     before: dict[int, tuple[Event, ...]] = field(default_factory=dict)
     read: dict[tuple[object, ...], Ends] = field(default_factory=dict)
+    swapped: Mapping[int, str | None] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
 
@@ -587,7 +595,10 @@ class Subject:
             self.read[shared] = read_ends(messages, first_n, last_n + (0 < last_n <= SEEN_BEFORE))
         if key not in self._windows:
             self._windows[key] = self.read[shared].window(self.event)
-        return self._windows[key], self.read[shared].number_of(message.position)
+        window, number = self._windows[key], self.read[shared].number_of(message.position)
+        if number is not None and message.pk in self.swapped:  # of all messages only the one that is judged
+            window = window.with_event(number, self.event(message))
+        return window, number
 
     def own_window(self, first_n: int, last_n: int) -> Window:
         """What the agent said in the window, over all channels, in order of time."""
@@ -605,6 +616,12 @@ class Subject:
             cut = first_n if omitted else len(events)
             self._windows[key] = Window(tuple(events[:cut]), omitted, tuple(events[cut:]))
         return self._windows[key]
+
+    def swap(self, message: Message) -> bool:
+        """Give a message that is judged the text that stands in for its own, if there is one; False where that was deleted."""
+        text = self.swapped.get(message.pk, message.text)
+        message.text = text or ""
+        return text is not None
 
     def event(self, message: Message | Said) -> Event:
         if message.agent_id == self.agent.pk:
