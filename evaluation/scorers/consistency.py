@@ -124,18 +124,17 @@ def context(
     """The two messages, each after what was said just before it; never the persona (AC-6.2.4)."""
     if message is None or earlier is None:
         raise ValueError("consistency is judged pair by pair")
+    before, now = _moment(subject, earlier), _moment(subject, message)
     return Context(
         agent_name=subject.agent.display_name,
-        pair=(_moment(subject, earlier), _moment(subject, message)),
+        pair=(before, now),
         channel_name=str(message.channel),
-        measured={"voice": _voice_of(message.text, subject)} if subject.heuristic else None,
+        measured={"voice": _voice_of(now.events[-1].text, subject)} if subject.heuristic else None,
     )
 
 
 # -- the voice, for the offline judge
-LEAST_OWN = (
-    10  # earlier messages of the agent: with 5 the score tells own messages from swapped ones no better than 0.73 (AUC)
-)
+LEAST_OWN = 10  # earlier messages of the agent: fewer do not tell own messages from swapped ones (`make bench`, section voice)
 LEAST_EACH, LEAST_VOICES = 5, 2  # messages of another agent that make a voice; voices below which foils speak, too
 MOST_OWN, MOST_HEARD, MOST_CHANNELS = 200, 100, 20  # newest messages of the agent, of each channel, and channels
 MOST_CHARACTERS = 2_000  # of a message
