@@ -134,7 +134,9 @@ def context(
 
 
 # -- the voice, for the offline judge
-LEAST_OWN = 10  # earlier messages of the agent: fewer do not tell own messages from swapped ones (`make bench`, section voice)
+LEAST_OWN = (
+    10  # earlier messages of the agent: fewer do not tell own messages from swapped ones (`make bench`, section voice)
+)
 LEAST_EACH, LEAST_VOICES = 5, 2  # messages of another agent that make a voice; voices below which foils speak, too
 MOST_OWN, MOST_HEARD, MOST_CHANNELS = 200, 100, 20  # newest messages of the agent, of each channel, and channels
 MOST_CHARACTERS = 2_000  # of a message
