@@ -351,6 +351,7 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
         history_where=run.history_where,
         simulated=run.simulated,
         position_bins=tuple((first, last) for first, last in run.position_bins),
+        heuristic=run.is_heuristic,
         swapped=swapped_texts(run) if run.swapped else {},
     )
 
