@@ -161,7 +161,9 @@ def _carry_out(job: Import, owner: str) -> dict[str, Any] | None:
             ended = _undo(job, _Report(job, owner)) if job.undoing else _import(job, _Report(job, owner))
         except NotPossible as problem:
             return {"status": Status.FAILED, "error": str(problem), "contents": job.contents}
-    contents = {key: value for key, value in job.contents.items() if key not in ("sample", "warnings")}  # which quote the file
+    contents = {
+        key: value for key, value in job.contents.items() if key not in ("sample", "warnings")
+    }  # which quote the file
     if not job.finish(owner=owner, contents=contents, **_AT_REST, **ended):
         raise LeaseLost("another worker has it, or it was cancelled")
     drop(job)

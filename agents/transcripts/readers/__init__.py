@@ -128,11 +128,11 @@ def detect(source: Source) -> str:
         raise TranscriptError(source.name, 0, "the file is empty")
     if head[0] == "{" or (head[0] == "[" and head[1:].lstrip()[:1] in {"{", "[", "]", '"'}):
         return _json_format(source)
-    if name := next((name for name, form in reversed(FORMATS.items()) if form.in_text(head)), ""):
-        return name
     for pattern, (what, advice) in _OTHER_TEXT.items():
         if re.match(pattern, head):
             raise TranscriptError(source.name, 1, f"this is {what}, which is not read; {advice}")
+    if name := next((name for name, form in reversed(FORMATS.items()) if form.in_text(head)), ""):
+        return name
     raise TranscriptError(
         source.name, 1, f"not recognised as a transcript ({head.splitlines()[0][:60]!r}); name it: --format"
     )

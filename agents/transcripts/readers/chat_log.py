@@ -139,7 +139,7 @@ def style_of(line: str) -> Style | None:
 def looks_like_chat(head: str) -> bool:
     """Whether at least half of the first lines that are not blank name a speaker in the style of the first."""
     lines = [bare(line) for line in islice((line for line in head.split("\n") if line.strip()), 60)]
-    lines = [line for line in lines if not _DAY_CHANGED.fullmatch(line)]
+    lines = [line for line in lines if not _DAY_CHANGED.fullmatch(line) and not _NOTICE.match(line)]
     style = style_of(lines[0]) if lines else None
     return style is not None and 2 * sum(style_of(line) == style for line in lines) >= len(lines)
 

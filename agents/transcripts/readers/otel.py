@@ -118,10 +118,8 @@ def _items(value: Any, role: str) -> list[Item]:
             value = json.loads(value)
     if isinstance(value, dict) and "content" in value:
         value = {"role": role, **value}
-    if isinstance(value, list) and all(
-        isinstance(one, dict) and "role" not in one for one in value
-    ):  # parts without a message
-        value = {"role": role, "parts": value}
+    if value and isinstance(value, list) and not any("role" in one for one in value if isinstance(one, dict)):
+        value = {"role": role, "parts": value}  # parts without a message
     return items_of(value, role) or []
 
 

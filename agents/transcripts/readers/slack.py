@@ -112,11 +112,11 @@ def _rows(source: Source, name: str) -> list[Row]:
 
 def _names(users: Iterable[Row]) -> Names:
     """What users and their bots are called, by id."""
-    names = {}
+    names: dict[str, str] = {}
     for user in users:
-        name = _called(user.child(user.object("profile"), "'profile'")) or _called(user) or user.name("id")
-        for key in (user.name("id"), user.child(user.object("profile"), "'profile'").name("bot_id")):
-            names[key] = name
+        profile = user.child(user.object("profile"), "'profile'")
+        name = _called(profile) or _called(user) or user.name("id")
+        names |= {key: name for key in (user.name("id"), profile.name("bot_id")) if key}
     return names
 
 

@@ -78,7 +78,8 @@ def said_in(lines: Sequence[str], *, marks: bool) -> tuple[str, str]:
             reason = "media"
         elif marks and MARK in text:  # what stands before it is the speaker's: a caption, or the name of a file
             before = text.partition(MARK)[0].strip()
-            reason = "media" if before or "<" in text else "notice"
+            last = text.rpartition(MARK)[2].strip()
+            reason = "media" if before or "<" in text or _OMITTED.fullmatch(last) else "notice"
             left += [before] if before and not before.endswith("•") else []
         else:
             left.append(text)
