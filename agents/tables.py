@@ -138,7 +138,7 @@ TABLES = (
         search="display_name* slug* title*",
         deleting="The agent goes with its persona versions, traits, memory and configuration. To keep them, set it inactive instead. An "
         "agent that has said something cannot be deleted.",
-        erase=(Erase(columns="title description system_prompt sample_lines", report_only=True),),
+        erase=(Erase(columns="aliases title description system_prompt sample_lines", report_only=True),),
         no_speech="slug display_name avatar_color model_id",
     ),
     Table(

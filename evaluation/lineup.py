@@ -284,9 +284,10 @@ def _authors(channel: Channel) -> tuple[dict[tuple[int | None, int | None], _Spe
     names: set[str] = set()
     for source in (Message.objects.filter(channel=channel).order_by(), channel.memberships.order_by()):
         agents = source.filter(agent__isnull=False)
-        for pk, slug, name in agents.values_list("agent_id", "agent__slug", "agent__display_name").distinct():
+        known = agents.values_list("agent_id", "agent__slug", "agent__display_name", "agent__aliases").distinct()
+        for pk, slug, name, aliases in known:
             authors[pk, None] = _Speaker("agent", slug)
-            names |= {slug, name}
+            names |= {slug, name, *aliases}
         users = source.filter(user__isnull=False)
         fields = ("user_id", "user__username", "user__first_name", "user__last_name")
         for pk, username, *called in users.values_list(*fields).distinct():

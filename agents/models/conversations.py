@@ -17,6 +17,21 @@ from django.db.models.functions import Lower
 hex_color = RegexValidator(r"^#[0-9a-fA-F]{6}$", "Write a colour as # and six hex digits, e.g. #1d4ed8.")
 
 
+MOST_ALIASES, ALIAS_CHARACTERS = 20, 80
+
+
+def validate_aliases(value: object) -> None:
+    """Aliases are a list of up to 20 names on one line, each of up to 80 characters with a letter or digit and without an @."""
+    for name in value if isinstance(value, list) and len(value) <= MOST_ALIASES else [None]:
+        is_name = isinstance(name, str) and len(name) <= ALIAS_CHARACTERS and name.isprintable() and "@" not in name
+        if not is_name or not any(char.isalnum() for char in str(name)):
+            raise ValidationError(
+                'Aliases are %(value).200r; allowed: a list of at most %(most)s names such as "Mike", of up to %(characters)s '
+                "characters, with a letter or digit and without an @.",
+                params={"value": value, "most": MOST_ALIASES, "characters": ALIAS_CHARACTERS},
+            )
+
+
 class Agent(models.Model):
     """A persona agent: the character a model is to stay in."""
 
@@ -45,6 +60,12 @@ class Agent(models.Model):
         help_text="an example of `manage.py seed`, or your own; the examples' propositions and nudges are for examples only",
     )
     display_name = models.CharField(max_length=120)
+    aliases = models.JSONField(
+        default=list,
+        blank=True,
+        validators=[validate_aliases],
+        help_text='further names by which people call it, e.g. ["Mike"]; its first name is known without',
+    )
     title = models.CharField(max_length=200, blank=True, default="", help_text="role or job, shown under the name")
     description = models.TextField(
         blank=True, default="", help_text="one or two sentences for people; never sent to a judge"

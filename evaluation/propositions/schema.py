@@ -7,8 +7,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from django.conf import settings
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from agents.swarm.guards import GUARDS
@@ -195,7 +197,7 @@ if TYPE_CHECKING:
 else:
     DimensionId = Literal[tuple(Dimension.values)]  # a type checker cannot read a computed one
 MEASURED_IN = {
-    "style": "consistency",
+    "voice": "consistency",
     "voices": "convergence",
 }  # the one dimension in which the statistic has a meaning
 WINDOW_DEFAULTS: dict[str, tuple[int, int]] = {"evaluation": (10, 100), "action": (5, 10)}  # AC-6.0.12
@@ -272,7 +274,7 @@ class PropositionSpec(BaseModel):
         None, description="an exact check of the message instead of a judge: 9 when it holds, 0 when not"
     )
     cues: Cues | None = Field(None, description="what the offline judge may go by")
-    measure: Literal["repetition", "style", "voices"] | None = Field(
+    measure: Literal["repetition", "voice", "voices"] | None = Field(
         None, description="the statistic the offline judge may answer from: in fluency, consistency, convergence"
     )
     trait: str | None = Field(
@@ -446,7 +448,7 @@ class Proposition:
         return (self.include_personas, self.target_type, self.first_n, self.last_n, self.hard)
 
     def fingerprint(self) -> dict[str, object]:
-        """Everything that can change a score, for the digest."""
+        """Everything that can change a score, for the digest: of what a judge scores also the prompts it is asked with."""
         return {
             "dimension": self.dimension,
             "id": self.id,
@@ -460,7 +462,18 @@ class Proposition:
             "cues": self.cues.model_dump() if self.cues else None,
             "measure": self.measure,
             **({"trait": self.trait_now, "over_window": self.over_window} if self.trait_now else {}),
+            **({} if self.rule else {"prompts": prompts_digest()}),
         }
+
+
+SCORING_PROMPTS = ("rubric", "rubric_tinytroupe", "persona", "trajectory", "additional", "claims", "double_check")
+
+
+@lru_cache(maxsize=1)
+def prompts_digest() -> str:
+    """SHA-256 (hex) of the prompts that ask for scores. Scores given under other ones do not compare."""
+    folder = settings.BASE_DIR / "templates" / "prompts" / "judge"
+    return hashlib.sha256(b"".join((folder / f"{name}.md").read_bytes() for name in SCORING_PROMPTS)).hexdigest()
 
 
 def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, for_all: bool = False) -> Proposition:

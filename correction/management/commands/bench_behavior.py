@@ -19,9 +19,10 @@ from evaluation.wording import counted, money
 
 class Command(CodedCommand):
     help = (
-        "Judge labelled messages (JSONL: text or message, request or has_request, and optionally kind, language, behavior and strength) "
-        "with the configured judge. Print precision, recall, F1 and false-positive rate with 95 % intervals, and for each request with a "
-        "labelled behavior whether the proposed trait and its direction are right. Calls are in the ledger, nothing else is stored. "
+        "Judge labelled messages (JSONL: text or message, request or has_request, and optionally context, kind, language, behavior and "
+        "strength) with the configured judge. Print precision, recall, F1 and false-positive rate with 95 % intervals, and for each "
+        "request with a labelled behavior whether the proposed trait and its direction are right. Calls are in the ledger, nothing else "
+        "is stored. "
         "Exit code: 0 all could be judged, 2 some or all could not, 3 wrong usage."
     )
 

@@ -34,7 +34,7 @@ from evaluation.commands import (
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
 from evaluation.runs.execute import Captured, as_json, capture
-from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech
+from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech, why_not_simulated
 from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE
 from evaluation.simulation.conversations import Simulation, simulate_specs, simulations_json
@@ -82,7 +82,9 @@ class Command(CodedCommand):
             raise wrong(f"proposition files cannot be used:\n{error}") from None
 
     def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
-        simulated = [] if options["no_simulate"] else [spec for spec in specs if has_little_speech(spec)]
+        little = [] if options["no_simulate"] else [spec for spec in specs if has_little_speech(spec)]
+        silent = {spec.agent.slug: why for spec in little if spec.agent and (why := why_not_simulated(spec.agent))}
+        simulated = [spec for spec in little if spec.target.slug not in silent]
         real = [spec for spec in specs if spec not in simulated]
         pairs = [estimate_simulation(spec, situations=load_situations()) for spec in simulated]
         simulations = [acting for acting, _ in pairs]
@@ -96,6 +98,8 @@ class Command(CodedCommand):
             self.stderr.write(
                 f"Fewer than {ENOUGH} messages: conversations with {who} would be simulated first, unless that was done before."
             )
+        for slug, why in silent.items():
+            self.stderr.write(f"{slug}: {why}; what it said is measured, however little.")
 
     def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
         quiet = options["json"] and not sys.stderr.isatty()
