@@ -34,9 +34,11 @@ class Method(models.TextChoices):
     )
 
 
-def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bool = False) -> str:
-    """A name for how something is judged, e.g. ``plumbline+hard``; speech that was simulated for it is another thing than real speech."""
-    parts = {"hard": hard, "double-check": double_check, "simulated": simulated}
+def procedure_name(
+    *, method: str, hard: bool, double_check: bool, simulated: bool = False, swapped: bool = False
+) -> str:
+    """A name for how something is judged, e.g. ``plumbline+hard``; speech that was simulated, or is not the agent's, is another thing."""
+    parts = {"hard": hard, "double-check": double_check, "simulated": simulated, "swapped": swapped}
     return "+".join([method, *(name for name, on in parts.items() if on)])
 
 
@@ -84,6 +86,16 @@ class EvaluationRun(Leasable):
         default=False, help_text="what was judged was said in simulated conversations, marked synthetic"
     )
     actor_model = models.CharField(max_length=200, blank=True, default="", help_text="model that acted in a simulation")
+    swapped = models.BooleanField(
+        default=False,
+        help_text="what was judged are texts of others, to see whether the judge can tell: no score of the agent",
+    )
+    swaps = models.JSONField(
+        default=dict,
+        blank=True,
+        editable=False,
+        help_text="by message what stands in for its text: another agent's message, or a foil",
+    )
     position_bins = models.JSONField(
         default=list,
         blank=True,
@@ -187,7 +199,11 @@ class EvaluationRun(Leasable):
     def procedure(self) -> str:
         """How it was judged, e.g. ``plumbline+hard``: scores compare only with scores of the same procedure."""
         return procedure_name(
-            method=self.method, hard=self.hard, double_check=self.double_check, simulated=self.simulated
+            method=self.method,
+            hard=self.hard,
+            double_check=self.double_check,
+            simulated=self.simulated,
+            swapped=self.swapped,
         )
 
     @property

@@ -197,7 +197,7 @@ if TYPE_CHECKING:
 else:
     DimensionId = Literal[tuple(Dimension.values)]  # a type checker cannot read a computed one
 MEASURED_IN = {
-    "style": "consistency",
+    "voice": "consistency",
     "voices": "convergence",
 }  # the one dimension in which the statistic has a meaning
 WINDOW_DEFAULTS: dict[str, tuple[int, int]] = {"evaluation": (10, 100), "action": (5, 10)}  # AC-6.0.12
@@ -274,7 +274,7 @@ class PropositionSpec(BaseModel):
         None, description="an exact check of the message instead of a judge: 9 when it holds, 0 when not"
     )
     cues: Cues | None = Field(None, description="what the offline judge may go by")
-    measure: Literal["repetition", "style", "voices"] | None = Field(
+    measure: Literal["repetition", "voice", "voices"] | None = Field(
         None, description="the statistic the offline judge may answer from: in fluency, consistency, convergence"
     )
     trait: str | None = Field(

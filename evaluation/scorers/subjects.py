@@ -19,10 +19,10 @@ from django.utils import timezone
 from agents.models import Agent, Channel, Debate, Message
 from agents.persona import render_persona
 from agents.text.fences import one_line
-from agents.text.voices import StyleProfile, style_profile
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
+    from evaluation.scorers.consistency import Voices
 
 
 _DURATION = re.compile(r"(\d{1,5})([hdw])")
@@ -384,6 +384,12 @@ class Window:
     def events(self) -> tuple[Event, ...]:
         return self.first + self.last
 
+    def with_event(self, number: int, event: Event) -> Window:
+        """The same with another event under a number that is shown."""
+        shown = list(self.events)
+        shown[number - 1 - (self.omitted if number > len(self.first) else 0)] = event
+        return Window(tuple(shown[: len(self.first)]), self.omitted, tuple(shown[len(self.first) :]))
+
 
 def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
     """The first `first_n` and last `last_n` events, in order. Where the two would overlap everything is shown, once."""
@@ -482,8 +488,11 @@ class Subject:
     Attributes:
         samples: Most messages sampled.
         simulated: Whether what was simulated for a measurement is looked at, instead of real speech.
+        heuristic: Whether the offline judge asks: only then are figures measured for it.
+        voices: How the agent and the others spoke before the window, once that was measured.
         before: What was said just before a message, by its id, where that was read ahead.
         read: What was read of channels; agents that are measured together share it.
+        swapped: Texts of others that stand in for those of its messages, by id, in a test of the judge; None where one was deleted.
     """
 
     agent: Agent
@@ -496,11 +505,13 @@ class Subject:
     history_where: dict[str, str] = field(default_factory=dict)
     simulated: bool = False
     position_bins: tuple[tuple[int, int | None], ...] = ()
+    heuristic: bool = False
+    voices: Voices | None = None
     before: dict[int, tuple[Event, ...]] = field(default_factory=dict)
     read: dict[tuple[object, ...], Ends] = field(default_factory=dict)
+    swapped: Mapping[int, str | None] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
-    _style: StyleProfile | None = None
 
     def spoken(self) -> QuerySet[Message]:
         return spoken_by(agent=self.agent, window=self.window, where=self.where, simulated=self.simulated)
@@ -560,14 +571,6 @@ class Subject:
             self._halves = Halves(current, tuple(pk for pk in past.values_list("pk", flat=True) if pk not in now))
         return self._halves
 
-    def usual_style(self, most: int) -> StyleProfile | None:
-        """How the agent wrote before the window, from its `most` newest messages there; None with fewer than two."""
-        history = self.halves().history[-most:]
-        if self._style is None and len(history) >= 2:
-            texts = Message.objects.filter(pk__in=history).order_by("pk").values_list("text", flat=True)
-            self._style = style_profile(list(texts))
-        return self._style
-
     def window_around(self, message: Message, first_n: int, last_n: int) -> tuple[Window, int | None]:
         """The events around a message: the first ones of its channel and the last ones up to the end of its stretch (AC-6.0.12).
 
@@ -592,7 +595,10 @@ class Subject:
             self.read[shared] = read_ends(messages, first_n, last_n + (0 < last_n <= SEEN_BEFORE))
         if key not in self._windows:
             self._windows[key] = self.read[shared].window(self.event)
-        return self._windows[key], self.read[shared].number_of(message.position)
+        window, number = self._windows[key], self.read[shared].number_of(message.position)
+        if number is not None and message.pk in self.swapped:  # of all messages only the one that is judged
+            window = window.with_event(number, self.event(message))
+        return window, number
 
     def own_window(self, first_n: int, last_n: int) -> Window:
         """What the agent said in the window, over all channels, in order of time."""
@@ -610,6 +616,12 @@ class Subject:
             cut = first_n if omitted else len(events)
             self._windows[key] = Window(tuple(events[:cut]), omitted, tuple(events[cut:]))
         return self._windows[key]
+
+    def swap(self, message: Message) -> bool:
+        """Give a message that is judged the text that stands in for its own, if there is one; False where that was deleted."""
+        text = self.swapped.get(message.pk, message.text)
+        message.text = text or ""
+        return text is not None
 
     def event(self, message: Message | Said) -> Event:
         if message.agent_id == self.agent.pk:
