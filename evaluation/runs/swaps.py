@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evaluation.models import EvaluationRun
 
 MOST_VOICES = 20  # other agents, drawn at random
-POOL = 500  # newest messages of each that are drawn from
+POOL = 200  # newest messages of each that are drawn from
 
 
 def choose_swaps(agent: Agent, messages: Sequence[int], *, seed: int) -> dict[str, str]:

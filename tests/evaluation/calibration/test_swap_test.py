@@ -23,7 +23,8 @@ from evaluation.dimensions import BY_MESSAGE
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence, JudgeCalibration
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import capture, work_one
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.planning import RunSpec, propositions_asked, subject_of
+from evaluation.scorers import SCORERS
 from evaluation.scorers.foils import load_foils
 from tests.console import page_of, read
 from tests.evaluation.batches.conftest import price as priced
@@ -184,6 +185,21 @@ def test_a_team_with_one_persona_is_checked_with_the_foils(llm_server: LLMServer
     snippets = swapped.scores.values_list("context_snippet", flat=True)
     assert all(any(text.startswith(snippet.rstrip("…")) for text in said) for snippet in snippets)
     assert "(foils)" in shown("adherence")
+
+
+def test_the_voice_measure_does_not_learn_from_the_texts_that_are_swapped_in(
+    settings: Settings, propositions: PropositionFolder
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    propositions.claims("consistency/_default.yaml", "voice", extra="include_personas: false, measure: voice")
+    (ada,) = cast("ada")
+    swapped, _ = queue_run(RunSpec(agent=ada, dimensions=("consistency",), samples=5, swapped=True))
+    subject, (row,) = subject_of(swapped), swapped.scores.select_related("message", "compared_with")[:1]
+    proposition = propositions_asked(ada, "consistency")[0]
+
+    shown = SCORERS["consistency"].context(subject, proposition, row.message, row.compared_with).measured["voice"]
+
+    assert shown["others"] == sum(map(len, load_foils().values())) - len(swapped.swaps)
 
 
 def test_the_foils_are_four_voices_with_texts_enough() -> None:
