@@ -19,6 +19,7 @@ from agents.transcripts.readers.traces import ASSISTANT, USER, Call, Item, calls
 from agents.transcripts.records import Record, TranscriptError
 from agents.transcripts.source import Source
 
+AGENT = "gen_ai.agent.name"
 CONVERSATION_KEYS = (
     "gen_ai.conversation.id",
     "session.id",
@@ -54,10 +55,12 @@ def calls_in(batch: Row) -> Iterator[Call]:
     """The spans of one object with ``resourceSpans``."""
     for resource in batch.list("resourceSpans"):
         of = batch.child(resource, "an entry of 'resourceSpans'")
+        shared = _attributes(of.child(of.object("resource"), "'resource'"))
+        shared = {key: value for key, value in shared.items() if key in (AGENT, *CONVERSATION_KEYS)}
         for scope in of.list("scopeSpans") if of.has("scopeSpans") else []:
             inner = of.child(scope, "an entry of 'scopeSpans'")
             for span in inner.list("spans") if inner.has("spans") else []:
-                yield _call(inner.child(span, "a span"))
+                yield _call(inner.child(span, "a span"), shared)
 
 
 def named(calls: list[Call]) -> list[Call]:
@@ -68,8 +71,8 @@ def named(calls: list[Call]) -> list[Call]:
     return calls
 
 
-def _call(row: Row) -> Call:
-    about = _attributes(row)
+def _call(row: Row, shared: Mapping[str, Any]) -> Call:
+    about = {**shared, **_attributes(row)}
     events = [row.child(event, "an event") for event in row.list("events")] if row.has("events") else []
     for event in events:
         if event.name("name") == "gen_ai.client.inference.operation.details":
@@ -99,7 +102,7 @@ def _call(row: Row) -> Call:
         ),
         parent=row.name("parentSpanId"),
         trace=row.name("traceId"),
-        agent=str(about.get("gen_ai.agent.name") or about.get("agent.name") or ""),
+        agent=str(about.get(AGENT) or about.get("agent.name") or ""),
         model=str(
             about.get("gen_ai.response.model") or about.get("gen_ai.request.model") or about.get("llm.model_name") or ""
         ),
