@@ -15,7 +15,7 @@ from django.utils import timezone
 from pydantic import BaseModel, computed_field
 
 from evaluation.calibration.agreement import Figure, SwapShown
-from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, JudgeCalibration
+from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, JudgeCalibration, SwapHalf
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import rounded
 from evaluation.runs.swaps import foils_in
@@ -73,7 +73,7 @@ def swap_specs(spec: RunSpec) -> tuple[RunSpec, RunSpec]:
     Raises:
         ValueError: A dimension that is not judged message by message: there is no text to swap.
     """
-    return spec, replace(spec, swapped=True)
+    return replace(spec, swap_test=SwapHalf.OWN.value), replace(spec, swap_test=SwapHalf.SWAPPED.value)
 
 
 def swap_tests(pairs: Sequence[Pair]) -> dict[str, SwapTest]:

@@ -137,7 +137,7 @@ def runs_judged(judged: Judged) -> QuerySet[EvaluationRun]:
         hard="hard" in how,
         double_check="double-check" in how,
         simulated="simulated" in how,
-        swapped="swapped" in how,
+        swap_test="",
         status=EvaluationRun.Status.COMPLETED,
         agent__isnull=False,
         position_bins=[],
@@ -150,11 +150,11 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     It does the same however often it is called: dimensions of channels can be scored after the agent's own.
 
     Args:
-        run: The evaluation. Of one that was sampled evenly by position, or of swapped texts, nothing is stored: that is a sample of
+        run: The evaluation. Of one that was sampled evenly by position, or to test the judge, nothing is stored: that is a sample of
             another kind.
         spoken: The agent's messages in its window: all of them are judged by what looks at the window as a whole.
     """
-    if run.agent_id is None or run.position_bins or run.swapped:
+    if run.agent_id is None or run.position_bins or run.swap_test:
         return
     rows = EvaluationScore.objects.filter(status=EvaluationScore.Status.SCORED).order_by().values_list("dimension")
     said = Coalesce("message__sent_at", "message__created_at")  # without a time it counts from when it was stored
