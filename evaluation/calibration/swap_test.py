@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from django.utils import timezone
-from pydantic import BaseModel
+from pydantic import BaseModel, computed_field
 
 from evaluation.calibration.agreement import Figure, SwapShown
 from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, JudgeCalibration
@@ -59,6 +59,12 @@ class SwapTest(BaseModel):
     against: Literal["agents", "foils", "agents and foils"]
     agents: list[Told]
     checked_at: str
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def own_higher(self) -> int:
+        """Of how many agents the mean of the own texts is higher: an evaluation gives a mean, which tells more than one text."""
+        return sum(1 for a in self.agents if a.own is not None and a.swapped is not None and a.own > a.swapped)
 
 
 def swap_specs(spec: RunSpec) -> tuple[RunSpec, RunSpec]:

@@ -154,11 +154,12 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
             *(name, test.auc.text, test.auc.interval_text if test.auc.interval else "–"),
             *(number(test.own_mean), number(test.swapped_mean)),
             "–" if test.high_share is None else f"{test.high_share:.0%}",
+            f"{test.own_higher} of {sum(1 for one in test.agents if one.own is not None and one.swapped is not None)}",
             *(f"{test.own_scored} of {test.own_texts}", f"{test.swapped_scored} of {test.swapped_texts}"),
         ]
         for name, test in tests.items()
     ]
-    heads = ("Dimension", ">AUC", "95 %", ">Own", ">Swapped", f">Swapped ≥ {HIGH}", ">Own scored", ">Swapped scored")
+    heads = ("Dimension", ">AUC", "95 %", ">Own", ">Swapped", f">≥ {HIGH}", ">Own higher", ">Own scored", ">Sw. scored")
     print_table(console, heads, rows, title=f"Swap test of {judge}", unwrapped=("Dimension",))
     told: list[list[Cell]] = [
         [one.agent, name, number(one.own), number(one.swapped), "–" if one.auc is None else decimal(one.auc, 2)]
@@ -168,7 +169,8 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
     ]
     print_table(console, ("Agent", "Dimension", ">Own", ">Swapped", ">AUC"), told, title="Agent by agent")
     console.print(
-        "AUC: how often an agent's own text scores higher than one of somebody else put in its place: 0.5 is chance, 1 never wrong."
+        "AUC: how often an agent's own text scores higher than one of somebody else put in its place: 0.5 is chance, 1 never wrong.\n"
+        f"≥ {HIGH}: share of the swapped texts that pass for the agent's own. Own higher: of how many agents the mean is."
     )
     for name, test in tests.items():
         if test.auc.value is None:

@@ -105,6 +105,7 @@ def test_a_judge_that_knows_is_told_from_one_that_does_not(
     assert low < high
     assert (low > 0.5) == (auc == 1)
     assert (result["own_scored"], result["swapped_scored"], result["against"]) == (30, 30, "agents")
+    assert result["own_higher"] == (3 if auc == 1 else 0)
     assert {one["agent"]: one["auc"] for one in result["agents"]} == dict.fromkeys(("ada", "bob", "cy"), auc)
 
 
