@@ -14,7 +14,7 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery, TextField
 from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from agents.models import Agent, Message
@@ -157,13 +157,12 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     if run.agent_id is None or run.position_bins or run.swap_test:
         return
     rows = EvaluationScore.objects.filter(status=EvaluationScore.Status.SCORED).order_by().values_list("dimension")
-    said = Coalesce("message__sent_at", "message__created_at")  # without a time it counts from when it was stored
-    newest_by_dimension = dict(rows.filter(evaluation_run=run).annotate(at=Max(said)))
+    newest_by_dimension = dict(rows.filter(evaluation_run=run).annotate(at=Max("message__said_at")))
     of_channels = rows.filter(evaluation_run__agent_shares__agent_run=run, evaluation_run__status=run.Status.COMPLETED)
     newest_by_dimension |= dict.fromkeys(of_channels.values_list("dimension", flat=True).distinct())
     newest: datetime | None = None
     if None in newest_by_dimension.values():
-        newest = spoken.order_by().aggregate(at=Max(Coalesce("sent_at", "created_at")))["at"]
+        newest = spoken.order_by().aggregate(at=Max("said_at"))["at"]
     Evidence.objects.bulk_create(
         (
             Evidence(
