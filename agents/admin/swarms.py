@@ -25,7 +25,7 @@ from agents.swarm.assign import SwarmRefused, check_clashes, check_names
 from agents.swarm.intents import intents
 from agents.swarm.memory import newest_summary
 from agents.swarm.state import KINDS, StateRefused, edit, entries, pin, remove, unpin, updating
-from agents.swarm.trial import try_swarm
+from agents.swarm.talk import try_swarm
 from agents.text.fences import MAX_CHARACTERS
 
 PAGES = "admin/agents/swarm/"
@@ -128,8 +128,8 @@ class SwarmAdmin(ModelAdmin[Swarm]):
             trial = try_swarm(swarm, **form.cleaned_data)
             before = trial.draft
             for step in trial.steps:
-                steps.append((step, display.word_diff(before, step.text) if step.text else ""))
-                before = before if step.refused else step.text or before
+                steps.append((step, display.word_diff(before, step["text"])))
+                before = before if step["why"] else step["text"]
         return self.page(
             request,
             f"{PAGES}try.html",

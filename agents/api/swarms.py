@@ -27,7 +27,7 @@ from agents.swarm.assign import SwarmRefused, check_clashes, save_swarm
 from agents.swarm.calibration import PREFERENCES
 from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, write_summary
 from agents.swarm.state import KINDS, Entry, StateRefused, add, edit, entries, pin, remove, unpin, updating
-from agents.swarm.trial import Trial, try_swarm
+from agents.swarm.talk import Trial, try_swarm
 
 MOST_PHASES = 50
 MOST_ENTRIES = 100
@@ -142,7 +142,7 @@ class Swarms(Editable):
     @answers(Trial)
     @action(detail=True, methods=["post"], url_path="try", url_name="try", permission_classes=(ActionPermissions,))
     def try_(self, request: Request, pk: int) -> Response:
-        """Pass a message through the swarm: calibration, draft, and each polish as a difference.
+        """Pass a message through the swarm: calibration, draft, and each polish.
 
         Nothing is said and nothing stored but the calls in the ledger.
         """
@@ -172,8 +172,7 @@ def _saved(swarm: Swarm | None, sent: dict[str, Any]) -> Swarm:
         with transaction.atomic():
             swarm = save_swarm({**(_values_of(swarm) if swarm else {}), **sent}, swarm=swarm)
             if agents is not None:
-                # In one order: two assignments at a time wait for each other.
-                for agent in Agent.objects.select_for_update().filter(pk__in=[one.pk for one in agents]).order_by("pk"):
+                for agent in sorted(agents, key=lambda one: one.pk):
                     check_clashes(agent, [*agent.swarms.exclude(pk=swarm.pk), swarm])
                 swarm.agents.set(agents)
     except SwarmRefused as refused:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 from simple_history.models import HistoricalRecords
 
 from agents.models.conversations import Agent, Channel, Message
@@ -46,6 +46,11 @@ class Swarm(models.Model):
         return self.name
 
 
+def has_swarm() -> Exists:
+    """Whether an agent has an enabled swarm, as a column of a query that reads the agent anyway."""
+    return Exists(Swarm.objects.filter(agents=OuterRef("pk"), enabled=True))
+
+
 class SwarmPhase(models.Model):
     """One member of a swarm: a prompt that calibrates, writes or polishes. A change makes a new version."""
 
@@ -77,7 +82,11 @@ class SwarmPhase(models.Model):
             models.UniqueConstraint(fields=["swarm", "name"], name="swarm_phase_name_unique"),
             models.CheckConstraint(condition=Q(phase__in=["pre", "main", "post"]), name="swarm_phase_known"),
             models.CheckConstraint(condition=Q(temperature__gte=0, temperature__lte=2), name="swarm_phase_temperature"),
-            models.CheckConstraint(condition=~Q(prompt=""), name="swarm_phase_prompt_given"),
+            models.CheckConstraint(
+                condition=~Q(prompt=""),
+                name="swarm_phase_prompt_given",
+                violation_error_message="prompt: it is empty; allowed: what the phase is asked to do",
+            ),
         ]
 
     def __str__(self) -> str:

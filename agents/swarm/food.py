@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from agents import llm
 from agents.models import DialogState, RunMessage, Swarm
-from agents.swarm.assign import save_swarm
+from agents.swarm.assign import ensure_swarm
 from agents.swarm.intents import intent_of
 from agents.swarm.state import updating
 from agents.turn.pipeline import Turn
@@ -149,8 +149,7 @@ def logged_today(turn: Turn) -> list[Held]:
 
 def ensure_food_swarms() -> list[Swarm]:
     """The two swarms of the example, stored if they are not there; no agent is assigned."""
-    stored = {swarm.name: swarm for swarm in Swarm.objects.filter(name__in=[one["name"] for one in _data()["swarms"]])}
-    return [stored.get(values["name"]) or save_swarm(values) for values in _data()["swarms"]]
+    return [ensure_swarm(values) for values in _data()["swarms"]]
 
 
 @cache

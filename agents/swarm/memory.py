@@ -37,7 +37,7 @@ from agents.text.tokens import split_sentences, tokenize
 from agents.text.voices import vocabulary
 from agents.turn.pipeline import Turn as AgentTurn
 from agents.work.lease import LeaseLost
-from agents.work.queues import do_next, wake_workers
+from agents.work.queues import carry_out, do_next, wake_workers
 
 SUMMARY_CHARACTERS = 2_000  # of a summary's quotes, pinned ones aside
 # Of all that is remembered in a prompt. The more is pinned, the less is shown of the rest; of a summary at least so much:
@@ -265,6 +265,14 @@ def write_summary(agent: Agent, channel: Channel, text: str) -> DialogSummary:
 def work_one(*, owner: str) -> bool:
     """Make the summary that has waited longest; return whether there was one."""
     return do_next(DialogSummary, lambda row: _summarise(row, owner), owner=owner, lease=LEASE)
+
+
+def summarise_now(agent: Agent, channel: Channel, *, owner: str) -> None:
+    """Make the summaries of a conversation that wait, as a worker would."""
+    waiting = DialogSummary.objects.filter(DialogSummary.leasable(), agent=agent, channel=channel)
+    for row in waiting.order_by("to_position"):
+        if row.acquire(owner=owner, lease=LEASE):
+            carry_out(row, lambda row: _summarise(row, owner), owner=owner)
 
 
 def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:

@@ -129,8 +129,8 @@ def test_a_message_is_tried_and_no_row_is_written_but_calls(client: Program, ada
     assert (tried["intent"], tried["calibration"]["length"], tried["heuristic"]) == ("general", "brief", True)
     assert tried["draft"] == "To sum up, I would take the blue one for 40 euros."
     assert tried["text"] == "I would take the blue one for 40 euros."
-    [step] = tried["steps"]
-    assert [piece["text"] for piece in step["diff"] if piece["kind"] == "out"] != []
+    assert tried["polished"] == tried["text"]
+    assert tried["steps"] == [{"phase": "post", "text": tried["text"], "why": ""}]
     assert [table.objects.count() for table in tables] == before
     assert set(LLMCall.objects.values_list("purpose", flat=True)) == {"swarm"}
 
@@ -140,7 +140,8 @@ def test_a_trial_shows_the_question_instead_of_a_draft(client: Program, ada: Age
 
     tried = client.post(f"{SWARMS}{swarm.pk}/try/", {"agent": "ada", "message": "How much ibuprofen should I take?"})
 
-    assert (tried.json()["question"][-1], tried.json()["draft"], tried.json()["steps"]) == ("?", "", [])
+    assert tried.json()["decision"]["kind"] == "clarify"
+    assert (tried.json()["text"][-1], tried.json()["draft"], tried.json()["steps"]) == ("?", "", [])
 
 
 # -- what is remembered, over the API
