@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
+from pytest_django import Settings
 
 from agents.models import (
     Agent,
@@ -24,7 +26,7 @@ from agents.models import (
     SwarmTurn,
     UserPreferences,
 )
-from agents.ops.erasure import find_outsider, forget
+from agents.ops.erasure import find_outsider, find_user, forget
 from agents.swarm.phases import ensure_default_swarm
 from agents.swarm.state import Entry, add_quoted, updating
 from tests.api_client import Program, program, refused
@@ -144,6 +146,22 @@ def test_a_trial_shows_the_question_instead_of_a_draft(client: Program, ada: Age
     assert (tried.json()["text"][-1], tried.json()["draft"], tried.json()["steps"]) == ("?", "", [])
 
 
+def test_a_trial_is_held_to_the_rules_of_the_agent(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.SWARM_GUARDS = [f"{__name__}.sums_up"]
+    swarm = ensure_default_swarm()
+
+    tried = client.post(f"{SWARMS}{swarm.pk}/try/", {"agent": "ada", "message": "Write me a note on the blue vase"})
+
+    assert tried.json()["text"] == tried.json()["draft"] == ada.sample_lines[0]
+    assert tried.json()["refused"] == tried.json()["steps"]
+    assert "rule" in tried.json()["steps"][0]["why"]
+
+
+def sums_up(agent: Agent) -> list[Callable[[str], bool]]:
+    """A rule of every agent."""
+    return [lambda text: text.startswith("To sum up")]
+
+
 # -- what is remembered, over the API
 def dialog(client: Program) -> str:
     return "/api/agents/ada/dialogs/dm/"
@@ -234,6 +252,16 @@ def test_an_agent_without_a_swarm_can_be_talked_to_and_the_json_is_one_object(ad
 
     [one] = shown["exchanges"]
     assert (one["message"], one["replies"], one["trace"]) == ("Hello", list(ada.sample_lines), None)
+
+
+def test_a_long_talk_is_summarised_without_a_worker(ada: Agent, tmp_path: Path) -> None:
+    ensure_default_swarm().agents.add(ada)
+    script = tmp_path / "script.txt"
+    script.write_text("".join(f"Tell me about lamp {n} of the shop in Delft\n" for n in range(8)))
+
+    chat("ada", "--script", str(script))
+
+    assert [summary.status for summary in DialogSummary.objects.all()] == ["completed"]
 
 
 @pytest.mark.parametrize(
@@ -339,16 +367,24 @@ def test_a_persons_words_go_from_states_summaries_turns_and_preferences(ada: Age
         rejected=[{"phase": "post", "text": SAID, "why": "it drops"}],
         milliseconds={"pre": 3},
     )
-    UserPreferences.objects.create(outsider="Mia", tone="calm")
 
     list(forget(find_outsider("Mia")))
 
     turn.refresh_from_db()
     assert [state.channel for state in DialogState.objects.all()] == [other]
     assert not DialogSummary.objects.exists()
-    assert not UserPreferences.objects.exists()
     assert "peanut" not in json.dumps([turn.calibration, turn.draft, turn.rejected])
     assert (turn.milliseconds, "take the other one" in turn.draft) == ({"pre": 3}, True)
+
+
+def test_a_users_preferences_go_with_what_they_said(ada: Agent) -> None:
+    users = [superuser(name) for name in ("ann", "ben")]
+    for user in users:
+        UserPreferences.objects.create(user=user, tone="calm")
+
+    list(forget(find_user("ann")))
+
+    assert [one.user for one in UserPreferences.objects.all()] == users[1:]
 
 
 def test_old_turns_and_replaced_summaries_go_and_what_is_shown_stays(ada: Agent) -> None:
