@@ -45,24 +45,17 @@ class SwarmForm(SwarmModelForm):
 
     def clean(self) -> dict[str, Any]:
         given: dict[str, Any] = super().clean() or {}
+        given["tools"] = given.get("tools") or []
         try:
-            if "intents" in given:
-                check_names("intents", _names("intents", given["intents"]), intents())
-            if "tools" in given:
-                check_names("tools", _names("tools", given["tools"]), sorted(settings.TURN_TOOLS))
+            check_names("intents", given.get("intents", []), intents())
+            check_names("tools", given["tools"], sorted(settings.TURN_TOOLS))
             if not self.errors:
                 changed = Swarm(name=given["name"], intents=given["intents"], enabled=given["enabled"])
-                for agent in given["agents"]:
+                for agent in given["agents"].order_by("pk"):
                     check_clashes(agent, [*agent.swarms.exclude(pk=self.instance.pk), changed])
         except SwarmRefused as refused:
             self.add_error(refused.field, str(refused))
         return given
-
-
-def _names(field: str, value: Any) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise SwarmRefused(field, f'{str(value)[:80]!r}; allowed: a list of names, e.g. ["general"]')
-    return value
 
 
 class PhaseForm(PhaseModelForm):
