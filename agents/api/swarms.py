@@ -105,8 +105,7 @@ class Swarms(Editable):
     example: ClassVar = {"name": "support", "intents": ["general"], "phases": []}
 
     def get_queryset(self) -> QuerySet[Swarm]:
-        phases = Prefetch("phases", SwarmPhase.objects.order_by("phase", "order", "name"))
-        return self.queryset.prefetch_related(phases, Prefetch("agents", Agent.objects.only("slug")))
+        return self.queryset.prefetch_related("phases", Prefetch("agents", Agent.objects.only("slug")))
 
     def create(self, request: Request) -> Response:
         """Make a swarm. It needs `name` and `intents`; 201 with the swarm. Without `agents` it takes part in no turn yet."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Case, Exists, F, OuterRef, Q, When
 from simple_history.models import HistoricalRecords
 
 from agents.models.conversations import Agent, Channel, Message
@@ -77,7 +77,7 @@ class SwarmPhase(models.Model):
 
     class Meta:
         db_table = "swarm_phases"
-        ordering: ClassVar = ["swarm", "phase", "order"]
+        ordering: ClassVar = ["swarm", Case(When(phase="pre", then=0), When(phase="main", then=1), default=2), "order"]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["swarm", "name"], name="swarm_phase_name_unique"),
             models.CheckConstraint(condition=Q(phase__in=["pre", "main", "post"]), name="swarm_phase_known"),
@@ -219,4 +219,4 @@ class SwarmTurn(models.Model):
         indexes: ClassVar = [models.Index(fields=["agent", "-created_at"], name="swarm_turn_agent_created")]
 
     def __str__(self) -> str:
-        return f"swarm in turn {self.run_id} of {self.agent_id}"
+        return f"swarm turn {self.pk}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from io import StringIO
@@ -316,11 +317,25 @@ def test_the_page_of_a_state_shows_entries_with_quotes_and_lets_those_who_may_pi
     entry = Entry.model_validate(DialogState.objects.get().facts[0])
     page = plain(read(root, page_of(remembered)))
     blind = plain(read(signed_in(staff("agents.view_dialogstate")), page_of(remembered)))
-    root.post(f"{page_of(remembered).removesuffix('change/')}entry/", {"act": "pin", "key": entry.key})
+    url = f"{page_of(remembered).removesuffix('change/')}entry/"
+    root.post(url, {"pin": entry.key, f"text-{entry.key}": entry.text})
 
     assert "allergic to peanuts" in page
     assert "allergic" not in blind
     assert DialogState.objects.get().facts[0]["pinned"] is True
+    root.post(url, {"edit": entry.key, f"text-{entry.key}": "no peanuts"})
+    assert DialogState.objects.get().facts[0]["text"] == "no peanuts"
+    root.post(url, {"edit": "gone"})
+    root.post(url, {"remove": entry.key})
+    assert DialogState.objects.get().facts == []
+
+
+def test_no_form_stands_in_another_where_a_browser_would_drop_it(remembered: DialogState) -> None:
+    """A browser ignores a form's start inside another, and its end ends the outer one: the buttons would act on the page."""
+    page = read(signed_in(superuser("c")), page_of(remembered))
+
+    forms = [match[0] for match in re.finditer(r"<form\b|</form>", page)]
+    assert forms == ["<form", "</form>"] * (len(forms) // 2)
 
 
 def test_what_a_swarm_did_is_shown_with_differences_and_refusals(ada: Agent) -> None:
