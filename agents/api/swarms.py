@@ -100,7 +100,6 @@ class Swarms(Editable):
     lookup_field = "pk"
     lookup_value_converter = "int"
     filterset_class = SwarmFilters
-    throttle_scope = PAID
     bodies: ClassVar = {"create": SwarmBody, "update": SwarmBody, "partial_update": SwarmChange, "try_": TryBody}
     example: ClassVar = {"name": "support", "intents": ["general"], "phases": []}
 
@@ -126,7 +125,14 @@ class Swarms(Editable):
         return etag_of([_values_of(row), agents])
 
     @answers(Trial)
-    @action(detail=True, methods=["post"], url_path="try", url_name="try", permission_classes=(ActionPermissions,))
+    @action(
+        detail=True,
+        methods=["post"],
+        url_path="try",
+        url_name="try",
+        permission_classes=(ActionPermissions,),
+        throttle_scope=PAID,
+    )
     def try_(self, request: Request, pk: int) -> Response:
         """Pass a message through the swarm: calibration, draft, and each polish.
 
@@ -276,12 +282,10 @@ def dialog_of(state: DialogState) -> Dialog:
     return Dialog(
         agent=state.agent.slug,
         channel=state.channel.slug,
-        position=state.position,
-        turn=state.turn,
-        dropped=state.dropped,
-        pending=state.pending,
-        preferences=state.preferences,
-        last_tool=state.last_tool,
+        **{
+            name: getattr(state, name)
+            for name in ("position", "turn", "dropped", "pending", "preferences", "last_tool")
+        },
         summary=summary.text if summary else None,
         **{kind: entries(state, kind) for kind in KINDS},
     )
