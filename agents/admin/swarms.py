@@ -24,7 +24,7 @@ from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.assign import SwarmRefused, check_clashes, check_names
 from agents.swarm.intents import intents
 from agents.swarm.memory import newest_summary
-from agents.swarm.state import KINDS, StateRefused, edit, entries, pin, remove, unpin, updating
+from agents.swarm.state import KINDS, MANY, StateRefused, edit, entries, pin, remove, unpin, updating
 from agents.swarm.talk import try_swarm
 from agents.text.fences import MAX_CHARACTERS
 
@@ -45,24 +45,17 @@ class SwarmForm(SwarmModelForm):
 
     def clean(self) -> dict[str, Any]:
         given: dict[str, Any] = super().clean() or {}
+        given["tools"] = given.get("tools") or []
         try:
-            if "intents" in given:
-                check_names("intents", _names("intents", given["intents"]), intents())
-            if "tools" in given:
-                check_names("tools", _names("tools", given["tools"]), sorted(settings.TURN_TOOLS))
+            check_names("intents", given.get("intents", []), intents())
+            check_names("tools", given["tools"], sorted(settings.TURN_TOOLS))
             if not self.errors:
                 changed = Swarm(name=given["name"], intents=given["intents"], enabled=given["enabled"])
-                for agent in given["agents"]:
+                for agent in given["agents"].order_by("pk"):
                     check_clashes(agent, [*agent.swarms.exclude(pk=self.instance.pk), changed])
         except SwarmRefused as refused:
             self.add_error(refused.field, str(refused))
         return given
-
-
-def _names(field: str, value: Any) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise SwarmRefused(field, f'{str(value)[:80]!r}; allowed: a list of names, e.g. ["general"]')
-    return value
 
 
 class PhaseForm(PhaseModelForm):
@@ -78,7 +71,7 @@ class PhaseForm(PhaseModelForm):
 class PhaseInline(StackedInline[SwarmPhase, Swarm]):
     model = SwarmPhase
     form = PhaseForm
-    fields = (("phase", "order", "name"), "prompt", ("enabled", "temperature"))
+    fields = ("name", ("phase", "order"), "prompt", ("enabled", "temperature"))
     verbose_name_plural = "phases"
 
 
@@ -178,6 +171,7 @@ class DialogStateAdmin(LogAdmin[DialogState]):
             return panels
         context = {
             "state": obj,
+            "pinnable": MANY,
             "kinds": [(kind, entries(obj, kind)) for kind in KINDS if getattr(obj, kind)],
             "summary": newest_summary(obj.agent, obj.channel),
             "transcript": reverse("admin:agents_channel_transcript", args=[obj.channel_id]),
@@ -191,15 +185,14 @@ class DialogStateAdmin(LogAdmin[DialogState]):
     def entry_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Pin, unpin, change or remove one entry (POST)."""
         row: DialogState = get_object_or_404(DialogState.objects.select_related("agent", "channel"), pk=pk)
-        act, key = request.POST.get("act", ""), request.POST.get("key", "")
+        act = next((name for name in ACTS if name in request.POST), "edit")
+        key = request.POST.get(act, "")
         try:
             with updating(row.agent, row.channel) as state:
                 if act == "edit":
-                    edit(state, key, request.POST.get("text", ""))
-                elif act in ACTS:
-                    ACTS[act](state, key)
+                    edit(state, key, request.POST.get(f"text-{key}", ""))
                 else:
-                    raise StateRefused("act", f"{act[:80]!r}; allowed: edit, {', '.join(ACTS)}")
+                    ACTS[act](state, key)
         except StateRefused as refused:
             self.message_user(request, f"Nothing was changed: {refused}.", messages.ERROR)
         else:

@@ -31,29 +31,31 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
 class PhaseValues(BaseModel):
-    """A phase as it is given; fields as in `SwarmPhase`."""
+    """A phase as it is given. One whose prompt or temperature is new gets its next version."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: Name
     phase: Literal["pre", "main", "post"]
-    order: Annotated[int, Field(ge=1, le=1000)]
+    order: Annotated[int, Field(ge=1, le=1000, description="within its phase, from 1")]
     prompt: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)]
     enabled: bool = True
-    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] = 0.55
+    temperature: float = Field(
+        0.55, ge=0, le=2, allow_inf_nan=False, description="sent only to servers known to take it"
+    )
 
 
 class SwarmValues(BaseModel):
-    """A swarm as it is given; fields as in `Swarm`."""
+    """A swarm as it is to be, with all its phases."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: Name
-    intents: Annotated[list[str], Field(min_length=1)]
-    tools: list[str] = Field(default_factory=list)
+    intents: list[str] = Field(min_length=1, max_length=100, description="of messages that it answers")
+    tools: list[str] = Field([], max_length=100, description="names in `TURN_TOOLS`")
     enabled: bool = True
     post_executor: Literal["combined", "sequential", "off"] = "combined"
-    phases: list[PhaseValues] = Field(default_factory=list)
+    phases: list[PhaseValues] = Field([], max_length=50)
 
 
 def save_swarm(values: Mapping[str, Any], *, swarm: Swarm | None = None) -> Swarm:
@@ -120,8 +122,10 @@ def assign_swarms(*, agent: Agent, swarms: Sequence[Swarm | str]) -> None:
         agent.swarms.set(chosen)
 
 
-def check_names(field: str, names: Sequence[str], allowed: Sequence[str]) -> None:
-    """Raise `SwarmRefused` where a name is unknown or there twice."""
+def check_names(field: str, names: Any, allowed: Sequence[str]) -> None:
+    """Raise `SwarmRefused` where they are no list of names, or a name is unknown or there twice."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise SwarmRefused(field, f'{str(names)[:80]!r}; allowed: a list of names, e.g. ["general"]')
     for name in names:
         if name not in allowed:
             raise SwarmRefused(

@@ -15,12 +15,12 @@ from pydantic import BaseModel, ConfigDict
 
 from agents.models import DialogState
 from agents.swarm.calibration import Calibration
-from agents.swarm.state import MOST_CHARACTERS, Entry
+from agents.swarm.state import MOST_CHARACTERS, Entry, entries, store
 from agents.text.tokens import tokenize
 
 RISK = 0.30
 SAME = 0.7  # share of words two questions have in common when they count as the same
-MOST_ASKED = 50  # questions remembered of a conversation, and assumptions
+MOST_ASKED = 50  # questions, and assumptions, remembered of a conversation
 
 
 class Decision(BaseModel):
@@ -70,9 +70,8 @@ def settle(state: DialogState, decision: Decision, *, position: int, message: st
         state.asked = [*state.asked, asked][-MOST_ASKED:]
     elif decision.kind == "assume":
         quote = " ".join(message.split())[:MOST_CHARACTERS]
-        entry = Entry(text=decision.text, position=position, quote=quote).model_dump(exclude={"key"})
-        others = [one for one in state.assumptions if one.get("text") != decision.text]
-        state.assumptions = [*others, entry][-MOST_ASKED:]
+        others = [one for one in entries(state, "assumptions") if one.text != decision.text]
+        store(state, "assumptions", [*others, Entry(text=decision.text, position=position, quote=quote)][-MOST_ASKED:])
 
 
 def one_question(text: str) -> str:

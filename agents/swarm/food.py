@@ -97,9 +97,7 @@ class Undo(Tool):
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         meals = logged_today(turn)
         if not meals:
-            raise ToolFault(
-                "Nothing is logged today in this conversation; allowed: to undo a meal after it was logged."
-            )
+            raise ToolFault("Nothing is logged today in this conversation; allowed: to undo what was logged.")
         return Performed(f"Removed: {_line(meals[-1])}.", detail={"removed": meals[-1]})
 
     @classmethod
@@ -131,13 +129,8 @@ Held = list[dict[str, Any]]  # each food with its name, amount, portion, kcal an
 def logged_today(turn: Turn) -> list[Held]:
     """The meals of this conversation that were logged today and not taken back, oldest first."""
     today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
-    answers = RunMessage.objects.filter(
-        run__agent=turn.agent,
-        run__channel=turn.channel,
-        role=RunMessage.Role.TOOL,
-        tool_name__in=("log", "undo"),
-        created_at__gte=today,
-    )
+    answers = RunMessage.objects.filter(run__agent=turn.agent, run__channel=turn.channel, created_at__gte=today)
+    answers = answers.filter(role=RunMessage.Role.TOOL, tool_name__in=("log", "undo"))
     meals: list[Held] = []
     for content in answers.order_by("pk").values_list("content", flat=True):
         if "logged" in content["detail"]:
@@ -175,15 +168,8 @@ def _held(portions: list[Portion]) -> Held:
         if row is None:
             allowed = ", ".join(sorted({row["names"][0] for row in _foods().values()}))
             raise ToolFault(f"The field foods names {shown(portion.food)}; allowed: {allowed}.")
-        held.append(
-            {
-                "name": portion.food.casefold(),
-                "amount": portion.amount,
-                "portion": row["portion"],
-                "kcal": round(row["kcal"] * portion.amount),
-                "protein": round(row["protein"] * portion.amount, 1),
-            }
-        )
+        holds = {"kcal": round(row["kcal"] * portion.amount), "protein": round(row["protein"] * portion.amount, 1)}
+        held.append({"name": portion.food.casefold(), "amount": portion.amount, "portion": row["portion"], **holds})
     return held
 
 
@@ -192,11 +178,8 @@ def _line(held: Held) -> str:
     names = []
     for food in held:
         counted = food["portion"] in _foods()[food["name"]]["names"]
-        names.append(
-            f"{food['amount']:g} {food['name']}"
-            if counted
-            else f"{food['name']} ({food['amount']:g} x {food['portion']})"
-        )
+        n, name = f"{food['amount']:g}", food["name"]
+        names.append(f"{n} {name}" if counted else f"{name} ({n} x {food['portion']})")
     kcal, protein = sum(food["kcal"] for food in held), sum(food["protein"] for food in held)
     return f"{' and '.join(names)}, {kcal:.0f} kcal, {protein:.0f} g protein"
 

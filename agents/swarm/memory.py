@@ -118,7 +118,7 @@ def memory_section(
     for heading, held in _shown_entries(state).items():
         if held:
             lines += [f"{heading}:", *(f"- {_entry(entry)}" for entry in held)]
-            shown.update(entry.key for entry in held)
+            shown.update(entry.quote_key for entry in held)
     each = SINCE_CHARACTERS // max(1, min(len(between), MOST_SINCE))
     since = [_quoted(one.text, one.author_name, one.position, limit=each - 16) for one in between]
     if summary is not None:
@@ -258,7 +258,7 @@ def write_summary(agent: Agent, channel: Channel, text: str) -> DialogSummary:
             origin="person",
             status=Status.COMPLETED,
         )
-        drop_summarised(state, [entry.key for entry in pinned(state) if entry.position <= last])
+        drop_summarised(state, [entry.quote_key for entry in pinned(state) if entry.position <= last])
     return row
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from django.db import transaction
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.models import Agent, Channel, DialogState, Message
 from agents.text.tokens import split_sentences, tokenize
@@ -54,6 +54,7 @@ class Entry(BaseModel):
         pinned: It stays in every prompt.
         leaving: It was pinned and makes room for others; it stays until a summary holds it.
         by: Who put it here, wrote its text, or pinned it.
+        key: Names it in the API and the console, whatever its text becomes; set when it is stored.
     """
 
     model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
@@ -65,11 +66,11 @@ class Entry(BaseModel):
     pinned: bool = False
     leaving: bool = False
     by: By = "model"
+    key: str = ""
 
-    @computed_field  # type: ignore[prop-decorator]
     @property
-    def key(self) -> str:
-        """Names the entry in the API and the console, whatever its text becomes."""
+    def quote_key(self) -> str:
+        """Names its quote in summaries; two entries may rest on the same sentence."""
         return key_of(self.position, self.quote)
 
     def with_(self, **changes: Any) -> Entry:
@@ -141,7 +142,7 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
             held.append(entry)
         elif entry.pinned and not held[place].pinned:
             held[place] = held[place].with_(pinned=True, leaving=False)
-    _store(state, kind, held)
+    store(state, kind, held)
     state.dropped += dropped
     make_room(state)
     return dropped
@@ -167,14 +168,14 @@ def make_room(state: DialogState) -> None:
     for kind in MANY:
         usual = [entry for entry in lists[kind] if not (entry.pinned or entry.leaving)]
         gone = usual[: max(0, len(usual) - MOST_UNPINNED)]
-        _store(state, kind, [entry for entry in lists[kind] if entry not in gone])
+        store(state, kind, [entry for entry in lists[kind] if entry not in gone])
 
 
 def drop_summarised(state: DialogState, keys: Iterable[str]) -> None:
-    """Remove the entries of these keys that were leaving: a summary holds them."""
+    """Remove the entries with quotes of these keys that were leaving: a summary holds them."""
     gone = set(keys)
     for kind in MANY:
-        _store(state, kind, [e for e in entries(state, kind) if not (e.leaving and e.key in gone)])
+        store(state, kind, [e for e in entries(state, kind) if not (e.leaving and e.quote_key in gone)])
 
 
 # -- changes by people
@@ -203,10 +204,10 @@ def add(state: DialogState, kind: str, values: dict[str, Any], messages: Sequenc
     entry = own
     if entry.pinned and kind in MANY:
         _check_room(state, kind)
-    held = [] if kind in ONE else [one for one in entries(state, kind) if one.key != entry.key]
-    _store(state, kind, [*held, entry])
+    held = [] if kind in ONE else [one for one in entries(state, kind) if folded(one.text) != folded(entry.text)]
+    store(state, kind, [*held, entry])
     make_room(state)
-    return entry
+    return entries(state, kind)[-1]
 
 
 def pin(state: DialogState, key: str) -> None:
@@ -250,7 +251,7 @@ def remove(state: DialogState, key: str) -> None:
         StateRefused: There is none of this key.
     """
     kind, entry = _find(state, key)
-    _store(state, kind, [one for one in entries(state, kind) if one.key != entry.key])
+    store(state, kind, [one for one in entries(state, kind) if one.key != entry.key])
 
 
 def _find(state: DialogState, key: str) -> tuple[str, Entry]:
@@ -276,17 +277,24 @@ def _checked_text(field: str, text: str) -> str:
 
 
 def _replace(state: DialogState, kind: str, entry: Entry, by: Entry) -> None:
-    _store(state, kind, [by if one.key == entry.key else one for one in entries(state, kind)])
+    store(state, kind, [by if one.key == entry.key else one for one in entries(state, kind)])
 
 
-def _store(state: DialogState, kind: str, held: Sequence[Entry]) -> None:
-    stored = [entry.model_dump(exclude={"key"}) for entry in held]
+def store(state: DialogState, kind: str, held: Sequence[Entry]) -> None:
+    """Make these the entries of a kind, each with a key of its own."""
+    stored = [
+        entry.model_dump() | {"key": entry.key or key_of(entry.position, f"{kind} {entry.quote} {entry.text}")}
+        for entry in held
+    ]
     setattr(state, kind, stored if kind in MANY else stored[0] if stored else {})
 
 
 def _place_of(entry: Entry, held: Sequence[Entry]) -> int | None:
-    same = (n for n, one in enumerate(held) if one.key == entry.key or folded(one.text) == folded(entry.text))
-    return next(same, None)
+    for place, one in enumerate(held):
+        adds_nothing = entry.text == entry.quote and entry.quote_key == one.quote_key
+        if adds_nothing or folded(one.text) == folded(entry.text):
+            return place
+    return None
 
 
 # -- words

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agents.models import DialogState, Message
 from agents.swarm.calibration import Calibration, by_rules
 from agents.swarm.clarifier import Decision, decide, settle
+from agents.swarm.state import entries
 
 UNCLEAR: dict[str, Any] = {
     "risk": 0.6,
@@ -110,6 +111,14 @@ def test_an_assumption_is_noted_with_the_message_it_was_made_for() -> None:
     assert [(one["text"], one["position"], one["quote"]) for one in state.assumptions] == [
         ("the printer on this floor", 2, "message 1")
     ]
+
+
+def test_an_assumption_about_a_message_that_begins_with_blanks_can_be_read_again() -> None:
+    state = DialogState()
+
+    settle(state, assume("the blue one"), position=1, message=" " * 400 + "Is it good?")
+
+    assert [one.quote for one in entries(state, "assumptions")] == ["Is it good?"]
 
 
 @given(

@@ -156,9 +156,9 @@ def test_offline_a_wall_of_bullets_becomes_a_paragraph_unless_a_list_was_asked_f
 @pytest.mark.parametrize(
     ("uncertainty", "polished", "sent"),
     [
-        (0.15, "It costs 40 euros and lasts two years, so it costs 40 euros.", False),
-        (0.16, "It costs 40 euros and lasts two years, so it costs 40 euros.", True),
-        (0.9, "It costs 40 euros and it costs 40 euros and lasts two years, so it costs 40 euros.", False),
+        (0.15, "It costs 40 euros and lasts two years. That is 40 euros.", False),
+        (0.16, "It costs 40 euros and lasts two years. That is 40 euros.", True),
+        (0.9, "It costs 40 euros and lasts two years. That is 40 euros. So: 40 euros.", False),
         (0.9, "It costs 45 euros and lasts two years.", False),
         (0.0, "It costs 40 euros and lasts two years.", True),
     ],

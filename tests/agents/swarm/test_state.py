@@ -148,6 +148,27 @@ def _facts(channel: Channel, count: int, **fields: Any) -> tuple[list[Entry], li
     return [Entry(text=m.text, position=m.position, quote=m.text, **fields) for m in messages], messages
 
 
+def key(state: DialogState, place: int) -> str:
+    return entries(state, "facts")[place].key
+
+
+def test_two_things_said_in_one_sentence_are_two_entries_that_people_change_one_by_one(
+    room: tuple[Agent, Channel, Message],
+) -> None:
+    agent, channel, message = room
+    own = Entry(text="User weighs 72 kg", position=1, quote="I weigh 72 kg")
+    with updating(agent, channel) as state:
+        add_quoted(state, "goal", [own], [message])
+        add_quoted(state, "facts", [own], [message])
+        states.add(state, "facts", {"text": "sister Lena: 61 kg", "position": 1, "quote": "Lena weighs"}, [message])
+        keys = {entry.key for kind in ("goal", "facts") for entry in entries(state, kind)}
+        states.remove(state, key(state, 0))
+
+    assert len(keys) == 3
+    assert [entry.text for entry in entries(DialogState.objects.get(), "facts")] == ["sister Lena: 61 kg"]
+    assert DialogState.objects.get().goal["text"] == "User weighs 72 kg"
+
+
 def test_the_oldest_that_no_person_pinned_makes_room_and_stays_until_a_summary_holds_it(
     room: tuple[Agent, Channel, Message],
 ) -> None:
@@ -155,7 +176,7 @@ def test_the_oldest_that_no_person_pinned_makes_room_and_stays_until_a_summary_h
     new, messages = _facts(channel, MOST_PINNED + 2, pinned=True)
     with updating(agent, channel) as state:
         add_quoted(state, "facts", new[:1], messages)
-        pin(state, new[0].key)
+        pin(state, key(state, 0))
         add_quoted(state, "facts", new[1:], messages)
 
     held = pinned(DialogState.objects.get())
@@ -179,12 +200,12 @@ def test_people_may_pin_thirty_and_no_more(room: tuple[Agent, Channel, Message])
     with updating(agent, channel) as state:
         for entry in new[:MOST_PINNED]:
             add_quoted(state, "facts", [entry], messages)
-            pin(state, entry.key)
+            pin(state, key(state, -1))
         add_quoted(state, "facts", new[MOST_PINNED:], messages)
         with pytest.raises(StateRefused, match="at most 30"):
-            pin(state, new[MOST_PINNED].key)
-        unpin(state, new[0].key)
-        pin(state, new[MOST_PINNED].key)
+            pin(state, key(state, MOST_PINNED))
+        unpin(state, key(state, 0))
+        pin(state, key(state, MOST_PINNED))
 
         assert sum(entry.pinned for entry in pinned(state)) == MOST_PINNED
 
