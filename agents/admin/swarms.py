@@ -235,7 +235,7 @@ def outcome_of(turn: SwarmTurn) -> tuple[str, display.Tone]:
 
 def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeString]:
     """What a swarm did with each message, linked to its row, for the page of a conversation."""
-    turns = SwarmTurn.objects.filter(message__in=shown).defer("draft", "polished")
+    turns = SwarmTurn.objects.filter(message__in=shown).defer("draft")
     return {
         turn.message_id: format_html("swarm: {}", display.page_of(turn, outcome_of(turn)[0]))
         for turn in turns
