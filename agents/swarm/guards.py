@@ -212,7 +212,7 @@ def moved(draft: Reading, polished: Reading) -> Difference:
         before, after = _frames(draft, facts, unit), _frames(polished, facts, unit)
         for frame, each in after.items():
             rest = iter(before.get(frame, each))
-            lost += [fact for held in each if held not in rest for _, fact in held]
+            lost += [fact for held in dict.fromkeys(each) if held not in rest for _, fact in held]
     changed = _changed(polished, draft)
     near: dict[str, list[_Place]] = {}
     for place in dict.fromkeys(place for row in draft.sentences if changed for place in _places(row, facts)):

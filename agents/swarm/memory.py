@@ -41,7 +41,7 @@ from agents.work.queues import carry_out, do_next, wake_workers
 
 SUMMARY_CHARACTERS = 2_000  # of a summary's quotes, pinned ones aside
 # Of all that is remembered in a prompt. The more is pinned, the less is shown of the rest; of a summary at least so much:
-MEMORY_CHARACTERS, LEAST_SUMMARISED = 2_800, 300
+MEMORY_CHARACTERS, LEAST_SUMMARISED = 3_200, 1_200
 SINCE_CHARACTERS, MOST_SINCE = 480, 10  # of messages that no summary covers yet, together
 MOST_MESSAGES = 400  # that one summary reads
 MOST_WANTED, MOST_DECIDED = 2, 6  # that the rules choose
