@@ -364,6 +364,7 @@ def test_a_conversation_says_beside_each_message_what_the_swarm_did_with_it(ada:
         agent=ada, channel=channel, message=message, draft="It costs 40 euros.", polished=message.text
     )
 
+    DialogState.objects.create(agent=ada, channel=channel)
     root = signed_in(superuser("c"))
     with CaptureQueriesContext(connection) as first:
         page = read(root, page_of(channel, "transcript"))
@@ -373,7 +374,8 @@ def test_a_conversation_says_beside_each_message_what_the_swarm_did_with_it(ada:
     with CaptureQueriesContext(connection) as more:
         read(root, page_of(channel, "transcript"))
 
-    assert "swarm: polished" in plain(page)
+    assert "swarm: polished · what it remembers" in plain(page)
+    assert page_of(DialogState.objects.get()) in page
     assert len(more) <= len(first)
 
 
