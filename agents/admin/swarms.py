@@ -236,7 +236,7 @@ def outcome_of(turn: SwarmTurn) -> tuple[str, display.Tone]:
 
 def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeString]:
     """What a swarm did with each message and what it remembers, linked to their rows, for the page of a conversation."""
-    notes: dict[int, SafeString] = {}
+    notes: dict[Any, SafeString] = {}
     state = Subquery(DialogState.objects.filter(agent=OuterRef("agent"), channel=OuterRef("channel")).values("pk")[:1])
     may_read = request.user.has_perm("agents.view_dialogstate")
     for turn in SwarmTurn.objects.filter(message__in=shown).defer("draft").annotate(state=state):
