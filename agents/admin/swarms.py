@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
+from django.db.models import OuterRef, Subquery
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -234,13 +235,15 @@ def outcome_of(turn: SwarmTurn) -> tuple[str, display.Tone]:
 
 
 def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeString]:
-    """What a swarm did with each message, linked to its row, for the page of a conversation."""
-    turns = SwarmTurn.objects.filter(message__in=shown).defer("draft", "polished")
-    return {
-        turn.message_id: format_html("swarm: {}", display.page_of(turn, outcome_of(turn)[0]))
-        for turn in turns
-        if turn.message_id is not None
-    }
+    """What a swarm did with each message and what it remembers, linked to their rows, for the page of a conversation."""
+    notes: dict[Any, SafeString] = {}
+    state = Subquery(DialogState.objects.filter(agent=OuterRef("agent"), channel=OuterRef("channel")).values("pk")[:1])
+    may_read = request.user.has_perm("agents.view_dialogstate")
+    for turn in SwarmTurn.objects.filter(message__in=shown).defer("draft").annotate(state=state):
+        remembers = display.page_of(DialogState(pk=turn.state), "what it remembers") if turn.state and may_read else ""
+        did = display.page_of(turn, outcome_of(turn)[0])
+        notes[turn.message_id] = format_html("swarm: {}{}{}", did, " · " if remembers else "", remembers)
+    return notes
 
 
 extend(Message, "agents.view_swarmturn", notes=(swarm_notes,))

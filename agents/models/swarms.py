@@ -77,7 +77,11 @@ class SwarmPhase(models.Model):
 
     class Meta:
         db_table = "swarm_phases"
-        ordering: ClassVar = ["swarm", Case(When(phase="pre", then=0), When(phase="main", then=1), default=2), "order"]
+        ordering: ClassVar = [
+            "swarm_id",
+            Case(When(phase="pre", then=0), When(phase="main", then=1), default=2),
+            "order",
+        ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["swarm", "name"], name="swarm_phase_name_unique"),
             models.CheckConstraint(condition=Q(phase__in=["pre", "main", "post"]), name="swarm_phase_known"),

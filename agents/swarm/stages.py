@@ -57,12 +57,7 @@ class Place:
     def phases(self, phase: str) -> list[SwarmPhase]:
         """The enabled phases of a kind, in order; those of the role swarm's main phase come after the voice's."""
         swarms = [self.voice, self.role] if self.role is not None and phase == SwarmPhase.Phase.MAIN else [self.voice]
-        return [
-            each
-            for swarm in swarms
-            for each in sorted(swarm.phases.all(), key=lambda one: one.order)
-            if each.phase == phase and each.enabled
-        ]
+        return [one for swarm in swarms for one in swarm.phases.all() if one.phase == phase and one.enabled]
 
 
 class Calibration:

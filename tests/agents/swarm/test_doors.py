@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from pytest_django import Settings
 
@@ -362,9 +364,19 @@ def test_a_conversation_says_beside_each_message_what_the_swarm_did_with_it(ada:
         agent=ada, channel=channel, message=message, draft="It costs 40 euros.", polished=message.text
     )
 
-    page = read(signed_in(superuser("c")), page_of(channel, "transcript"))
+    DialogState.objects.create(agent=ada, channel=channel)
+    root = signed_in(superuser("c"))
+    with CaptureQueriesContext(connection) as first:
+        page = read(root, page_of(channel, "transcript"))
+    for _ in range(5):
+        message = say(channel, ada, "It is 40 euros.")
+        SwarmTurn.objects.create(agent=ada, channel=channel, message=message, draft="It is.", polished=message.text)
+    with CaptureQueriesContext(connection) as more:
+        read(root, page_of(channel, "transcript"))
 
-    assert "swarm: polished" in plain(page)
+    assert "swarm: polished · what it remembers" in plain(page)
+    assert page_of(DialogState.objects.get()) in page
+    assert len(more) <= len(first)
 
 
 # -- erasure
