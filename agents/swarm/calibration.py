@@ -90,7 +90,7 @@ def _entry(value: Any) -> Entry:
     if isinstance(value, Entry):
         return value
     fields = value if isinstance(value, Mapping) else {}
-    quoted = {name: fields.get(name) for name in ("text", "position", "quote")}
+    quoted = {"text": fields.get("quote"), "position": fields.get("position"), "quote": fields.get("quote")}
     by = "rule" if fields.get("by") == "rule" else "model"
     return Entry.model_validate({**quoted, "pinned": fields.get("pinned") is True, "by": by})
 
@@ -286,7 +286,7 @@ def _choice(kind: Any) -> dict[str, Any]:
 _TEXT, _NUMBER, _POSITION = {"type": "string"}, {"type": "number"}, {"type": "integer"}
 _ENTRIES = {
     "type": "array",
-    "items": _schema_of(text=_TEXT, position=_POSITION, quote=_TEXT, pinned={"type": "boolean"}),
+    "items": _schema_of(position=_POSITION, quote=_TEXT, pinned={"type": "boolean"}),
 }
 _NAME = {"type": "string", "enum": list(PREFERENCES)}
 SCHEMA = _schema_of(

@@ -1,7 +1,7 @@
 """What an agent keeps of a conversation: its anchor, the goal, facts, assumptions and decisions, each with the words it rests on.
 
 An entry enters only with the position and the words of the message it stands in. The stored quote is the message's own sentence, so that
-words cannot be cut out of "I do not …"; a text that says more than this sentence is replaced by it. Pinned entries stay in every prompt.
+words cannot be cut out of "I do not …", and only a person puts it into other words. Pinned entries stay in every prompt.
 There is one row per agent and channel; change it inside `updating`, which no model call may be made in.
 """
 
@@ -17,8 +17,7 @@ from django.db import transaction
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.models import Agent, Channel, DialogState, Message
-from agents.text.tokens import split_sentences, tokenize
-from agents.text.voices import STOP_WORDS, stem
+from agents.text.tokens import split_sentences
 
 ONE = ("anchor", "goal")  # kinds of which there is one entry
 MANY = ("facts", "assumptions", "decisions")
@@ -149,12 +148,11 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
 
 
 def grounded(entry: Entry, message: Message | None) -> Entry | None:
-    """The entry with the message's own sentence as its quote, and as its text if that says more; None when the quote is not there."""
+    """The entry with the message's own sentence as its quote, and as its text but for a person's; None when the quote is not there."""
     quote = quoted(entry.quote, message.text) if message else ""
     if message is None or not quote:
         return None
-    text = " ".join(entry.text.split())
-    text = text if entry.by == "person" or says_no_more(text, quote) else quote
+    text = " ".join(entry.text.split()) if entry.by == "person" else quote
     return entry.with_(quote=quote, text=text, who=message.author_name, leaving=False)
 
 
@@ -299,10 +297,6 @@ def _place_of(entry: Entry, held: Sequence[Entry]) -> int | None:
 
 # -- words
 _MARKS = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"', "\u201e": '"'})
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-_NEGATION = re.compile(r"(?i)\b(?:not?|never|none|nothing|nobody|without|neither|nor|cannot)\b|n't\b")
-# What a report of somebody's words begins with.
-_FRAME = frozenset(map(stem, ("user", "person", "want", "goal", "prefer", "like", "decided", "ask", "said", "says")))
 
 
 def quoted(quote: str, text: str) -> str:
@@ -327,18 +321,6 @@ def quoted(quote: str, text: str) -> str:
     if len(sentences) <= MOST_CHARACTERS:
         return sentences
     return " ".join(text[match.start() : match.end()].split())[:MOST_CHARACTERS].rstrip()
-
-
-def says_no_more(text: str, quote: str) -> bool:
-    """Whether all content words and numbers of a text stand in a quote, in any order, and it denies something only if the quote does."""
-    if len(text) > MOST_CHARACTERS or bool(_NEGATION.search(text)) != bool(_NEGATION.search(quote.translate(_MARKS))):
-        return False
-    return _content(text) <= _content(quote) | _FRAME
-
-
-def _content(text: str) -> set[str]:
-    words = {stem(word) for word in tokenize(text) if word not in STOP_WORDS}
-    return words | set(_NUMBER.findall(text))
 
 
 def key_of(position: int, quote: str) -> str:

@@ -23,7 +23,6 @@ from agents.swarm.state import (
     pin,
     pinned,
     quoted,
-    says_no_more,
     unpin,
     updating,
 )
@@ -68,20 +67,6 @@ def test_a_message_is_a_quote_of_itself(message: str) -> None:
     assert quoted(message, message)
 
 
-@pytest.mark.parametrize(
-    ("text", "holds"),
-    [
-        ("User weighs 72 kg", True),
-        ("sister Lena: 61 kg", True),
-        ("User weighs 75 kg", False),
-        ("User is overweight at 72 kg", False),
-        ("User does not weigh 72 kg", False),
-    ],
-)
-def test_a_text_may_say_no_more_than_its_quote(text: str, holds: bool) -> None:
-    assert says_no_more(text, "I weigh 72 kg, and my sister Lena weighs 61 kg!") is holds
-
-
 def test_what_was_not_said_is_dropped_and_counted(room: tuple[Agent, Channel, Message]) -> None:
     agent, channel, message = room
     new = [
@@ -97,15 +82,24 @@ def test_what_was_not_said_is_dropped_and_counted(room: tuple[Agent, Channel, Me
 
     kept = entries(DialogState.objects.get(), "facts")
     assert (dropped, DialogState.objects.get().dropped) == (2, 2)
-    assert [(entry.text, entry.who) for entry in kept] == [("User weighs 72 kg", "Mia")]
+    assert [(entry.text, entry.who) for entry in kept] == [("I weigh 72 kg, and my sister Lena weighs 61 kg!", "Mia")]
 
 
-def test_a_text_that_says_more_is_replaced_by_the_words_themselves(room: tuple[Agent, Channel, Message]) -> None:
+@pytest.mark.parametrize(
+    ("text", "quote", "stored"),
+    [
+        ("User is a vegetarian", "eat fish", "I don’t eat fish."),
+        ("Lena weighs 72 kg", "I weigh 72 kg", "I weigh 72 kg, and my sister Lena weighs 61 kg!"),
+    ],
+)
+def test_a_model_cannot_put_what_was_said_into_other_words(
+    text: str, quote: str, stored: str, room: tuple[Agent, Channel, Message]
+) -> None:
     agent, channel, message = room
     with updating(agent, channel) as state:
-        add_quoted(state, "facts", [Entry(text="User is a vegetarian", position=1, quote="eat fish")], [message])
+        add_quoted(state, "facts", [Entry(text=text, position=1, quote=quote)], [message])
 
-    assert [entry.text for entry in entries(DialogState.objects.get(), "facts")] == ["I don’t eat fish."]
+    assert [entry.text for entry in entries(DialogState.objects.get(), "facts")] == [stored]
 
 
 def test_the_anchor_stays_and_the_goal_follows(room: tuple[Agent, Channel, Message]) -> None:
@@ -166,7 +160,7 @@ def test_two_things_said_in_one_sentence_are_two_entries_that_people_change_one_
 
     assert len(keys) == 3
     assert [entry.text for entry in entries(DialogState.objects.get(), "facts")] == ["sister Lena: 61 kg"]
-    assert DialogState.objects.get().goal["text"] == "User weighs 72 kg"
+    assert DialogState.objects.get().goal["text"] == "I weigh 72 kg, and my sister Lena weighs 61 kg!"
 
 
 def test_the_oldest_that_no_person_pinned_makes_room_and_stays_until_a_summary_holds_it(
