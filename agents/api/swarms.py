@@ -205,7 +205,7 @@ class EntryBody(Body):
 
     key: str = Field(ABSENT, max_length=64, description="of an entry that stays; its quote stays as it is")
     text: str = Field(ABSENT, max_length=1000)
-    position: int = Field(ABSENT, ge=1, description="of the message it stands in")
+    position: int = Field(ABSENT, ge=1, le=2**63 - 1, description="of the message it stands in")
     quote: str = Field(ABSENT, max_length=1000, description="words of that message")
     pinned: bool = ABSENT
 

@@ -171,7 +171,8 @@ def trace_lines(trace: Trace) -> list[str]:
         lines.append(f"replaced: {trace.replaced}")
     elif trace.polished:
         lines.append(f"polished, from: {trace.draft}")
-    lines += [f"polish refused ({one.get('phase')}): {one.get('why')}: {one.get('text')}" for one in trace.refused]
+    for one in trace.refused:
+        lines += [f"polish refused ({one['phase']}): {one['why']}", f"   it was: {one['text']}"]
     if trace.milliseconds:
         lines.append("milliseconds: " + ", ".join(f"{name} {took}" for name, took in trace.milliseconds.items()))
     return lines

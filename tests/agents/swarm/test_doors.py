@@ -198,6 +198,11 @@ def test_entries_are_pinned_changed_added_with_their_quote_and_removed(
             "does not stand in message 9",
         ),
         ({"facts": [{"text": "x", "position": 1}]}, "facts.quote", "allowed: text, position, quote, pinned"),
+        (
+            {"facts": [{"text": "x", "position": 10**20, "quote": "x"}]},
+            "facts[0].position",
+            "allowed: less than or equal",
+        ),
         ({"facts": [{"key": "nope"}]}, "facts[0].key", "'nope'; allowed: "),
         ({"preferences": {"tone": "rude"}}, "preferences.tone", "'rude'; allowed: calm, friendly, direct"),
         ({"preferences": {"mood": "x"}}, "preferences.mood", "allowed: tone, units, length, learning_style"),
