@@ -87,7 +87,7 @@ def language(draft: Reading, polished: Reading) -> Difference:
     """The language, where both texts show one, and words of another one."""
     if draft.language and polished.language and draft.language != polished.language:
         return Difference((draft.language,), (polished.language,))
-    return Difference((), foreign_words(polished, draft))
+    return Difference((), foreign_words(polished, draft) if draft.language else ())
 
 
 def form(draft: Reading, polished: Reading) -> Difference:
@@ -112,17 +112,20 @@ def _form(text: str) -> str:
 
 
 def words(draft: Reading, polished: Reading) -> Difference:
-    """Content words: a small share may be new, no sentence or clause may be, and most of the draft's have to stay.
-
-    Sentences that stand in both are set aside, so that an added one is seen whatever its words are.
-    """
+    """Content words: a small share may be new, no sentence may be, and most of the draft's have to stay."""
     ours, theirs = draft.content(), polished.content()
-    new = [word.said for word in theirs if word.stem not in draft.every | draft.context]
-    added = new if len(new) > max(1, NEW_WORDS * len(theirs)) else []
-    added += [*_added_sentences(draft, polished), *(polished.alone - draft.alone)]
+    new = [word for word in theirs if word.stem not in draft.every | draft.context]
+    fresh, size = Counter(word.sentence for word in new), Counter(word.sentence for word in theirs)
+    if len(new) <= max(1, NEW_WORDS * len(theirs)):
+        new = [word for word in new if fresh[word.sentence] > NEW_IN_SENTENCE * size[word.sentence]]
     gone = [word.said for word in ours if word.stem not in polished.every]
     lost = gone if len(gone) > max(2, LOST_WORDS * len(ours)) else []
-    return Difference(tuple(dict.fromkeys(lost)), tuple(dict.fromkeys(added)))
+    return Difference(tuple(dict.fromkeys(lost)), tuple(dict.fromkeys(word.said for word in new)))
+
+
+def sentences(draft: Reading, polished: Reading) -> Difference:
+    """Sentences and clauses: none is added, whatever its words are. Those that stand in both texts are set aside."""
+    return Difference((), tuple(dict.fromkeys([*_added_sentences(draft, polished), *(polished.alone - draft.alone)])))
 
 
 def _added_sentences(draft: Reading, polished: Reading) -> Iterator[str]:
@@ -268,6 +271,7 @@ GUARDS: Mapping[str, Callable[[Reading, Reading], Difference]] = {
     "negations": negations,
     "modality": modality,
     "words": words,
+    "sentences": sentences,
     "moved": moved,
 }
 

@@ -218,7 +218,7 @@ def language_of(text: str) -> str:
 
 def foreign_words(text: Reading, other: Reading) -> tuple[str, ...]:
     """The commonest words of a language in a text that neither another text holds nor its language; one may be by chance."""
-    usual = _SPOKEN_IN.get(other.language or "English", frozenset())
+    usual = _SPOKEN_IN.get(other.language, frozenset())
     words = {word.text: word.said for word in text.words if word.stem not in other.every and word.text not in usual}
     of_one = (tuple(said for word, said in words.items() if word in spoken) for spoken in _SPOKEN_IN.values())
     most = max(of_one, key=len)
