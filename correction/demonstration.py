@@ -365,7 +365,9 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
     for message, replies, trace in [*said, (SPEECH, [sent.text], trace_of(last) if last is not None else None)]:
         out.write(f"\n   > {message}")
         if message == SPEECH:
-            out.write("     (We gave this draft. Offline the polisher cuts “To sum up”, here out of a quote; a guard refuses that.)")
+            out.write(
+                "     (We gave this draft. Offline the polisher cuts “To sum up”, here out of a quote; a guard refuses that.)"
+            )
         for reply in replies:
             out.write(f"     {agent.display_name}: “{_short(reply)}”")
         for line in trace_lines(trace) if trace is not None else ():
