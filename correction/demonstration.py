@@ -361,14 +361,13 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
         f"{agent.display_name} has the swarms personality, macro and tmwya for three messages, in channel {channel.slug}."
     )
     last = SwarmTurn.objects.filter(message=sent.message).select_related("swarm").first()
-    notes = {
-        SPEECH: "We gave this draft. Offline the polisher cuts “To sum up,”, here out of a quote, and a guard refuses that:"
-    }
     said = [(one.message, one.replies, one.trace) for one in done]
     for message, replies, trace in [*said, (SPEECH, [sent.text], trace_of(last) if last is not None else None)]:
         out.write(f"\n   > {message}")
-        if message in notes:
-            out.write(f"     {notes[message]}")
+        if message == SPEECH:
+            out.write(
+                "     (We gave this draft. Offline the polisher cuts “To sum up”, here out of a quote; a guard refuses that.)"
+            )
         for reply in replies:
             out.write(f"     {agent.display_name}: “{_short(reply)}”")
         for line in trace_lines(trace) if trace is not None else ():

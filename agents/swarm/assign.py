@@ -152,11 +152,14 @@ def _save_phases(swarm: Swarm, phases: Sequence[PhaseValues]) -> None:
     before = {phase.name: phase for phase in swarm.phases.all()}
     for given in phases:
         phase = before.get(given.name) or SwarmPhase(swarm=swarm, name=given.name, version=0)
-        if (phase.prompt, phase.temperature) != (given.prompt, given.temperature) or phase.version == 0:
+        values = given.model_dump()
+        changed = {name for name, value in values.items() if getattr(phase, name) != value}
+        if phase.version == 0 or changed & {"prompt", "temperature"}:
             phase.version += 1
-        for name, value in given.model_dump(exclude={"name"}).items():
+        for name, value in values.items():
             setattr(phase, name, value)
-        phase.save()
+        if phase.pk is None or changed:  # each save is an entry of its history
+            phase.save()
 
 
 def _refused(error: ValidationError) -> SwarmRefused:
