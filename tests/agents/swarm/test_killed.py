@@ -188,4 +188,4 @@ def test_no_change_is_lost_between_processes_that_write_at_once(plumbline: Plumb
     result = json.loads(_runs(plumbline, LOOK, "office").stdout)
 
     assert result["turn"] == 24
-    assert {entry["text"] for entry in result["facts"]} == {f"word {number}" for number in range(24)}
+    assert {entry["text"] for entry in result["facts"]} == {f"It is word {number}." for number in range(24)}
