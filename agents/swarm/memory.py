@@ -388,7 +388,7 @@ def _request(row: DialogSummary, choice: Sequence[Quote], must: Sequence[Quote])
         system=(Block(render_prompt("swarm/summary", characters=SUMMARY_CHARACTERS), cache=True),),
         turns=(Turn("user", (Block(text),)),),
         schema=_SCHEMA,
-        parse=lambda data: _chosen(data, choice),
+        parse=lambda data: _chosen(data, choice, row.agent.display_name),
         example={"wants": [1], "discussed": [4, 2], "decided": [7], "pending": []},
         reask=True,
         max_tokens=MAX_TOKENS,
@@ -403,8 +403,11 @@ def _request(row: DialogSummary, choice: Sequence[Quote], must: Sequence[Quote])
     )
 
 
-def _chosen(data: Any, choice: Sequence[Quote]) -> list[Quote]:
-    """The sentences of these numbers, each in one part, in the order of importance: what is discussed comes last."""
+def _chosen(data: Any, choice: Sequence[Quote], agent: str) -> list[Quote]:
+    """The sentences of these numbers, each in one part, in the order of importance: what is discussed comes last.
+
+    What the agent says is no wish of the person, and a question is no decision: these are discussed.
+    """
     numbers = _Numbers.model_validate(data)
     chosen: dict[int, Quote] = {}
     parts: tuple[Part, ...] = ("wants", "decided", "pending", "discussed")
@@ -412,7 +415,9 @@ def _chosen(data: Any, choice: Sequence[Quote]) -> list[Quote]:
         for number in getattr(numbers, part):
             if not 1 <= number <= len(choice):
                 raise InvalidAnswer(f"{part}: there is no sentence {number}; allowed: 1 to {len(choice)}")
-            chosen.setdefault(number, choice[number - 1].model_copy(update={"part": part}))
+            quote = choice[number - 1]
+            claims = (part == "wants" and quote.who == agent) or (part == "decided" and quote.quote.endswith("?"))
+            chosen.setdefault(number, quote.model_copy(update={"part": "discussed" if claims else part}))
     return list(chosen.values())
 
 
