@@ -206,5 +206,5 @@ def _portions(message: str) -> list[dict[str, Any]]:
     """The foods of the table that a message names, with the number before each, or 1."""
     names = "|".join(sorted(map(re.escape, _foods()), key=len, reverse=True))
     number = r"(?:(\d+(?:\.\d+)?|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + r")\s+)?"
-    found = re.findall(rf"\b{number}(?:\w+ of )?({names})\b", message.casefold())
-    return [{"food": food, "amount": NUMBERS.get(count) or float(count or 1)} for count, food in found][:MOST_FOODS]
+    named = re.findall(rf"\b{number}(?:\w+ of )?({names})\b", message.casefold())
+    return [{"food": food, "amount": NUMBERS.get(count) or float(count or 1)} for count, food in named][:MOST_FOODS]

@@ -53,6 +53,6 @@ def test_entries_are_changed_and_a_message_is_tried(visit: Callable[..., Visitor
         if path not in page.url:
             visitor.open(path)
         for scheme in ("light", "dark"):
-            visitor.dress(scheme)  # type: ignore[arg-type]  # "light" or "dark"
+            visitor.dress(scheme)
             assert visitor.fits
             assert grave_faults(page) == []
