@@ -203,8 +203,8 @@ class _Place(NamedTuple):
 def moved(draft: Reading, polished: Reading) -> Difference:
     """Facts that now stand with what was said of another one: who ate how many, what is denied.
 
-    The order of clauses is free. A sentence or clause that says the same but for its facts has to hold the same facts, in the same
-    order and places. In one that is written otherwise a fact is still about its own words more than about those of another fact.
+    The order of clauses is free, that of facts in a clause is not. A sentence or clause that says the same but for its facts holds the
+    same facts in the same places. In one that is written otherwise a fact is about its own words more than about those of another.
     """
     both = [word for one, two in ((draft, polished), (polished, draft)) for word in one.words if word.stem in two.every]
     small = {word.text for word in both if word.kind == "word"}
@@ -212,10 +212,12 @@ def moved(draft: Reading, polished: Reading) -> Difference:
     facts |= {word.text: word.kind for word in both if word.kind == "name"}
     lost: list[str] = []
     for unit in ("sentence", "clause"):
-        before, after = _frames(draft, facts, unit), _frames(polished, facts, unit)
-        for frame, each in after.items():
-            rest = iter(before.get(frame, each))
+        frames = _frames(draft, facts, unit)
+        for frame, each in _frames(polished, facts, unit).items():
+            rest = iter(frames.get(frame, each))
             lost += [fact for held in dict.fromkeys(each) if held not in rest for _, fact in held]
+    before, after = _in_turn(draft, facts), _in_turn(polished, facts)
+    lost += [f"{one} {other}" for one, other in after if (other, one) in before and (one, other) not in before]
     changed = _changed(polished, draft)
     near: dict[str, list[_Place]] = {}
     for place in dict.fromkeys(place for row in draft.sentences if changed for place in _places(row, facts)):
@@ -246,6 +248,13 @@ def _frames(reading: Reading, facts: Collection[str], unit: str) -> dict[tuple[s
             held = tuple((at, word.text) for at, word in zip(places, row, strict=True) if word.text in facts)
             frames.setdefault(_texts(rest), []).append(held)
     return frames
+
+
+def _in_turn(reading: Reading, facts: Mapping[str, str]) -> dict[tuple[str, str], None]:
+    """Facts of one kind that follow each other in a clause."""
+    held = [word for word in reading.words if word.text in facts]
+    same = ((a, b) for a, b in pairwise(held) if a.clause == b.clause and facts[a.text] == facts[b.text])
+    return {(a.text, b.text): None for a, b in same}
 
 
 def _places(row: Sequence[Word], facts: Collection[str]) -> Iterator[_Place]:

@@ -137,9 +137,9 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
             dropped += 1
         elif kind in ONE:
             held = held if kind == "anchor" and held else [entry]
-        elif (place := _place_of(entry, held)) is None:
+        elif entry.quote_key not in (known := [one.quote_key for one in held]):
             held.append(entry)
-        elif entry.pinned and not held[place].pinned:
+        elif entry.pinned and not held[place := known.index(entry.quote_key)].pinned:
             held[place] = held[place].with_(pinned=True, leaving=False)
     store(state, kind, held)
     state.dropped += dropped
@@ -176,7 +176,7 @@ def drop_summarised(state: DialogState, keys: Iterable[str]) -> None:
         store(state, kind, [e for e in entries(state, kind) if not (e.leaving and e.quote_key in gone)])
 
 
-# -- changes by people
+# -- changes by people; each raises StateRefused where it is not allowed, or there is no such entry
 def add(state: DialogState, kind: str, values: dict[str, Any], messages: Sequence[Message]) -> Entry:
     """Add what a person entered: text, position, quote, and whether it is pinned. It needs a quote like all others.
 
@@ -209,11 +209,7 @@ def add(state: DialogState, kind: str, values: dict[str, Any], messages: Sequenc
 
 
 def pin(state: DialogState, key: str) -> None:
-    """Pin an entry as a person's wish: it stays in every prompt until a person unpins it.
-
-    Raises:
-        StateRefused: There is no such entry, or people pinned 30 others.
-    """
+    """Pin an entry as a person's wish: it stays in every prompt until a person unpins it."""
     kind, entry = _find(state, key)
     if kind in MANY and not (entry.pinned and entry.by == "person"):
         _check_room(state, kind)
@@ -222,32 +218,20 @@ def pin(state: DialogState, key: str) -> None:
 
 
 def unpin(state: DialogState, key: str) -> None:
-    """Let an entry go with the other unpinned ones.
-
-    Raises:
-        StateRefused: There is no such entry.
-    """
+    """Let an entry go with the other unpinned ones."""
     kind, entry = _find(state, key)
     _replace(state, kind, entry, entry.with_(pinned=False, leaving=False))
     make_room(state)
 
 
 def edit(state: DialogState, key: str, text: str) -> None:
-    """Change an entry's text; its quote stays.
-
-    Raises:
-        StateRefused: There is no such entry, or the text is empty or too long.
-    """
+    """Change an entry's text; its quote stays."""
     kind, entry = _find(state, key)
     _replace(state, kind, entry, entry.with_(text=_checked_text("text", text), by="person"))
 
 
 def remove(state: DialogState, key: str) -> None:
-    """Remove an entry.
-
-    Raises:
-        StateRefused: There is none of this key.
-    """
+    """Remove an entry."""
     kind, entry = _find(state, key)
     store(state, kind, [one for one in entries(state, kind) if one.key != entry.key])
 
@@ -285,14 +269,6 @@ def store(state: DialogState, kind: str, held: Sequence[Entry]) -> None:
         for entry in held
     ]
     setattr(state, kind, stored if kind in MANY else stored[0] if stored else {})
-
-
-def _place_of(entry: Entry, held: Sequence[Entry]) -> int | None:
-    for place, one in enumerate(held):
-        adds_nothing = entry.text == entry.quote and entry.quote_key == one.quote_key
-        if adds_nothing or folded(one.text) == folded(entry.text):
-            return place
-    return None
 
 
 # -- words

@@ -62,6 +62,12 @@ REFUSED: list[tuple[str, str, str, str]] = [  # guard, what it names, draft, pol
     ("moved", "", "Kevin did not eat but Oscar did.", "Kevin did eat but Oscar did not."),
     ("moved", "", "I ate two eggs and three apples.", "I ate three eggs and two apples."),
     ("moved", "", "Thanks, Jim and Pam.", "Thanks, Pam and Jim."),
+    (
+        "moved",
+        "",
+        "It was moved. We moved it from Monday to Friday.",
+        "It was moved, and we put it from Friday to Monday.",
+    ),
     ("moved", "", "Take two, take three.", "Take three, take two."),
     ("moved", "", "I put 3 big eggs and small eggs in.", "I put big eggs and 3 small eggs in."),
     ("sentences", "Impossible", "He agreed with it in the end.", "He agreed with it in the end. Impossible!"),
