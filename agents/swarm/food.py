@@ -193,12 +193,14 @@ def _looked_up(turn: Turn) -> Held:
     """What this conversation looked up last.
 
     Raises:
-        ToolFault: Nothing.
+        ToolFault: Nothing, or it is logged already.
     """
     state = DialogState.objects.filter(agent=turn.agent, channel=turn.channel).only("last_tool").first()
     held: Held = state.last_tool.get("looked_up", []) if state else []
     if not held:
         raise ToolFault("Nothing was looked up in this conversation; allowed: the field foods with what was eaten.")
+    if state and state.last_tool["name"] == "log":
+        raise ToolFault(f"It is logged already ({_line(held)}); allowed: the field foods, to log it once more.")
     return held
 
 
