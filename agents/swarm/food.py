@@ -98,6 +98,7 @@ class Undo(Tool):
         meals = logged_today(turn)
         if not meals:
             raise ToolFault("Nothing is logged today in this conversation; allowed: to undo what was logged.")
+        _remember(turn, "undo", meals[-1])
         return Performed(f"Removed: {_line(meals[-1])}.", detail={"removed": meals[-1]})
 
     @classmethod

@@ -66,11 +66,11 @@ def test_what_was_looked_up_is_logged_without_a_second_look_up(
 def test_what_is_logged_already_is_not_logged_again_by_log_that(
     ada: Agent, kitchen: Channel, llm_server: LLMServer
 ) -> None:
-    plays(llm_server, ("log", EGGS), ("log", {}), ("day", {}), "Done.")
+    plays(llm_server, ("log", EGGS), ("log", {}), ("day", {}), ("undo", {}), ("log", {}), "Done.")
 
-    run = asked(ada, kitchen, "I ate two eggs. Log that.")
+    run = asked(ada, kitchen, "I ate two eggs. Log that. How much is it? Undo that. Log that.")
 
-    assert [is_error for _, is_error, _ in tools(run)] == [False, True, False]
+    assert [is_error for _, is_error, _ in tools(run)] == [False, True, False, False, False]
     assert "It is logged already (2 egg, 156 kcal" in tools(run)[1][2]
     assert "156 kcal" in tools(run)[2][2]
 
