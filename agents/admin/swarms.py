@@ -77,7 +77,7 @@ class PhaseInline(StackedInline[SwarmPhase, Swarm]):
 
 
 class TryForm(forms.Form):
-    """A message of somebody the agent does not know."""
+    """A message of a stranger, for a trial."""
 
     agent = forms.CharField(
         max_length=200, widget=TextInput(attrs={"list": "agents"}), help_text="who answers; it need not have the swarm"

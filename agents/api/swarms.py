@@ -76,7 +76,7 @@ class SwarmChange(SwarmBody):
 
 
 class TryBody(Body):
-    """A message of somebody the agent does not know."""
+    """A message of a stranger, for a trial."""
 
     agent: AgentSlug = Field(description="slug of the agent that answers; it need not have the swarm")
     message: Said

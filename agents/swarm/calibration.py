@@ -69,13 +69,13 @@ def _share(value: object) -> float:
 def _valid(kind: Callable[[Any], BaseModel]) -> BeforeValidator:
     def read(values: object) -> list[BaseModel]:
         """Those that are valid; no more than `MOST_ENTRIES`."""
-        kept = []
+        valid: list[BaseModel] = []
         for value in values if isinstance(values, list) else []:
             try:
-                kept.append(kind(value))
+                valid.append(kind(value))
             except (ValidationError, TypeError):
                 continue
-        return kept[:MOST_ENTRIES]
+        return valid[:MOST_ENTRIES]
 
     return BeforeValidator(read)
 

@@ -98,6 +98,7 @@ class Undo(Tool):
         meals = logged_today(turn)
         if not meals:
             raise ToolFault("Nothing is logged today in this conversation; allowed: to undo what was logged.")
+        _remember(turn, "undo", meals[-1])
         return Performed(f"Removed: {_line(meals[-1])}.", detail={"removed": meals[-1]})
 
     @classmethod
@@ -193,12 +194,14 @@ def _looked_up(turn: Turn) -> Held:
     """What this conversation looked up last.
 
     Raises:
-        ToolFault: Nothing.
+        ToolFault: Nothing, or it is logged already.
     """
     state = DialogState.objects.filter(agent=turn.agent, channel=turn.channel).only("last_tool").first()
     held: Held = state.last_tool.get("looked_up", []) if state else []
     if not held:
         raise ToolFault("Nothing was looked up in this conversation; allowed: the field foods with what was eaten.")
+    if state and state.last_tool["name"] == "log":
+        raise ToolFault(f"It is logged already ({_line(held)}); allowed: the field foods, to log it once more.")
     return held
 
 
@@ -206,5 +209,5 @@ def _portions(message: str) -> list[dict[str, Any]]:
     """The foods of the table that a message names, with the number before each, or 1."""
     names = "|".join(sorted(map(re.escape, _foods()), key=len, reverse=True))
     number = r"(?:(\d+(?:\.\d+)?|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + r")\s+)?"
-    found = re.findall(rf"\b{number}(?:\w+ of )?({names})\b", message.casefold())
-    return [{"food": food, "amount": NUMBERS.get(count) or float(count or 1)} for count, food in found][:MOST_FOODS]
+    named = re.findall(rf"\b{number}(?:\w+ of )?({names})\b", message.casefold())
+    return [{"food": food, "amount": NUMBERS.get(count) or float(count or 1)} for count, food in named][:MOST_FOODS]

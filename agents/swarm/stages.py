@@ -1,6 +1,6 @@
 """The stages of a swarm: read a person's message before the agent answers it, and polish what the agent wrote.
 
-`Calibration` decides once for a turn and writes it down with the dialog state in one transaction, so that a turn which is taken again after
+`Calibration` decides once for a turn and writes it down with the dialog state in one transaction, so that a turn that is resumed after
 a crash asks nothing twice. Both stages fail open: without them the agent answers as it would without a swarm.
 """
 
