@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -237,16 +237,17 @@ def moved(draft: Reading, polished: Reading) -> Difference:
 def _frames(reading: Reading, facts: Collection[str], unit: str) -> dict[tuple[str, ...], list[Held]]:
     """The words of each sentence or clause but for its facts, and in turn which facts stand where in those."""
     frames: dict[tuple[str, ...], list[Held]] = {}
-    for _, group in groupby(reading.words, attrgetter(unit)):
-        row = list(group)
-        rest = [word for word in row if word.text not in facts]
-        if unit == "sentence" or any(word.kind in CONTENT for word in rest):
-            content = [*accumulate((word.kind in CONTENT for word in row), initial=0)]
-            places = (
-                content[at] if word.kind == "negation" else at for at, word in enumerate(row)
-            )  # "is it not", "isn't it"
-            held = tuple((at, word.text) for at, word in zip(places, row, strict=True) if word.text in facts)
-            frames.setdefault(_texts(rest), []).append(held)
+    for _, row in groupby(reading.words, attrgetter(unit)):
+        rest, held, content, says = [], [], 0, unit == "sentence"
+        for at, word in enumerate(row):
+            if word.text in facts:
+                held.append((content if word.kind == "negation" else at, word.text))  # "is it not" is "isn't it"
+            else:
+                rest.append(word.text)
+                says |= word.kind in CONTENT
+            content += word.kind in CONTENT
+        if says:
+            frames.setdefault(tuple(rest), []).append(tuple(held))
     return frames
 
 
