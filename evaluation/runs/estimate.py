@@ -107,7 +107,7 @@ def _estimate(plan: Plan, lengths: Mapping[str, AnswerLength], read: dict[tuple[
     for dimension in spec.own_dimensions:
         scorer = SCORERS[dimension]
         planned = scorer.plan(subject, plan.propositions[dimension])
-        items = list(repeated((i for i in planned if not spec.swapped or i.message_id is not None), run.repeats))
+        items = list(repeated((i for i in planned if not spec.swap_test or i.message_id is not None), run.repeats))
         judgements += len(items)
         if scorer.not_evaluable(subject):
             continue
