@@ -92,17 +92,17 @@ def render_persona(*, system_prompt: str, traits: Iterable[TraitLike]) -> str:
     shown, never dropped. A trait is one line: no text of one can add a heading or another trait; and a sentence before them says that
     they are manner, because users who ask an agent for something can cause one to be written.
     """
+    bands = trait_lines(traits)
+    return "\n\n".join([system_prompt.strip(), *([HEADING, MANNER] if bands else []), *bands])
+
+
+def trait_lines(traits: Iterable[TraitLike]) -> list[str]:
+    """The traits under their strength, strongest first: one text for each band that has any."""
     grouped: dict[str, list[TraitLike]] = {}
     for trait in sorted(traits, key=lambda t: (-t.strength, t.name.casefold())):
         grouped.setdefault(strength_band(trait.strength), []).append(trait)
-    parts = [system_prompt.strip()]
-    if grouped:
-        parts += [HEADING, MANNER]
-    for _, heading in reversed(BANDS):
-        lines = [_line(trait) for trait in grouped.get(heading, [])]
-        if lines:
-            parts.append(f"### {heading}\n" + "\n".join(lines))
-    return "\n\n".join(parts)
+    headings = (heading for _, heading in reversed(BANDS) if heading in grouped)
+    return [f"### {heading}\n" + "\n".join(map(_line, grouped[heading])) for heading in headings]
 
 
 def _line(trait: TraitLike) -> str:
@@ -236,7 +236,7 @@ def upsert_agent(
         return UpsertResult(agent, Outcome.KEPT_EDITED)
     taken_over = replaces and agent.seeded and _origin(source) == Agent.Origin.OWN
     if taken_over:
-        agent.title, agent.description, agent.sample_lines = "", "", []
+        agent.title, agent.description, agent.sample_lines, agent.aliases = "", "", [], []
     if replaces or _origin(source) == Agent.Origin.SEED:
         agent.origin = _origin(source)
     changed = _apply(agent, values, source, reset=reset)
@@ -268,8 +268,9 @@ def _apply(agent: Agent, values: PersonaSpec, source: str, *, reset: bool = Fals
         new["description"] = values.description
         if source in Agent.DescriptionOrigin.values and not by_person:
             new["description_origin"] = source
-    if values.sample_lines:
-        new["sample_lines"] = list(values.sample_lines)
+    for name in ("sample_lines", "aliases"):
+        if getattr(values, name):
+            new[name] = list(getattr(values, name))
     for name, value in new.items():
         if getattr(agent, name) != value:
             setattr(agent, name, value)

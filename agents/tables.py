@@ -103,7 +103,7 @@ def _where_they_spoke(person: Person) -> Q:
 
 
 def _their_preferences(person: Person) -> Q:
-    return Q(user=person.user.pk) if person.user is not None else Q(outsider__in=[*person.names, person.label])
+    return Q(user=person.user.pk) if person.user is not None else Q(pk=None)
 
 
 def _replaced_summaries(before: datetime) -> QuerySet[DialogSummary]:
@@ -138,7 +138,7 @@ TABLES = (
         search="display_name* slug* title*",
         deleting="The agent goes with its persona versions, traits, memory and configuration. To keep them, set it inactive instead. An "
         "agent that has said something cannot be deleted.",
-        erase=(Erase(columns="title description system_prompt sample_lines", report_only=True),),
+        erase=(Erase(columns="aliases title description system_prompt sample_lines", report_only=True),),
         no_speech="slug display_name avatar_color model_id",
     ),
     Table(
@@ -403,7 +403,7 @@ TABLES = (
     ),
     Table(
         model=UserPreferences,
-        erase=(Erase(columns="outsider tone units length learning_style", blank=_their_preferences, delete=True),),
+        erase=(Erase(columns="tone units length learning_style", blank=_their_preferences, delete=True),),
     ),
     Table(model=PersonaVersion, erase=(Erase(columns="system_prompt traits note", report_only=True),)),
     Table(model=Trait, editor="*", erase=(Erase(columns="name description source", report_only=True),)),

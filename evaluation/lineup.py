@@ -18,7 +18,7 @@ from agents.models import Channel, Message
 from agents.text.authors import MASK, NameMask, character_similarities
 from agents.work.queues import do_next, wake_workers
 from evaluation.models import LineUpRun
-from evaluation.scorers.subjects import MessageWindow, parse_window, said_in
+from evaluation.scorers.subjects import MessageWindow, parse_window, said_in, why_outside
 from evaluation.statistics.attribution import attribute, time_blocks
 
 BLOCKS = 5
@@ -260,9 +260,12 @@ def _lines_to_compare(
     left.update({s: f"{few} that are more than names" for s in chosen if s not in usable and s not in left})
     counts = {speaker: len(pks) for speaker, pks in said.items()}
     others = len(everything) - len(said)
+    too_few = _too_few(len(said), len(usable), others, min_lines)
+    if not everything:
+        too_few += why_outside(said_in(channel=channel, window=MessageWindow(), where=where), window)
     result = LineUp(
         channel=channel.slug,
-        reason=_too_few(len(said), len(usable), others, min_lines),
+        reason=too_few,
         lines=sum(counts.values()),
         compared=len(lines),
         others=others,
@@ -281,9 +284,10 @@ def _authors(channel: Channel) -> tuple[dict[tuple[int | None, int | None], _Spe
     names: set[str] = set()
     for source in (Message.objects.filter(channel=channel).order_by(), channel.memberships.order_by()):
         agents = source.filter(agent__isnull=False)
-        for pk, slug, name in agents.values_list("agent_id", "agent__slug", "agent__display_name").distinct():
+        known = agents.values_list("agent_id", "agent__slug", "agent__display_name", "agent__aliases").distinct()
+        for pk, slug, name, aliases in known:
             authors[pk, None] = _Speaker("agent", slug)
-            names |= {slug, name}
+            names |= {slug, name, *aliases}
         users = source.filter(user__isnull=False)
         fields = ("user_id", "user__username", "user__first_name", "user__last_name")
         for pk, username, *called in users.values_list(*fields).distinct():

@@ -68,20 +68,23 @@ class Scripted:
     drop: bool = False
 
 
-def example_of(schema: Any) -> Any:
+def example_of(schema: Any, definitions: Any = None) -> Any:
     """A value that fits a simple JSON schema."""
+    definitions = schema.get("$defs", definitions)
+    if "$ref" in schema:
+        return example_of(definitions[schema["$ref"].removeprefix("#/$defs/")], definitions)
     if "const" in schema:
         return schema["const"]
     if schema.get("enum"):
         return schema["enum"][0]
     for choice in ("anyOf", "oneOf"):
         if choice in schema:
-            return example_of(schema[choice][0])
+            return example_of(schema[choice][0], definitions)
     kind = schema.get("type")
     if kind == "object":
-        return {name: example_of(part) for name, part in schema.get("properties", {}).items()}
+        return {name: example_of(part, definitions) for name, part in schema.get("properties", {}).items()}
     if kind == "array":
-        return [example_of(schema.get("items", {})) for _ in range(schema.get("minItems", 1))]
+        return [example_of(schema.get("items", {}), definitions) for _ in range(schema.get("minItems", 1))]
     return {"integer": 0, "number": 0, "boolean": True, "null": None}.get(kind, "word")
 
 

@@ -135,6 +135,8 @@ class LinesField(forms.JSONField):
         return super().prepare_value(value)
 
     def validate(self, value: Any) -> None:
+        if value is None and not self.required:
+            return
         if not isinstance(value, list) or not all(isinstance(line, str) and line.strip() for line in value):
             raise forms.ValidationError('Write a JSON list of texts, e.g. ["Hello there.", "Second line."].')
 
@@ -145,6 +147,12 @@ class AgentForm(AgentModelForm):
         initial=list,
         widget=GrowingTextarea,
         help_text="a JSON list of lines in the agent's voice; what the scripted actor says offline",
+    )
+    aliases = LinesField(
+        required=False,
+        initial=list,
+        widget=GrowingTextarea,
+        help_text='further names by which people call it, a JSON list, e.g. ["Mike"]; its first name is known without',
     )
     version_note = forms.CharField(
         required=False,
@@ -158,7 +166,7 @@ class AgentForm(AgentModelForm):
     class Meta:
         model = Agent
         fields = (
-            *("display_name", "slug", "title", "description", "avatar_color", "is_active"),
+            *("display_name", "aliases", "slug", "title", "description", "avatar_color", "is_active"),
             *("system_prompt", "sample_lines", "model_id", "max_turns"),
         )
         widgets: ClassVar = {"avatar_color": ColorInput()}
@@ -170,6 +178,9 @@ class AgentForm(AgentModelForm):
 
     def clean_sample_lines(self) -> list[str]:
         return self.cleaned_data["sample_lines"] or []
+
+    def clean_aliases(self) -> list[str]:
+        return self.cleaned_data["aliases"] or []
 
     def clean_slug(self) -> str:
         slug = str(self.cleaned_data["slug"])
@@ -238,7 +249,17 @@ class MemoryBlockInline(StackedInline[MemoryBlock, Agent]):
     tab = True
 
 
-OWN_FIELDS = ("display_name", "slug", "origin", "title", "description", "avatar_color", "is_active", "traces")
+OWN_FIELDS = (
+    "display_name",
+    "aliases",
+    "slug",
+    "origin",
+    "title",
+    "description",
+    "avatar_color",
+    "is_active",
+    "traces",
+)
 
 
 @admin.register(Agent)

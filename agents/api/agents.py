@@ -40,7 +40,7 @@ from agents.llm.endpoints import model_of, problem_of, provider_of
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, PersonaVersion, Trait
 from agents.models.conversations import no_agent
 from agents.persona import save_persona
-from agents.personas_io.shape import not_reserved
+from agents.personas_io.shape import Aliases, not_reserved
 from agents.turn.pipeline import StageFailed
 from agents.turn.prompt import preview_prompt
 from agents.turn.tools import tool_definitions
@@ -49,7 +49,7 @@ WITHOUT_NOTE = "edited over the API"
 _PERSON = Agent.DescriptionOrigin.PERSON
 _EDITED = (
     *("slug", "display_name", "title", "description", "avatar_color", "is_active", "model_id", "max_turns"),
-    *("system_prompt", "sample_lines", "updated_at"),
+    *("aliases", "system_prompt", "sample_lines", "updated_at"),
 )
 
 
@@ -81,12 +81,13 @@ class TraitFields(Serializer[Any]):
 class WholeAgent(AgentRow):
     """One agent with its persona: system prompt, traits, sample lines, and the notes in its memory."""
 
+    aliases = ListField(child=CharField(), help_text="further names by which people call it")
     sample_lines = ListField(child=CharField())
     traits = TraitFields(many=True, read_only=True)
     memory = MemoryFields(source="memory_blocks", many=True, read_only=True)
 
     class Meta(AgentRow.Meta):
-        fields = (*AgentRow.Meta.fields, "system_prompt", "sample_lines", "traits", "memory")
+        fields = (*AgentRow.Meta.fields, "aliases", "system_prompt", "sample_lines", "traits", "memory")
 
 
 def _callable_model(model: str) -> str:
@@ -104,6 +105,7 @@ class AgentChange(Body):
     """What may be changed of an agent. Changed system prompt or traits make a new version of the persona."""
 
     display_name: str = Field("", min_length=1, max_length=120)
+    aliases: Aliases = Field([], description='further names by which people call it, e.g. ["Mike"]')
     title: str = Field("", max_length=200, description="role or job, shown under the name")
     description: str = Field("", max_length=2_000)
     avatar_color: str = Field("", pattern=r"^#[0-9a-fA-F]{6}$", description="# and six hex digits")

@@ -6,9 +6,11 @@ import hashlib
 import re
 from typing import Annotated, Any
 
+from django.core.exceptions import ValidationError as DjangoValidationError
 from django.utils.text import slugify
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from agents.models.conversations import validate_aliases
 from agents.transcripts.records import Cleaner
 
 SLUG_LIMIT = 64
@@ -53,6 +55,16 @@ def not_reserved(slug: str) -> str:
     return slug
 
 
+def _aliases(names: list[str]) -> list[str]:
+    names = [name.strip() for name in names]
+    try:
+        validate_aliases(names)
+    except DjangoValidationError as error:
+        raise ValueError(error.messages[0]) from None
+    return names
+
+
+Aliases = Annotated[list[str], AfterValidator(_aliases)]
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=10_000)]
 
 
@@ -86,6 +98,7 @@ class PersonaSpec(_Part):
     system_prompt: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=SYSTEM_PROMPT_LIMIT)
     ]
+    aliases: Aliases = Field(default=[])
     title: str = Field(default="", max_length=200)
     description: str = Field(default="", max_length=2000)
     avatar_color: str = Field(default="", pattern=r"^(#[0-9a-fA-F]{6})?$")

@@ -30,6 +30,15 @@ def ngrams_of(words: Sequence[str], n: int) -> list[Ngram]:
     return list(zip(*(words[start:] for start in range(n)), strict=False))
 
 
+def comparable_ngrams(text: str, n: int) -> list[Ngram]:
+    """The n-grams by which messages are compared: of a text of fewer than `n` words all of it, so that identical ones are alike.
+
+    Returns:
+        Empty for a blank text only.
+    """
+    return extract_ngrams(text, n) or [tuple(tokenize(text)) or (text.strip(),)] if text.strip() else []
+
+
 def compute_overlap(ngrams_a: Iterable[Ngram], ngrams_b: Iterable[Ngram]) -> float:
     """Jaccard overlap of the types of two n-gram collections, 0 (nothing shared, or both empty) to 1 (equal)."""
     a, b = set(ngrams_a), set(ngrams_b)
@@ -59,17 +68,19 @@ def recurring_ngrams(messages: Sequence[Sequence[Ngram]]) -> tuple[float, dict[N
 
 
 def compute_corpus_repetition(messages: Sequence[str], n: int = 3) -> float:
-    """How repetitive a set of messages is: the share of n-gram tokens whose type occurs in at least two of them.
+    """How repetitive a set of messages is: the share of n-gram tokens whose type occurs in at least two of them (AC-6.3.2).
+
+    A message of fewer than `n` words counts as one n-gram.
 
     Returns:
-        0.0 (nothing recurs, fewer than two messages, or none long enough) to 1.0 (all say the same: five identical messages).
+        0.0 (nothing recurs, or fewer than two messages) to 1.0 (all say the same: five identical messages).
     """
-    return recurring_ngrams([extract_ngrams(message, n) for message in messages])[0]
+    return recurring_ngrams([comparable_ngrams(message, n) for message in messages])[0]
 
 
 def repeated_ngrams(messages: Sequence[str], n: int = 3, limit: int = 20) -> list[tuple[str, int]]:
     """The n-grams that occur in at least two messages, as (phrase, number of messages), most frequent first."""
-    return most_frequent(recurring_ngrams([extract_ngrams(message, n) for message in messages])[1], limit)
+    return most_frequent(recurring_ngrams([comparable_ngrams(message, n) for message in messages])[1], limit)
 
 
 def most_frequent(counts: Mapping[Ngram, int], limit: int) -> list[tuple[str, int]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
 from agents.models import Agent, Channel, Message, Run
+from agents.text.called import Calls, Party, read_calls
 from agents.text.fences import fault_of
 from agents.turn.pipeline import StageFailed, pipeline
 from agents.turn.send_message import (
@@ -23,6 +23,7 @@ from agents.turn.send_message import (
 )
 
 logger = logging.getLogger(__name__)
+RECENT = 100  # messages of a channel: the people who wrote them may be called, too
 MOST_ADDRESSED = 50  # agents by one message: the stages get it once for each, while its sender waits
 
 
@@ -38,8 +39,8 @@ def receive_message(
 ) -> Message:
     """Save what a person said and queue the turns of the agents it is addressed to.
 
-    Addressed are, in a direct message, all agents in it; elsewhere those members whom the text names by ``@slug`` or display name.
-    In a simulation or a debate no agent is addressed. Stages may call models then: no transaction may be open here.
+    Addressed are, in a direct message, all agents in it; elsewhere those members whom the text calls, see `agents.text.called`. In a
+    simulation or a debate no agent is addressed. Stages may call models then: no transaction may be open here.
 
     Args:
         channel: Where.
@@ -60,7 +61,10 @@ def receive_message(
     if len(outsider) > 200:
         raise SendRefused(f"outsider has {len(outsider)} characters; allowed: at most 200")
     check_message(channel=channel, text=text, parent=parent, key=idempotency_key, tags=tags)
-    agents = [] if channel.synthetic or channel.kind == Channel.Kind.DEBATE else addressed(channel, text)
+    is_heard = not channel.synthetic and channel.kind != Channel.Kind.DEBATE
+    agents = (
+        addressed(channel, text, parent=parent, author=_person(user.pk if user else None, outsider)) if is_heard else []
+    )
     if len(agents) > MOST_ADDRESSED:
         raise SendRefused(
             f"the message is addressed to {len(agents)} agents of channel {channel.slug!r}; allowed: at most {MOST_ADDRESSED}, "
@@ -97,19 +101,13 @@ def receive_message(
     return message
 
 
-def addressed(channel: Channel, text: str) -> list[Agent]:
-    """The active agents of the channel whom a person's text is addressed to."""
+def addressed(channel: Channel, text: str, *, parent: Message | None, author: Hashable) -> list[Agent]:
+    """The active agents of the channel to whom a person's text is addressed. `author` is a key as `_person` makes them."""
     members = agents_of(channel)
-    if channel.kind == Channel.Kind.DM:
+    if channel.kind == Channel.Kind.DM or not members:
         return members
-    return [agent for agent in members if _named(agent, text)]
-
-
-def _named(agent: Agent, text: str) -> bool:
-    """Whether the text names the agent, in any case: ``@slug``, or the full display name."""
-    name = r"\s+".join(re.escape(word) for word in agent.display_name.split())
-    mention = rf"(?<![\w@])@{re.escape(agent.slug)}(?![\w-])"
-    return re.search(mention + (rf"|(?<!\w){name}(?!\w)" if name else ""), text, re.IGNORECASE) is not None
+    called = calls_in(channel, text, agents=members, parent=parent, author=author).called
+    return [agent for agent in members if agent.pk in called]
 
 
 def _notify(message: Message, agent: Agent) -> None:
@@ -129,3 +127,40 @@ def _notify(message: Message, agent: Agent) -> None:
         trace=[entry.as_json() for entry in trace],
         idempotency_key=key,
     )
+
+
+def calls_in(
+    channel: Channel, text: str, *, agents: Sequence[Agent], parent: Message | None = None, author: Hashable = None
+) -> Calls:
+    """Read whom a person's text calls in a channel; the keys of agents are theirs. One query.
+
+    The people who wrote lately are known by name, too, so that what is said to them is said to no agent; of the author no name is read.
+    """
+    recent = Message.objects.filter(channel=channel).order_by("-position")
+    rows = recent.values_list(
+        "agent_id", "user_id", "outsider", "user__username", "user__first_name", "user__last_name"
+    )
+    parties = [Party.named(one.pk, one.display_name, slug=one.slug, aliases=one.aliases) for one in agents]
+    known = {party.full[0] for party in parties}
+    people = {_person(row[1], row[2]): row for row in rows[:RECENT] if row[0] is None}
+    for key, (_, _, outsider, username, first, last) in people.items():
+        party = Party.named(key, outsider or f"{first} {last}".strip() or username, slug=username or "")
+        if key != author and party.full[0] not in known:
+            parties.append(party)
+    wrote = None if parent is None else parent.agent_id or _person(parent.user_id, parent.outsider)
+    return read_calls(text, parties, replied_to=wrote)
+
+
+def _person(user_id: int | None, outsider: str | None) -> Hashable:
+    """The key of a person who is a user, or an outsider of that name."""
+    return ("user", user_id) if user_id else ("outsider", outsider)
+
+
+def said_to(message: Message, agent: Agent) -> str:
+    """The sentences of a person's message that concern an agent: all, in a direct message to it alone."""
+    agents = agents_of(message.channel)
+    if [one.pk for one in agents] == [agent.pk]:
+        return message.text
+    author = _person(message.user_id, message.outsider)
+    calls = calls_in(message.channel, message.text, agents=agents, parent=message.parent, author=author)
+    return calls.said_to(agent.pk)

@@ -33,7 +33,6 @@ from agents.api.requests import PAID, ActionPermissions, ModelPermissions
 from agents.api.rows import QueryLink, Row
 from agents.api.schema import answers
 from agents.api.views import Rows
-from agents.persona import TraitValue
 from correction.behavior.applying import BehaviorError, apply_request, reject_request, retry_request, revert_request
 from correction.behavior.effects import (
     EffectPlan,
@@ -42,6 +41,7 @@ from correction.behavior.effects import (
     queue_effect,
     result_of,
 )
+from correction.behavior.scope import holds_in
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
@@ -66,6 +66,7 @@ class BehaviorRequestRow(Row):
     )
     trait_before = TraitFields(read_only=True, allow_null=True)
     trait_after = TraitFields(read_only=True, allow_null=True)
+    holds = SerializerMethodField(help_text="where: the whole persona, only in a channel, or only towards a person")
     warnings = ListField(child=CharField(), allow_null=True, help_text=f"what was odd about it; {_UNREAD}")
     heuristic = SerializerMethodField(help_text="read by the offline detector, not by a model")
 
@@ -73,7 +74,7 @@ class BehaviorRequestRow(Row):
         model = BehaviorRequest
         fields: tuple[str, ...] = (
             *("id", "url", "agent", "channel", "message", "message_url", "requester", "status", "confidence"),
-            *("operation", "trait_name", "trait_before", "trait_after", "why", "warnings", "judge"),
+            *("operation", "trait_name", "trait_before", "trait_after", "holds", "why", "warnings", "judge"),
             *("heuristic", "automatic", "reviewed_by", "created_at", "finished_at", "applied_at"),
             *("reviewed_at", "reverted_at"),
         )
@@ -90,6 +91,9 @@ class BehaviorRequestRow(Row):
 
     def get_why(self, row: BehaviorRequest) -> str | None:
         return row.why or row.error
+
+    def get_holds(self, row: BehaviorRequest) -> str:
+        return holds_in(row)
 
     def get_heuristic(self, row: BehaviorRequest) -> bool:
         return row.judge.startswith("offline:")
@@ -124,10 +128,10 @@ class WholeBehaviorRequest(BehaviorRequestRow):
 class NewTrait(Body):
     """A trait as it is to be; what is left out is as proposed."""
 
-    name: str = Field(min_length=1, max_length=120)
-    strength: float = Field(ge=0, le=1)
-    description: str = Field("", min_length=1, max_length=4000)
-    sentiment: float = Field(0.0, ge=-1, le=1)
+    name: str = Field(ABSENT, min_length=1, max_length=120)
+    strength: float = Field(ABSENT, ge=0, le=1)
+    description: str = Field(ABSENT, min_length=1, max_length=4000)
+    sentiment: float = Field(ABSENT, ge=-1, le=1)
 
 
 class ApplyBody(Body):
@@ -291,13 +295,14 @@ class BehaviorRequests(Rows):
         detail=True, methods=["post"], permission_classes=(MayDecide,), throttle_scope=PAID
     )  # a description is written
     def apply(self, request: Request, pk: int) -> Response:
-        """Make the proposed change, or the one in `trait` instead. What was applied, rejected or reverted already: 409."""
+        """Make the proposed change, or the one in `trait` instead: what that leaves out is as proposed.
+
+        Where the persona was changed since it was proposed, and `trait` names none, the request is mapped again first. What was applied or
+        reverted already, what would change nothing and what is doubtful now: 409.
+        """
 
         def decide(row: BehaviorRequest, given: ApplyBody) -> object:
-            proposal = row.trait_after if isinstance(row.trait_after, dict) else {}
-            proposed = {name: proposal[name] for name in ("description", "sentiment") if name in proposal}
-            trait = TraitValue(**{**proposed, **given.trait.sent}) if given.trait else None
-            return apply_request(request=row, user=request.user, trait=trait)
+            return apply_request(request=row, user=request.user, trait=given.trait.sent if given.trait else None)
 
         return self._decided(decide)
 

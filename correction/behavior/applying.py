@@ -1,7 +1,8 @@
 """Decide about behaviour requests: apply, reject, revert or retry them, and settle what a worker has read.
 
 Every decision is one short transaction that ends in a conditional UPDATE of the request, so that two people, or a person and a worker,
-never both decide. What is applied is exactly the proposal that was shown. Reverting makes the trait exactly what it was.
+never both decide. A proposal whose persona was changed since is mapped again, before that transaction: what is applied is the request,
+read against the persona of now. Reverting makes the trait exactly what it was.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TypeVar
 
+from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from agents.llm.endpoints import model_of
 from agents.models import Agent, Message, PersonaVersion, Trait
-from agents.persona import TraitLike, TraitValue, current_digest, record_version
+from agents.persona import TraitLike, TraitValue, current_digest, persona_digest, record_version
+from agents.turn.receive import said_to
 from agents.work.queues import wake_workers
 from correction.behavior.description import queue_description
 from correction.behavior.rules import (
@@ -29,15 +33,20 @@ from correction.behavior.rules import (
     as_value,
     change_to,
     decide,
+    doubts,
     find_trait,
     made_by_requests,
     name_key,
+    own_words,
     protected,
     read_map,
     requester_of,
     stored_trait,
 )
+from correction.behavior.scope import key_of, later_change, traits_in
+from correction.behavior.tiers import ask, context_of, subject_of
 from correction.config.settings import resolve_config
+from correction.costs import evaluation_over_budget
 from correction.models import BehaviorRequest
 
 Result = TypeVar("Result")
@@ -48,6 +57,8 @@ RETRIABLE = (Status.FAILED, Status.ERRORED, Status.CANCELLED, Status.PAUSED_BUDG
 TRIES = 5
 CHANGED_MEANWHILE = "the persona was changed while the request was read"
 EDIT_OR_REJECT = "allowed: to edit it, then apply, or to reject it"
+MAPPED_AGAIN = "mapped again when it was applied: the persona was changed since it was proposed"
+LONGEST_WAIT = 20.0  # seconds that a person who applies a request waits for the map tier
 logger = logging.getLogger(__name__)
 
 
@@ -68,23 +79,33 @@ class Conflict(Exception):
 
 
 def apply_request(
-    *, request: BehaviorRequest, user: User = None, trait: TraitValue | None = None, waiting: bool = False
+    *,
+    request: BehaviorRequest,
+    user: User = None,
+    trait: TraitValue | Mapping[str, Any] | None = None,
+    waiting: bool = False,
 ) -> BehaviorRequest:
-    """Apply the change as a person decided: exactly as proposed, or as they wrote it. Other traits stay as they are.
+    """Apply the change as a person decided: as proposed, or as they wrote it. Other traits stay as they are.
+
+    Where the persona was changed since it was proposed, the map tier is asked again first, for at most `LONGEST_WAIT` seconds; not where
+    the person names the trait, for then they say which it is. No transaction may be open.
 
     Args:
-        trait: The trait as it is to be instead; its name may be a new one.
+        trait: The trait as it is to be instead, or some of its fields: what is left out is as proposed. The name may be a new one.
         waiting: Only if it waits for a person; not what was dropped or rejected.
 
     Raises:
-        BehaviorError: It is decided already, the agent is gone, the trait is protected or was changed since it was proposed, or
-            nothing would change.
+        BehaviorError: It is decided already, the agent is gone, the trait is protected or was changed since it was proposed,
+            nothing would change, or mapping it again failed or brought a doubt that the person has not seen.
     """
     allowed = (Status.PENDING_REVIEW,) if waiting else APPLICABLE
+    edits = asdict(trait) if isinstance(trait, TraitValue) else dict(trait or {})
+    if "name" not in edits:
+        _map_again(_fresh(request, "applied", allowed), allowed)
 
     def work() -> None:
         agent, row = _locked(request, "applied", allowed)
-        change = _change_of(row, list(agent.traits.all()), trait)
+        change = _change_of(row, traits_in(agent, row.scope_key), edits)
         if change.after is None:
             raise BehaviorError(f"{row}: nothing would change: {change.why}; allowed: another wording, or to reject it")
         touched = protected((*change.touches, change.after.name), resolve_config(agent))
@@ -186,29 +207,33 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
         if agent is None or message is None:
             gone = "agent" if agent is None else "message"
             return finish(status=Status.CANCELLED, error=f"the {gone} was deleted before the request was decided")
-        is_other = bool(row.map_digest) and row.map_digest != current_digest(agent)
+        config = resolve_config(agent)
+        row.scope_key = key_of(config["behavior_scope"], message)
+        traits = traits_in(agent, row.scope_key)
+        is_other = row.map_digest not in ("", persona_digest(system_prompt=agent.system_prompt, traits=traits))
         if is_other and again:
             BehaviorRequest.objects.filter(pk=row.pk, lease_owner=owner).update(map_result=None, map_digest="")
             return False
-        config = resolve_config(agent)
         if not config["behavior_requests_enabled"]:
             return finish(status=Status.CANCELLED, error="behaviour requests were switched off meanwhile")
-        change = read_map(row.map_result, traits=list(agent.traits.all()))
+        change = read_map(row.map_result, traits=traits)
         decision = decide(
             change=change,
             confidence=row.confidence or str((row.gate_result or {}).get("confidence", "")),
             text=message.text,
             requester=requester_of(message),
             config=config,
-            applied_today=applied_today(agent.pk),
-            made=made_by_requests(agent.pk),
+            applied_today=applied_today(agent.pk, row.scope_key),
+            made=made_by_requests(agent.pk, row.scope_key),
+            context=context_of(message, agent, config),
         )
+        where = {"scope_key": row.scope_key}
         if decision.verdict == "drop":
-            return finish(change, status=Status.DETECTED, why="\n".join(decision.reasons))
+            return finish(change, status=Status.DETECTED, why="\n".join(decision.reasons), **where)
         if decision.verdict == "review" or is_other:
             reasons = (*decision.reasons, *((CHANGED_MEANWHILE,) if is_other else ()))
-            return finish(change, status=Status.PENDING_REVIEW, why="\n".join(reasons))
-        return finish(change, automatic=True, why="", **_make_change(agent, row, change, None))
+            return finish(change, status=Status.PENDING_REVIEW, why="\n".join(reasons), **where)
+        return finish(change, automatic=True, why="", **where, **_make_change(agent, row, change, None))
 
     try:
         settled = in_transaction(work)
@@ -295,38 +320,102 @@ def _update(row: BehaviorRequest, expected: tuple[str, ...], user: User, **value
         raise Conflict(f"another writer decided {row}")
 
 
-# -- traits; in the caller's transaction, with the agent locked
-def _change_of(row: BehaviorRequest, traits: Sequence[Trait], wording: TraitValue | None) -> Change:
-    """What the request would do to the traits as they are now: what was proposed, or a person's wording of it.
+def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
+    """Store what a proposal comes to for the persona of now, where that is another than the map tier was shown.
+
+    Nothing is done where the message or what was extracted from it is gone.
 
     Raises:
-        BehaviorError: The wording is not allowed (says what is), or the trait was changed, deleted or made since the proposal was
-            shown.
+        BehaviorError: The model gave no answer, nothing would change, or there is a doubt about it that was not there before.
+    """
+    message, agent = row.message, row.agent
+    extracted = row.extract_result if isinstance(row.extract_result, dict) else {}
+    if message is None or agent is None or not extracted.get("behavior_name"):
+        return
+    subject = subject_of(agent, traits_in(agent, row.scope_key))
+    digest = persona_digest(system_prompt=subject.persona, traits=subject.traits)
+    if row.map_digest in ("", digest):
+        return
+    judge, since = model_of("judge"), f"{row}: the persona was changed since it was proposed"
+    if why := evaluation_over_budget(agent, judge):
+        raise BehaviorError(f"{since}, and mapping it again has to wait: {why}; {EDIT_OR_REJECT}")
+    answers = {"gate": row.gate_result, "extract": extracted}
+    words, deadline = own_words(said_to(message, agent)), min(LONGEST_WAIT, settings.LLM_EVALUATION_DEADLINE)
+    config = resolve_config(agent)
+    context = context_of(message, agent, config)
+    reply = ask(
+        "map",
+        words=words,
+        subject=subject,
+        answers=answers,
+        context=context,
+        work_id=row.work_id,
+        deadline=deadline,
+    )
+    if not reply.ok:
+        said = f"{reply.status}: {reply.error}"
+        raise BehaviorError(
+            f"{since}, and mapping it again failed ({said}); allowed: to try again, to edit it, or to reject it"
+        )
+    change = read_map(reply.value, traits=subject.traits)
+    if change.after is None:
+        raise BehaviorError(f"{since}, and nothing would change: {change.why}; {EDIT_OR_REJECT}")
+    known = row.why.splitlines()
+    new = [doubt for doubt in doubts(change, config, made_by_requests(agent.pk, row.scope_key)) if doubt not in known]
+    BehaviorRequest.objects.filter(pk=row.pk, status__in=allowed, map_digest=row.map_digest).update(
+        **change.columns(),
+        map_result=reply.value,
+        map_call=reply.call_id,
+        map_digest=digest,
+        judge=judge,
+        why="\n".join((*known, *new)),
+        warnings=list(dict.fromkeys((*row.warnings, MAPPED_AGAIN, *change.warnings))),
+    )
+    if new:
+        raise BehaviorError(
+            f"{since}, and what it comes to now is doubtful: {'; '.join(new)}; allowed: to apply that, to edit it, or to reject it"
+        )
+
+
+# -- traits; in the caller's transaction, with the agent locked
+def _change_of(row: BehaviorRequest, traits: Sequence[TraitValue], edits: Mapping[str, Any]) -> Change:
+    """What the request would do to the traits as they are now: what was proposed, with what a person wrote instead.
+
+    Raises:
+        BehaviorError: The wording is not allowed (says what is), or the trait was changed, deleted or made since it was proposed and
+            the person does not name another.
     """
     before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
-    if wording is not None:
-        replaced = find_trait(before.name, traits) if before is not None else None
+    named = before or after
+    known = find_trait(named.name, traits) if named is not None else None
+    now = known
+    if "name" not in edits and after is not None:
+        if now not in (before, after):
+            if before is None:
+                what = f"a trait {now.name!r} was made" if now is not None else ""
+            elif now is None:
+                what = f"the trait {before.name!r} was deleted or renamed"
+            else:
+                what = f"the trait {before.name!r} was changed: {_differences(before, now)}"
+            raise BehaviorError(f"{row}: since it was proposed {what}; {EDIT_OR_REJECT}")
+        namesake = find_trait(after.name, traits)
+        if namesake is not None and namesake is not known:
+            raise BehaviorError(f"{row}: there is another trait {namesake.name!r} by now; {EDIT_OR_REJECT}")
+    if edits:
+        wording = {**(asdict(after) if after is not None else {}), **edits}
+        if missing := [name for name in ("name", "strength") if name not in wording]:
+            raise BehaviorError(f"{row}: nothing was proposed; allowed: a trait with its {' and '.join(missing)}, too")
+        replaced = known if before is not None else None
         try:
-            return change_to(wording, replaces=replaced.name if replaced is not None else "", traits=traits)
+            return change_to(
+                TraitValue(**wording), replaces=replaced.name if replaced is not None else "", traits=traits
+            )
         except ValueError as error:
             raise BehaviorError(f"{row}: {error}") from None
     if after is None:
         return Change(operation="none", why=row.why or "nothing was proposed")
-    known = find_trait(before.name if before is not None else after.name, traits)
-    now = as_value(known) if known is not None else None
     if now == after:
         return Change(operation="none", why=f"the trait {after.name!r} is like that already")
-    if now != before:
-        if before is None:
-            what = f"a trait {now.name!r} was made" if now is not None else ""
-        elif now is None:
-            what = f"the trait {before.name!r} was deleted or renamed"
-        else:
-            what = f"the trait {before.name!r} was changed: {_differences(before, now)}"
-        raise BehaviorError(f"{row}: since it was proposed {what}; {EDIT_OR_REJECT}")
-    namesake = find_trait(after.name, traits)
-    if namesake is not None and namesake is not known:
-        raise BehaviorError(f"{row}: there is another trait {namesake.name!r} by now; {EDIT_OR_REJECT}")
     operation: Operation = "stop" if after.strength == STOP else "update" if before is not None else "add"
     answer: Mapping[str, Any] = row.map_result if isinstance(row.map_result, dict) else {}
     said = (before and before.name, answer.get("replaces_trait"), *(answer.get("touches") or ()))
@@ -342,8 +431,12 @@ def _differences(was: TraitValue | None, now: TraitLike) -> str:
 
 
 def _make_change(agent: Agent, row: BehaviorRequest, change: Change, user: User) -> dict[str, Any]:
-    """Write the trait and the version; the columns of a request that is applied."""
+    """Write the trait and the version, unless it holds in a narrower scope; the columns of a request that is applied."""
     assert change.after is not None  # noqa: S101 (for the type checker)
+    now = timezone.now()
+    applied = {**change.columns(), "status": Status.APPLIED, "applied_at": now, "finished_at": now, "error": ""}
+    if row.scope_key:
+        return applied
     note = f"behaviour request {row.pk}"
     before = PersonaVersion.objects.filter(agent=agent).order_by("-number").first()
     if before is None or before.digest != current_digest(agent):  # no version of the persona as it is now
@@ -352,14 +445,10 @@ def _make_change(agent: Agent, row: BehaviorRequest, change: Change, user: User)
     trait = write_trait(agent, known, change.after, note)
     version = _new_version(agent, note, user)
     return {
-        **change.columns(),
-        "status": Status.APPLIED,
+        **applied,
         "trait_id": trait.pk,
         "persona_version_before_id": before.pk if before is not None else None,
         "persona_version_id": version.pk if version is not None else None,
-        "applied_at": timezone.now(),
-        "finished_at": timezone.now(),
-        "error": "",
     }
 
 
@@ -391,8 +480,15 @@ def _restore(agent: Agent, row: BehaviorRequest, user: User, *, anyway: bool) ->
 
     Raises:
         TraitChangedSince: The same trait was changed or deleted since, and `anyway` is false.
-        BehaviorError: Another trait has the name that this one had before.
+        BehaviorError: Another trait has the name that this one had before; or it holds in a narrower scope, and a later request there
+            changed the same trait: that one has to be reverted first.
     """
+    if row.scope_key:
+        if (later := later_change(row)) is not None:
+            raise BehaviorError(
+                f"{row}: behaviour request {later.pk} changed the same trait there since; allowed: to revert that one first"
+            )
+        return
     before, made = stored_trait(row.trait_before), stored_trait(row.trait_after)
     traits = list(agent.traits.all())
     trait = next((t for t in traits if t.pk == row.trait_id), None)

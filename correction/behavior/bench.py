@@ -17,7 +17,15 @@ from agents.llm.endpoints import model_of, provider_of
 from agents.llm.requests import describe_validation
 from correction.behavior.patterns import stems
 from correction.behavior.rules import STOP, UNSPECIFIED, own_words, read_map
-from correction.behavior.tiers import Answers, Subject, Tier, answers_without_model, next_tier, tier_request
+from correction.behavior.tiers import (
+    MOST_EARLIER,
+    Answers,
+    Subject,
+    Tier,
+    answers_without_model,
+    next_tier,
+    tier_request,
+)
 from correction.gate.thresholds import wilson_interval
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import is_heuristic
@@ -34,11 +42,16 @@ class CaseFileError(ValueError):
 
 
 class Case(BaseModel):
-    """A labelled message. `behavior` and `strength` (0 to 1) say what it asks for, where that is known."""
+    """A labelled message. `behavior` and `strength` (0 to 1) say what it asks for, where that is known.
+
+    Attributes:
+        context: What was said before it, oldest first, as ``name: text``; the last four count.
+    """
 
     line: int = 0
     text: str = Field(validation_alias=AliasChoices("text", "message"))
     request: StrictBool = Field(validation_alias=AliasChoices("request", "has_request"))
+    context: list[str] = []
     kind: str | None = None
     language: str | None = None
     behavior: str | None = None
@@ -107,7 +120,7 @@ class Bench(Group):
 
 def read_cases(path: Path) -> list[Case]:
     """The cases of a JSONL file: ``text`` (or ``message``), ``request`` (or ``has_request``), and where known
-    ``kind``, ``language``, ``behavior`` and ``strength``.
+    ``context``, ``kind``, ``language``, ``behavior`` and ``strength``.
 
     Raises:
         CaseFileError: The file cannot be read or lines are wrong; names each.
@@ -200,7 +213,15 @@ def _request(tier: Tier, one: Judged, model: str, work_id: str) -> LLMRequest | 
     words, subject = own_words(one.text), Subject(name="Assistant", persona="")
     if answers_without_model(words):
         return None
-    return tier_request(tier, words=words, subject=subject, answers=one.answers, work_id=work_id, model=model)
+    return tier_request(
+        tier,
+        words=words,
+        subject=subject,
+        answers=one.answers,
+        context=one.context[-MOST_EARLIER:],
+        work_id=work_id,
+        model=model,
+    )
 
 
 def verdict_of(one: Judged) -> Verdict:

@@ -444,10 +444,12 @@ class _Sentence:
     def without_topic(self, form: str) -> Reading | None:
         """What is asked for outside of the table: a way to speak, a word, a habit; English forms only, but for quoted words."""
         language, rest = self.language, self.rest
-        if self.is_for_a_work:
-            return None
         ask = language["ask"].match(rest)
         body = _form("before a manner").sub("", rest[ask.end() :].strip()) if ask else rest
+        if _form("pointing").fullmatch(body):
+            return Reading(rest, form)
+        if self.is_for_a_work:
+            return None
         if match := _form("like").search(body):
             group = next(name for name in ("what", "other", "act") if match[name])
             what = match[group]

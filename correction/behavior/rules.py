@@ -53,11 +53,13 @@ class Words:
         text: Without what is quoted in blocks, of which a mark says how much it was; cut in the middle when it is too long.
         quoted: Characters of the quoted blocks.
         cut: Characters of own words that were left out.
+        quotes: The quoted blocks: another's words, which ask for nothing, but may be what the message refers to.
     """
 
     text: str
     quoted: int = 0
     cut: int = 0
+    quotes: tuple[str, ...] = ()
 
     @property
     def say_something(self) -> bool:
@@ -70,6 +72,7 @@ def own_words(text: str) -> Words:
     lowered = text.lower() if len(text.lower()) == len(text) else text
     missing: set[str] = set()  # closing marks that no longer come: each is searched for once
     parts: list[str] = []
+    quotes: list[str] = []
     quoted = position = 0
     while opening := _OPENING.search(text, position):
         start, end = opening.start(), _end(lowered, opening, missing)
@@ -78,13 +81,14 @@ def own_words(text: str) -> Words:
             parts.append(text[position:end])
         else:
             quoted += end - start
+            quotes.append(text[start:end])
             parts += (text[position:start], f"[quoted text, {end - start:,} character{'s' * (end - start != 1)}]")
         position = end
     own = "".join((*parts, text[position:])).strip()
     cut, half = len(own) - LONGEST_WORDS, LONGEST_WORDS // 2
     if cut <= 0:
-        return Words(own, quoted)
-    return Words(f"{own[:half]}\n[… {cut:,} characters cut …]\n{own[-half:]}", quoted, cut)
+        return Words(own, quoted, quotes=tuple(quotes))
+    return Words(f"{own[:half]}\n[… {cut:,} characters cut …]\n{own[-half:]}", quoted, cut, tuple(quotes))
 
 
 def _end(text: str, opening: re.Match[str], missing: set[str]) -> int | None:
@@ -480,15 +484,19 @@ def protected(names: Sequence[str], config: ResolvedConfig) -> list[str]:
     return [name for name in names if skeleton(name) in safe]
 
 
-def made_by_requests(agent_id: int) -> int:
-    """How many of the agent's traits were made by requests."""
-    return Trait.objects.filter(agent=agent_id, source__startswith=MADE_BY).count()
+def made_by_requests(agent_id: int, scope_key: str = "") -> int:
+    """How many of the agent's traits were made by requests, in a scope (empty = the whole persona)."""
+    if not scope_key:
+        return Trait.objects.filter(agent=agent_id, source__startswith=MADE_BY).count()
+    applied = BehaviorRequest.objects.filter(agent=agent_id, scope_key=scope_key, status=BehaviorRequest.Status.APPLIED)
+    return applied.filter(trait_before__isnull=True).count()
 
 
-def applied_today(agent_id: int) -> int:
-    """How many requests were applied to the agent automatically today (UTC), those since reverted included."""
+def applied_today(agent_id: int, scope_key: str = "") -> int:
+    """How many requests were applied to the agent automatically today (UTC) in a scope, those since reverted included."""
     midnight = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return BehaviorRequest.objects.filter(agent=agent_id, automatic=True, applied_at__gte=midnight).count()
+    rows = BehaviorRequest.objects.filter(agent=agent_id, automatic=True, applied_at__gte=midnight)
+    return rows.filter(scope_key=scope_key).count()
 
 
 def decide(
@@ -500,12 +508,14 @@ def decide(
     config: ResolvedConfig,
     applied_today: int,
     made: int = 0,
+    context: Sequence[str] = (),
 ) -> Decision:
     """Decide about a change that a message asks for.
 
     Args:
         confidence: ``high``, ``medium`` or ``low``; anything else is none at all.
         text: The message, all of it.
+        context: What was said before it, as a model was shown it.
         applied_today: How many were applied to the agent automatically today (UTC).
         made: How many of the agent's traits requests have made (`made_by_requests`).
     """
@@ -517,9 +527,8 @@ def decide(
     if refusal or refused:
         return Decision("drop", (*filter(None, [refusal]), *refused))
     reasons = [f"the message {sign}" for sign in (*hostile_signs(text), *caution_signs(text))]
-    reasons += _of_the_trait(change, config, made)
-    if change.contradiction:
-        reasons.append(f"against the persona: {change.contradiction}")
+    reasons += [f"what was said before it {sign}" for sign in hostile_signs(*context)]
+    reasons += doubts(change, config, made)
     least, limit = config["behavior_auto_apply"], config["behavior_daily_limit"]
     if least == LeastConfidence.NEVER:
         reasons.append("nothing is applied automatically here (behavior_auto_apply)")
@@ -530,8 +539,8 @@ def decide(
     return Decision("review", tuple(reasons)) if reasons else Decision("apply")
 
 
-def _of_the_trait(change: Change, config: ResolvedConfig, made: int) -> list[str]:
-    """Why a person has to decide about the trait: it is more than a short description of manner, or one too many."""
+def doubts(change: Change, config: ResolvedConfig, made: int) -> list[str]:
+    """Why a person has to decide about the trait: more than a short description of manner, one too many, or against the persona."""
     before, after = change.before, change.after
     assert after is not None  # noqa: S101 (for the type checker)
     old = (before.name, before.description) if before is not None else ()
@@ -548,4 +557,6 @@ def _of_the_trait(change: Change, config: ResolvedConfig, made: int) -> list[str
         reasons.append(f"requests made {made} of the agent's traits, and {MOST_TRAITS} may be made automatically")
     if before is None and config["behavior_protected_traits"] and not change.says_what_it_touches:
         reasons.append("whether the new trait works against a protected one is not known (behavior_protected_traits)")
+    if change.contradiction:
+        reasons.append(f"against the persona: {change.contradiction}")
     return reasons

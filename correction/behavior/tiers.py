@@ -1,7 +1,8 @@
 """The three questions about a message: does it ask for a change (gate), of what (extract), and as which trait (map)? (specification 002)
 
-What a person quotes is never shown (`own_words`). What an earlier tier answered is data to the later ones. Answers are stored as they
-arrive: `next_tier` says from them alone what is to be asked next. `try_text` asks all of them and changes nothing.
+The gate is shown a person's own words alone (`own_words`); the others also what was said before and what the person quotes, only for what
+"that" refers to (`context_of`). What an earlier tier answered is data to the later ones. Answers are stored as they arrive: `next_tier`
+says from them alone what is to be asked next. `try_text` asks all of them and changes nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import Any, Literal, get_args
 
 import sentry_sdk
 from django.conf import settings
+from django.db.models import Q
 from pydantic import BaseModel, Field
 
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Reply, Turn, complete
 from agents.llm.endpoints import model_of
-from agents.models import Agent, LLMCall
+from agents.models import Agent, LLMCall, Message
 from agents.persona import TraitLike, TraitValue, render_persona
 from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from correction.behavior.rules import (
@@ -32,9 +34,11 @@ from correction.behavior.rules import (
     as_value,
     decide,
     made_by_requests,
+    may_ask,
     name_key,
     own_words,
     read_map,
+    requester_of,
 )
 from correction.config.settings import ResolvedConfig
 
@@ -47,10 +51,18 @@ PURPOSE = MECHANISM = "behavior"  # in the ledger; the tier is the dimension
 JUDGED_WITHOUT_MODEL = "rule"
 LONGEST_TEXT = 2_000  # characters stored of each text of an answer
 LONGEST_PERSONA, LONGEST_DESCRIPTION = 60_000, 500  # characters shown
+MOST_EARLIER, LONGEST_EARLIER = (
+    4,
+    1_000,
+)  # messages before the one that asks, and characters shown of each and of all quotations
 MAX_TOKENS: Mapping[Tier, int] = {"gate": 800, "extract": 800, "map": 1_500}
 CONTEXT_LINES = 2  # of the persona's diff
 EXTRACTED = ("behavior_name", "current_state", "requested_change")
-NOTHING_SAID = {"has_request": False, "confidence": "high", "reason": "the message has no words of its author's own"}
+NOTHING_SAID = {
+    "has_request": False,
+    "confidence": "high",
+    "reason": "nothing in the message is said to this agent in its author's own words",
+}
 
 
 def _schema(**properties: Any) -> dict[str, Any]:
@@ -180,10 +192,28 @@ class Subject:
     agent_id: int | None = None
 
 
-def subject_of(agent: Agent) -> Subject:
-    """An agent as the tiers see it, its traits as they are now."""
-    traits = [as_value(trait) for trait in agent.traits.all()]
+def subject_of(agent: Agent, traits: Sequence[TraitValue] | None = None) -> Subject:
+    """An agent as the tiers see it, its traits as they are now, or as they hold where the request does."""
+    traits = [as_value(trait) for trait in agent.traits.all()] if traits is None else traits
     return Subject(name=agent.display_name, persona=agent.system_prompt, traits=traits, agent_id=agent.pk)
+
+
+def context_of(message: Message, agent: Agent, config: ResolvedConfig) -> tuple[str, ...]:
+    """What was said before a message, oldest first: the last four messages of its channel, or of its thread with the one it replies to.
+
+    Words of people who may not ask for a change themselves are left out, so that none of them enters the persona by a "do that".
+    """
+    said = Message.objects.filter(channel=message.channel_id, position__lt=message.position, synthetic=False)
+    thread = Q(pk=message.parent_id) | Q(parent_id=message.parent_id)
+    said = said.select_related("agent", "user", "channel").order_by("-position")
+    rows = list((said.filter(thread) if message.parent_id is not None else said)[:MOST_EARLIER])
+    if message.parent_id is not None and all(row.pk != message.parent_id for row in rows):
+        rows += said.filter(pk=message.parent_id)
+    return tuple(
+        f"{one_line(row.author_name)}{' (the character)' if row.agent_id == agent.pk else ''}: {row.text}"
+        for row in reversed(rows)
+        if row.agent_id is not None or not may_ask(requester_of(row), config)
+    )
 
 
 def answers_without_model(words: Words) -> Answers:
@@ -206,7 +236,7 @@ def warnings_about(words: Words, answers: Mapping[str, Any]) -> list[str]:
     """What was odd about the message or the gate's answer, for people."""
     warnings = []
     if words.quoted:
-        warnings.append(f"{words.quoted:,} characters of quoted text were not read: another author wrote them")
+        warnings.append(f"{words.quoted:,} characters of quoted text ask for nothing: another author wrote them")
     if words.cut:
         warnings.append(f"{words.cut:,} characters in the middle of the message were not read")
     if warning := (answers.get("gate") or {}).get("warning"):
@@ -215,12 +245,27 @@ def warnings_about(words: Words, answers: Mapping[str, Any]) -> list[str]:
 
 
 def ask(
-    tier: Tier, *, words: Words, subject: Subject, answers: Mapping[str, Any], work_id: str = "", model: str = ""
+    tier: Tier,
+    *,
+    words: Words,
+    subject: Subject,
+    answers: Mapping[str, Any],
+    context: Sequence[str] = (),
+    work_id: str = "",
+    model: str = "",
+    deadline: float | None = None,
 ) -> Reply:
-    """Ask one question; the reply's `value` is the answer to store. No person waits: retries and time are those of evaluations."""
-    request = tier_request(tier, words=words, subject=subject, answers=answers, work_id=work_id, model=model)
+    """Ask one question; the reply's `value` is the answer to store.
+
+    Args:
+        context: What was said before the message (`context_of`).
+        deadline: Seconds, where a person waits; else as long as a call of an evaluation. Retries are those of evaluations.
+    """
+    request = tier_request(
+        tier, words=words, subject=subject, answers=answers, context=context, work_id=work_id, model=model
+    )
     with sentry_sdk.start_span(op="correction.behavior", name=tier) as span:
-        reply = complete(request, deadline=settings.LLM_EVALUATION_DEADLINE)
+        reply = complete(request, deadline=deadline or settings.LLM_EVALUATION_DEADLINE)
         span.set_data("status", str(reply.status))
         if reply.ok and tier == "gate":
             span.set_data("has_request", reply.value["has_request"])
@@ -233,13 +278,15 @@ def tier_request(
     words: Words,
     subject: Subject,
     answers: Mapping[str, Any],
+    context: Sequence[str] = (),
     work_id: str = "",
     model: str = "",
     nonce: str = "",
 ) -> LLMRequest:
-    """The question as it is sent. `facts` are for the offline detector: what the prompt holds, and in every tier the words."""
+    """The question as it is sent. `facts` are for the offline detector: in every tier the words, and no context, which it cannot read."""
     nonce = nonce or new_nonce()
     name = one_line(subject.name)
+    earlier = fence("EARLIER", _earlier(context, words), nonce) if tier != "gate" and (context or words.quotes) else ""
     facts: dict[str, Any] = {"name": subject.name, "text": words.text}
     if tier == "map":
         traits = sorted(subject.traits, key=lambda trait: trait.name.casefold())  # no order in which cuts hit the weak
@@ -250,6 +297,7 @@ def tier_request(
             persona=fence("PERSONA", neutral(subject.persona, LONGEST_PERSONA)[0], nonce),
             traits=fence("TRAITS", lines, nonce) if lines else "",
             request=fence("REQUEST", _json({name: answers["extract"].get(name, "") for name in EXTRACTED}), nonce),
+            earlier=earlier,
         )
         facts |= {**answers["extract"], "persona": subject.persona}
         facts["traits"] = [asdict(as_value(trait)) for trait in subject.traits]
@@ -257,7 +305,7 @@ def tier_request(
         gate = dict(answers["gate"]) if tier == "extract" else None
         finding = fence("FINDING", _json({"reason": gate["reason"]}), nonce) if gate else ""
         message = fence("MESSAGE", neutral(words.text, len(words.text))[0], nonce)
-        prompt = _template("message", name=name, message=message, finding=finding)
+        prompt = _template("message", name=name, message=message, finding=finding, earlier=earlier)
         facts |= {"gate": gate} if gate else {}
     return LLMRequest(
         role="judge",
@@ -275,6 +323,13 @@ def tier_request(
         nonce=nonce,
         facts=facts,
     )
+
+
+def _earlier(context: Sequence[str], words: Words) -> str:
+    """What was said before, and what the message quotes, as entries that cannot pass for each other."""
+    quoted = [f"[quoted in the message] {' '.join(words.quotes)}"] if words.quotes else []
+    entries = (neutral(entry.strip(), LONGEST_EARLIER)[0].replace("\n", "\n    | ") for entry in (*context, *quoted))
+    return "\n".join(f"{number}. {entry}" for number, entry in enumerate(entries, 1))
 
 
 def _trait(trait: TraitLike) -> str:
@@ -298,7 +353,9 @@ def _template(name: str, /, **values: Any) -> str:
     return render_prompt(f"behavior/{name}", **values)
 
 
-def detect(words: Words, subject: Subject, *, model: str = "", work_id: str = "") -> tuple[Answers, str, list[int]]:
+def detect(
+    words: Words, subject: Subject, *, context: Sequence[str] = (), model: str = "", work_id: str = ""
+) -> tuple[Answers, str, list[int]]:
     """Ask the tiers about a message until one of them says that there is nothing more to ask.
 
     Returns:
@@ -306,7 +363,7 @@ def detect(words: Words, subject: Subject, *, model: str = "", work_id: str = ""
     """
     answers, failure, calls = answers_without_model(words), "", list[int]()
     while not failure and (tier := next_tier(answers)) is not None:
-        reply = ask(tier, words=words, subject=subject, answers=answers, work_id=work_id, model=model)
+        reply = ask(tier, words=words, subject=subject, answers=answers, context=context, work_id=work_id, model=model)
         calls += [one.call_id for one in (*reply.earlier, reply) if one.call_id is not None]
         if reply.ok:
             answers[tier] = reply.value
@@ -326,6 +383,7 @@ class Trial(BaseModel):
     extract: dict[str, Any] | None = None
     map: dict[str, Any] | None = None
     operation: Operation = "none"
+    scope: str = Field(description="where it would hold: persona, channel or person (behavior_scope)")
     trait_before: TraitValue | None = None
     trait_after: TraitValue | None = None
     decision: Decision | None = None
@@ -339,12 +397,23 @@ class Trial(BaseModel):
 
 
 def try_text(
-    text: str, *, agent: Agent, config: ResolvedConfig, requester: Requester, applied_today: int = 0, model: str = ""
+    text: str,
+    *,
+    agent: Agent,
+    config: ResolvedConfig,
+    requester: Requester,
+    applied_today: int = 0,
+    context: Sequence[str] = (),
+    model: str = "",
 ) -> Trial:
-    """What would come of a message to an agent. Calls are in the ledger; nothing else is stored or changed."""
-    subject, words = subject_of(agent), own_words(text)
+    """What would come of a message to an agent. Calls are in the ledger; nothing else is stored or changed.
+
+    Args:
+        context: What was said before it, oldest first, as ``name: text``; the last four count.
+    """
+    subject, words, context = subject_of(agent), own_words(text), context[-MOST_EARLIER:]
     traits = [as_value(trait) for trait in subject.traits]
-    answers, failure, calls = detect(words, subject, model=model)
+    answers, failure, calls = detect(words, subject, context=context, model=model)
     gate = answers.get("gate", {})
     costs = list(LLMCall.objects.filter(pk__in=calls).values_list("cost_usd", flat=True))
     trial = Trial(
@@ -352,6 +421,7 @@ def try_text(
         judge=model or model_of("judge") if calls else JUDGED_WITHOUT_MODEL,
         has_request=bool(gate.get("has_request")),
         confidence=gate.get("confidence"),
+        scope=config["behavior_scope"],
         **answers,
         warnings=warnings_about(words, answers),
         characters_quoted=words.quoted,
@@ -371,6 +441,7 @@ def try_text(
         config=config,
         applied_today=applied_today,
         made=made_by_requests(agent.pk),
+        context=context,
     )
     return trial.model_copy(
         update={

@@ -50,7 +50,7 @@ class Comparison(BaseModel):
         dimensions: The change per dimension that both measured, in the order of the scorers.
         propositions: Per dimension, the change of each proposition asked in both, worst first.
         only_baseline, only_candidate: Dimensions (or ``dimension/proposition``) that are in one of the two only.
-        changed: ``dimension/proposition`` asked in both, but not the same: its claim, weight or rule changed. Not compared.
+        changed: ``dimension/proposition`` asked in both, but it (claim, weight, rule) or the judge's prompt changed. Not compared.
         scored_in_one: ``dimension/proposition`` asked in both but scored in one only; left out of the dimension's change.
         stale: Whether the persona changed between the two: the difference is then no drift alone.
         persona_changes: The versions of the persona that came between, as far as they were stored: what made them, what they changed.
@@ -340,7 +340,7 @@ def _notes(
     if known and not all(m.scope in m.name for m in (baseline, candidate) if m.scope):
         notes.append(f"of other messages: baseline {baseline.scope or 'all'}, candidate {candidate.scope or 'all'}")
     if changed:
-        why = "its words, weight or rule, or the trait it speaks of, changed"
+        why = "its words, weight or rule, the trait it speaks of, or the judge's prompt changed"
         notes.append(f"not the same proposition any more, so not compared: {', '.join(changed)} ({why})")
     for measurement in (baseline, candidate):
         asked = [one for of in measurement.dimensions.values() for one in of.propositions.values()]

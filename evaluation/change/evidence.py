@@ -14,7 +14,7 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery, TextField
 from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from agents.models import Agent, Message
@@ -27,7 +27,8 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
     """Make a completed run the baseline of the dimensions it has a number for; the others keep the baseline they have.
 
     Under each judge and procedure (hard, double check, method) there is a baseline of its own: they do not compare. A run that was
-    asked for before the one a baseline stands on, and ended after it, does not take its place.
+    asked for before the one a baseline stands on, and ended after it, does not take its place. Evaluations that no baseline stands on any
+    more lose the mark `is_baseline`.
 
     Args:
         run: A completed run of an agent.
@@ -61,12 +62,17 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
             and (only is None or name in only)
             and (name not in there or there[name].evaluation_run_id <= run.pk)
         ]
-        return Baseline.objects.bulk_create(
+        baselines = Baseline.objects.bulk_create(
             promoted,
             update_conflicts=True,
             unique_fields=["agent", "judge", "procedure", "dimension"],
             update_fields=["evaluation_run", "score", "count", "persona_digest", "captured_at"],
         )
+        marked = EvaluationRun.objects.filter(agent=run.agent, is_baseline=True, status=EvaluationRun.Status.COMPLETED)
+        replaced = marked.filter(baselines__isnull=True).exclude(pk=run.pk)
+        awaited = EvaluationRun.objects.exclude(status__in=EvaluationRun.FINAL)  # their dimensions are promoted later
+        replaced.exclude(channel_runs__in=awaited).update(is_baseline=False)
+        return baselines
 
 
 def get_baseline(*, agent: Agent, judge: str, procedure: str = Method.PLUMBLINE.value) -> dict[str, Baseline]:
@@ -131,6 +137,7 @@ def runs_judged(judged: Judged) -> QuerySet[EvaluationRun]:
         hard="hard" in how,
         double_check="double-check" in how,
         simulated="simulated" in how,
+        swap_test="",
         status=EvaluationRun.Status.COMPLETED,
         agent__isnull=False,
         position_bins=[],
@@ -143,19 +150,19 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     It does the same however often it is called: dimensions of channels can be scored after the agent's own.
 
     Args:
-        run: The evaluation. Of one that was sampled evenly by position nothing is stored: it is a sample of another kind.
+        run: The evaluation. Of one that was sampled evenly by position, or to test the judge, nothing is stored: that is a sample of
+            another kind.
         spoken: The agent's messages in its window: all of them are judged by what looks at the window as a whole.
     """
-    if run.agent_id is None or run.position_bins:
+    if run.agent_id is None or run.position_bins or run.swap_test:
         return
     rows = EvaluationScore.objects.filter(status=EvaluationScore.Status.SCORED).order_by().values_list("dimension")
-    said = Coalesce("message__sent_at", "message__created_at")  # without a time it counts from when it was stored
-    newest_by_dimension = dict(rows.filter(evaluation_run=run).annotate(at=Max(said)))
+    newest_by_dimension = dict(rows.filter(evaluation_run=run).annotate(at=Max("message__said_at")))
     of_channels = rows.filter(evaluation_run__agent_shares__agent_run=run, evaluation_run__status=run.Status.COMPLETED)
     newest_by_dimension |= dict.fromkeys(of_channels.values_list("dimension", flat=True).distinct())
     newest: datetime | None = None
     if None in newest_by_dimension.values():
-        newest = spoken.order_by().aggregate(at=Max(Coalesce("sent_at", "created_at")))["at"]
+        newest = spoken.order_by().aggregate(at=Max("said_at"))["at"]
     Evidence.objects.bulk_create(
         (
             Evidence(

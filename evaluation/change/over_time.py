@@ -422,7 +422,11 @@ def measured_lately(*, since: datetime) -> dict[Judged, list[int]]:
     """Who was measured by the newest 500 evaluations, and how: the way of most evaluations first, agents by their newest; one query."""
     fields = ("agent_id", "judge", "method", "hard", "double_check", "simulated")
     rows = EvaluationRun.objects.filter(
-        status=EvaluationRun.Status.COMPLETED, created_at__gte=since, agent__isnull=False, position_bins=[]
+        status=EvaluationRun.Status.COMPLETED,
+        created_at__gte=since,
+        agent__isnull=False,
+        position_bins=[],
+        swap_test="",
     )
     by_way: dict[Judged, list[int]] = defaultdict(list)
     for agent, judge, *how in rows.order_by("-created_at").values_list(*fields)[:NEWEST_RUNS]:

@@ -13,7 +13,7 @@ from evaluation.experiments.play import specs, start_experiment
 from evaluation.experiments.scenario import Scenario
 from evaluation.models import ExperimentEnvironment
 from evaluation.runs.estimate import STAND_IN, estimate_all, estimated, prompt_tokens
-from evaluation.simulation.conversations import actor_of
+from evaluation.runs.planning import actor_of
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS
 
 

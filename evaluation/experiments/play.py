@@ -46,8 +46,7 @@ from evaluation.propositions.files import dotted
 from evaluation.propositions.offline import rules_of
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import execute
-from evaluation.runs.planning import SIMULATION, RunSpec, why_over_budget
-from evaluation.simulation.conversations import actor_of
+from evaluation.runs.planning import SIMULATION, RunSpec, actor_of, why_over_budget
 
 LEASE = timedelta(minutes=10)  # extended before each turn
 WAIT = 0.2  # seconds between two looks at work that another process has

@@ -184,11 +184,16 @@ def entry_schema(hard: bool = False, advised: bool = False, value: Mapping[str, 
 
 
 def answer_schema(keyed: Mapping[str, Proposition], advised: Sequence[str]) -> dict[str, Any]:
-    """The schema of an answer: the fields themselves for one claim, an entry per key for several."""
+    """The schema of an answer: the fields themselves for one claim, an entry per key for several.
+
+    The entries refer to one definition: written out, those of four claims are longer than the rest of the prompt.
+    """
     hard = any(p.hard for p in keyed.values())
     if len(keyed) == 1:
         return entry_schema(hard, bool(advised))
-    return object_schema({key: entry_schema(hard, key in advised) for key in keyed})
+    kinds = {key: "advised" if key in advised else "entry" for key in keyed}
+    entries = object_schema({key: {"$ref": f"#/$defs/{kind}"} for key, kind in kinds.items()})
+    return entries | {"$defs": {kind: entry_schema(hard, kind == "advised") for kind in sorted(set(kinds.values()))}}
 
 
 _EXAMPLE: dict[str, Any] = {

@@ -28,7 +28,7 @@ from agents.persona import BANDS, ROUNDING, TraitLike, strength_band
 from agents.seed import example_slugs
 from agents.text.fences import neutral
 from evaluation.dimensions import Dimension
-from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, resolve
+from evaluation.propositions.schema import AGENT_NAME, Proposition, PropositionFile, SpecProblems, resolve
 
 
 class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # both are safe; the C one is ten times faster
@@ -247,7 +247,8 @@ def load_file(path: Path) -> LoadedFile:
             {"dimension": path.parent.name, **data} if "dimension" not in data else data
         )
     except ValidationError as error:
-        raise PropositionError([_problem(path, node, data, dict(item)) for item in error.errors()]) from None
+        problems = [problem for item in error.errors() for problem in _problems(path, node, data, dict(item))]
+        raise PropositionError(problems) from None
     return resolved_file(path, parsed, node)
 
 
@@ -260,6 +261,15 @@ def resolved_file(path: Path, parsed: PropositionFile, node: yaml.Node | None) -
     )
     active, inactive = (tuple(p for p in resolved if p.active is wanted) for wanted in (True, False))
     return LoadedFile(path, parsed.dimension, agent_id, parsed.level, active, inactive)
+
+
+def _problems(path: Path, node: yaml.Node, data: Any, item: dict[str, Any]) -> list[FileProblem]:
+    """Return a pydantic error of the file, or one for each proposition that it is about."""
+    error = item.get("ctx", {}).get("error")
+    if not isinstance(error, SpecProblems):
+        return [_problem(path, node, data, item)]
+    items = (item | {"loc": ("propositions", place), "msg": why} for place, _, why in error.problems)
+    return [_problem(path, node, data, one) for one in items]
 
 
 def _problem(path: Path, node: yaml.Node, data: Any, item: dict[str, Any]) -> FileProblem:

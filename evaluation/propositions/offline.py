@@ -19,7 +19,6 @@ from agents.text.fences import MAX_EVENT_CHARACTERS
 from agents.text.ngrams import RepetitionStatistics, extract_ngrams, repetition_statistics
 from agents.text.patterns import Undecided, find_all, one_message
 from agents.text.tokens import tokenize
-from agents.text.voices import StyleProfile, style_deviations
 from evaluation.judge.questions import Verdict, judged, parse_answers, trivial, verdict_by_rule
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for
 from evaluation.propositions.schema import PRECONDITIONS, Cues, Proposition, Rule, Target, check_rule
@@ -29,9 +28,6 @@ NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw,
 NO_CUE_FOUND = "needs an LLM judge: none of the claim's cues occurs in the text"
 SUPPORTED, CONTRADICTED, BOTH = 8, 1, 4
 ORDINARY_COMPRESSION_GAIN = 0.45  # what unrelated chat messages gain anyway, see agents.text.ngrams.compression_gain
-
-ORDINARY_DEVIATION = 0.4  # what a message lies from its author's others anyway, see agents.text.voices.style_distance
-LEAST_HISTORY = 5  # earlier messages that make a style
 LEAST_LINES = 10  # lines of a conversation that make voices
 DISTINCT = 0.15  # distinctness at which the scale has risen by 1 - 1/e
 
@@ -63,24 +59,22 @@ def _measured(
     claim: Mapping[str, Any], texts: Sequence[str], measured: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
     """The entry for a claim that names a statistic about more than its own text; None for every other claim."""
-    if claim["hard"] or claim["measure"] not in ("style", "voices"):
+    if claim["hard"] or claim["measure"] not in ("voice", "voices"):
         return None
     figures = (measured or {}).get(claim["measure"])
-    return _score_style(texts, figures) if claim["measure"] == "style" else _score_voices(figures)
+    return _score_voice(figures) if claim["measure"] == "voice" else _score_voices(figures)
 
 
-def _score_style(texts: Sequence[str], profile: Mapping[str, Any] | None) -> dict[str, Any]:
-    """How near the later message is to how its author wrote before: ``round(9 * exp(-1.5 * (d - 0.4)))``, at most 9, d = deviation."""
-    if profile is None or profile["messages"] < LEAST_HISTORY:
-        return {"unscored": f"a style shows across at least {LEAST_HISTORY} earlier messages"}
-    deviations = style_deviations(texts[-1], StyleProfile(**profile))
-    distance = sum(deviations.values()) / len(deviations)
-    odd = ", ".join(f"{name} {value:.1f}" for name, value in list(deviations.items())[:3] if value >= 1)
+def _score_voice(figures: Mapping[str, Any] | None) -> dict[str, Any]:
+    """How surely the agent said the later message, by how it spoke before: ``round(9 * p)``; 4 and 5 cannot tell."""
+    if figures is None or "own" not in figures:
+        return {"unscored": (figures or {"why": "no voice was measured"})["why"]}
     reasoning = (
-        f"Style of the later message against the {profile['messages']} messages before: {distance:.2f} spreads away on average"
-        + (f"; most in {odd}." if odd else "; nothing stands out.")
+        f"Written as the agent wrote its {figures['messages']} messages before, and not as {figures['beside']} wrote "
+        f"{figures['others']}: {figures['own']:.0%} (50 % = it fits both; by runs of 2 to 4 characters and style, names masked)."
+        + (f" Unusual: {', '.join(figures['odd'])}." if figures["odd"] else "")
     )
-    return _entry(round(9 * exp(-1.5 * max(0.0, distance - ORDINARY_DEVIATION))), reasoning, 0.5)
+    return _entry(round(9 * figures["own"]), reasoning, 0.5)
 
 
 def _score_voices(figures: Mapping[str, Any] | None) -> dict[str, Any]:

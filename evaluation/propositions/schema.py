@@ -7,8 +7,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from django.conf import settings
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from agents.swarm.guards import GUARDS
@@ -30,7 +32,9 @@ def _regex(value: str) -> str:
 Regex = Annotated[str, Field(min_length=1), AfterValidator(_regex)]
 Phrase = Annotated[str, Field(min_length=1), AfterValidator(_phrase)]
 Count = Annotated[int, Field(ge=0, le=100_000)]
-GUARDED = tuple(name for name in GUARDS if name != "moved")  # the guards that say something of one text beside another
+GUARDED = tuple(
+    name for name in GUARDS if name not in ("moved", "sentences")
+)  # these two compare a text with its rewriting
 
 
 def _known_guards(only: dict[str, str]) -> dict[str, str]:
@@ -195,7 +199,7 @@ if TYPE_CHECKING:
 else:
     DimensionId = Literal[tuple(Dimension.values)]  # a type checker cannot read a computed one
 MEASURED_IN = {
-    "style": "consistency",
+    "voice": "consistency",
     "voices": "convergence",
 }  # the one dimension in which the statistic has a meaning
 WINDOW_DEFAULTS: dict[str, tuple[int, int]] = {"evaluation": (10, 100), "action": (5, 10)}  # AC-6.0.12
@@ -272,7 +276,7 @@ class PropositionSpec(BaseModel):
         None, description="an exact check of the message instead of a judge: 9 when it holds, 0 when not"
     )
     cues: Cues | None = Field(None, description="what the offline judge may go by")
-    measure: Literal["repetition", "style", "voices"] | None = Field(
+    measure: Literal["repetition", "voice", "voices"] | None = Field(
         None, description="the statistic the offline judge may answer from: in fluency, consistency, convergence"
     )
     trait: str | None = Field(
@@ -308,6 +312,14 @@ class PropositionSpec(BaseModel):
         return self
 
 
+class SpecProblems(ValueError):
+    """Propositions that their file does not allow: for each its place in the list (from 0), its id, and why."""
+
+    def __init__(self, problems: list[tuple[int, str, str]]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(f"{name}: {why}" for _, name, why in problems))
+
+
 class PropositionFile(BaseModel):
     """A proposition file: who and what it is about, and its propositions."""
 
@@ -341,12 +353,14 @@ class PropositionFile(BaseModel):
         if self.target_type == "agent" and self.dimension in CHANNEL_DIMENSIONS:
             raise ValueError(f"{self.dimension} is measured of a whole channel: write target_type: environment")
         seen: set[str] = set()
-        for spec in self.propositions:
+        problems: list[tuple[int, str, str]] = []
+        for place, spec in enumerate(self.propositions):
             if spec.id in seen:
-                raise ValueError(f"the id {spec.id!r} stands twice in this file")
+                problems.append((place, spec.id, f"the id {spec.id!r} stands twice in this file"))
             seen.add(spec.id)
-            if problem := next(self._problems(spec), ""):
-                raise ValueError(f"{spec.id}: {problem}")
+            problems += [(place, spec.id, problem) for problem in self._problems(spec)]
+        if problems:
+            raise SpecProblems(problems)
         return self
 
     def _problems(self, spec: PropositionSpec) -> Iterator[str]:
@@ -436,7 +450,7 @@ class Proposition:
         return (self.include_personas, self.target_type, self.first_n, self.last_n, self.hard)
 
     def fingerprint(self) -> dict[str, object]:
-        """Everything that can change a score, for the digest."""
+        """Everything that can change a score, for the digest: of what a judge scores also the prompts it is asked with."""
         return {
             "dimension": self.dimension,
             "id": self.id,
@@ -450,7 +464,18 @@ class Proposition:
             "cues": self.cues.model_dump() if self.cues else None,
             "measure": self.measure,
             **({"trait": self.trait_now, "over_window": self.over_window} if self.trait_now else {}),
+            **({} if self.rule else {"prompts": prompts_digest()}),
         }
+
+
+SCORING_PROMPTS = ("rubric", "rubric_tinytroupe", "persona", "trajectory", "additional", "claims", "double_check")
+
+
+@lru_cache(maxsize=1)
+def prompts_digest() -> str:
+    """SHA-256 (hex) of the prompts that ask for scores. Scores given under other ones do not compare."""
+    folder = settings.BASE_DIR / "templates" / "prompts" / "judge"
+    return hashlib.sha256(b"".join((folder / f"{name}.md").read_bytes() for name in SCORING_PROMPTS)).hexdigest()
 
 
 def resolve(spec: PropositionSpec, file: PropositionFile, source: str, *, for_all: bool = False) -> Proposition:

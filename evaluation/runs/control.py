@@ -14,7 +14,7 @@ from agents.llm import ledger
 from agents.models import LLMBatch
 from agents.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.planning import RESUMABLE, RunSpec, has_little_speech, prepare_run
+from evaluation.runs.planning import RESUMABLE, RunSpec, has_little_speech, prepare_run, why_not_simulated
 from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, waiting_words
 
 
@@ -69,7 +69,8 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, 
 
     Args:
         spec: What is asked for.
-        simulate: Have the worker simulate conversations with an agent that has little speech first, and measure those (AC-6.5.2).
+        simulate: Have the worker simulate conversations with an agent that has little speech first, and measure those (AC-6.5.2);
+            not where its actor could say nothing.
 
     Returns:
         The run, and whether it is one that asked for the same within 24 hours and had not ended: that one goes on instead.
@@ -77,7 +78,7 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, 
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    if simulate and has_little_speech(spec):
+    if simulate and spec.agent and has_little_speech(spec) and not why_not_simulated(spec.agent):
         spec = replace(spec, simulated=True)
     with transaction.atomic():  # no worker sees a part of it
         run, resumed = prepare_run(spec)

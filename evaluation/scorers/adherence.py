@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from agents.models import Message
-from evaluation.scorers.subjects import NO_MESSAGE, Context, Event, Item, Subject
+from evaluation.scorers.subjects import Context, Event, Item, Subject
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
@@ -49,4 +49,4 @@ def context(
 
 def not_evaluable(subject: Subject) -> str:
     """Why nothing can be judged for this dimension; empty when it can."""
-    return "" if subject.spoken().exists() else NO_MESSAGE
+    return subject.why_silent()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agents.models import Message
 from agents.text.ngrams import repetition_statistics
-from evaluation.scorers.subjects import NO_MESSAGE, Context, Item, Subject
+from evaluation.scorers.subjects import Context, Item, Subject
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
@@ -36,5 +36,5 @@ def not_evaluable(subject: Subject) -> str:
     """Why nothing can be judged for this dimension; empty when it can. Repetition needs two messages."""
     count = subject.spoken()[:2].count()
     if count == 0:
-        return NO_MESSAGE
+        return subject.why_silent()
     return "" if count == 2 else "one message only: fluency is judged across messages"

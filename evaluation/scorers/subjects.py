@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.db import models
-from django.db.models import F, Q, QuerySet, TextField
+from django.db.models import Count, F, Max, Q, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, RowNumber
 from django.utils import timezone
@@ -19,10 +19,10 @@ from django.utils import timezone
 from agents.models import Agent, Channel, Debate, Message
 from agents.persona import render_persona
 from agents.text.fences import one_line
-from agents.text.voices import StyleProfile, style_profile
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
+    from evaluation.scorers.consistency import Voices
 
 
 _DURATION = re.compile(r"(\d{1,5})([hdw])")
@@ -104,6 +104,25 @@ def in_window(messages: QuerySet[Message], window: MessageWindow) -> QuerySet[Me
     return messages
 
 
+def why_outside(messages: QuerySet[Message], window: MessageWindow) -> str:
+    """Why a stretch of time holds none of `messages` (all there are, whatever their time), as the end of a sentence.
+
+    Empty where the window is no stretch of time, or where there are no messages at all.
+    """
+    if window.start is None and window.end is None:
+        return ""
+    counts = messages.order_by().aggregate(all=Count("pk"), dated=Count("sent_at"), newest=Max("sent_at"))
+    undated = counts["all"] - counts["dated"]
+    newest = (
+        f"the newest with a time is from {timezone.localtime(counts['newest']):%Y-%m-%d}" if counts["dated"] else ""
+    )
+    timeless = (
+        f"{undated:,} of {counts['all']:,} messages have no time, which only all and last:N count" if undated else ""
+    )
+    reasons = "; ".join(filter(None, (timeless, newest)))
+    return f"; {window.spec}: {reasons}" if reasons else ""
+
+
 def synthetic_only(where: Mapping[str, str], simulated: bool) -> dict[str, bool]:
     """The filter for real messages, or with `simulated` for synthetic ones; none where a tag names one debate.
 
@@ -118,15 +137,15 @@ def spoken_by(
     """What an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first.
 
     With `simulated`, what it was made to say for a measurement, and nothing else: the two never mix (AC-6.5.2). With the tag of a
-    debate, what it said in that debate. Messages without a time stand before those with one, in the order they were stored.
+    debate, what it said in that debate. A message without a time stands where `Message.said_at` puts it.
     """
     spoken = Message.objects.filter(agent=agent, text__regex=r"\S", **synthetic_only(where or {}, simulated))
     messages = with_tags(spoken, where or {})
-    messages = in_window(messages, window).order_by(F("sent_at").asc(nulls_first=True), "pk")
+    messages = in_window(messages, window).order_by("said_at", "pk")
     if window.last is None:
         return messages
-    newest = messages.order_by(F("sent_at").desc(nulls_last=True), "-pk").values_list("pk", flat=True)[: window.last]
-    return Message.objects.filter(pk__in=list(newest)).order_by(F("sent_at").asc(nulls_first=True), "pk")
+    newest = messages.order_by("-said_at", "-pk").values_list("pk", flat=True)[: window.last]
+    return Message.objects.filter(pk__in=list(newest)).order_by("said_at", "pk")
 
 
 def said_in(
@@ -149,11 +168,7 @@ def said_in(
 
 def said_before(message: Message, *, agent: Agent, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
     """What the agent said before a message of its own, in the order of `spoken_by`."""
-    earlier = Q(sent_at__isnull=True, pk__lt=message.pk)
-    if message.sent_at is not None:
-        earlier = (
-            Q(sent_at__isnull=True) | Q(sent_at__lt=message.sent_at) | Q(sent_at=message.sent_at, pk__lt=message.pk)
-        )
+    earlier = Q(said_at__lt=message.said_at) | Q(said_at=message.said_at, pk__lt=message.pk)
     return spoken_by(agent=agent, window=MessageWindow(), where=where).filter(earlier)
 
 
@@ -365,6 +380,12 @@ class Window:
     def events(self) -> tuple[Event, ...]:
         return self.first + self.last
 
+    def with_event(self, number: int, event: Event) -> Window:
+        """The same with another event under a number that is shown."""
+        shown = list(self.events)
+        shown[number - 1 - (self.omitted if number > len(self.first) else 0)] = event
+        return Window(tuple(shown[: len(self.first)]), self.omitted, tuple(shown[len(self.first) :]))
+
 
 def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
     """The first `first_n` and last `last_n` events, in order. Where the two would overlap everything is shown, once."""
@@ -463,8 +484,11 @@ class Subject:
     Attributes:
         samples: Most messages sampled.
         simulated: Whether what was simulated for a measurement is looked at, instead of real speech.
+        heuristic: Whether the offline judge asks: only then are figures measured for it.
+        voices: How the agent and the others spoke before the window, once that was measured.
         before: What was said just before a message, by its id, where that was read ahead.
         read: What was read of channels; agents that are measured together share it.
+        swapped: Texts of others that stand in for those of its messages, by id, in a test of the judge; None where one was deleted.
     """
 
     agent: Agent
@@ -477,14 +501,27 @@ class Subject:
     history_where: dict[str, str] = field(default_factory=dict)
     simulated: bool = False
     position_bins: tuple[tuple[int, int | None], ...] = ()
+    heuristic: bool = False
+    voices: Voices | None = None
     before: dict[int, tuple[Event, ...]] = field(default_factory=dict)
     read: dict[tuple[object, ...], Ends] = field(default_factory=dict)
+    swapped: Mapping[int, str | None] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
-    _style: StyleProfile | None = None
 
     def spoken(self) -> QuerySet[Message]:
         return spoken_by(agent=self.agent, window=self.window, where=self.where, simulated=self.simulated)
+
+    def why_silent(self) -> str:
+        """Why there is no message of the agent to measure; empty when there is one."""
+        if self.spoken().exists():
+            return ""
+        return NO_MESSAGE + self.why_outside()
+
+    def why_outside(self) -> str:
+        """Why the window's stretch of time holds nothing of what the agent said, as the end of a sentence; empty where it does not say."""
+        everything = spoken_by(agent=self.agent, window=MessageWindow(), where=self.where, simulated=self.simulated)
+        return why_outside(everything, self.window)
 
     def sample(self) -> list[int]:
         """Ids of up to `samples` messages, drawn at random with the seed (AC-6.1.2), by turn evenly over its stretches."""
@@ -530,14 +567,6 @@ class Subject:
             self._halves = Halves(current, tuple(pk for pk in past.values_list("pk", flat=True) if pk not in now))
         return self._halves
 
-    def usual_style(self, most: int) -> StyleProfile | None:
-        """How the agent wrote before the window, from its `most` newest messages there; None with fewer than two."""
-        history = self.halves().history[-most:]
-        if self._style is None and len(history) >= 2:
-            texts = Message.objects.filter(pk__in=history).order_by("pk").values_list("text", flat=True)
-            self._style = style_profile(list(texts))
-        return self._style
-
     def window_around(self, message: Message, first_n: int, last_n: int) -> tuple[Window, int | None]:
         """The events around a message: the first ones of its channel and the last ones up to the end of its stretch (AC-6.0.12).
 
@@ -562,7 +591,10 @@ class Subject:
             self.read[shared] = read_ends(messages, first_n, last_n + (0 < last_n <= SEEN_BEFORE))
         if key not in self._windows:
             self._windows[key] = self.read[shared].window(self.event)
-        return self._windows[key], self.read[shared].number_of(message.position)
+        window, number = self._windows[key], self.read[shared].number_of(message.position)
+        if number is not None and message.pk in self.swapped:  # of all messages only the one that is judged
+            window = window.with_event(number, self.event(message))
+        return window, number
 
     def own_window(self, first_n: int, last_n: int) -> Window:
         """What the agent said in the window, over all channels, in order of time."""
@@ -580,6 +612,12 @@ class Subject:
             cut = first_n if omitted else len(events)
             self._windows[key] = Window(tuple(events[:cut]), omitted, tuple(events[cut:]))
         return self._windows[key]
+
+    def swap(self, message: Message) -> bool:
+        """Give a message that is judged the text that stands in for its own, if there is one; False where that was deleted."""
+        text = self.swapped.get(message.pk, message.text)
+        message.text = text or ""
+        return text is not None
 
     def event(self, message: Message | Said) -> Event:
         if message.agent_id == self.agent.pk:
@@ -710,8 +748,7 @@ class ChannelSubject:
         """Why there is no conversation of agents to measure; empty when there is one."""
         if self.speakers():
             return ""
-        return (
-            "no agent speaks in the window, only people"
-            if self.said().exists()
-            else "no message of the channel in the window"
-        )
+        if self.said().exists():
+            return "no agent speaks in the window, only people"
+        everything = said_in(channel=self.channel, window=MessageWindow(), where=self.where)
+        return f"no message of the channel in the window{why_outside(everything, self.window)}"

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Annotated, Any
 
 import sentry_sdk
-from django.conf import settings
 from django.db import DatabaseError, transaction
 from django.db.models import Max, QuerySet
 from django.utils import timezone
@@ -28,7 +27,16 @@ from agents.work.lease import LeaseLost
 from agents.work.running import is_outage
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
-from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, RunSpec, has_little_speech, plan_later, why_over_budget
+from evaluation.runs.planning import (
+    MOST_SAMPLES,
+    SIMULATION,
+    RunSpec,
+    actor_of,
+    has_little_speech,
+    plan_later,
+    why_not_simulated,
+    why_over_budget,
+)
 from evaluation.scorers.subjects import BEFORE, MessageWindow, parse_history, parse_window
 from evaluation.simulation.situations import Situation, load_situations, situations_digest
 
@@ -90,6 +98,7 @@ class Simulation(BaseModel):
 
     Attributes:
         id: The part before the last ``-`` is equal for the same agent, persona, situations, model and repeats.
+        skipped: Why nothing was said to the agent at all; there are no conversations then.
         resumed: Whether it continues what an earlier process left.
     """
 
@@ -101,6 +110,7 @@ class Simulation(BaseModel):
     messages: int
     persona_digest: str = Field(exclude=True)
     conversations: tuple[Conversation, ...]
+    skipped: str = Field("", exclude=True)
     resumed: bool = Field(False, exclude=True)
 
     @computed_field  # type: ignore[prop-decorator]
@@ -127,6 +137,8 @@ class Simulation(BaseModel):
     @property
     def problem(self) -> str:
         """Why there is less to measure than there should be, in a sentence; empty when everything was simulated."""
+        if self.skipped:
+            return self.skipped
         missing = self.unfinished
         if missing:
             reasons = "; ".join(dict.fromkeys(conversation.reason for conversation in missing))
@@ -145,11 +157,6 @@ def simulations_json(simulations: Sequence[Simulation]) -> dict[str, Any]:
     return {"simulations": rows} if rows else {}
 
 
-def actor_of(agent: Agent, actor_model: str = "") -> str:
-    """The model that acts as an agent, unless another one is asked for."""
-    return actor_model or agent.model_id or str(settings.ACTOR_MODEL)
-
-
 def simulate(
     *,
     agent: Agent,
@@ -164,7 +171,8 @@ def simulate(
     The same call resumes an interrupted simulation: it says the missing lines and retries failed turns, for 24 hours and until an
     evaluation of the simulation is complete; after that a new simulation begins. A line is never said or answered twice in a simulation.
 
-    No stage of the pipeline takes part but those marked `required`, and the agent remembers nothing of it.
+    No stage of the pipeline takes part but those marked `required`, and the agent remembers nothing of it. Where the actor could say
+    nothing (`why_not_simulated`) nothing is said to the agent either.
 
     Args:
         situations: What happens to it, see `load_situations`.
@@ -180,6 +188,9 @@ def simulate(
     if not 1 <= repeats <= MOST_REPEATS:
         raise ValueError(f"repeats {repeats}: 1 to {MOST_REPEATS}")
     model = actor_of(agent, actor_model)
+    if why := why_not_simulated(agent, actor_model):
+        nothing = {"persona_digest": current_digest(agent), "conversations": (), "messages": 0}
+        return Simulation(id="", agent=agent, actor_model=model, skipped=why, **nothing)
     with sentry_sdk.start_span(op="evaluation.simulation", name="simulate conversations") as span:
         span.set_data("agent", agent.pk)
         ident, scenes, resumed = prepare(agent, situations, model, repeats, reuse=reuse)
@@ -456,7 +467,7 @@ def simulate_specs(
         simulations.append(simulation)
         if simulation.usable:
             measured.append(simulation_spec(spec if ours else replace(spec, repeats=1), simulation))
-        elif ours and simulation.complete:  # silent throughout, as the scripted actor is without sample lines
+        elif ours and simulation.complete:  # silent throughout, or skipped
             measured.append(spec)
     return measured, simulations
 
@@ -488,7 +499,7 @@ def simulate_for(run: EvaluationRun, *, owner: str) -> None:
         spec = _spec_of(run)
         if simulation.usable:
             plan_later(run, simulation_spec(spec, simulation), owner=owner)
-        elif simulation.complete:  # silent throughout, as the scripted actor is without sample lines
+        elif simulation.complete:  # silent throughout, or skipped
             plan_later(run, spec, owner=owner)
         elif why := why_over_budget(run.agent, actor_of(run.agent)):
             run.finish(owner=owner, status=Status.PAUSED_BUDGET, error=why)

@@ -8,9 +8,9 @@ import pytest
 from django.core.management import call_command
 from pytest_django import Settings
 
-from agents.models import Agent, LLMCall
+from agents.models import Agent, LLMCall, Message
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
-from tests.evaluation.capturing import captured, command, two_agents
+from tests.evaluation.capturing import captured, command, refused, two_agents
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of
 from tests.factories import MONDAY
@@ -33,7 +33,7 @@ def test_all_active_agents_or_those_named_are_captured_ac_6_5_6(llm_server: LLMS
     captured("--agents", "bob")
 
     assert set(Baseline.objects.values_list("agent__slug", flat=True)) == {"bob"}
-    assert EvaluationRun.objects.filter(is_baseline=True).count() == 3
+    assert EvaluationRun.objects.count() == 3
 
 
 def test_only_the_dimensions_named_are_captured(llm_server: LLMServer) -> None:
@@ -67,6 +67,21 @@ def test_a_duration_reaches_back_from_now(llm_server: LLMServer, time_machine: A
     run = EvaluationRun.objects.get()
     assert (run.window_start, run.window_end) == (MONDAY, MONDAY.replace(hour=10))
     assert run.sample_size == 4
+
+
+@pytest.mark.parametrize("dimension", ["adherence", "fluency", "consistency", "convergence"])
+def test_a_stretch_of_time_without_messages_says_whether_they_have_no_time_or_are_older(
+    llm_server: LLMServer, dimension: str
+) -> None:
+    Message.objects.filter(agent__slug="ada").update(sent_at=None)
+
+    code, undated = refused("--agents", "ada", "--dimensions", dimension, "--window", "7d")
+    _, older = refused("--agents", "bob", "--dimensions", dimension, "--window", "7d")
+
+    assert code == 2
+    assert "7d: 4 of 4 messages have no time, which only all and last:N count" in undated
+    assert f"7d: the newest with a time is from {MONDAY:%Y-%m-%d}" in older
+    assert not llm_server.bodies
 
 
 @pytest.mark.parametrize(("per_call", "sizes"), [("1", [1, 1, 1, 1]), ("10", [2, 2])])

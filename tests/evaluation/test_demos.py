@@ -37,7 +37,7 @@ OFFLINE = "offline:lexical-1"
 EVERYTHING = ("adherence", "consistency", "fluency", "convergence", "ideas_quantity")
 JIM = [
     f"So the {thing} is in the pudding again. I have no idea how that happens to a person."
-    for thing in ("stapler", "phone", "calculator", "mug", "badge", "pen", "lamp", "tape")
+    for thing in ("stapler", "phone", "calculator", "mug", "badge", "pen", "lamp", "tape", "cable", "stamp")
 ]
 STILL_JIM = [
     f"So the {thing} moved to the annex. I have no idea how that keeps happening."

@@ -6,14 +6,16 @@ and read the difference.
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agents.llm import Label, LLMRequest
-from evaluation.judge.questions import Answer, Question, build_request, parse_answers
+from agents.llm import Label, LLMRequest, estimate_tokens
+from evaluation.judge.questions import Answer, Question, build_request, one_event, parse_answers
 from evaluation.propositions.schema import Proposition
 from evaluation.scorers.subjects import Context, Event, Window
 
@@ -94,13 +96,50 @@ def test_every_scoring_prompt_has_the_whole_rubric_ac_6_0_5(name: str) -> None:
         assert f"\n{band}" in system
     for principle in (
         "take the lower one",
-        "the number is the average over the elements",
+        "each relevant element separately; the number is their average",
         "A contradiction outweighs what speaks for the claim",
         "every part supports the claim",
         "every part contradicts it",
-        '`evidence` to "absent" and `value` to 9',
+        '`evidence` is "absent" and `value` 9',
     ):
         assert principle in system
+
+
+MATERIAL = Context(
+    agent_name="Ada",
+    persona="You are Ada, a dry and careful clerk.",
+    window=Window((Event("stimulus", "Ada", "Who broke it?", speaker="Bob"), Event("action", "Ada", "It broke itself.")), 0, ()),
+    message=Event("action", "Ada", "It broke itself."),
+    message_number=2,
+)  # fmt: skip
+
+
+def prompt_tokens(claims: int, method: str = "plumbline") -> int:
+    """Of a judgement of `MATERIAL`, at four characters a token."""
+    asked = question(MATERIAL, *[claim(f"c{n}") for n in range(claims)], method=method)
+    return estimate_tokens(replace(build_request(asked), schema=None))
+
+
+@pytest.mark.parametrize(("method", "most"), [("plumbline", 450), ("tinytroupe", 500)])
+def test_rubric_and_framing_of_one_judgement_are_short(method: str, most: int) -> None:
+    assert MATERIAL.persona
+    assert MATERIAL.message
+    events = [one_event(event, number) for number, event in enumerate(MATERIAL.window.events, 1)]
+    material = (MATERIAL.persona, *events, one_event(MATERIAL.message, 1), "Ada is terse")
+
+    assert prompt_tokens(1, method) - sum(map(len, material)) // 4 <= most
+
+
+def test_a_judgement_among_four_costs_at_most_150_tokens_with_all_it_shows() -> None:
+    assert prompt_tokens(4) / 4 <= 150
+
+
+def test_a_schema_describes_the_entry_once_however_many_claims_are_asked() -> None:
+    ten = question(ABOUT_A_MESSAGE, *[claim(f"c{n}") for n in range(10)])
+
+    assert (
+        json.dumps(build_request(ten).schema).count('"justification"') == 2
+    )  # its description, and that it is required
 
 
 @pytest.mark.parametrize("name", SHOWN)

@@ -164,7 +164,8 @@ def test_window_and_tags_choose_the_lines() -> None:
     assert line_up(channel=channel, where={"build": "40"}).balanced_accuracy == 1
     assert line_up(channel=channel, where={"build": "41"}).compared == 12
     assert line_up(channel=channel, window=parse_window("last:12")).compared == 12
-    assert line_up(channel=channel, window=parse_window("7d")).reason == "there are no messages here"
+    nothing = line_up(channel=channel, window=parse_window("7d")).reason
+    assert nothing == f"there are no messages here; 7d: the newest with a time is from {MONDAY:%Y-%m-%d}"
 
 
 # -- The voice line-up where there is little to compare, and where there is very much

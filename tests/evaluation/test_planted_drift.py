@@ -62,7 +62,7 @@ def test_fluency_falls_by_two_points_for_the_one_who_repeats_himself_and_for_nob
 
 
 def test_consistency_is_low_for_those_who_lose_their_voice_and_high_for_the_others_and_for_earlier_weeks() -> None:
-    """Build 41 against build 40; and, as the steady window, the last messages of build 40 against those before them."""
+    """Build 41 against build 40; and, as the steady window, the last messages of build 40 against those before them, where they are ten."""
     now: dict[str, float] = {}
     steady: dict[str, float] = {}
     for agent in Agent.objects.all():
@@ -71,12 +71,14 @@ def test_consistency_is_low_for_those_who_lose_their_voice_and_high_for_the_othe
             (steady, {"where": {"build": "40"}, "window": parse_window("last:8")}),
         ):
             score = evaluate_agent(agent=agent, dimensions=("consistency",), **asked).overall_score
-            assert score is not None
-            scores[agent.slug] = score
+            if score is not None:
+                scores[agent.slug] = score
 
-    assert {slug for slug, score in now.items() if score < 6.5} == LOSE_THEIR_VOICE, now
-    assert {slug for slug, score in steady.items() if score < 6.5} == set(), steady
-    assert all(now[slug] <= steady[slug] - 2 for slug in LOSE_THEIR_VOICE)
+    assert set(now) == set(CAST)
+    assert {slug for slug, score in now.items() if score < 4.5} == LOSE_THEIR_VOICE, now
+    assert all(score < 1.5 for slug, score in now.items() if slug in LOSE_THEIR_VOICE), now
+    assert {"angela", "michael"} <= set(steady)
+    assert all(score > 4.5 for score in steady.values()), steady
 
 
 def test_a_conversation_whose_lines_were_dealt_out_at_random_has_no_voices() -> None:

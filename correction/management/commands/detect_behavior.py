@@ -37,6 +37,13 @@ class Command(BaseCommand):
         parser.add_argument(
             "--outsider", action="store_true", help="who writes is no user, or no member of the channel"
         )
+        parser.add_argument(
+            "--context",
+            action="append",
+            default=[],
+            metavar="'NAME: TEXT'",
+            help="what was said before it, for what “that” refers to; repeat it, oldest first: the last four count",
+        )
         parser.add_argument("--model", default="", help="model to ask (default: JUDGE_MODEL)")
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -48,14 +55,16 @@ class Command(BaseCommand):
             raise CommandError(printable(str(error)), returncode=BAD_INPUT) from None
         except UnicodeDecodeError as error:
             raise CommandError(f"the text on standard input is not UTF-8: {error}", returncode=BAD_INPUT) from None
-        if fault := fault_of(text):
-            raise CommandError(printable(fault), returncode=BAD_INPUT)
+        for given in (text, *options["context"]):
+            if fault := fault_of(given):
+                raise CommandError(printable(fault), returncode=BAD_INPUT)
         trial = try_text(
             text,
             agent=agent,
             config=resolve_config(agent),
             requester=Requester(options["user"], not options["outsider"]),
             applied_today=applied_today(agent.pk),
+            context=options["context"],
             model=options["model"],
         )
         if options["json"]:
@@ -67,6 +76,7 @@ class Command(BaseCommand):
 
 
 _QUESTIONS = {"gate": "Is a change asked for?", "extract": "Of which behaviour?", "map": "As which trait?"}
+_SCOPES = {"channel": "It would hold in its channel only.", "person": "It would hold towards this person only."}
 _VERDICTS = {
     "apply": "It would be applied automatically.",
     "review": "It would wait for a person:",
@@ -89,6 +99,8 @@ def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
         console.print("Which behaviour is meant is not clear." if trial.has_request else "No change is asked for.")
     else:
         console.print(_text("\n  ".join((_VERDICTS[trial.decision.verdict], *trial.decision.reasons))))
+        if trial.scope in _SCOPES:
+            console.print(_SCOPES[trial.scope])
     if trial.persona_diff:
         console.print("\nThe persona, before and after:", style="bold")
         for line in trial.persona_diff:

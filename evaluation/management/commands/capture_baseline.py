@@ -34,7 +34,7 @@ from evaluation.commands import (
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
 from evaluation.runs.execute import Captured, as_json, capture
-from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech
+from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech, why_not_simulated
 from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE
 from evaluation.simulation.conversations import Simulation, simulate_specs, simulations_json
@@ -82,7 +82,9 @@ class Command(CodedCommand):
             raise wrong(f"proposition files cannot be used:\n{error}") from None
 
     def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
-        simulated = [] if options["no_simulate"] else [spec for spec in specs if has_little_speech(spec)]
+        little = [] if options["no_simulate"] else [spec for spec in specs if has_little_speech(spec)]
+        silent = {spec.agent.slug: why for spec in little if spec.agent and (why := why_not_simulated(spec.agent))}
+        simulated = [spec for spec in little if spec.target.slug not in silent]
         real = [spec for spec in specs if spec not in simulated]
         pairs = [estimate_simulation(spec, situations=load_situations()) for spec in simulated]
         simulations = [acting for acting, _ in pairs]
@@ -96,6 +98,8 @@ class Command(CodedCommand):
             self.stderr.write(
                 f"Fewer than {ENOUGH} messages: conversations with {who} would be simulated first, unless that was done before."
             )
+        for slug, why in silent.items():
+            self.stderr.write(f"{slug}: {why}; what it said is measured, however little.")
 
     def _capture(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
         quiet = options["json"] and not sys.stderr.isatty()
@@ -135,9 +139,11 @@ class Command(CodedCommand):
 
         One that was not named and said nothing is a note, unless nothing at all was measured.
         """
-        silent = [] if named else [result for result in results if result.summary.run.error.endswith(NO_MESSAGE)]
+        silent = [] if named else [result for result in results if NO_MESSAGE in result.summary.run.error]
         if len(silent) < len(results) and silent:
-            names = ", ".join(str(result.summary.run.agent.slug) for result in silent if result.summary.run.agent)
+            runs = [result.summary.run for result in silent if result.summary.run.agent]
+            whys = [(str(run.agent.slug), run.error.partition(NO_MESSAGE)[2].strip("; ")) for run in runs if run.agent]
+            names = ", ".join(slug + (why and f" ({why})") for slug, why in whys)
             self.stderr.write(f"Not measured, for they said nothing there: {names}.")
             results = [result for result in results if result not in silent]
         problems = [f"{one.agent.slug}: failed: {one.problem}" for one in simulations if one.failed]

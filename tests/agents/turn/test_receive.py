@@ -71,6 +71,62 @@ def test_elsewhere_those_who_are_named_are_addressed(
     assert queued() == addressed
 
 
+@pytest.mark.parametrize(
+    ("text", "addressed"),
+    [
+        ("Michael, be shorter", ["michael"]),
+        ("What do you say, Boss?", ["michael"]),
+        ("Jim: be funnier. Michael Scott is loud.", ["jim"]),
+        ("Zed, be shorter", []),
+        ("Anna, be shorter", []),
+        ("Ok. Anna, be shorter", []),
+        ("Max, be shorter", []),
+        ("Max, be shorter, and Jim, be funnier", ["jim"]),
+    ],
+)
+def test_a_first_name_or_alias_set_apart_calls_an_agent_and_one_that_is_shared_calls_nobody(
+    office: Channel, text: str, addressed: list[str]
+) -> None:
+    join(office, make_agent("michael", display_name="Michael Scott", aliases=["Boss"]))
+    join(office, make_agent("jim", display_name="Jim Halpert"))
+    join(office, make_agent("max-1", display_name="Max Moss"), make_agent("max-2", display_name="Max Marsh"))
+    say(office, "Anna Michaels", "Hello.")
+
+    receive_message(channel=office, outsider="Zed", text=text)
+
+    assert queued() == addressed
+
+
+@pytest.mark.parametrize(
+    ("text", "addressed"),
+    [
+        ("That was too long.", ["max-1"]),
+        ("Max, be shorter", ["max-1"]),
+        ("@jim, what do you say?", ["jim"]),
+        ("Fine. Jim, what do you say?", ["jim", "max-1"]),
+    ],
+)
+def test_a_reply_calls_the_author_of_what_it_replies_to_until_it_calls_another(
+    office: Channel, text: str, addressed: list[str]
+) -> None:
+    long_winded = make_agent("max-1", display_name="Max Moss")
+    join(office, long_winded, make_agent("max-2", display_name="Max Marsh"), make_agent("jim"))
+    said = say(office, long_winded, "Well, well, well.")
+
+    receive_message(channel=office, outsider="Zed", text=text, parent=said)
+
+    assert queued() == addressed
+
+
+def test_a_person_who_once_spoke_under_an_agents_name_does_not_stand_in_its_way(office: Channel) -> None:
+    join(office, make_agent("michael", display_name="Michael Scott"))
+    say(office, "Michael Scott", "Imported, before there was an agent.")
+
+    receive_message(channel=office, outsider="Zed", text="Michael, hello")
+
+    assert queued() == ["michael"]
+
+
 def test_in_a_channel_that_is_played_nobody_is_addressed(ada: Agent, dm: Channel) -> None:
     Channel.objects.filter(pk=dm.pk).update(synthetic=True)
 

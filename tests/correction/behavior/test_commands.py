@@ -87,7 +87,7 @@ def test_it_says_what_was_not_read(ada: Agent, llm_server: LLMServer) -> None:
         14,
         0,
     )
-    assert result["warnings"] == ["14 characters of quoted text were not read: another author wrote them"]
+    assert result["warnings"] == ["14 characters of quoted text ask for nothing: another author wrote them"]
     assert data("x" * 100_000)["characters_cut"] == 88_000
 
 

@@ -12,7 +12,7 @@ import time_machine
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import Agent, DescriptionUpdate, Message, ModelPrice
+from agents.models import Agent, ChannelMember, DescriptionUpdate, Message, ModelPrice
 from agents.persona import TraitValue, render_persona
 from correction.behavior import description, work
 from correction.behavior.applying import retry_request
@@ -23,6 +23,7 @@ from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior import interrupting
 from tests.correction.behavior.asking import CONCISE, SHORTER, YES, dm_with, judge, tier_of, traits_of, write
 from tests.correction.behavior.interrupting import HERE
+from tests.evaluation.judging import prompt_of
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 from tests.tracing import Caught, tree
@@ -40,6 +41,32 @@ def looked_at() -> BehaviorRequest:
 
 def tiers_asked(server: LLMServer) -> list[str]:
     return [tier_of(body) for body in server.bodies]
+
+
+def test_each_agent_is_read_what_is_said_to_it(llm_server: LLMServer) -> None:
+    """Two requests in one message, also in a direct message, where all agents take a turn."""
+    agent, channel = dm_with(slug="jim")
+    for slug in ("pam", "kevin"):
+        ChannelMember.objects.create(channel=channel, agent=dm_with(slug=slug)[0])
+    write(channel, "Jim, be funnier. Pam, be quieter.")
+    llm_server.respond = judge(gate={"has_request": False, "confidence": "high", "reason": "none"})
+
+    while work_one(owner="w"):
+        pass
+
+    prompts = {
+        slug: one
+        for slug in ("Jim", "Pam")
+        for body in llm_server.bodies
+        if f"A message to {slug}" in (one := prompt_of(body))
+    }
+    assert len(llm_server.bodies) == 2, "to Kevin nothing is said, which costs no call"
+    assert "be funnier" in prompts["Jim"]
+    assert "be quieter" not in prompts["Jim"]
+    assert "be quieter" in prompts["Pam"]
+    assert "be funnier" not in prompts["Pam"]
+    row = BehaviorRequest.objects.get(agent=agent)
+    assert any("said to others" in warning for warning in row.warnings)
 
 
 def test_a_request_changes_the_persona_visibly(llm_server: LLMServer) -> None:

@@ -173,6 +173,15 @@ def test_fewer_than_50_labels_give_no_prediction_powered_mean_and_say_how_many_m
     assert "1 more label in set 0 for its prediction-powered mean (50)" in row.needed
 
 
+def test_where_everything_is_labelled_nothing_is_said_against_the_judge() -> None:
+    truth, judge = biased(np.random.default_rng(3), 60)
+    powered_set(truth, judge, n=60)
+    (note,) = [note for note in figures().notes() if "set 0" in note]
+
+    assert "everything it was drawn from is labelled" in note
+    assert "added nothing" not in note
+
+
 # -- The figures beside the scores: kept, marked stale, computed by the worker, in every place a judge's
 JUDGE = [0, 3, 6, 9, 2, 5, 8, 1, 4, 7] * 4
 PEOPLE = [1, 3, 5, 9, 2, 6, 8, 0, 4, 6] * 4

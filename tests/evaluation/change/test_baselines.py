@@ -75,6 +75,22 @@ def test_capturing_again_replaces_the_baseline_and_keeps_one_ac_6_5_7(llm_server
     assert EvaluationRun.objects.count() == 2, "the earlier run stays in the log"
 
 
+def test_only_evaluations_that_a_baseline_stands_on_are_marked_as_one(llm_server: LLMServer, ada: Agent) -> None:
+    scores(llm_server, voice=8, varied=4)
+    first, plain = captured(ada).summary.run, capture([RunSpec(agent=ada)])[0].summary.run
+    partly = captured(ada, dimensions=("adherence",)).summary.run
+    assert marked() == {first, partly}, "fluency has no newer one"
+
+    second = captured(ada).summary.run
+
+    assert marked() == {second}
+    assert {*EvaluationRun.objects.all()} == {first, plain, partly, second}
+
+
+def marked() -> set[EvaluationRun]:
+    return set(EvaluationRun.objects.filter(is_baseline=True))
+
+
 def test_an_older_capture_that_ends_later_does_not_replace_a_newer_one(llm_server: LLMServer, ada: Agent) -> None:
     scores(llm_server, voice=8, varied=4)
     wanted = RunSpec(agent=ada, is_baseline=True)

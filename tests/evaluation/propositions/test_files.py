@@ -79,7 +79,7 @@ def test_unknown_fields_inside_a_rule_and_cues_name_theirs(propositions: Proposi
         ("  - claim: no id\n", "7: propositions[1].id: is required"),
         (
             "  - {id: action, claim: '{{action}} x'}\n",
-            "action: {{action}} has no value in adherence at evaluation level",
+            "(action): {{action}} has no value in adherence at evaluation level",
         ),
         ("level: draft\n", "7: level: 'draft' is not allowed; allowed: 'evaluation' or 'action'"),
     ],
@@ -99,6 +99,19 @@ def test_every_problem_of_a_file_is_reported_at_once(propositions: PropositionFo
     path = propositions.write("adherence/ada.yaml", GOOD + "    inverted: 3\n    hard: 4\nfirst_n: -1\n")
 
     assert len(problems(path)) == 3
+
+
+def test_what_a_file_does_not_allow_of_its_propositions_has_the_line_of_each(propositions: PropositionFolder) -> None:
+    lines = ("  - {id: first, claim: 'Says {{action}}.'}", "  # a line", "  - {id: terse, claim: Twice.}")
+    last = "  - {id: last, claim: 'Says {{action}}.'}"
+    path = propositions.write("adherence/ada.yaml", GOOD + "\n".join((*lines, last)) + "\n")
+
+    found = [(int(problem.removeprefix(f"{path}:").split(":")[0]), problem) for problem in problems(path)]
+
+    assert [path.read_text().splitlines()[line - 1].split(",")[0] for line, _ in found] == [
+        "  - {id: first", "  - {id: terse", "  - {id: last"
+    ]  # fmt: skip
+    assert "(terse): the id 'terse' stands twice in this file" in found[1][1]
 
 
 def test_a_key_that_stands_twice_is_not_silently_overwritten(propositions: PropositionFolder) -> None:

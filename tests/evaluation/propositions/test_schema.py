@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from evaluation.propositions.schema import (
     PropositionFile,
     Target,
     fill,
+    prompts_digest,
     propositions_digest,
     resolve,
 )
@@ -194,6 +197,20 @@ def test_preconditions_look_at_the_message_and_where_it_was_said_ac_6_0_15(
 )
 def test_whatever_can_change_a_score_changes_the_digest(change: dict[str, Any]) -> None:
     assert propositions_digest([resolved()]) != propositions_digest([resolved(**change)])
+
+
+def test_a_new_prompt_of_the_judge_changes_the_digest_of_what_a_judge_scores(tmp_path: Path, settings: Any) -> None:
+    judged, ruled = resolved(), resolved(rule={"max_words": 3})
+    before = [propositions_digest([p]) for p in (judged, ruled)]
+    folder = shutil.copytree(settings.BASE_DIR / "templates/prompts/judge", tmp_path / "templates/prompts/judge")
+    (folder / "rubric.md").write_text("Score how true each claim is.")
+
+    settings.BASE_DIR = tmp_path
+    prompts_digest.cache_clear()
+    after = [propositions_digest([p]) for p in (judged, ruled)]
+    prompts_digest.cache_clear()
+
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
 
 
 def test_what_changes_no_score_leaves_the_digest() -> None:

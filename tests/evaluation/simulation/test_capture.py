@@ -13,6 +13,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, Run
 from evaluation.models import Baseline, EvaluationRun
+from evaluation.runs.control import queue_run
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.simulation.conversations import simulation_spec
@@ -120,14 +121,35 @@ def test_capturing_again_simulates_nothing_again_ac_6_5_7() -> None:
     assert Baseline.objects.count() == 1
 
 
-def test_an_agent_whose_actor_has_nothing_to_say_is_measured_by_its_own_messages() -> None:
-    speaker(messages=3, lines=())
+def test_an_agent_whose_actor_has_nothing_to_say_is_skipped_and_measured_by_its_own_messages() -> None:
+    speaker(messages=3, lines=("", " "))
 
     document = captured()
 
     assert "simulated" not in document["runs"][0]
     assert document["runs"][0]["dimensions"]["adherence"]["scored"] == 3
     assert "no sample lines" in document["simulations"][0]["problem"]
+    assert "no sample lines" in " ".join(command().split())
+    assert not Channel.objects.filter(synthetic=True).exists()
+    assert not Run.objects.exists(), "no turn was run"
+
+
+def test_what_is_queued_for_an_agent_whose_actor_has_nothing_to_say_is_its_own_messages() -> None:
+    ada = speaker(messages=3, lines=())
+
+    run, _ = queue_run(RunSpec(agent=ada, dimensions=("adherence",)), simulate=True)
+
+    assert (run.simulated, run.sample_size) == (False, 3)
+
+
+def test_a_dry_run_says_who_would_not_be_simulated() -> None:
+    speaker(messages=3, lines=())
+    out, err = io.StringIO(), io.StringIO()
+
+    call_command("capture_baseline", "--dry-run", "--json", stdout=out, stderr=err)
+
+    assert "ada: not simulated: no sample lines" in err.getvalue()
+    assert "simulations" not in json.loads(out.getvalue())
 
 
 def test_an_agent_that_got_sample_lines_is_simulated_again() -> None:
