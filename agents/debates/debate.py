@@ -132,7 +132,7 @@ def start_debate(
         rules = mode_of(mode)
     except ValueError as error:
         raise DebateRefused("mode", str(error)) from None
-    chosen = _settings(rules, rounds, settings)
+    chosen = checked_settings(rules, rounds, settings)
     seated = _agents(rules, agents)
     acting = _models(seated, models or {})
     try:
@@ -164,7 +164,12 @@ def start_debate(
     return debate
 
 
-def _settings(rules: Mode, rounds: int, given: Mapping[str, Any]) -> Settings:
+def checked_settings(rules: Mode, rounds: int, given: Mapping[str, Any]) -> Settings:
+    """The settings of a debate as they were given.
+
+    Raises:
+        DebateRefused: One is unknown or has a value that is not allowed.
+    """
     own = {name: value for name, value in given.items() if name in Settings.model_fields and name != "max_rounds"}
     config = {
         **dict(own.pop("config", None) or {}),

@@ -8,8 +8,10 @@ arms; they are queued far apart, so that an agent does not wait for itself.
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -20,9 +22,12 @@ from django.db import connection, transaction
 from django.db.models import Count, Sum
 from django.utils import timezone
 from django.utils.module_loading import import_string
+from pydantic import ValidationError
 
-from agents.debates.debate import DebateRefused, ask_rounds, start_debate
+from agents.debates.debate import DebateRefused, ask_rounds, checked_settings, start_debate
 from agents.debates.debate import play as play_debate
+from agents.debates.modes import mode_of
+from agents.llm.endpoints import problem_of
 from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Message, Run, owner_name
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.ops.sums import TOKENS
@@ -35,8 +40,9 @@ from agents.work.lease import LeaseLost
 from agents.work.queues import carry_out, do_next, wake_workers
 from agents.work.running import outlasting, pause, side_by_side
 from evaluation.experiments.population import make_agents, write_personas
-from evaluation.experiments.scenario import Arm, Measured, Scenario, Step
+from evaluation.experiments.scenario import Arm, Measured, Place, Scenario, Step
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, Experiment, ExperimentEnvironment
+from evaluation.propositions.files import dotted
 from evaluation.propositions.offline import rules_of
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import execute
@@ -73,8 +79,8 @@ def start_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = 
     Raises:
         ExperimentRefused: It cannot be played here.
     """
-    if problems := list(_problems(scenario)):
-        raise ExperimentRefused(problems)
+    if problems := list(problems_here(scenario.model_dump())):
+        raise ExperimentRefused([f"{dotted(place)}: {text}" for place, text in problems])
     with transaction.atomic():
         experiment: Experiment = Experiment.objects.create(
             name=scenario.name,
@@ -94,38 +100,71 @@ def start_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = 
     return experiment
 
 
-def _problems(scenario: Scenario) -> Iterator[str]:
-    """What keeps a scenario from being played here: what the file alone does not tell."""
-    check = import_string(settings.TURN_REQUEST_CHECK)
-    stages = [name_of(stage) for stage in pipeline().stages]
-    for number, arm in enumerate(scenario.arms):
-        at = f"arms.{number} ({arm.name})"
-        own = {name: value for name, value in arm.overrides.items() if name not in OF_TURNS}
-        if reserved := own.keys() & set(OURS):
-            yield f"{at}.overrides: {', '.join(sorted(reserved))}: set by the experiment; allowed: {', '.join(OF_TURNS)}, settings"
-        elif arm.debate and own:
-            yield f"{at}.overrides: {', '.join(own)}: not in a debate; allowed: model"
-        else:
-            for name, text in check(agent=None, channel=None, overrides=own, session=""):
-                yield f"{at}.{name}: {text}"
-        named = arm.overrides.get("stages", [])
-        unknown = [
-            one for one in [*(named if isinstance(named, list) else [named]), *arm.treatment] if one not in stages
-        ]
-        if unknown:
-            yield f"{at}: stage {unknown[0]!r} is unknown; allowed: {', '.join(stages)}"
-    for slug in scenario.cast:
+def problems_here(scenario: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """What keeps a scenario from being played here: what the file alone does not tell.
+
+    Args:
+        scenario: As data; what of it cannot be read is left out.
+    """
+    for number, given in enumerate(_listed(scenario, "arms")):
+        with suppress(ValidationError):
+            for place, text in _problems_of(Arm.model_validate(given)):
+                yield ("arms", number, *place), text
+    slugs = [slug for slug in _listed(scenario, "cast") if isinstance(slug, str)]
+    for number, slug in enumerate(slugs):
         try:
             agent = find_agent(slug)
         except UnknownAgent as error:
-            yield f"cast: {error}"
+            yield ("cast", number), str(error)
         else:
             if not agent.is_active:
-                yield f"cast: {slug!r} is inactive; allowed: active agents"
-    if scenario.start_from:
-        slug, _, position = scenario.start_from.rpartition("@")
-        if not Message.objects.filter(channel__slug=slug, position=int(position)).exists():
-            yield f"start_from: there is no message {position} in a channel {slug!r}; allowed: CHANNEL@POSITION of a message"
+                yield ("cast", number), f"{slug!r} is inactive; allowed: active agents"
+    start = scenario.get("start_from")
+    match = re.fullmatch(r"(.+)@([0-9]{1,18})", start) if isinstance(start, str) else None
+    if match and not Message.objects.filter(channel__slug=match[1], position=int(match[2])).exists():
+        text = f"there is no message {match[2]} in a channel {match[1]!r:.80}; allowed: CHANNEL@POSITION of a message"
+        yield ("start_from",), text
+
+
+def _problems_of(arm: Arm) -> Iterator[tuple[Place, str]]:
+    stages = [name_of(stage) for stage in pipeline().stages]
+    own = {name: value for name, value in arm.overrides.items() if name not in OF_TURNS}
+    if reserved := own.keys() & set(OURS):
+        text = f"{', '.join(sorted(reserved))}: set by the experiment; allowed: {', '.join(OF_TURNS)}, settings"
+        yield ("overrides",), text
+    elif arm.debate and (ignored := arm.overrides.keys() - {"model"}):
+        yield ("overrides",), f"{', '.join(sorted(ignored))}: not in a debate; allowed: model"
+    else:
+        for name, value in own.items():
+            for _, text in import_string(settings.TURN_REQUEST_CHECK)(
+                agent=None, channel=None, overrides={name: value}, session=""
+            ):
+                yield ("overrides", name), text
+    model = arm.overrides.get("model", "")
+    if not isinstance(model, str):
+        yield ("overrides", "model"), f"{model!r:.80}; allowed: the name of a model"
+    elif model and (problem := problem_of("actor", model)):
+        yield ("overrides", "model"), problem
+    named = arm.overrides.get("stages", [])
+    if not isinstance(named, list):
+        yield ("overrides", "stages"), f"{named!r:.80}; allowed: a list of {', '.join(stages)}"
+        named = []
+    for place, names in ((("overrides", "stages"), named), (("treatment",), arm.treatment)):
+        for number, name in enumerate(names):
+            if name not in stages:
+                yield (*place, number), f"stage {name!r:.80} is unknown; allowed: {', '.join(stages)}"
+    if arm.debate is not None:
+        try:
+            checked_settings(mode_of(arm.debate.mode), arm.debate.rounds, arm.debate.settings)
+        except DebateRefused as error:
+            yield ("debate", "settings"), str(error)
+        except ValueError as error:
+            yield ("debate", "mode"), str(error)
+
+
+def _listed(scenario: Mapping[str, Any], name: str) -> list[Any]:
+    value = scenario.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _make_environments(experiment: Experiment, scenario: Scenario, agents: Sequence[Agent]) -> None:

@@ -70,6 +70,9 @@ class YamlProblems(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
+MOST_BYTES, MOST_VALUES, MOST_DIGITS = 2_000_000, 200_000, 100  # of a file, of it with aliases written out, of a number
+
+
 def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
     """A file with a mapping at its top, as nodes (for the lines) and as data.
 
@@ -77,15 +80,20 @@ def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
         expected: The keys to name where there is no mapping.
 
     Raises:
-        YamlProblems: It cannot be read, is not YAML, has a key twice, or is no mapping.
+        YamlProblems: It cannot be read, is too large, is not YAML, has a key twice, or is no mapping.
     """
     try:
+        if (size := path.stat().st_size) > MOST_BYTES:
+            raise YamlProblems([FileProblem(path, None, "", f"has {size:,} bytes; allowed: {MOST_BYTES:,}")])
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise YamlProblems([FileProblem(path, None, "", f"cannot be read: {error}")]) from None
     try:
         loader = Loader(text)
         node = loader.get_single_node()
+        if node is not None and (number := _values(node, {})) > MOST_VALUES:
+            text = f"with its aliases written out it holds {number:.3g} values; allowed: {MOST_VALUES:,}"
+            raise YamlProblems([FileProblem(path, None, "", text)])
         data = loader.construct_document(node) if node is not None else None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -100,6 +108,27 @@ def read_mapping(path: Path, expected: str) -> tuple[yaml.Node, dict[Any, Any]]:
     if not isinstance(data, dict):
         raise YamlProblems([FileProblem(path, 1, "", f"expected a mapping with {expected} at the top")])
     return node, data
+
+
+def _values(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node holds when each alias is written out: a few can stand for billions.
+
+    Raises:
+        yaml.constructor.ConstructorError: A node holds itself, or a number has too many digits.
+    """
+    number = known.get(id(node))
+    if number is None:
+        known[id(node)] = 0
+        parts = node.value if isinstance(node, yaml.CollectionNode) else ()
+        if isinstance(node, yaml.MappingNode):
+            parts = [one for pair in parts for one in pair]
+        elif node.tag.endswith(":int") and len(node.value) > MOST_DIGITS:
+            problem = f"a number of {len(node.value):,} digits; allowed: {MOST_DIGITS}"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        number = known[id(node)] = 1 + sum(_values(one, known) for one in parts)
+    elif number == 0:
+        raise yaml.constructor.ConstructorError(None, None, "an alias of a value inside itself", node.start_mark)
+    return number
 
 
 def read_folders(
@@ -153,9 +182,9 @@ def in_words(item: dict[str, Any], allowed: Sequence[str]) -> str:
         case "value_error":
             return str(item["msg"]).removeprefix("Value error, ")
         case "literal_error":
-            return f"{value!r} is not allowed; allowed: {item['ctx']['expected']}"
+            return f"{value!r:.80} is not allowed; allowed: {item['ctx']['expected']}"
         case _:
-            shown = "" if isinstance(value, dict | list) else f" (got {value!r})"
+            shown = "" if isinstance(value, dict | list) else f" (got {value!r:.80})"
             return f"{item['msg'][0].lower()}{item['msg'][1:]}{shown}"
 
 

@@ -17,7 +17,15 @@ from agents.work.running import stopping_on_sigterm
 from evaluation.commands import ProgressBar, check_writable, write_text
 from evaluation.experiments.bundle import read_bundle, write_bundle
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
-from evaluation.experiments.play import ExperimentRefused, cancel, evaluations, judge_here, play, start_experiment
+from evaluation.experiments.play import (
+    ExperimentRefused,
+    cancel,
+    evaluations,
+    judge_here,
+    play,
+    problems_here,
+    start_experiment,
+)
 from evaluation.experiments.published import read_published
 from evaluation.experiments.report import ExperimentReport, report, rounded
 from evaluation.experiments.scenario import Scenario, read_scenario, shipped
@@ -147,7 +155,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
     def _scenario(self, what: str, options: dict[str, Any]) -> Scenario:
         path = shipped().get(what) or Path(what)
         try:
-            scenario = read_scenario(path)
+            scenario = read_scenario(path, check=problems_here)
             if options["seed"] is not None:
                 if not 0 <= options["seed"] < 2**63:
                     raise _wrong(f"--seed {options['seed']}; allowed: 0 or more, of at most 63 bits")

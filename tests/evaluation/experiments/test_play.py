@@ -97,7 +97,10 @@ def test_quotas_hold_exactly_and_names_are_unique() -> None:
         ({"arms": [{"name": "a"}, {"name": "b", "overrides": {"tags": {}}}]}, "tags"),
         ({"arms": [{"name": "a"}, {"name": "b", "treatment": ["magic"]}]}, "magic"),
         ({"start_from": "nowhere@7"}, "start_from"),
-        ({"arms": [{"name": "a"}, {"name": "b", "debate": {"mode": "shouting"}}]}, "shouting"),
+        (
+            {"arms": [{"name": "a"}, {"name": "b", "debate": {"mode": "shouting"}}], "steps": [{"says": "?"}]},
+            "shouting",
+        ),
     ],
 )
 def test_what_cannot_be_played_is_refused_and_nothing_is_written(changes: dict[str, Any], named: str) -> None:

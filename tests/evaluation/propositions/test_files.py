@@ -139,7 +139,7 @@ def test_a_key_that_stands_twice_is_not_silently_overwritten(propositions: Propo
         (
             "a: &a [x, x, x, x, x, x, x, x, x]\n"
             + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [{', '.join([f'*{chr(97 + i)}'] * 9)}]\n" for i in range(9)),
-            "unknown field",
+            "with its aliases written out",
         ),
     ],
     ids=lambda value: repr(value)[:24],
