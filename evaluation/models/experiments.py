@@ -6,13 +6,16 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from agents.models import Channel, Leasable
 
 
-class Experiment(models.Model):
-    """The same conversations played in two or more arms, which differ in their overrides, and measured."""
+class Experiment(Leasable):
+    """The same conversations played in two or more arms, which differ in their overrides, and measured.
+
+    It is leased while the personas of its people are written; once that is `completed`, its environments can be leased.
+    """
 
     TAG: ClassVar = "experiment"  # of every message; its value is the key of the experiment
 
@@ -31,11 +34,17 @@ class Experiment(models.Model):
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         db_table = "experiments"
         ordering: ClassVar = ["-pk"]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["created_at", "id"],
+                condition=Q(status__in=["pending", "running"]),
+                name="experiment_open",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"experiment {self.pk}: {self.name}"
@@ -86,3 +95,9 @@ class ExperimentEnvironment(Leasable):
 
     def __str__(self) -> str:
         return f"environment {self.number} of {self.arm} in experiment {self.experiment_id}"
+
+    @classmethod
+    def leasable(cls) -> Q:
+        """As of all work, once the people of the experiment have their personas."""
+        ready = Experiment.objects.filter(pk=OuterRef("experiment"), status=Leasable.Status.COMPLETED)
+        return super().leasable() & Q(Exists(ready))
