@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from itertools import product
 from typing import Any
 
 from django.conf import settings
@@ -56,6 +57,7 @@ OURS = ("tags", "scene", "lines", "until", "debate")  # overrides that the exper
 OF_TURNS = ("stages", "model")
 
 Status = ExperimentEnvironment.Status
+STOPPED = (Status.PAUSED_BUDGET, Status.ERRORED)  # what goes on when a person says so
 Progress = Callable[[ExperimentEnvironment], None]
 
 
@@ -265,16 +267,18 @@ def play(experiment: Experiment, *, progress: Progress = lambda environment: Non
 
 
 def go_on(experiment: Experiment) -> int:
-    """Queue what was paused by a budget, or crashed; returns how many environments.
+    """Queue what was paused by a budget, or crashed; returns how many environments and evaluations.
 
     Raises:
         ExperimentRefused: It was cancelled.
     """
     if experiment.cancelled_at is not None:
         raise ExperimentRefused([f"experiment {experiment.pk} is cancelled; allowed: one that is not"])
-    stopped = experiment.environments.filter(status__in=(Status.PAUSED_BUDGET, Status.ERRORED))
-    queued: int = stopped.update(status=Status.PENDING)
-    transaction.on_commit(wake_workers)
+    with transaction.atomic():
+        queued: int = experiment.environments.filter(status__in=STOPPED).update(status=Status.PENDING, error="")
+        queued += evaluations(experiment).filter(status__in=STOPPED).update(status=EvaluationRun.Status.PENDING)
+        Experiment.objects.filter(pk=experiment.pk).update(paused="")
+        transaction.on_commit(wake_workers)
     return queued
 
 
@@ -330,9 +334,10 @@ def _play(environment: ExperimentEnvironment, owner: str) -> dict[str, Any]:
     agents = Agent.objects.in_bulk(environment.agents)
     seats = [agents[pk] for pk in environment.agents if pk in agents]
     model = str(arm.overrides.get("model", "")) or environment.experiment.actor_model
+    capped = {agent.pk: why_over_budget(agent, actor_of(agent, model)) for agent in seats}  # None: no budget
     for agent in seats:
-        if why := why_over_budget(agent, actor_of(agent, model)):
-            return {"status": Status.PAUSED_BUDGET, "error": why}
+        if capped[agent.pk]:
+            return {"status": Status.PAUSED_BUDGET, "error": f"{agent.slug}: {capped[agent.pk]}"}
     if arm.debate is not None:
         debate = Debate.objects.get(channel=environment.channel_id)
         if debate.status == Debate.WAITING:
@@ -341,10 +346,13 @@ def _play(environment: ExperimentEnvironment, owner: str) -> dict[str, Any]:
     else:
         for number, step in enumerate(scenario.steps, 1):
             if number > environment.steps:
+                for agent in seats if number > 1 else ():
+                    if capped[agent.pk] is not None and (why := why_over_budget(agent, actor_of(agent, model))):
+                        return {"status": Status.PAUSED_BUDGET, "error": f"{agent.slug}: {why}"}
                 _play_step(environment, scenario, arm, number, step, seats, owner)
                 environment.steps = number
                 environment.save(update_fields=["steps"])
-    return {"status": Status.COMPLETED, **_became(environment)}
+    return {"status": Status.COMPLETED, **_became(environment, 0 if arm.debate else len(scenario.steps))}
 
 
 def _renew(environment: ExperimentEnvironment, owner: str) -> None:
@@ -392,7 +400,7 @@ def _play_step(
                 channel=environment.channel,
                 trigger=trigger,
                 overrides=overrides,
-                idempotency_key=f"{place}:{agent.pk}",
+                idempotency_key=_place(environment, number, agent.pk),
             )
         except TurnRefused:  # it was made inactive: a missing turn, which `_became` counts
             return
@@ -409,7 +417,11 @@ def _play_step(
             take(agent)
 
 
-def _became(environment: ExperimentEnvironment) -> dict[str, Any]:
+def _place(environment: ExperimentEnvironment, step: int, agent: int) -> str:
+    return f"experiment:{environment.pk}:{step}:{agent}"
+
+
+def _became(environment: ExperimentEnvironment, steps: int) -> dict[str, Any]:
     """What its turns came to: how often which stage did what, the turns that failed, and what can be counted without a judge."""
     counters: Counter[str] = Counter()
     missing, seconds, silent = [], 0.0, 0
@@ -430,6 +442,10 @@ def _became(environment: ExperimentEnvironment) -> dict[str, Any]:
         silent += run.pk not in spoke
         if run.started_at and run.finished_at:
             seconds += (run.finished_at - run.started_at).total_seconds()
+    taken = {run.idempotency_key for run in runs}
+    for step, agent in product(range(1, steps + 1), environment.agents):
+        if (place := _place(environment, step, agent)) not in taken:  # it was made inactive, or is gone
+            missing.append({"turn": place, "agent": agent, "why": "the agent took no turn"})
     figures: dict[str, Any] = {"turns": len(runs), "messages": sum(map(len, said.values()))}
     if runs:
         figures |= {"silence": silent / len(runs), "seconds": seconds / len(runs)}
@@ -465,9 +481,15 @@ def _spent(runs: Sequence[int], messages: int) -> dict[str, float]:
 
 # -- measuring
 def measure(experiment: Experiment) -> bool:
-    """Queue the evaluations when every environment has ended; return whether this call did."""
-    waiting = (*ExperimentEnvironment.OPEN, Status.PAUSED_BUDGET, Status.ERRORED)
-    if experiment.environments.filter(status__in=waiting).exists():
+    """Queue the evaluations when every environment has ended; return whether this call did. Notes why it is paused."""
+    waiting = dict(
+        experiment.environments.filter(status__in=(*ExperimentEnvironment.OPEN, *STOPPED)).values_list(
+            "status", "error"
+        )
+    )
+    if waiting:
+        if why := next((waiting[status] for status in STOPPED if status in waiting), ""):
+            Experiment.objects.filter(pk=experiment.pk, paused="").update(paused=why)
         return False
     with transaction.atomic():
         mine = Experiment.objects.filter(pk=experiment.pk, measured_at=None, cancelled_at=None)
@@ -512,6 +534,8 @@ def _by_hardness(spec: RunSpec, dimensions: Sequence[Measured]) -> Iterator[RunS
 def judge_here(experiment: Experiment, *, progress: Callable[[EvaluationRun, int], None] = lambda run, n: None) -> None:
     """Judge here what is not judged yet; what a worker has is left to it."""
     execute(list(evaluations(experiment).exclude(status=EvaluationRun.Status.COMPLETED)), progress=progress)
+    if why := evaluations(experiment).filter(status__in=STOPPED).values_list("error", flat=True).first():
+        Experiment.objects.filter(pk=experiment.pk).update(paused=why)
 
 
 def evaluations(experiment: Experiment) -> Any:

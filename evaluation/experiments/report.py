@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evaluation.change.measurements import measurement_of
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 from evaluation.experiments.compare import Measure, Row, Values, compare, settled
-from evaluation.experiments.play import ARM, ENVIRONMENT, REPEAT, evaluations
+from evaluation.experiments.play import ARM, ENVIRONMENT, REPEAT, STOPPED, evaluations
 from evaluation.experiments.published import Figure, figures
 from evaluation.experiments.scenario import Arm, Scenario
 from evaluation.models import EvaluationRun, Experiment, ExperimentEnvironment, is_heuristic
@@ -142,7 +142,12 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
             [compare(one, of[one.id][arm], of[one.id][control], paired=True, seed=seed) for arm, one in pairs]
         )
     left = [one for one in environments if one.status not in ExperimentEnvironment.FINAL]
+    left += [one for one in environments if one.status == ExperimentEnvironment.Status.ERRORED]
     unfinished = f"{len(left)} of {len(environments)} conversations to play" if left else waiting
+    if experiment.cancelled_at is not None:
+        unfinished = "it was cancelled"
+    elif unfinished and experiment.paused:
+        unfinished += f"; paused: {experiment.paused}"
     differences = list(_differences(judged, control, environments))
     return ExperimentReport(
         id=experiment.pk,
@@ -179,7 +184,7 @@ def _arm(arm: Arm, environments: Sequence[ExperimentEnvironment]) -> ArmReport:
     for one in environments:
         for name, n in one.counters.items():
             counters[name] += n
-    acted = any(counters.get(f"{stage}.{name}") for stage in arm.treatment for name in ACTED.get(stage, ()))
+    acted = any(n and _is_trace(name, arm) for name, n in counters.items())
     spent = [one.figures.get("usd_in_all") for one in environments if one.figures]
     return ArmReport(
         name=arm.name,
@@ -194,10 +199,15 @@ def _arm(arm: Arm, environments: Sequence[ExperimentEnvironment]) -> ArmReport:
     )
 
 
+def _is_trace(counter: str, arm: Arm) -> bool:
+    stage, _, name = counter.partition(".")
+    return stage in arm.treatment and name in ACTED.get(stage, (name,))
+
+
 def _void(arms: Sequence[Arm], reports: Sequence[ArmReport]) -> Iterator[str]:
     for arm, played in zip(arms, reports, strict=True):
         if played.treated is False:
-            wanted = ", ".join(f"{stage}.{name}" for stage in arm.treatment for name in ACTED.get(stage, ()))
+            wanted = ", ".join(f"{stage}.{name}" for stage in arm.treatment for name in ACTED.get(stage, ("*",)))
             yield f"{arm.name} was not treated: none of {wanted} was counted in {played.turns} turns"
 
 
@@ -252,7 +262,7 @@ def _judged(experiment: Experiment, scenario: Scenario, judge: str) -> tuple[dic
     still = 0
     for run in runs:
         if run.status != EvaluationRun.Status.COMPLETED:
-            still += run.status in (*EvaluationRun.OPEN, EvaluationRun.Status.PAUSED_BUDGET)
+            still += run.status in (*EvaluationRun.OPEN, *STOPPED)
             continue
         arm, repeat = run.where[ARM], run.where[REPEAT]
         for dimension, measured in measurement_of(run).dimensions.items():

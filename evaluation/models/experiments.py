@@ -27,6 +27,11 @@ class Experiment(models.Model):
         null=True, blank=True, help_text="when all was played and its evaluations were queued; empty = not yet"
     )
     cancelled_at = models.DateTimeField(null=True, blank=True)
+    paused = models.TextField(
+        blank=True,
+        default="",
+        help_text="why it does not go on by itself: a budget is used up, or a conversation crashed",
+    )
     report = models.JSONField(default=dict, blank=True, help_text="stored when everything was judged")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
@@ -42,10 +47,12 @@ class Experiment(models.Model):
 
     @property
     def state(self) -> str:
-        """How far it is: playing, judging, reported, or cancelled."""
+        """How far it is: playing, judging, paused, reported, or cancelled."""
         if self.report:
             return "reported"
-        return "cancelled" if self.cancelled_at else "judging" if self.measured_at else "playing"
+        if self.cancelled_at or self.paused:
+            return "cancelled" if self.cancelled_at else "paused"
+        return "judging" if self.measured_at else "playing"
 
 
 class ExperimentEnvironment(Leasable):
