@@ -36,11 +36,10 @@ from agents.models import (
     Message,
     Run,
     RunStep,
-    owner_name,
 )
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.text.fences import fault_of
-from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
+from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.receive import receive_message
 from agents.work.lease import LeaseLost
@@ -51,8 +50,7 @@ MOST_SEATS = 20
 MOST_ROUNDS = 100
 TOPIC_CHARACTERS = 2_000
 LEASE = timedelta(minutes=10)  # renewed before each seat's turn, and while one waits for it
-WAIT = 0.2  # seconds between two looks at a turn that another worker has
-ABANDONED = timedelta(minutes=2)  # after its lease ended, a turn whose process is gone and that no worker resumes
+WAIT = 0.2  # seconds between two looks at a debate that another worker has
 
 Status, Outcome = Debate.Status, DebateTurn.Status
 NOT_ENDED = (Debate.WAITING, *Debate.OPEN, Status.ERRORED)  # what crashed can go on
@@ -436,10 +434,13 @@ def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner:
 
 def _take_turn(debate: Debate, turn: DebateTurn, owner: str, progress: Progress) -> None:
     """Have a seat answer, and store what became of it."""
+    run = None
     try:
         run = _while_leased(debate, owner, lambda: _queued(debate, turn))
-        became = _outcome(debate, _finished(run, partial(_wait_on, debate, owner)))
+        became = _outcome(debate, finish_turn(run, waiting=partial(_wait_on, debate, owner)))
     except TurnRefused as error:
+        if run is not None:
+            cancel_turn(run)
         became = {"status": Outcome.FAILED, "error": str(error)}
     for name, value in became.items():
         setattr(turn, name, value)
@@ -468,23 +469,6 @@ def _queued(debate: Debate, turn: DebateTurn) -> Run:
         if run is None:
             raise
         return run
-
-
-def _finished(run: Run, renew: Callable[[], None]) -> Run:
-    """Take the turn here, or wait for the worker that was faster, or until the agent's present turn has ended.
-
-    Raises:
-        TurnRefused: The agent's present turn will not end: its process is gone, and no worker resumes it.
-    """
-    owner = owner_name()
-    while (run := run_turn(run, owner=owner)).status not in Run.FINAL:
-        others = Run.objects.filter(agent=run.agent_id, status=Run.Status.RUNNING).exclude(pk=run.pk)
-        if lost := others.filter(lease_expires_at__lt=timezone.now() - ABANDONED).first():
-            cancel_turn(run)
-            raise TurnRefused(f"turn {lost.pk} of {run.agent.slug} was left unfinished; manage.py work ends it")
-        pause(WAIT)
-        renew()
-    return run
 
 
 def _outcome(debate: Debate, run: Run) -> dict[str, Any]:

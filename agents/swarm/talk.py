@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -11,20 +10,19 @@ from django.db import transaction
 from pydantic import BaseModel, Field
 
 from agents import llm
-from agents.models import Agent, Channel, ChannelMember, Message, Run, RunMessage, Swarm, SwarmTurn, owner_name
+from agents.models import Agent, Channel, ChannelMember, Message, RunMessage, Swarm, SwarmTurn, owner_name
 from agents.swarm.intents import intent_of
 from agents.swarm.memory import summarise_now
 from agents.swarm.stages import PLACE, Calibration, Place, Polish
 from agents.swarm.state import StateRefused
 from agents.text.fences import fault_of
-from agents.turn.orchestrator import MAX_TOKENS, run_turn
+from agents.turn.orchestrator import MAX_TOKENS, finish_turn
 from agents.turn.pipeline import Accept, Draft, Pipeline, Turn
 from agents.turn.prompt import build_prompt
 from agents.turn.send_message import append, start_turn
 from agents.turn.tools import tool_definitions
 
 PERSON = "you"  # who writes, where nobody else is named
-POLL = 0.2  # seconds between two tries while the agent is busy elsewhere
 
 
 class Trace(BaseModel):
@@ -108,18 +106,16 @@ def exchange(
 
     Raises:
         StateRefused: The text cannot be said.
-        TurnRefused: The agent may not speak there.
+        TurnRefused: The agent may not speak there, or an earlier turn of its was left unfinished.
     """
     if fault := fault_of(text):
         raise StateRefused("message", fault)
     with transaction.atomic():
         message = append(channel=channel, outsider=person, text=text)
-    run, owner = start_turn(agent=agent, channel=channel, trigger=message, overrides=overrides), owner_name()
-    while (run := run_turn(run, owner=owner)).status not in Run.FINAL:
-        time.sleep(POLL)
+    run = finish_turn(start_turn(agent=agent, channel=channel, trigger=message, overrides=overrides))
     said = Message.objects.filter(run=run).order_by("pk").values_list("text", flat=True)
     row = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
-    summarise_now(agent, channel, owner=owner)
+    summarise_now(agent, channel, owner=owner_name())
     return Exchange(
         message=text,
         replies=list(said),

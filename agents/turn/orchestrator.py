@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import sentry_sdk
@@ -21,7 +22,7 @@ from django.utils import timezone
 
 from agents import llm
 from agents.llm.requests import storable
-from agents.models import ChannelMember, Message, Run, RunMessage, RunStep
+from agents.models import ChannelMember, Message, Run, RunMessage, RunStep, owner_is_dead, owner_name
 from agents.ops.telemetry import logging_about
 from agents.turn.pipeline import Answer, Draft, StageFailed, ToolOutcome, Turn, lines_of, model_of, pipeline, scene_of
 from agents.turn.prompt import Prompt, build_prompt, new_turn
@@ -29,15 +30,17 @@ from agents.turn.send_message import RequiredStageFailed, TurnRefused, start_tur
 from agents.turn.tools import Performed, calls_models, perform, send_draft, tool_definitions
 from agents.work.lease import LeaseLost
 from agents.work.queues import carry_out, do_next, reported
-from agents.work.running import is_outage
+from agents.work.running import is_outage, outlasting, pause
 
-__all__ = ["TurnRefused", "cancel", "run_turn", "start_turn", "work_one"]
+__all__ = ["TurnRefused", "cancel", "finish_turn", "run_turn", "start_turn", "work_one"]
 
 Role, Status, StopReason = RunMessage.Role, Run.Status, Run.StopReason
 MARGIN = 60  # seconds of a lease beyond the deadline of one model call
 MALFORMED_IN_A_ROW = 2
 RETRIES = 2  # of one model call, by the SDK, within its deadline
 MAX_TOKENS = 4096
+WAIT = 0.2  # seconds between two looks at a turn that another worker has
+ABANDONED = timedelta(minutes=2)  # after its lease ended, a turn whose process is gone and that no worker resumes
 
 
 # One statement, seven times a turn: as an UPDATE and a SELECT of the ORM it was a tenth of a turn's CPU.
@@ -326,6 +329,30 @@ def run_turn(run: Run, *, owner: str) -> Run:
     if run.is_leased_by(owner) or run.acquire(owner=owner, lease=lease()):
         carry_out(run, lambda run: _take(run, owner), owner=owner)
     run.refresh_from_db()
+    return run
+
+
+def finish_turn(run: Run, *, waiting: Callable[[], object] = lambda: None) -> Run:
+    """Take a turn to its end here, or wait for the worker that was faster, or until the agent's present turn has ended.
+
+    A present turn whose process was killed on this machine goes back to the queue, so that this one need not wait for it.
+
+    Args:
+        run: The turn.
+        waiting: Called between two looks, e.g. to renew the lease of the work that the turn is part of.
+
+    Raises:
+        TurnRefused: The agent's present turn will not end: its process is gone, and no worker resumes it. The turn waits on.
+    """
+    owner = owner_name()
+    while (run := outlasting(partial(run_turn, run, owner=owner))).status not in Run.FINAL:
+        for other in Run.objects.filter(agent=run.agent_id, status=Status.RUNNING).exclude(pk=run.pk):
+            if owner_is_dead(other.lease_owner):
+                other.release()
+            elif other.lease_expires_at is not None and other.lease_expires_at < timezone.now() - ABANDONED:
+                raise TurnRefused(f"turn {other.pk} of {run.agent.slug} was left unfinished; manage.py work ends it")
+        pause(WAIT)
+        waiting()
     return run
 
 

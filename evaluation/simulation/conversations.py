@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,14 +11,14 @@ from functools import partial
 from typing import Annotated, Any
 
 import sentry_sdk
-from django.db import DatabaseError, transaction
+from django.db import transaction
 from django.db.models import Max, QuerySet
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
-from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep, owner_name
+from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep
 from agents.persona import current_digest
-from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
+from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.receive import receive_message
 from agents.turn.send_message import SendRefused
 from agents.work.lease import LeaseLost
@@ -40,13 +38,9 @@ from evaluation.runs.planning import (
 from evaluation.scorers.subjects import BEFORE, MessageWindow, parse_history, parse_window
 from evaluation.simulation.situations import Situation, load_situations, situations_digest
 
-logger = logging.getLogger(__name__)
-
 MOST_REPEATS = 20
 GIVE_UP_AFTER = 3  # failed conversations in a row: the model is down, the others are not tried
 RESUMABLE_FOR = timedelta(hours=24)
-POLL = 0.2  # seconds between two looks at a turn that another process runs
-ABANDONED = timedelta(minutes=1)  # past its lease: a running worker would have resumed the turn
 SITUATION, REPEAT, TURN = "situation", "repeat", "turn"  # tags of channels and messages, beside the simulation's
 
 Progress = Callable[[int, int], None]
@@ -362,7 +356,7 @@ class _Scene:
             overrides={"stages": [], "model": self.model, "tags": tags, "scene": self.first + turn - 1},
             idempotency_key=f"{self._key(turn)}:{attempt}",
         )
-        run = _finished(run)
+        run = finish_turn(run)
         if not _counts(run):
             raise NotSimulated(run.error or f"the turn ended {run.status}")
         return _silence(run)
@@ -371,30 +365,6 @@ class _Scene:
 def _counts(run: Run) -> bool:
     """Whether a turn answers its line: it completed, or it failed after something had been said."""
     return run.status == Run.Status.COMPLETED or (run.status in Run.FINAL and run.messages.exists())
-
-
-def _finished(run: Run) -> Run:
-    """Run the turn here, or wait for the worker that was faster, or until the agent's present turn has ended.
-
-    Raises:
-        NotSimulated: The agent's present turn will not end: its process is gone, and no worker resumes it.
-    """
-    owner = owner_name()
-    while True:
-        try:
-            run = run_turn(run, owner=owner)
-        except DatabaseError as error:
-            if not is_outage(error):
-                raise
-            logger.warning("turn %s of agent %s waits for the database: %s", run.pk, run.agent_id, error)
-            run.refresh_from_db()  # raises where the database is not back
-        if run.status in Run.FINAL:
-            return run
-        others = Run.objects.filter(agent=run.agent_id, status=Run.Status.RUNNING).exclude(pk=run.pk)
-        lost = others.filter(lease_expires_at__lt=timezone.now() - ABANDONED).first()
-        if lost is not None:
-            raise NotSimulated(f"turn {lost.pk} of {run.agent.slug} was left unfinished; manage.py work ends it")
-        time.sleep(POLL)
 
 
 def _silence(run: Run) -> str | None:

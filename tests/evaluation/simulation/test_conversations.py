@@ -11,10 +11,10 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, MemoryBlock, MemoryPassage, Message, Run
 from agents.persona import save_persona
+from agents.turn import orchestrator
 from agents.turn.orchestrator import run_turn, start_turn
 from agents.turn.pipeline import Revise
 from correction.models import AgentEvaluationConfig
-from evaluation.simulation import conversations
 from evaluation.simulation.conversations import simulate
 from tests.agents.turn.playing import join, shown, take_turn
 from tests.evaluation.judged import make_run
@@ -302,6 +302,7 @@ def test_a_queued_turn_of_the_agent_stands_in_nobodys_way(scripted: Agent) -> No
     assert waiting.status == Run.Status.PENDING
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_database_that_is_busy_for_a_moment_ends_no_simulation(
     scripted: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,7 +314,7 @@ def test_a_database_that_is_busy_for_a_moment_ends_no_simulation(
             raise OperationalError("database is locked")
         return run_turn(run, owner=owner)
 
-    monkeypatch.setattr(conversations, "run_turn", busy_once)
+    monkeypatch.setattr(orchestrator, "run_turn", busy_once)
     simulation = simulate(agent=scripted, situations=[HELLO])
 
     assert simulation.complete
