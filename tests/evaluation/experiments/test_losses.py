@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
 from correction.config.configure import configure
-from evaluation.experiments.play import evaluations, go_on, judge_here, play, start_experiment
+from evaluation.experiments.play import evaluations, go_on, judge_here, measure, play, start_experiment
 from evaluation.experiments.report import ExperimentReport, report
 from evaluation.models import Experiment, ExperimentEnvironment
 from tests.evaluation.experiments.test_planted import respond
@@ -182,12 +182,18 @@ def test_a_used_up_budget_pauses_it_and_its_number_goes_on(
 
 def test_a_conversation_that_crashed_pauses_it_and_going_on_plays_it_again() -> None:
     experiment = started(environments=2)
-    crashed = experiment.environments.first()
+    crashed = experiment.environments.order_by("pk")[0]
     ExperimentEnvironment.objects.filter(pk=crashed.pk).update(
         status=ExperimentEnvironment.Status.ERRORED, error="KeyError: 'x'"
     )
+    assert not measure(experiment)
+    experiment.refresh_from_db()
+
     go_on(experiment)
 
-    assert crashed.refresh_from_db() is None
+    assert experiment.paused == "KeyError: 'x'"
+    crashed.refresh_from_db()
     assert crashed.status == ExperimentEnvironment.Status.PENDING
+    experiment.refresh_from_db()
+    assert experiment.state == "playing"
     assert reported(experiment).unfinished == ""

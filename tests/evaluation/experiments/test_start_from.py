@@ -62,7 +62,7 @@ def busy(body: dict[str, Any]) -> dict[str, Any] | None:
 
 def rows() -> dict[str, dict[Any, dict[str, Any]]]:
     return {
-        model._meta.label: {row[model._meta.pk.attname]: row for row in model._base_manager.values()}  # type: ignore[union-attr]
+        model._meta.label: {row[model._meta.pk.attname]: row for row in model._base_manager.values()}
         for model in apps.get_models()
         if model._meta.managed and model._meta.app_label in APPS
     }
