@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from itertools import product
 from typing import Any
 
 from django.conf import settings
@@ -68,6 +69,7 @@ OURS = ("tags", "scene", "lines", "until", "debate")  # overrides that the exper
 OF_TURNS = ("stages", "model")
 
 Status = ExperimentEnvironment.Status
+STOPPED = (Status.PAUSED_BUDGET, Status.ERRORED)  # what goes on when a person says so
 Progress = Callable[[ExperimentEnvironment], None]
 
 
@@ -274,7 +276,8 @@ def play(experiment: Experiment, *, progress: Progress = lambda environment: Non
         jobs = [partial(_play_here, environment, progress) for environment in open_ones]
         side_by_side(jobs, limit or _at_once(experiment), in_turns=connection.vendor == "sqlite")
         measure(experiment)
-        experiment.refresh_from_db()
+    _note_stopped()
+    experiment.refresh_from_db()
     return experiment
 
 
@@ -288,26 +291,31 @@ def _at_once(experiment: Experiment) -> int:
 
 
 def go_on(experiment: Experiment) -> int:
-    """Queue what was paused by a budget, or crashed; returns how many environments.
+    """Queue what was paused by a budget, or crashed; returns how many environments and evaluations.
 
     Raises:
         ExperimentRefused: It was cancelled.
     """
     if experiment.cancelled_at is not None:
         raise ExperimentRefused([f"experiment {experiment.pk} is cancelled; allowed: one that is not"])
-    Experiment.objects.filter(pk=experiment.pk, status=Status.ERRORED).update(status=Status.PENDING)
-    stopped = experiment.environments.filter(status__in=(Status.PAUSED_BUDGET, Status.ERRORED))
-    queued: int = stopped.update(status=Status.PENDING)
-    transaction.on_commit(wake_workers)
+    with transaction.atomic():
+        Experiment.objects.filter(pk=experiment.pk, status=Status.ERRORED).update(status=Status.PENDING)
+        queued: int = experiment.environments.filter(status__in=STOPPED).update(status=Status.PENDING, error="")
+        queued += evaluations(experiment).filter(status__in=STOPPED).update(status=EvaluationRun.Status.PENDING)
+        Experiment.objects.filter(pk=experiment.pk).update(paused="")
+        transaction.on_commit(wake_workers)
     return queued
 
 
 def work_one(*, owner: str) -> bool:
     """Have the personas of an experiment written, or play the environment that has waited longest; whether there was one."""
-    return any(
+    done = any(
         do_next(model, partial(do, owner=owner), owner=owner, lease=LEASE)
         for model, do in ((Experiment, _prepare), (ExperimentEnvironment, _play))
     )
+    if done:
+        _note_stopped()
+    return done
 
 
 def cancel(experiment: Experiment) -> Experiment:
@@ -323,6 +331,15 @@ def cancel(experiment: Experiment) -> Experiment:
                 rows.filter(status__in=going_on).update(**ended)
     experiment.refresh_from_db()
     return experiment
+
+
+def _note_stopped() -> None:
+    """Say of experiments why they do not go on by themselves."""
+    unsaid = {"experiment__paused": "", "experiment__cancelled_at": None}
+    stopped = ExperimentEnvironment.objects.filter(status__in=STOPPED, **unsaid).values_list("experiment", "error")
+    crashed = Experiment.objects.filter(status=Status.ERRORED, paused="").values_list("pk", "error")
+    for pk, why in {**dict(stopped), **dict(crashed)}.items():
+        Experiment.objects.filter(pk=pk, paused="").update(paused=why)
 
 
 def _do_here(row: Experiment | ExperimentEnvironment, do: Callable[..., Mapping[str, Any] | None]) -> None:
@@ -366,9 +383,10 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
     agents = Agent.objects.in_bulk(environment.agents)
     seats = [agents[pk] for pk in environment.agents if pk in agents]
     model = str(arm.overrides.get("model", "")) or environment.experiment.actor_model
+    capped = {agent.pk: why_over_budget(agent, actor_of(agent, model)) for agent in seats}  # None: no budget
     for agent in seats:
-        if why := why_over_budget(agent, actor_of(agent, model)):
-            return {"status": Status.PAUSED_BUDGET, "error": why}
+        if capped[agent.pk]:
+            return {"status": Status.PAUSED_BUDGET, "error": f"{agent.slug}: {capped[agent.pk]}"}
     if arm.debate is not None:
         debate = Debate.objects.get(channel=environment.channel_id)
         if debate.status == Debate.WAITING:
@@ -377,9 +395,17 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
     else:
         for number, step in enumerate(scenario.steps, 1):
             if number > environment.steps:
+                for agent in seats if number > 1 else ():
+                    if capped[agent.pk] is not None and (why := why_over_budget(agent, actor_of(agent, model))):
+                        return {"status": Status.PAUSED_BUDGET, "error": f"{agent.slug}: {why}"}
                 _play_step(environment, scenario, arm, number, step, seats, owner)
                 _renew(environment, owner, steps=number)
-    _end(environment, scenario, seats, owner)
+    became = _became(environment, 0 if arm.debate else len(scenario.steps))
+    plans = _plans(environment, scenario, seats)
+    with transaction.atomic():  # it has all its evaluations, or is played on
+        wait_for_other_plans()  # of two that end at once, the second sees that it is the last
+        if environment.finish(owner=owner, status=Status.COMPLETED, **became):
+            _queue(environment, plans)
     return None
 
 
@@ -432,7 +458,7 @@ def _play_step(
         _renew(environment, owner)
         lines = {"lines": step.lines[agent.slug]} if agent.slug in step.lines else {}
         overrides = {**model, **arm.overrides, **shown, **lines, "tags": tags}
-        key, run = f"{place}:{agent.pk}", None
+        key, run = _place(environment, number, agent.pk), None
         try:
             run = start_turn(
                 agent=agent, channel=environment.channel, trigger=trigger, overrides=overrides, idempotency_key=key
@@ -450,7 +476,11 @@ def _play_step(
             take(agent)
 
 
-def _became(environment: ExperimentEnvironment) -> dict[str, Any]:
+def _place(environment: ExperimentEnvironment, step: int, agent: int) -> str:
+    return f"experiment:{environment.pk}:{step}:{agent}"
+
+
+def _became(environment: ExperimentEnvironment, steps: int) -> dict[str, Any]:
     """What its turns came to: how often which stage did what, the turns that failed, and what can be counted without a judge."""
     counters: Counter[str] = Counter()
     missing, seconds, silent = [], 0.0, 0
@@ -471,6 +501,10 @@ def _became(environment: ExperimentEnvironment) -> dict[str, Any]:
         silent += run.pk not in spoke
         if run.started_at and run.finished_at:
             seconds += (run.finished_at - run.started_at).total_seconds()
+    taken = {run.idempotency_key for run in runs}
+    for step, agent in product(range(1, steps + 1), environment.agents):
+        if (place := _place(environment, step, agent)) not in taken:  # it was made inactive, or is gone
+            missing.append({"turn": place, "agent": agent, "why": "the agent took no turn"})
     figures: dict[str, Any] = {"turns": len(runs), "messages": sum(map(len, said.values()))}
     if runs:
         figures |= {"silence": silent / len(runs), "seconds": seconds / len(runs)}
@@ -505,15 +539,6 @@ def _spent(runs: Sequence[int], messages: int) -> dict[str, float]:
 
 
 # -- measuring
-def _end(environment: ExperimentEnvironment, scenario: Scenario, agents: Sequence[Agent], owner: str) -> None:
-    """End an environment together with the plan of its evaluations: it has them all, once, or is played on."""
-    became, plans = _became(environment), _plans(environment, scenario, agents)
-    with transaction.atomic():
-        wait_for_other_plans()  # of two that end at once, the second sees that it is the last
-        if environment.finish(owner=owner, status=Status.COMPLETED, **became):
-            _queue(environment, plans)
-
-
 def measure(experiment: Experiment) -> None:
     """Queue the evaluations of environments that were not played here, such as those of a bundle."""
     scenario = Scenario.model_validate(experiment.scenario)
@@ -579,6 +604,8 @@ def _by_hardness(spec: RunSpec, dimensions: Sequence[Measured]) -> Iterator[RunS
 def judge_here(experiment: Experiment, *, progress: Callable[[EvaluationRun, int], None] = lambda run, n: None) -> None:
     """Judge here what is not judged yet; what a worker has is left to it."""
     execute(list(evaluations(experiment).exclude(status=EvaluationRun.Status.COMPLETED)), progress=progress)
+    if why := evaluations(experiment).filter(status__in=STOPPED).values_list("error", flat=True).first():
+        Experiment.objects.filter(pk=experiment.pk).update(paused=why)
 
 
 def evaluations(experiment: Experiment) -> QuerySet[EvaluationRun]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
 from evaluation.experiments.compare import Measure, Row, Values, compare, settled
-from evaluation.experiments.play import evaluations
+from evaluation.experiments.play import STOPPED, evaluations
 from evaluation.experiments.published import Figure, figures
 from evaluation.experiments.scenario import Arm, Scenario
 from evaluation.models import EvaluationRun, Experiment, ExperimentEnvironment, is_heuristic
@@ -144,7 +144,12 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
             [compare(one, of[one.id][arm], of[one.id][control], paired=True, seed=seed) for arm, one in pairs]
         )
     left = [one for one in environments if one.status not in ExperimentEnvironment.FINAL]
+    left += [one for one in environments if one.status == ExperimentEnvironment.Status.ERRORED]
     unfinished = f"{len(left)} of {len(environments)} conversations to play" if left else waiting
+    if experiment.cancelled_at is not None:
+        unfinished = "it was cancelled"
+    elif unfinished and experiment.paused:
+        unfinished += f"; paused: {experiment.paused}"
     differences = list(_differences(judged, control, environments))
     return ExperimentReport(
         id=experiment.pk,
@@ -181,7 +186,7 @@ def _arm(arm: Arm, environments: Sequence[ExperimentEnvironment]) -> ArmReport:
     for one in environments:
         for name, n in one.counters.items():
             counters[name] += n
-    acted = any(counters.get(f"{stage}.{name}") for stage in arm.treatment for name in ACTED.get(stage, ()))
+    acted = any(n and _is_trace(name, arm) for name, n in counters.items())
     spent = [one.figures.get("usd_in_all") for one in environments if one.figures]
     return ArmReport(
         name=arm.name,
@@ -196,10 +201,15 @@ def _arm(arm: Arm, environments: Sequence[ExperimentEnvironment]) -> ArmReport:
     )
 
 
+def _is_trace(counter: str, arm: Arm) -> bool:
+    stage, _, name = counter.partition(".")
+    return stage in arm.treatment and name in ACTED.get(stage, (name,))
+
+
 def _void(arms: Sequence[Arm], reports: Sequence[ArmReport]) -> Iterator[str]:
     for arm, played in zip(arms, reports, strict=True):
         if played.treated is False:
-            wanted = ", ".join(f"{stage}.{name}" for stage in arm.treatment for name in ACTED.get(stage, ()))
+            wanted = ", ".join(f"{stage}.{name}" for stage in arm.treatment for name in ACTED.get(stage, ("*",)))
             yield f"{arm.name} was not treated: none of {wanted} was counted in {played.turns} turns"
 
 
@@ -248,7 +258,7 @@ def _judged(experiment: Experiment, scenario: Scenario, judge: str) -> tuple[dic
             expected[dimension, one.arm] += 1 if dimension in CHANNEL_DIMENSIONS else len(one.agents)
     scores: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     runs = list(evaluations(experiment).filter(judge=judge).select_related("environment").order_by("pk"))
-    still = sum(run.status in (*EvaluationRun.OPEN, EvaluationRun.Status.PAUSED_BUDGET) for run in runs)
+    still = sum(run.status in (*EvaluationRun.OPEN, *STOPPED) for run in runs)
     judged = [run for run in runs if run.status == EvaluationRun.Status.COMPLETED]
     for first in range(0, len(judged), MOST_AT_ONCE):
         for summary in summarize_all(judged[first : first + MOST_AT_ONCE]):

@@ -20,7 +20,9 @@ class Experiment(Leasable):
     TAG: ClassVar = "experiment"  # of every message; its value is the key of the experiment
 
     name = models.SlugField(max_length=64, help_text="of its scenario")
-    scenario = models.JSONField(help_text="as it was read and scaled; see evaluation.experiments.scenario")
+    scenario = models.JSONField(
+        default=dict, help_text="as it was read and scaled; see evaluation.experiments.scenario"
+    )
     seed = models.BigIntegerField(default=0, help_text="of population, assignment and the order of speaking")
     judge = models.CharField(max_length=200, help_text="model that judges; offline judges are heuristic")
     actor_model = models.CharField(
@@ -29,7 +31,12 @@ class Experiment(Leasable):
     measured_at = models.DateTimeField(
         null=True, blank=True, help_text="when all was played and its evaluations were queued; empty = not yet"
     )
-    cancelled_at = models.DateTimeField(null=True, blank=True)
+    cancelled_at = models.DateTimeField(null=True, blank=True, help_text="empty = it was not")
+    paused = models.TextField(
+        blank=True,
+        default="",
+        help_text="why it does not go on by itself: a budget is used up, or a conversation crashed",
+    )
     report = models.JSONField(default=dict, blank=True, help_text="stored when everything was judged")
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
@@ -51,10 +58,12 @@ class Experiment(Leasable):
 
     @property
     def state(self) -> str:
-        """How far it is: playing, judging, reported, or cancelled."""
+        """How far it is: playing, judging, paused, reported, or cancelled."""
         if self.report:
             return "reported"
-        return "cancelled" if self.cancelled_at else "judging" if self.measured_at else "playing"
+        if self.cancelled_at or self.paused:
+            return "cancelled" if self.cancelled_at else "paused"
+        return "judging" if self.measured_at else "playing"
 
 
 class ExperimentEnvironment(Leasable):

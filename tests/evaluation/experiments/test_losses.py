@@ -1,0 +1,199 @@
+"""What goes wrong while an experiment is played: failing agents and judges, treatments that cannot act, budgets."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from pytest_django import Settings
+
+from agents.models import Agent, LLMCall, owner_name
+from correction.config.configure import configure
+from evaluation.experiments.play import evaluations, go_on, judge_here, play, start_experiment, work_one
+from evaluation.experiments.report import ExperimentReport, report
+from evaluation.models import Experiment, ExperimentEnvironment
+from tests.evaluation.experiments.test_planted import respond
+from tests.evaluation.experiments.test_play import scenario
+from tests.factories import make_agent
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+CAST = [f"agent-{number}" for number in range(20)]
+
+
+@pytest.fixture(autouse=True)
+def _models(settings: Settings, llm_server: LLMServer) -> None:
+    settings.ACTOR_MODEL, settings.JUDGE_MODEL = "plain-model", "judge-model"
+    settings.WORKER_THREADS = 1
+    llm_server.respond = respond
+    for slug in CAST:
+        make_agent(slug, display_name=slug.capitalize(), system_prompt=f"You are {slug}.")
+
+
+def started(**changes: Any) -> Experiment:
+    fields: dict[str, Any] = {
+        "population": None,
+        "cast": CAST,
+        "environments": 10,
+        "agents": 2,
+        "arms": [{"name": "north"}, {"name": "south", "overrides": {"model": "other-model"}}],
+        "dimensions": [{"id": "adherence"}],
+    }
+    return start_experiment(scenario(**fields | changes))
+
+
+def reported(experiment: Experiment) -> ExperimentReport:
+    judge_here(play(experiment))
+    experiment.refresh_from_db()
+    return report(experiment)
+
+
+@pytest.mark.parametrize(("failing", "verdict"), [(2, "gain"), (3, "not enough data")])
+def test_agents_that_fail_are_counted_as_missing_and_above_a_tenth_there_is_no_verdict(
+    llm_server: LLMServer, failing: int, verdict: str
+) -> None:
+    def some_fail(body: dict[str, Any]) -> dict[str, Any]:
+        acted = "tools" in body and body["model"] == "other-model"
+        named = json.dumps(body["system"])
+        if acted and any(f"You are {slug}." in named for slug in CAST[:failing]):
+            return {"status": 400}
+        return respond(body)
+
+    llm_server.respond = some_fail
+
+    shown = reported(started())
+
+    row = next(row for row in shown.rows if row.measure == "adherence")
+    assert (row.treatment.n, row.treatment.missing) == (20 - failing, failing)
+    assert (row.control.n, row.control.missing) == (20, 0)
+    assert [arm.missing for arm in shown.arms] == [0, 2 * failing]
+    assert row.verdict == verdict
+    assert (row.p is None) == (verdict == "not enough data")
+    assert ("missing" in row.why) == (verdict == "not enough data")
+
+
+def test_an_agent_that_is_made_inactive_meanwhile_is_counted_as_missing() -> None:
+    experiment = started()
+    Agent.objects.filter(slug=CAST[0]).update(is_active=False)
+
+    shown = reported(experiment)
+
+    assert [arm.missing for arm in shown.arms] == [2, 2]
+    assert [arm.turns for arm in shown.arms] == [38, 38]
+
+
+def test_judgements_that_fail_are_missing_and_never_a_score(llm_server: LLMServer) -> None:
+    def judge_fails(body: dict[str, Any]) -> dict[str, Any]:
+        said_there = "a good wall" in json.dumps(body["messages"])
+        return {"text": "no object"} if body["model"] == "judge-model" and said_there else respond(body)
+
+    llm_server.respond = judge_fails
+
+    row = reported(started()).rows[0]
+
+    assert (row.treatment.n, row.treatment.missing, row.treatment.mean) == (0, 20, None)
+    assert (row.control.n, row.control.missing) == (20, 0)
+    assert row.verdict == "not enough data"
+
+
+IDLE = {
+    "gate whose threshold is 0": {
+        "overrides": {"gate_mode": "enforce", "gate_adherence_enabled": True, "gate_adherence_threshold": 0},
+        "treatment": ["gate"],
+    },
+    "gate without a dimension": {"overrides": {"gate_mode": "enforce"}, "treatment": ["gate"]},
+    "gate whose stage is left out": {
+        "overrides": {"stages": [], "gate_mode": "enforce", "gate_adherence_enabled": True},
+        "treatment": ["gate"],
+    },
+    "nudges after messages that are never said": {
+        "overrides": {"variety_intervention_enabled": True, "variety_message_threshold": 50},
+        "treatment": ["interventions"],
+    },
+    "repetition that is switched off": {
+        "overrides": {"repetition_suppression_enabled": False},
+        "treatment": ["repetition"],
+    },
+    "swarm that nobody has": {"overrides": {}, "treatment": ["calibration", "polish"]},
+}
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_a_treatment_that_cannot_act_ends_void(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment = started(environments=2, arms=[{"name": "plain"}, {"name": "treated", **IDLE[name]}])
+
+    with pytest.raises(CommandError) as error:
+        call_command("experiment", "run", str(experiment.pk), "--json")
+
+    assert error.value.returncode == 3
+    shown = ExperimentReport.model_validate_json(capsys.readouterr().out)
+    assert shown.void
+    assert shown.void[0].startswith("treated was not treated")
+    with pytest.raises(CommandError) as error:
+        call_command("experiment", "report", str(experiment.pk), "--format", "markdown")
+    assert error.value.returncode == 3
+    assert capsys.readouterr().out.startswith("**VOID: treated was not treated")
+
+
+def test_a_gate_without_propositions_ends_void(settings: Settings, tmp_path: Any) -> None:
+    settings.PROPOSITIONS_DIR, settings.PROPOSITION_DIRS = tmp_path, []
+    gated = {
+        "name": "gated",
+        "overrides": {"gate_mode": "enforce", "gate_adherence_enabled": True},
+        "treatment": ["gate"],
+    }
+
+    shown = reported(started(environments=2, arms=[{"name": "plain"}, gated]))
+
+    assert shown.void
+    assert {row.verdict for row in shown.rows if row.measure == "adherence"} == {"not enough data"}
+
+
+def test_a_used_up_budget_pauses_it_and_its_number_goes_on(
+    llm_server: LLMServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(agent=Agent.objects.get(slug="agent-3"), changes={"budget_enabled": True, "daily_budget_usd": "0"})
+    experiment = started(arms=[{"name": "north"}, {"name": "south"}])
+
+    with pytest.raises(CommandError) as error:
+        call_command("experiment", "run", str(experiment.pk))
+
+    experiment.refresh_from_db()
+    assert error.value.returncode == 1
+    assert "agent-3" in str(error.value)
+    assert experiment.state == "paused"
+    assert "agent-3" in experiment.paused
+    assert experiment.environments.filter(status=ExperimentEnvironment.Status.PAUSED_BUDGET).count() == 2
+    assert not evaluations(experiment).exclude(environment__status=ExperimentEnvironment.Status.COMPLETED).exists()
+    calls = LLMCall.objects.count()
+
+    configure(agent=Agent.objects.get(slug="agent-3"), changes={"daily_budget_usd": "100"})
+    call_command("experiment", "run", str(experiment.pk), "--json")
+
+    experiment.refresh_from_db()
+    assert experiment.state == "reported"
+    assert LLMCall.objects.filter(role="actor").count() > calls
+    prompts = [json.dumps(body) for body in llm_server.bodies if "tools" in body]
+    assert len(prompts) == len(set(prompts))
+
+
+def test_a_conversation_that_crashed_pauses_it_and_going_on_plays_it_again() -> None:
+    experiment = started(environments=2)
+    crashed = experiment.environments.order_by("pk")[0]
+    ExperimentEnvironment.objects.filter(pk=crashed.pk).update(
+        status=ExperimentEnvironment.Status.ERRORED, error="KeyError: 'x'"
+    )
+    assert work_one(owner=owner_name())
+    experiment.refresh_from_db()
+
+    go_on(experiment)
+
+    assert experiment.paused == "KeyError: 'x'"
+    crashed.refresh_from_db()
+    assert crashed.status == ExperimentEnvironment.Status.PENDING
+    experiment.refresh_from_db()
+    assert experiment.state == "playing"
+    assert reported(experiment).unfinished == ""
