@@ -117,7 +117,6 @@ IDLE = {
         "overrides": {"repetition_suppression_enabled": False},
         "treatment": ["repetition"],
     },
-    "swarm that nobody has": {"overrides": {}, "treatment": ["calibration", "polish"]},
 }
 
 
