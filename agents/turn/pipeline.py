@@ -2,8 +2,9 @@
 
 Fail-open: a stage that raises is noted and passed over. `Run.overrides` may hold `stages` (names: only these take part, and those that are
 `required`), `model` (acts instead of the agent's own), `tags` (of every message of the turn), `scene` (where in its lines the offline
-scripted actor begins), `lines` (what it says in this turn instead of the agent's sample lines) and `until` (the position of the last
-message that it is shown); the rest is for the stages. A value that is none of these is passed over: a turn must not die of it.
+scripted actor begins), `lines` (what it says in this turn instead of the agent's sample lines), `until` (the position of the last
+message that it is shown) and `apart` (it is shown nothing that other agents say); the rest is for the stages. A value that is none of
+these is passed over: a turn must not die of it.
 """
 
 from __future__ import annotations
@@ -67,6 +68,11 @@ def until_of(overrides: Mapping[str, Any]) -> int | None:
     """The position of the last message that the agent is shown; None = the newest."""
     until = overrides.get("until")
     return until if isinstance(until, int) and not isinstance(until, bool) and until >= 0 else None
+
+
+def is_apart(overrides: Mapping[str, Any]) -> bool:
+    """Whether the agent is shown nothing that other agents say."""
+    return overrides.get("apart") is True
 
 
 Phase = Literal["received", "ingested", "prepare", "review", "committed", "finish"]

@@ -17,7 +17,7 @@ from agents.models import Agent, Channel, Message, PersonaVersion, Run
 from agents.models.swarms import has_swarm
 from agents.persona import render_persona
 from agents.text.fences import fence, neutral, one_line, render_prompt
-from agents.turn.pipeline import Answer, Draft, Section, TraceEntry, Turn, pipeline, until_of
+from agents.turn.pipeline import Answer, Draft, Section, TraceEntry, Turn, is_apart, pipeline, until_of
 
 
 def render(name: str, /, **values: Any) -> str:
@@ -28,10 +28,13 @@ MAX_CHANNELS = 30
 EARLIER = "[… other messages were said before …]"
 
 
-def recent_messages(*, channel: Channel, trigger: Message | None = None, until: int | None = None) -> list[Message]:
+def recent_messages(
+    *, channel: Channel, trigger: Message | None = None, until: int | None = None, apart: Agent | None = None
+) -> list[Message]:
     """The last `TURN_HISTORY_MESSAGES` messages of the channel, or of the trigger's thread (its first message always), oldest first.
 
-    Messages of a simulation are shown in its channel, and nowhere else; those after the position `until` not at all.
+    Messages of a simulation are shown in its channel, and nowhere else; those after the position `until` not at all. To an agent that
+    is `apart` those of other agents are not shown.
     """
     limit = settings.TURN_HISTORY_MESSAGES
     said = Message.objects.filter(channel=channel).select_related("agent", "user", "channel")
@@ -39,6 +42,8 @@ def recent_messages(*, channel: Channel, trigger: Message | None = None, until: 
         said = said.filter(synthetic=False)
     if until is not None:
         said = said.filter(position__lte=until)
+    if apart is not None:
+        said = said.filter(Q(agent=apart) | Q(agent=None))
     if trigger is None or trigger.parent_id is None:
         return list(said.order_by("-position")[:limit])[::-1]
     thread = list(said.filter(Q(pk=trigger.parent_id) | Q(parent_id=trigger.parent_id)).order_by("-position")[:limit])
@@ -156,7 +161,12 @@ def new_turn(
         has_swarm=swarm,
         transcript=[]
         if channel.kind == Channel.Kind.DEBATE
-        else recent_messages(channel=channel, trigger=trigger, until=until_of(overrides or {})),
+        else recent_messages(
+            channel=channel,
+            trigger=trigger,
+            until=until_of(overrides or {}),
+            apart=agent if is_apart(overrides or {}) else None,
+        ),
         preview=preview,
     )
 

@@ -30,9 +30,11 @@ from agents.debates.debate import DebateRefused, ask_rounds, checked_settings, s
 from agents.debates.debate import play as play_debate
 from agents.debates.modes import mode_of
 from agents.llm.endpoints import problem_of
-from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Message, Run, owner_name
+from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Message, Run, Swarm, owner_name
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.ops.sums import TOKENS
+from agents.swarm.assign import SwarmRefused, assign_swarms
+from agents.swarm.phases import default_swarm, ensure_default_swarm
 from agents.text.ngrams import compute_corpus_repetition
 from agents.text.tokens import tokenize
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
@@ -65,7 +67,7 @@ WAIT = 0.2  # seconds between two looks at work that another process has
 SPARE = 4  # environments that compute while as many as there are calls at a time wait
 MOST_EARLIER = 200  # messages of a real conversation that an environment begins with
 ARM, REPEAT, ENVIRONMENT, STEP = "arm", "repeat", "environment", "step"  # tags, beside the experiment's
-OURS = ("tags", "scene", "lines", "until", "debate")  # overrides that the experiment sets itself
+OURS = ("tags", "scene", "lines", "until", "apart", "debate")  # overrides that the experiment sets itself
 OF_TURNS = ("stages", "model")
 
 Status = ExperimentEnvironment.Status
@@ -107,6 +109,7 @@ def start_experiment(scenario: Scenario, *, judge: str = "", actor_model: str = 
         if scenario.population is not None:
             prefix = f"x{experiment.pk}"
             agents = make_agents(scenario.population, seed=scenario.seed, prefix=prefix, model=actor_model)
+            _assign(scenario.population.swarms, agents)
         else:
             agents = [find_agent(slug) for slug in scenario.cast]
         _make_environments(experiment, scenario, agents)
@@ -124,6 +127,7 @@ def problems_here(scenario: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
         with suppress(ValidationError):
             for place, text in _problems_of(Arm.model_validate(given)):
                 yield ("arms", number, *place), text
+    yield from _problems_of_swarms(scenario)
     slugs = [slug for slug in _listed(scenario, "cast") if isinstance(slug, str)]
     for number, slug in enumerate(slugs):
         try:
@@ -176,8 +180,39 @@ def _problems_of(arm: Arm) -> Iterator[tuple[Place, str]]:
             yield ("debate", "mode"), str(error)
 
 
-def _listed(scenario: Mapping[str, Any], name: str) -> list[Any]:
-    value = scenario.get(name)
+def _problems_of_swarms(scenario: Mapping[str, Any]) -> Iterator[tuple[Place, str]]:
+    """Swarms that there are none of, and arms that use a swarm where no agent has one."""
+    population = scenario.get("population")
+    named = [one for one in _listed(population, "swarms") if isinstance(one, str)]
+    for number, name in enumerate(named):
+        known = {default_swarm()["name"], *Swarm.objects.values_list("name", flat=True)}
+        if name not in known:
+            text = f"swarm {name!r:.80} is unknown; allowed: {', '.join(sorted(known))}"
+            yield ("population", "swarms", number), text
+    cast = [slug for slug in _listed(scenario, "cast") if isinstance(slug, str)]
+    if named or Swarm.objects.filter(agents__slug__in=cast, enabled=True).exists():
+        return
+    for number, arm in enumerate(_listed(scenario, "arms")):
+        if used := set(_listed(arm, "treatment")) & {"calibration", "polish"}:
+            yield (
+                ("arms", number, "treatment"),
+                f"{', '.join(sorted(used))}: none of the agents has a swarm; allowed: a cast of agents with one "
+                "(PATCH /api/swarms/{id}/), or a population with `swarms: [personality]`",
+            )
+
+
+def _assign(swarms: Sequence[str], agents: Sequence[Agent]) -> None:
+    if default_swarm()["name"] in swarms:
+        ensure_default_swarm()
+    try:
+        for agent in agents if swarms else ():
+            assign_swarms(agent=agent, swarms=swarms)
+    except SwarmRefused as error:
+        raise ExperimentRefused([f"population.swarms: {error}"]) from None
+
+
+def _listed(part: Any, name: str) -> list[Any]:
+    value = part.get(name) if isinstance(part, Mapping) else None
     return value if isinstance(value, list) else []
 
 
@@ -286,7 +321,7 @@ def _at_once(experiment: Experiment) -> int:
     if settings.WORKER_THREADS == 1:
         return 1
     scenario = Scenario.model_validate(experiment.scenario)
-    together = scenario.order == "together" or any(arm.debate for arm in scenario.arms)
+    together = scenario.order != "sequence" or any(arm.debate for arm in scenario.arms)
     return max(1, (settings.LLM_MAX_CONCURRENCY + SPARE) // (scenario.agents if together else 1))
 
 
@@ -443,15 +478,17 @@ def _play_step(
             channel=environment.channel, outsider=scenario.facilitator, text=step.says, idempotency_key=place, tags=tags
         )
     order = list(agents)
-    together = scenario.order == "together"
-    shown = {}
-    if together:  # what was said before the step, whoever of them has spoken when it goes on after a crash
+    together = scenario.order != "sequence"
+    if not together:
+        random.Random(f"{scenario.seed}:{environment.repeat}:{environment.number}:{number}").shuffle(order)  # noqa: S311
+    shown: dict[str, Any] = {}
+    if scenario.order == "apart":
+        shown = {"apart": True}
+    elif together:  # what was said before the step, whoever of them has spoken when it goes on after a crash
         before = Message.objects.filter(channel=environment.channel_id).exclude(
             run__idempotency_key__startswith=f"{place}:"
         )
         shown = {"until": before.aggregate(last=Max("position"))["last"] or 0}
-    else:
-        random.Random(f"{scenario.seed}:{environment.repeat}:{environment.number}:{number}").shuffle(order)  # noqa: S311
     model = {"model": environment.experiment.actor_model} if environment.experiment.actor_model else {}
 
     def take(agent: Agent) -> None:

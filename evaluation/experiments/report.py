@@ -284,18 +284,15 @@ def _judged(experiment: Experiment, scenario: Scenario, judge: str) -> tuple[dic
 
 
 def _counted(environments: Sequence[ExperimentEnvironment]) -> dict[str, dict[str, Values]]:
-    """What is counted without a judge, one value for each environment; what is 0 everywhere is left out, but a few."""
+    """What is counted without a judge, one value for each environment; what no environment has, or is 0 in all, is left out."""
     counted = {}
     for measure in COUNTED:
         values: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
         for one in environments:
             if (value := one.figures.get(measure.id)) is not None:
                 values[one.arm][one.number].append(value)
-        if (
-            measure.better != "lower"
-            or measure.id in ("rules", "silence", "repetition")
-            or any(value for by in values.values() for some in by.values() for value in some)
-        ):
+        every = [value for by in values.values() for some in by.values() for value in some]
+        if every and (any(every) or measure.id in ("rules", "silence", "repetition")):
             arms = dict.fromkeys(one.arm for one in environments)
             counted[measure.id] = {arm: Values(arm, dict(values[arm])) for arm in arms}
     return counted

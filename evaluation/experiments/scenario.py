@@ -42,6 +42,7 @@ MOST_LEVELS = 20  # of values inside each other
 _UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
 
 Place = tuple[str | int, ...]  # of a value in a scenario, e.g. ("arms", 1, "name")
+SwarmName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 Slug = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,63}$")]
 
 
@@ -71,11 +72,13 @@ class Population(_Part):
     Attributes:
         size: How many. `about`: who they are, in a sentence; the actor's model writes their personas from it, or templates offline.
         quotas: Of their properties; the values of each add up to `size`, or to 100 (per cent).
+        swarms: That answer people with them, by name; `personality` comes with Plumbline.
     """
 
     size: Annotated[int, Field(ge=2, le=MOST_PEOPLE)]
     about: Text
     quotas: Annotated[list[Quota], Field(max_length=20)] = Field(default_factory=list)
+    swarms: Annotated[list[SwarmName], Field(max_length=20)] = Field(default_factory=list)
 
 
 class Measured(_Part):
@@ -98,7 +101,7 @@ class Arm(_Part):
 
     Attributes:
         overrides: Of every turn (`Run.overrides`): stages, model, or any field of the configuration.
-        debate: Its environments are debates; else agents talk.
+        debate: Its environments are debates about what the first step says, whose rounds take the place of further steps; else agents talk.
         treatment: Stages of which at least one must leave a trace, or the arm was not treated: gate, repetition, interventions,
             calibration, polish, debate. Empty = it is a control.
     """
@@ -123,7 +126,8 @@ class Scenario(_Part):
         population: People made for it, or `cast`: agents that exist, by slug; exactly one of the two.
         environments: How many conversations an arm has; `agents`: how many agents in each.
         steps: What happens in each, step by step.
-        order: ``together``: in a step all read the same and answer; ``sequence``: one after the other, in an order drawn for each step.
+        order: ``together``: in a step all read the same and answer; ``sequence``: one after the other, in an order drawn for each step;
+            ``apart``: nobody ever reads what another says, as in a vote.
         facilitator: The name under which the facilitator speaks.
         start_from: ``CHANNEL@POSITION``: environments begin with what was said there up to that message.
         arms: The first is the control that others are compared with.
@@ -139,7 +143,7 @@ class Scenario(_Part):
     environments: Annotated[int, Field(ge=1, le=MOST_ENVIRONMENTS)]
     agents: Annotated[int, Field(ge=1, le=MOST_AGENTS)]
     steps: Annotated[list[Step], Field(min_length=1, max_length=MOST_STEPS)]
-    order: Literal["together", "sequence"] = "sequence"
+    order: Literal["together", "sequence", "apart"] = "sequence"
     facilitator: Annotated[str, StringConstraints(min_length=1, max_length=80)] = "Facilitator"
     start_from: Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9_-]{1,128}@[1-9][0-9]{0,17})?$")] = ""
     arms: Annotated[list[Arm], Field(min_length=2, max_length=MOST_ARMS)]
@@ -260,12 +264,7 @@ def _unfitting(data: Any) -> Iterator[tuple[Place, str]]:
         text = f"environments × agents = {seats}; allowed: at most {people}, for each agent sits in one environment"
         yield ("environments",), text
     for number, arm in arms:
-        if not isinstance(arm.get("debate"), Mapping):
-            continue
-        if isinstance(data.get("steps"), list) and len(data["steps"]) > 1:
-            text = "a debate is about what the first step says; allowed: scenarios of one step"
-            yield ("arms", number, "debate"), text
-        if data.get("start_from"):
+        if data.get("start_from") and arm.get("debate"):
             text = "a debate begins with an empty channel; allowed: scenarios without start_from"
             yield ("arms", number, "debate"), text
     for number, step in _mappings(data.get("steps")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -112,3 +113,16 @@ def test_what_cannot_be_played_is_refused_and_nothing_is_written(changes: dict[s
 
     assert not Experiment.objects.exists()
     assert not Agent.objects.filter(synthetic=True).exists()
+
+
+def test_apart_nobody_ever_reads_what_another_says() -> None:
+    experiment = play(start_experiment(scenario(order="apart")))
+
+    for environment in experiment.environments.all():
+        for run in environment.channel.runs.all():
+            prompt = json.dumps([message.content for message in run.run_messages.filter(role="user")])
+            for other in Message.objects.filter(channel=environment.channel, agent__isnull=False).exclude(
+                agent=run.agent
+            ):
+                assert f"{other.author_name} [" not in prompt
+            assert "What should the street buy together?" in prompt
