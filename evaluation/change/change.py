@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
+from evaluation.dimensions import BY_MESSAGE
 from evaluation.propositions.schema import DimensionId
 from evaluation.runs.summary import Share, ShareShown, rounded
 from evaluation.statistics.bootstrap import Interval, IntervalShown, Observation, bootstrap_difference, bootstrap_mean
@@ -30,6 +31,7 @@ HIGHEST = 9.0
 FELL_BELOW = 0.5  # of the share scored in the baseline
 MOST_RESAMPLED = 200  # messages; four thousand resamples of more take seconds and change nothing
 NOISE_ALONE = "of the judge's noise alone: other messages might have scored otherwise"
+WORDS_ALONE = "of repeated words alone, from 0 (all repeat) to 9 (none do), by message: an exact statistic, in which repeated thoughts are not seen"
 UNITS = {"message": "messages", "situation": "situations", "channel": "channels", "repeat": "repeats"}
 WHERE = ("in the baseline", "now")
 
@@ -168,6 +170,8 @@ def change_of(
         if not counted:
             change = change.model_copy(update={"baseline": mean_of(first), "candidate": mean_of(second)})
         note = NOISE_ALONE if at_once else note
+        if heuristic and units == {"messages"} and dimension not in BY_MESSAGE:
+            note = "; ".join(filter(None, (WORDS_ALONE, note)))
     else:
         fixed, observations = (before.score or 0.0, second) if second else (now.score or 0.0, first)
         interval, p = bootstrap_mean(observations).interval, from_fixed_p(fixed, observations)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer
 from evaluation.change.change import Change
 from evaluation.change.comparison import NONE_IN_COMMON, Comparison
 from evaluation.models import COUNTED, EvaluationRun
-from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, with_share, worst_judgement
+from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, window_statistics, with_share, worst_judgement
 from evaluation.statistics.difference import ALPHA, MARGIN
 from evaluation.wording import counted, interval_text, number, signed
 
@@ -393,9 +393,12 @@ def _not_judged(result: AgentResult, limits: Limits) -> Iterator[Finding]:
     elif result.expected and not summary.measured:
         yield _unjudged(agent, "", run.error or "nothing scored")
     no_score = "there is a threshold, but no score: "
+    exact = window_statistics(
+        run
+    )  # they prove what is wrong, or nothing: such a dimension can only fall below its threshold
     for dimension, coverage in result.coverage.items():
         of = summary.dimensions.get(dimension)
-        needed = dimension in limits.thresholds or (
+        needed = (dimension in limits.thresholds and dimension not in exact) or (
             of is not None and of.fell_short and limits.threshold(dimension) is not None
         )
         if coverage.failed_share > limits.max_unscored:
