@@ -70,19 +70,12 @@ def check_repetition(
 
 
 def last_messages(agent: Agent, *, channel: Channel | None = None) -> list[str]:
-    """The texts of the agent's last 5 messages, oldest first: one query, two where fewer than 5 of them have a time.
-
-    A message without a time (imported) is older than any with one.
-    """
+    """The texts of the agent's last 5 messages, oldest first."""
     said = Message.objects.filter(agent=agent, text__regex=r"\S")
     if channel is not None and channel.synthetic:
         return _newest(said.filter(channel=channel).order_by("-position"), LAST_MESSAGES)[::-1]
     said = said.filter(synthetic=False)
-    # Two questions that the index answers, rather than one that sorts everything the agent ever said.
-    newest = _newest(said.filter(sent_at__isnull=False).order_by("-sent_at", "-pk"), LAST_MESSAGES)
-    if len(newest) < LAST_MESSAGES:
-        newest += _newest(said.filter(sent_at__isnull=True).order_by("-pk"), LAST_MESSAGES - len(newest))
-    return newest[::-1]
+    return _newest(said.order_by("-said_at", "-pk"), LAST_MESSAGES)[::-1]
 
 
 def _newest(messages: QuerySet[Message], count: int) -> list[str]:

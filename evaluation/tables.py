@@ -67,7 +67,7 @@ TABLES = (
         empty="Choose Evaluate now or Capture baseline on an agent's page, or run manage.py capture_baseline --agents all.",
         export=export_of(
             "id=pk agent=agent.slug channel=channel.slug status dimensions overall_score judge is_heuristic procedure repeats is_baseline "
-            "window window_start window_end where history history_where samples sample_size seed simulated swapped actor_model batch "
+            "window window_start window_end where history history_where samples sample_size seed simulated swap_test actor_model batch "
             "token_usage error persona_digest proposition_digest created_at started_at finished_at"
         ),
         erase=(

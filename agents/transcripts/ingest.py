@@ -112,7 +112,15 @@ def ingest_messages(given: NewMessages, *, rights: Rights | None = None) -> Inge
         NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
         IngestRefused: One names an agent or user that does not exist or a synthetic channel.
     """
-    prepared = _prepared(given.messages)
+    return store_ingested(_prepared(given.messages), rights=rights)
+
+
+def store_ingested(prepared: Sequence[Prepared], *, rights: Rights | None = None) -> Ingested:
+    """Store messages that are ready, as `ingest_messages` does.
+
+    Raises:
+        NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
+    """
     check_rights(((message.target.slug, message.author) for message in prepared), rights or Rights())
     observers: list[Observer] = [import_string(path) for path in settings.INGEST_OBSERVERS]
     observed, stored = 0, list[Message]()
@@ -124,7 +132,7 @@ def ingest_messages(given: NewMessages, *, rights: Rights | None = None) -> Inge
 
     result = write_batch(prepared, on_new=observe)
     return Ingested(
-        received=len(given.messages),
+        received=len(prepared),
         imported=result.imported,
         duplicates=result.duplicates,
         other_author=result.other_author,

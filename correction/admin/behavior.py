@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -61,6 +62,7 @@ READING = "agents.view_message"  # the words, and what was made of them: the tie
 MOST_EFFECTS = 5  # shown
 _SHOWN = ("reviewed_by", "message__channel", "message__user")  # of a request in a line
 MOST_REFUSALS = 10  # of an action, said one by one
+LONGEST_ACTION = 20.0  # seconds after which an action on several begins no further one
 
 
 def status_badge(row: BehaviorRequest) -> SafeString:
@@ -167,8 +169,11 @@ def _decide(
     what: str,
     carry_out: Callable[[BehaviorRequest], object],
 ) -> None:
-    done, refused = 0, []
+    done, left, refused, begun = 0, 0, list[str](), time.monotonic()
     for row in queryset.select_related("agent").order_by("created_at", "pk"):  # as they were asked for
+        if time.monotonic() - begun > LONGEST_ACTION:
+            left += 1
+            continue
         try:
             carry_out(row)
         except BehaviorError as error:
@@ -177,6 +182,9 @@ def _decide(
             done += 1
     if done:
         model_admin.message_user(request, f"{done} {what}.", messages.SUCCESS)
+    if left:
+        why = "mapping them again takes a call each; choose them again"
+        model_admin.message_user(request, f"{left} were left as they are: {why}.", messages.WARNING)
     if len(refused) > MOST_REFUSALS:
         refused[MOST_REFUSALS:] = [f"{len(refused) - MOST_REFUSALS} more were skipped."]
     for said in refused:

@@ -20,7 +20,7 @@ from agents.models import LLMCall
 from correction.admin.display import fired_badge
 from correction.interventions import NudgeType, known_functions, problems_of
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, unstorable
-from correction.interventions.counts import counts_of, names_in_use
+from correction.interventions.counts import ENOUGH, NEWEST, counts_of, names_in_use
 from correction.interventions.nudges import VARIABLES
 from correction.models import Intervention, InterventionLog
 from evaluation.admin.display import judge_badge
@@ -133,10 +133,10 @@ def preconditions_table(logged: Any) -> SafeString:
     return table(heads, rows, label="Preconditions") or display.EMPTY
 
 
-def counts_table(names: Sequence[str]) -> SafeString:
+def counts_table(names: Sequence[str], *, newest: int = NEWEST) -> SafeString:
     """How often each of these was evaluated, got past its functions, was asked of a judge and fired, and why not the last time."""
     rows = []
-    for one in map(counts_of, names):
+    for one in (counts_of(name, newest) for name in names):
         evaluated = f"{one.evaluated:,}{', the newest' if one.more else ''}"
         asked = f"{one.asked:,}" + (f", {one.unjudged:,} could not be judged" if one.unjudged else "")
         fired: object = display.EMPTY
@@ -182,7 +182,7 @@ class InterventionAdmin(ModelAdmin[Intervention]):
         if request.user.has_perm("correction.view_interventionlog"):
             names = list(dict.fromkeys((*BUILT_IN, *names_in_use())))
             rows = set(Intervention.objects.filter(slug__in=names).values_list("slug", flat=True))
-            panels = [counts_table([name for name in names if name not in rows][:MOST_COUNTED])]
+            panels = [counts_table([name for name in names if name not in rows][:MOST_COUNTED], newest=ENOUGH)]
         return super().changelist_view(request, {**(extra_context or {}), "panels": panels})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Intervention]:

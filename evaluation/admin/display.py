@@ -26,6 +26,7 @@ from evaluation.models import (
     EvaluationScore,
     JudgeCalibration,
     Method,
+    SwapHalf,
     is_heuristic,
 )
 from evaluation.runs.summary import DimensionSummary, PropositionSummary, Share, percent
@@ -34,9 +35,9 @@ from evaluation.statistics.difference import Verdict
 
 MOST_LINKS = 20  # conversations of a simulation
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}
-SIMULATED, SWAPPED = "+simulated", "+swapped"  # how procedures of simulated speech, and of texts of others, end
+SIMULATED = "+simulated"  # how a procedure of simulated speech ends
 SIMULATED_HINT = "said in a simulated conversation: it is in no figure of real speech"
-SWAPPED_HINT = "texts of others were judged in place of the agent's own, to test the judge: no score of the agent"
+SWAP_HINT = "made to test the judge: in no figure of the agent"
 AGREEMENT = (
     "quadratic-weighted kappa of this judge and people, with its 95 % interval: 0 is chance, 1 perfect agreement"
 )
@@ -125,12 +126,14 @@ def number(
 
 def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
     """How it was judged, where that is not the usual way."""
-    how = procedure.removesuffix(SIMULATED).removesuffix(SWAPPED)
+    how = procedure.removesuffix(SIMULATED)
     marks: list[tuple[str, Tone, str]] = []
     if procedure.endswith(SIMULATED):
         marks.append(("simulated", "warning", SIMULATED_HINT))
-    if procedure.endswith(SWAPPED):
-        marks.append(("swapped texts", "warning", SWAPPED_HINT))
+    for half in SwapHalf:
+        if how.endswith(f"+{half.value}"):
+            how = how.removesuffix(f"+{half.value}")
+            marks.append((f"swap test: {half.value.replace('-', ' ')}", "warning", SWAP_HINT))
     if how != Method.PLUMBLINE:
         marks.append((how, "info", "compares only with scores judged the same way"))
     if repeats > 1:

@@ -99,7 +99,7 @@ def _quoted(score: EvaluationScore, message: Message, most: int) -> str:
 
 def _judged_text(score: EvaluationScore, message: Message) -> str:
     """The text of a message, or the start of what stood in for it where that was judged."""
-    if score.evaluation_run.swapped and message.pk == score.message_id:
+    if score.evaluation_run.swaps and message.pk == score.message_id:
         return f"swapped in: {score.context_snippet}"
     return message.text
 

@@ -147,12 +147,13 @@ def spec_of(given: RunRequest | CaptureRequest) -> RunSpec:
         raise ValidationError({name if known else "non_field_errors": [str(error)]}) from None
 
 
-_FLAGS = ("hard", "double_check", "simulated", "swapped")
+_FLAGS = ("hard", "double_check", "simulated")
 PROCEDURES = {  # every name a procedure can have, and the fields it stands for
-    procedure_name(method=method, **flags): {"method": method, **flags}
+    procedure_name(method=method, **flags): {"method": method, **flags, "swap_test": ""}
     for method in Method.values
-    for flags in (dict(zip(_FLAGS, values, strict=True)) for values in product((False, True), repeat=len(_FLAGS)))
-    if not (flags["simulated"] and flags["swapped"])
+    for flags in (
+        dict[str, Any](zip(_FLAGS, values, strict=True)) for values in product((False, True), repeat=len(_FLAGS))
+    )
 }
 
 

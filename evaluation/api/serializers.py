@@ -26,7 +26,7 @@ from agents.api.rows import Row
 from evaluation.calibration.agreement import calibration_json, swap_json
 from evaluation.calibration.labels import Key
 from evaluation.change.evidence import is_stale, stale_reasons
-from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, SwapHalf, is_heuristic
 from evaluation.runs.control import Progress, progress_of
 from evaluation.runs.summary import NOTHING, Share, shares_of
 
@@ -277,7 +277,7 @@ class SummaryShown(Serializer[Any]):
     procedure = CharField(required=False)
     repeats = IntegerField(required=False)
     simulated = BooleanField(required=False)
-    swapped = BooleanField(required=False, help_text="texts of others were judged, to test the judge")
+    swap_test = ChoiceField(SwapHalf.choices, required=False, help_text="made to test the judge, not the agent")
     actor_model = CharField(required=False, allow_blank=True)
     persona_digest = CharField(allow_blank=True)
     overall_score = FloatField(allow_null=True)

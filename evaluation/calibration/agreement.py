@@ -52,7 +52,7 @@ def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
 
 
 def swap_text(row: JudgeCalibration | None) -> str:
-    """E.g. ``AUC 0.65 [0.58, 0.72] over 16 agents, 63% of swapped texts ≥ 7``, and whether that is no better than chance."""
+    """E.g. ``AUC 0.65 [0.58, 0.72] over 16 agents, 63% of swapped texts ≥ 7``, and where that is no better than chance."""
     if row is None or not row.swap_test:
         return NOT_CHECKED
     test = SwapShown.model_validate(row.swap_test)
@@ -60,7 +60,7 @@ def swap_text(row: JudgeCalibration | None) -> str:
         return f"no figure: {test.reason}"
     low, high = test.interval
     passed = "" if test.high_share is None else f", {test.high_share:.0%} of swapped texts ≥ 7"
-    chance = ": no better than chance so far" if low <= 0.5 else ""
+    chance = ": worse than chance" if high < 0.5 else ": no better than chance so far" if low <= 0.5 else ""
     foils = "" if test.against == "agents" else f" ({test.against})"
     auc = f"AUC {decimal(test.auc, 2)} [{decimal(low, 2)}, {decimal(high, 2)}]"
     return f"{auc} over {counted(test.agents, 'agent')}{passed}{foils}{chance}"

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Literal
 
 from django.utils import timezone
-from pydantic import BaseModel
+from pydantic import BaseModel, computed_field
 
 from evaluation.calibration.agreement import Figure, SwapShown
-from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, JudgeCalibration
+from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, JudgeCalibration, SwapHalf
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import rounded
 from evaluation.runs.swaps import foils_in
@@ -60,6 +60,12 @@ class SwapTest(BaseModel):
     agents: list[Told]
     checked_at: str
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def own_higher(self) -> int:
+        """Of how many agents the mean of the own texts is higher: an evaluation gives a mean, which tells more than one text."""
+        return sum(1 for a in self.agents if a.own is not None and a.swapped is not None and a.own > a.swapped)
+
 
 def swap_specs(spec: RunSpec) -> tuple[RunSpec, RunSpec]:
     """The two measurements of an agent's swap test: of its own words, and of texts of others in their place.
@@ -67,7 +73,7 @@ def swap_specs(spec: RunSpec) -> tuple[RunSpec, RunSpec]:
     Raises:
         ValueError: A dimension that is not judged message by message: there is no text to swap.
     """
-    return spec, replace(spec, swapped=True)
+    return replace(spec, swap_test=SwapHalf.OWN.value), replace(spec, swap_test=SwapHalf.SWAPPED.value)
 
 
 def swap_tests(pairs: Sequence[Pair]) -> dict[str, SwapTest]:

@@ -14,7 +14,7 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import Count, Max, OuterRef, Q, QuerySet, Subquery, TextField
 from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import Cast, Coalesce
+from django.db.models.functions import Cast
 from django.utils import timezone
 
 from agents.models import Agent, Message
@@ -139,7 +139,7 @@ def runs_judged(judged: Judged) -> QuerySet[EvaluationRun]:
         hard="hard" in how,
         double_check="double-check" in how,
         simulated="simulated" in how,
-        swapped="swapped" in how,
+        swap_test="",
         status=EvaluationRun.Status.COMPLETED,
         agent__isnull=False,
         position_bins=[],
@@ -152,21 +152,20 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     It does the same however often it is called: dimensions of channels can be scored after the agent's own.
 
     Args:
-        run: The evaluation. Of one that was sampled evenly by position, or of swapped texts, nothing is stored: that is a sample of
+        run: The evaluation. Of one that was sampled evenly by position, or to test the judge, nothing is stored: that is a sample of
             another kind.
         spoken: The agent's messages in its window: all of them are judged by what looks at the window as a whole.
     """
-    if run.agent_id is None or run.position_bins or run.swapped:
+    if run.agent_id is None or run.position_bins or run.swap_test:
         return
     rows = EvaluationScore.objects.filter(status=EvaluationScore.Status.SCORED).order_by().values_list("dimension")
-    said = Coalesce("message__sent_at", "message__created_at")  # without a time it counts from when it was stored
-    newest_by_dimension = dict(rows.filter(evaluation_run=run).annotate(at=Max(said)))
+    newest_by_dimension = dict(rows.filter(evaluation_run=run).annotate(at=Max("message__said_at")))
     of_channels = rows.filter(evaluation_run__agent_shares__agent_run=run, evaluation_run__status=run.Status.COMPLETED)
     newest_by_dimension |= dict.fromkeys(window_statistics(run))
     newest_by_dimension |= dict.fromkeys(of_channels.values_list("dimension", flat=True).distinct())
     newest: datetime | None = None
     if None in newest_by_dimension.values():
-        newest = spoken.order_by().aggregate(at=Max(Coalesce("sent_at", "created_at")))["at"]
+        newest = spoken.order_by().aggregate(at=Max("said_at"))["at"]
     Evidence.objects.bulk_create(
         (
             Evidence(

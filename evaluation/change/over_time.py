@@ -431,7 +431,7 @@ def measured_lately(*, since: datetime) -> dict[Judged, list[int]]:
         created_at__gte=since,
         agent__isnull=False,
         position_bins=[],
-        swapped=False,
+        swap_test="",
     )
     by_way: dict[Judged, list[int]] = defaultdict(list)
     for agent, judge, *how in rows.order_by("-created_at").values_list(*fields)[:NEWEST_RUNS]:

@@ -34,17 +34,22 @@ class Method(models.TextChoices):
     )
 
 
-def procedure_name(
-    *, method: str, hard: bool, double_check: bool, simulated: bool = False, swapped: bool = False
-) -> str:
-    """A name for how something is judged, e.g. ``plumbline+hard``; speech that was simulated, or is not the agent's, is another thing."""
-    parts = {"hard": hard, "double-check": double_check, "simulated": simulated, "swapped": swapped}
+def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bool = False, swap_test: str = "") -> str:
+    """A name for how something is judged, e.g. ``plumbline+hard``; what was simulated, or tests the judge, is another thing."""
+    parts = {"hard": hard, "double-check": double_check, "simulated": simulated, swap_test: bool(swap_test)}
     return "+".join([method, *(name for name, on in parts.items() if on)])
 
 
 def is_heuristic(judge: str) -> bool:
     """Whether a judge is an offline heuristic: shown as one, never averaged or compared with an LLM's scores."""
     return judge.startswith("offline:")
+
+
+class SwapHalf(models.TextChoices):
+    """The two halves of a test of the judge (`manage.py check_judge`). Neither is a score of the agent, and in no figure of it."""
+
+    OWN = "own-words", "what the agent said"
+    SWAPPED = "swapped-texts", "texts of others in place of what the agent said"
 
 
 class EvaluationRun(Leasable):
@@ -86,9 +91,12 @@ class EvaluationRun(Leasable):
         default=False, help_text="what was judged was said in simulated conversations, marked synthetic"
     )
     actor_model = models.CharField(max_length=200, blank=True, default="", help_text="model that acted in a simulation")
-    swapped = models.BooleanField(
-        default=False,
-        help_text="what was judged are texts of others, to see whether the judge can tell: no score of the agent",
+    swap_test = models.CharField(
+        max_length=16,
+        choices=SwapHalf.choices,
+        blank=True,
+        default="",
+        help_text="made to test the judge, not the agent",
     )
     swaps = models.JSONField(
         default=dict,
@@ -203,7 +211,7 @@ class EvaluationRun(Leasable):
             hard=self.hard,
             double_check=self.double_check,
             simulated=self.simulated,
-            swapped=self.swapped,
+            swap_test=self.swap_test,
         )
 
     @property

@@ -47,6 +47,7 @@ from evaluation.runs.planning import (
     UNFINISHED,
     Prepared,
     RunSpec,
+    actor_of,
     make_plan,
     prepare_plan,
     subject_of,
@@ -64,7 +65,7 @@ from evaluation.runs.summary import (
 )
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
-from evaluation.simulation.conversations import actor_of, awaits_simulation, simulate_for
+from evaluation.simulation.conversations import awaits_simulation, simulate_for
 from evaluation.wording import counted
 
 Status = Leasable.Status

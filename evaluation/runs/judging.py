@@ -108,7 +108,7 @@ def questions(
                 double_check=run.double_check,
                 advise=True,
                 method=run.method,
-                alone=(alone or run.swapped) and not again,
+                alone=(alone or bool(run.swaps)) and not again,
                 again=again,
                 items=[entry.item for entry in chunk],
             ),
@@ -385,9 +385,9 @@ def _judge_scores(judging: Judging, dimension: str, calls: Counter[str]) -> None
     scorer = SCORERS[dimension]
     asked = [p for (name, _), p in judging.propositions.items() if name == dimension]
     measure = getattr(scorer, "figures", None)
-    if not measure or not asked or judging.run.swapped or not judging.renew() or scorer.not_evaluable(judging.subject):
+    if not measure or not asked or judging.run.swap_test or not judging.renew():
         return
-    if figures := measure(judging.subject, asked):
+    if not scorer.not_evaluable(judging.subject) and (figures := measure(judging.subject, asked)):
         judging.run.figures = {**judging.run.figures, dimension: figures}
         EvaluationRun.objects.filter(pk=judging.run.pk).update(figures=judging.run.figures)
 

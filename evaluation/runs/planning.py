@@ -26,6 +26,7 @@ from agents.llm.endpoints import provider_of
 from agents.models import Agent, Channel, LLMCall
 from agents.persona import current_digest, render_persona
 from agents.text.fences import one_line
+from agents.turn.scripted import NO_LINES
 from evaluation.models import (
     BY_MESSAGE,
     CHANNEL_DIMENSIONS,
@@ -36,6 +37,8 @@ from evaluation.models import (
     EvaluationSchedule,
     EvaluationScore,
     Method,
+    SwapHalf,
+    is_heuristic,
     procedure_name,
 )
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for, with_traits
@@ -86,7 +89,7 @@ class RunSpec:
         actor_model: The model that spoke, where speech was simulated; for the record.
         position_bins: Sample evenly from these stretches of a conversation, in turns of the agent from 1: ``((1, 5), (6, None))``.
         schedule: The schedule that asked for it.
-        swapped: Judge texts of others in place of the agent's own: a test of the judge, not of the agent.
+        swap_test: Which half of a test of the judge it is, where it is one and no measurement of the agent: see `SwapHalf`.
         batch: Ask the judge in batches, at half the price and within a day. The same question otherwise.
     """
 
@@ -111,7 +114,7 @@ class RunSpec:
     actor_model: str = ""
     position_bins: tuple[tuple[int, int | None], ...] = ()
     schedule: EvaluationSchedule | None = None
-    swapped: bool = False
+    swap_test: str = ""
     batch: bool = False
 
     def __post_init__(self) -> None:
@@ -146,13 +149,13 @@ class RunSpec:
             raise ValueError(
                 f"dimensions {', '.join(wrong)}: measured of an agent; allowed for a channel: {', '.join(CHANNEL_DIMENSIONS)}"
             )
-        if self.swapped and (wrong := [d for d in self.dimensions if d not in BY_MESSAGE]):
+        if self.swap_test and (wrong := [d for d in self.dimensions if d not in BY_MESSAGE]):
             raise ValueError(
                 f"dimensions {', '.join(wrong)}: not judged message by message, so that no text can be swapped; allowed: "
                 f"{', '.join(BY_MESSAGE)}"
             )
-        if self.swapped and (self.simulated or self.is_baseline):
-            raise ValueError("swapped texts are no speech of the agent: neither simulated nor a baseline")
+        if self.swap_test and (self.simulated or self.is_baseline):
+            raise ValueError("a swap test measures the judge, not the agent: it is neither simulated nor a baseline")
 
     @property
     def target(self) -> Agent | Channel:
@@ -173,7 +176,7 @@ class RunSpec:
             hard=self.hard,
             double_check=self.double_check,
             simulated=self.simulated,
-            swapped=self.swapped,
+            swap_test=self.swap_test,
         )
 
     @property
@@ -194,6 +197,17 @@ def has_little_speech(spec: RunSpec) -> bool:
     if spec.agent is None or spec.where or spec.history_where or spec.simulated:
         return False
     return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
+
+
+def actor_of(agent: Agent, actor_model: str = "") -> str:
+    """The model that acts as an agent, unless another one is asked for."""
+    return actor_model or agent.model_id or str(settings.ACTOR_MODEL)
+
+
+def why_not_simulated(agent: Agent, actor_model: str = "") -> str:
+    """Why the actor could say nothing as this agent, in a sentence; empty when it could."""
+    speaks = any(line.strip() for line in agent.sample_lines) or not is_heuristic(actor_of(agent, actor_model))
+    return "" if speaks else f"not simulated: {NO_LINES}"
 
 
 MOST_CHANNELS = 20  # per agent: those in which it said most
@@ -246,11 +260,12 @@ def insert_items(run: EvaluationRun, propositions: Mapping[str, Sequence[Proposi
     planned: Iterable[tuple[str, Iterable[Item]]] = (
         (name, SCORERS[name].plan(subject, propositions[name])) for name in run.own_dimensions
     )
-    if run.swapped and isinstance(subject, Subject):
-        of_messages = [(name, [item for item in items if item.message_id is not None]) for name, items in planned]
-        judged = {item.message_id for _, items in of_messages for item in items if item.message_id is not None}
+    if run.swap_test:
+        planned = [(name, [item for item in items if item.message_id is not None]) for name, items in planned]
+    if run.swap_test == SwapHalf.SWAPPED and isinstance(subject, Subject):
+        judged = {item.message_id for _, items in planned for item in items if item.message_id is not None}
         run.swaps = choose_swaps(subject.agent, sorted(judged), seed=run.seed)
-        planned = [(name, [i for i in items if str(i.message_id) in run.swaps]) for name, items in of_messages]
+        planned = [(name, [item for item in items if str(item.message_id) in run.swaps]) for name, items in planned]
     for dimension, items in planned:
         shared = {p.id: _columns(p, variables) for p in propositions[dimension]}
         every = repeated(items, run.repeats)
@@ -339,7 +354,7 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
         simulated=run.simulated,
         position_bins=tuple((first, last) for first, last in run.position_bins),
         heuristic=run.is_heuristic,
-        swapped=swapped_texts(run) if run.swapped else {},
+        swapped=swapped_texts(run) if run.swaps else {},
     )
 
 

@@ -360,7 +360,7 @@ class RunSummary(Used):
             "error": run.error,
             **({} if usual else {"procedure": run.procedure, "repeats": run.repeats}),
             **({"simulated": True, "actor_model": run.actor_model} if run.simulated else {}),
-            **({"swapped": True} if run.swapped else {}),
+            **({"swap_test": run.swap_test} if run.swap_test else {}),
             "persona_digest": run.persona_digest,
             "overall_score": self.overall_score,
             "coverage": self.share.rounded,

@@ -1,7 +1,7 @@
 """Swapped texts: what others said, put where an agent spoke, so that a judge can be tested on words that are surely not the agent's.
 
-A swapped evaluation judges the same messages as an ordinary one, each amid the same conversation, but with a text that somebody else
-wrote. It stores which, never the text itself.
+Of the two halves of a swap test one judges what an agent said, the other the same messages, each amid the same conversation, but with a
+text that somebody else wrote. It stores which, never the text itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evaluation.models import EvaluationRun
 
 MOST_VOICES = 20  # other agents, drawn at random
-POOL = 500  # newest messages of each that are drawn from
+POOL = 200  # newest messages of each that are drawn from
 
 
 def choose_swaps(agent: Agent, messages: Sequence[int], *, seed: int) -> dict[str, str]:
@@ -53,7 +53,7 @@ def _newest(agent: Agent) -> list[str]:
 
 
 def swapped_texts(run: EvaluationRun) -> dict[int, str | None]:
-    """The text that stands in for each message of a swapped evaluation, by the message's id; None where it was deleted since."""
+    """The text that stands in for each message in the swapped half, by the message's id; None where it was deleted since."""
     wanted = [int(source) for source in run.swaps.values() if source.isdecimal()]
     texts = dict(Message.objects.filter(pk__in=wanted).values_list("pk", "text"))
     foils = load_foils()

@@ -183,11 +183,16 @@ def _hear(subject: Subject) -> Voices:
         newest = said_there.filter(**synthetic_only(subject.history_where, simulated=False)).order_by("-position")
         for agent, text in newest.values_list("agent", "text")[:MOST_HEARD]:
             others[agent].append(text[:MOST_CHARACTERS])
-    voices = [texts for texts in others.values() if len(texts) >= LEAST_EACH]
+    judged = {(text or "")[:MOST_CHARACTERS] for text in subject.swapped.values()}  # what is tested is not learned from
+
+    def unjudged(texts: Iterable[str]) -> list[str]:
+        return [text for text in texts if text not in judged]
+
+    voices = [texts for texts in map(unjudged, others.values()) if len(texts) >= LEAST_EACH]
     beside = f"{len(voices)} other agent{'s' * (len(voices) != 1)}"
     if len(voices) < LEAST_VOICES:
         foils = load_foils().values()
-        voices.extend(map(list, foils))
+        voices.extend(map(unjudged, foils))
         beside += f" and {len(foils)} stock voices"
     agents = Agent.objects.filter(pk__in=[subject.agent.pk, *others]).values_list("slug", "display_name")
     mask = NameMask(name for names in agents for name in names)

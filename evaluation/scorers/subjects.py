@@ -137,15 +137,15 @@ def spoken_by(
     """What an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first.
 
     With `simulated`, what it was made to say for a measurement, and nothing else: the two never mix (AC-6.5.2). With the tag of a
-    debate, what it said in that debate. Messages without a time stand before those with one, in the order they were stored.
+    debate, what it said in that debate. A message without a time stands where `Message.said_at` puts it.
     """
     spoken = Message.objects.filter(agent=agent, text__regex=r"\S", **synthetic_only(where or {}, simulated))
     messages = with_tags(spoken, where or {})
-    messages = in_window(messages, window).order_by(F("sent_at").asc(nulls_first=True), "pk")
+    messages = in_window(messages, window).order_by("said_at", "pk")
     if window.last is None:
         return messages
-    newest = messages.order_by(F("sent_at").desc(nulls_last=True), "-pk").values_list("pk", flat=True)[: window.last]
-    return Message.objects.filter(pk__in=list(newest)).order_by(F("sent_at").asc(nulls_first=True), "pk")
+    newest = messages.order_by("-said_at", "-pk").values_list("pk", flat=True)[: window.last]
+    return Message.objects.filter(pk__in=list(newest)).order_by("said_at", "pk")
 
 
 def said_in(
@@ -168,11 +168,7 @@ def said_in(
 
 def said_before(message: Message, *, agent: Agent, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
     """What the agent said before a message of its own, in the order of `spoken_by`."""
-    earlier = Q(sent_at__isnull=True, pk__lt=message.pk)
-    if message.sent_at is not None:
-        earlier = (
-            Q(sent_at__isnull=True) | Q(sent_at__lt=message.sent_at) | Q(sent_at=message.sent_at, pk__lt=message.pk)
-        )
+    earlier = Q(said_at__lt=message.said_at) | Q(said_at=message.said_at, pk__lt=message.pk)
     return spoken_by(agent=agent, window=MessageWindow(), where=where).filter(earlier)
 
 

@@ -209,7 +209,7 @@ def test_the_list_shows_what_has_no_row_and_takes_the_same_statements_whatever_i
     before = len(queries(root, list_of(Intervention)))
     evaluated("long-talks", 1_500, held=True)
 
-    assert "long-talks 1,000, the newest 1,000" in plain(read(root, list_of(Intervention)))
+    assert "long-talks 200, the newest 200" in plain(read(root, list_of(Intervention)))
     assert len(queries(root, list_of(Intervention))) == before
 
 

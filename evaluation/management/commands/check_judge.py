@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -95,12 +96,12 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
             estimate_table(both, self.stdout)
 
     def _check(self, specs: Sequence[tuple[RunSpec, RunSpec]], silent: Sequence[str], options: dict[str, Any]) -> None:
-        judge, procedure = specs[0][0].judge_model, specs[0][0].procedure
+        judge, procedure = specs[0][0].judge_model, replace(specs[0][0], swap_test="").procedure
         paid = provider_of(judge) == "anthropic"
         both = [spec for pair in specs for spec in pair]
         judged = [run for spec in both if paid and (run := reusable(spec)) is not None]
-        done = {(run.agent_id, run.swapped) for run in judged}
-        asked = [spec for spec in both if (spec.target.pk, spec.swapped) not in done]
+        done = {(run.agent_id, run.swap_test) for run in judged}
+        asked = [spec for spec in both if (spec.target.pk, spec.swap_test) not in done]
         estimate = estimated(estimate_all(asked)) if paid and asked else None
         if estimate is not None and not options["json"]:
             print_line(estimate_line(estimate), self.stdout)
@@ -110,9 +111,8 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
         judged += [result.summary.run for result in results]
         if why := refusal(judged):
             raise wrong(why)
-        by_spec = {(run.agent_id, run.swapped): run for run in judged}
-        keys = [(own.target.pk, swapped.target.pk) for own, swapped in specs]
-        pairs = [(by_spec[own, False], by_spec[swapped, True]) for own, swapped in keys]
+        by_spec = {(run.agent_id, run.swap_test): run for run in judged}
+        pairs = [(by_spec[a.target.pk, a.swap_test], by_spec[b.target.pk, b.swap_test]) for a, b in specs]
         tests, left = swap_tests(pairs), [run for run in judged if run.status != EvaluationRun.Status.COMPLETED]
         if not left:
             store_swap_tests(judge=judge, procedure=procedure, tests=tests)
@@ -154,11 +154,12 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
             *(name, test.auc.text, test.auc.interval_text if test.auc.interval else "–"),
             *(number(test.own_mean), number(test.swapped_mean)),
             "–" if test.high_share is None else f"{test.high_share:.0%}",
+            f"{test.own_higher} of {sum(1 for one in test.agents if one.own is not None and one.swapped is not None)}",
             *(f"{test.own_scored} of {test.own_texts}", f"{test.swapped_scored} of {test.swapped_texts}"),
         ]
         for name, test in tests.items()
     ]
-    heads = ("Dimension", ">AUC", "95 %", ">Own", ">Swapped", f">Swapped ≥ {HIGH}", ">Own scored", ">Swapped scored")
+    heads = ("Dimension", ">AUC", "95 %", ">Own", ">Swapped", f">≥ {HIGH}", ">Own higher", ">Own scored", ">Sw. scored")
     print_table(console, heads, rows, title=f"Swap test of {judge}", unwrapped=("Dimension",))
     told: list[list[Cell]] = [
         [one.agent, name, number(one.own), number(one.swapped), "–" if one.auc is None else decimal(one.auc, 2)]
@@ -168,7 +169,8 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
     ]
     print_table(console, ("Agent", "Dimension", ">Own", ">Swapped", ">AUC"), told, title="Agent by agent")
     console.print(
-        "AUC: how often an agent's own text scores higher than one of somebody else put in its place: 0.5 is chance, 1 never wrong."
+        "AUC: how often an agent's own text scores higher than one of somebody else put in its place: 0.5 is chance, 1 never wrong.\n"
+        f"≥ {HIGH}: share of the swapped texts that pass for the agent's own. Own higher: of how many agents the mean is."
     )
     for name, test in tests.items():
         if test.auc.value is None:

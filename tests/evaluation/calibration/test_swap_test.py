@@ -18,12 +18,13 @@ from pytest_django import Settings
 from agents.models import Agent, LLMCall, Message, ModelPrice
 from correction.config.configure import configure
 from evaluation.calibration.agreement import calibration_of, swap_text
-from evaluation.calibration.labels import NothingToDraw, draw_label_set
+from evaluation.calibration.labels import draw_label_set
 from evaluation.dimensions import BY_MESSAGE
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence, JudgeCalibration
 from evaluation.runs.control import queue_run
 from evaluation.runs.execute import capture, work_one
-from evaluation.runs.planning import RunSpec
+from evaluation.runs.planning import RunSpec, propositions_asked, subject_of
+from evaluation.scorers import SCORERS
 from evaluation.scorers.foils import load_foils
 from tests.console import page_of, read
 from tests.evaluation.batches.conftest import price as priced
@@ -104,6 +105,7 @@ def test_a_judge_that_knows_is_told_from_one_that_does_not(
     assert low < high
     assert (low > 0.5) == (auc == 1)
     assert (result["own_scored"], result["swapped_scored"], result["against"]) == (30, 30, "agents")
+    assert result["own_higher"] == (3 if auc == 1 else 0)
     assert {one["agent"]: one["auc"] for one in result["agents"]} == dict.fromkeys(("ada", "bob", "cy"), auc)
 
 
@@ -114,7 +116,7 @@ def test_each_of_the_messages_has_a_text_of_somebody_else_amid_the_same_conversa
     checked("--agents", "ada", "--dimensions", "adherence", "--samples", "5")
 
     own, swapped = EvaluationRun.objects.order_by("pk")
-    assert (own.procedure, swapped.procedure) == ("plumbline", "plumbline+swapped")
+    assert (own.procedure, swapped.procedure) == ("plumbline+own-words", "plumbline+swapped-texts")
     assert [set(run.scores.values_list("message", flat=True)) for run in (own, swapped)] == [
         {int(pk) for pk in swapped.swaps}
     ] * 2
@@ -179,11 +181,26 @@ def test_a_team_with_one_persona_is_checked_with_the_foils(llm_server: LLMServer
 
     assert (result["against"], result["auc"]["value"]) == ("foils", 1.0)
     said = {text for texts in load_foils().values() for text in texts}
-    swapped = EvaluationRun.objects.get(swapped=True)
+    swapped = EvaluationRun.objects.exclude(swaps={}).get()
     assert {source.split()[0] for source in swapped.swaps.values()} == set(load_foils())
     snippets = swapped.scores.values_list("context_snippet", flat=True)
     assert all(any(text.startswith(snippet.rstrip("…")) for text in said) for snippet in snippets)
     assert "(foils)" in shown("adherence")
+
+
+def test_the_voice_measure_does_not_learn_from_the_texts_that_are_swapped_in(
+    settings: Settings, propositions: PropositionFolder
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    propositions.claims("consistency/_default.yaml", "voice", extra="include_personas: false, measure: voice")
+    (ada,) = cast("ada")
+    swapped, _ = queue_run(RunSpec(agent=ada, dimensions=("consistency",), samples=5, swap_test="swapped-texts"))
+    subject, (row,) = subject_of(swapped), swapped.scores.select_related("message", "compared_with")[:1]
+    proposition = propositions_asked(ada, "consistency")[0]
+
+    shown = SCORERS["consistency"].context(subject, proposition, row.message, row.compared_with).measured["voice"]
+
+    assert shown["others"] == sum(map(len, load_foils().values())) - len(swapped.swaps)
 
 
 def test_the_foils_are_four_voices_with_texts_enough() -> None:
@@ -201,7 +218,7 @@ def test_a_swapped_text_that_was_deleted_meanwhile_is_unscored(
     propositions.claims("adherence/_default.yaml", "brief", extra="rule: {max_words: 9}")
     cast("ada", "bob")
     ada = Agent.objects.get(slug="ada")
-    run, _ = queue_run(RunSpec(agent=ada, dimensions=("adherence",), samples=4, swapped=True))
+    run, _ = queue_run(RunSpec(agent=ada, dimensions=("adherence",), samples=4, swap_test="swapped-texts"))
     Message.objects.filter(agent__slug="bob").delete()
     assert work_one(owner="worker:1:x")
 
@@ -270,20 +287,18 @@ def test_swapped_texts_are_in_no_figure_of_the_agent(llm_server: LLMServer) -> N
     llm_server.respond = KNOWS
     checked("--dimensions", "adherence")
 
-    swapped = EvaluationRun.objects.filter(swapped=True)
-    assert swapped.count() == 2
-    assert not Evidence.objects.filter(evaluation_run__in=swapped).exists()
+    assert EvaluationRun.objects.exclude(swap_test="").count() == 4
+    assert not Evidence.objects.exists()
     assert not Baseline.objects.exists()
-    label_set = draw_label_set(name="all", judge="test-model", dimension="adherence", n=999)
-    assert not label_set.scores.filter(evaluation_run__in=swapped).exists()
-    with pytest.raises((NothingToDraw, ValueError)):
-        draw_label_set(name="no", judge="test-model", dimension="adherence", n=9, procedure="plumbline+swapped")
+    for procedure in ("plumbline", "plumbline+swapped-texts"):
+        with pytest.raises(ValueError, match=r"no scored judgement|allowed"):
+            draw_label_set(name="no", judge="test-model", dimension="adherence", n=9, procedure=procedure)
 
 
 @pytest.mark.parametrize("fields", [{"is_baseline": True}, {"simulated": True}, {"dimensions": ("fluency",)}])
 def test_swapped_texts_are_no_speech_of_the_agent(fields: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="swapped"):
-        RunSpec(agent=make_agent("eve"), **{"dimensions": ("adherence",), **fields}, swapped=True)
+    with pytest.raises(ValueError, match="swap"):
+        RunSpec(agent=make_agent("eve"), **{"dimensions": ("adherence",), **fields}, swap_test="swapped-texts")
 
 
 # -- beside the judge's scores
