@@ -31,7 +31,7 @@ HIGHEST = 9.0
 FELL_BELOW = 0.5  # of the share scored in the baseline
 MOST_RESAMPLED = 200  # messages; four thousand resamples of more take seconds and change nothing
 NOISE_ALONE = "of the judge's noise alone: other messages might have scored otherwise"
-WORDS_ALONE = "of repeated words alone, from 0 (all repeat) to 9 (none do), by message: an exact statistic, in which repeated thoughts are not seen"
+WORDS_ALONE = "of repeated words alone, from 0 (all repeat) to 9 (none do), by message: an exact statistic, blind to repeated thoughts"
 UNITS = {"message": "messages", "situation": "situations", "channel": "channels", "repeat": "repeats"}
 WHERE = ("in the baseline", "now")
 
