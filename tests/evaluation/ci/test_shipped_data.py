@@ -77,7 +77,7 @@ def test_who_says_nothing_of_their_own_any_more_does_not_pass(slug: str) -> None
     code, out, said = run(*asked, "--strict")
 
     adherence = document["runs"][0]["dimensions"]["adherence"]
-    assert (document["summary"]["verdict"], document["summary"]["exit_code"]) == ("could not judge enough", 2)
+    assert (document["summary"]["verdict"], document["summary"]["exit_code"]) == ("not enough data", 0)
     assert adherence["score"] is None, "the rules that hold for any text are no score"
     assert "a score needs 15 %" in adherence["reason"]
     assert document["runs"][0]["overall_score"] is None, "the mean of what is left would be a rise"
@@ -96,6 +96,6 @@ def test_what_another_persona_says_does_not_pass_for_the_agents_own() -> None:
 
     document = report("--agents", "andy", "--where", "build=42", *ASKED)
 
-    assert document["summary"]["verdict"] in ("regression", "not enough data", "could not judge enough")
+    assert document["summary"]["verdict"] in ("regression", "not enough data")
     named = {entry["proposition"] for entry in document["not_enough_data"]}
     assert named & {"andy-aloof", "andy-emotional", "andy-flat"}
