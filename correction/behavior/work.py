@@ -109,8 +109,8 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
         return {"status": Status.CANCELLED, "error": f"the {'message' if message is None else 'agent'} was deleted"}
     if why := _why_not(message, agent):
         return {"status": Status.CANCELLED, "error": why}
-    said, judge = said_to(message, agent), model_of("judge")
-    words, elsewhere = own_words(said), len(message.text.strip()) - len(said.strip())
+    heard, judge = said_to(message, agent), model_of("judge")
+    words, elsewhere = own_words(heard), len(message.text.strip()) - len(heard.strip())
     for asked in range(1, MOST_MAPS + 1):
         answers: Answers = {tier: said for tier in TIERS if (said := getattr(request, f"{tier}_result")) is not None}
         if not answers and (answers := answers_without_model(words)):

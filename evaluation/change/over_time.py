@@ -49,7 +49,7 @@ MOST_SUMMED = 150  # runs of no schedule: their scores are added up, row by row
 MOST_RESTARTS = 3  # explained for one series: the newest; each takes a few queries
 READ = (
     *("agent_id", "schedule_id", "created_at", "window", "window_start", "window_end", "where", "dimensions"),
-    *("series_points", "persona_digest", "judge", "method", "hard", "double_check", "simulated"),
+    *("series_points", "persona_digest", "judge", "method", "hard", "double_check", "simulated", "swap_test"),
 )
 NO_DURATION = "the window is no duration, so evaluations look at the same messages again: not tested for drift"
 

@@ -19,7 +19,19 @@ from pathlib import Path
 
 from tests.bench.judging import CLAIMS, LATENCY, REPEATS, judge, judging
 
-SECTIONS = ("startup", "judging", "capture", "gate", "debates", "repetition", "guards", "sampling", "web", "import")
+SECTIONS = (
+    "startup",
+    "judging",
+    "capture",
+    "gate",
+    "debates",
+    "repetition",
+    "guards",
+    "swarm",
+    "sampling",
+    "web",
+    "import",
+)
 
 
 def main() -> None:
@@ -158,6 +170,11 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
         from tests.bench.guards import guarding
 
         for row in guarding():
+            table.add_row(*row)
+    if "swarm" in wanted:
+        from tests.bench.swarm import swarming
+
+        for row in swarming():
             table.add_row(*row)
     if "import" in wanted:
         table.add_row(*importing(folder))
