@@ -158,6 +158,7 @@ class Turn:
         answer: A typed answer that is asked for, set in `prepare`; the agent is then offered `send_message` alone.
         tools: Names in `TURN_TOOLS` of further tools, set in `prepare`.
         performed: What tools did in this turn, in order.
+        has_swarm: False where the agent is known to have none.
         temperature: Wished for from the actor's model, set in `prepare`; None = the server's own.
         nonce: The random text in the fences of this turn's prompt, for every stage.
         mask: Hides what the agent must not learn (names in an anonymous debate) in the sections and feedback of later stages.
@@ -182,6 +183,7 @@ class Turn:
     answer: Answer | None = None
     tools: list[str] = field(default_factory=list)
     performed: list[ToolOutcome] = field(default_factory=list)
+    has_swarm: bool = True
     temperature: float | None = None
     nonce: str = field(default_factory=new_nonce)
     mask: Callable[[str], str] = str
