@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.db import models
-from django.db.models import Count, F, Max, Q, QuerySet, TextField
+from django.db.models import Count, F, Max, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, RowNumber
 from django.utils import timezone
@@ -144,8 +144,30 @@ def spoken_by(
     messages = in_window(messages, window).order_by(F("sent_at").asc(nulls_first=True), "pk")
     if window.last is None:
         return messages
-    newest = messages.order_by(F("sent_at").desc(nulls_last=True), "-pk").values_list("pk", flat=True)[: window.last]
-    return Message.objects.filter(pk__in=list(newest)).order_by(F("sent_at").asc(nulls_first=True), "pk")
+    newest = [pk for pk, _ in at_end_of(messages, window.last)]
+    return Message.objects.filter(pk__in=newest).order_by(F("sent_at").asc(nulls_first=True), "pk")
+
+
+def at_end_of(
+    spoken: QuerySet[Message], most: int, *, oldest: bool = False, before: Message | None = None
+) -> list[tuple[int, int]]:
+    """Ids and channels of the newest (or `oldest`) of what an agent said (`before` a message of its own), in the order of `spoken_by`.
+
+    Dated and undated ones are read apart, and by conditions that an index serves: else all would be read.
+    """
+    dated, undated = spoken.filter(sent_at__isnull=False), spoken.filter(sent_at__isnull=True)
+    if before is not None and before.sent_at is None:
+        dated, undated = dated.none(), undated.filter(pk__lt=before.pk)
+    elif before is not None:
+        dated = dated.filter(sent_at__lte=before.sent_at).exclude(sent_at=before.sent_at, pk__gte=before.pk)
+    ordered = [dated.order_by("-sent_at", "-pk"), undated.order_by("-pk")]
+    if oldest:
+        ordered = [undated.order_by("pk"), dated.order_by("sent_at", "pk")]
+    ends: list[tuple[int, int]] = []
+    for part in ordered:
+        if len(ends) < most:
+            ends += part.values_list("pk", "channel_id")[: most - len(ends)]
+    return ends if oldest else ends[::-1]
 
 
 def said_in(
@@ -164,16 +186,6 @@ def said_in(
         newest = list(messages.order_by("-position").values_list("position", flat=True)[: window.last])
         messages = messages.filter(position__gte=min(newest, default=0))
     return messages.order_by("position")
-
-
-def said_before(message: Message, *, agent: Agent, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
-    """What the agent said before a message of its own, in the order of `spoken_by`."""
-    earlier = Q(sent_at__isnull=True, pk__lt=message.pk)
-    if message.sent_at is not None:
-        earlier = (
-            Q(sent_at__isnull=True) | Q(sent_at__lt=message.sent_at) | Q(sent_at=message.sent_at, pk__lt=message.pk)
-        )
-    return spoken_by(agent=agent, window=MessageWindow(), where=where).filter(earlier)
 
 
 Bin = tuple[int, int | None]  # first and last position, from 1; None = no end
@@ -455,12 +467,14 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """Ids of an agent's messages now and in its history, each oldest first. No message stands in both."""
+    """Ids of an agent's messages now and in its history, each oldest first, and the channel of each. No message stands in both."""
 
     current: tuple[int, ...]
     history: tuple[int, ...]
+    channel_of: Mapping[int, int]
 
 
+HISTORY = 1_000  # earlier messages that are looked at from each end: the oldest and the newest
 STRETCH = 20  # most consecutive events of a channel whose messages are shown the same window
 SEEN_BEFORE = 10  # events shown before each judged message, where the channel and `last_n` have them
 
@@ -540,13 +554,14 @@ class Subject:
 
         ``before`` is everything before the first message of the window; where the window has no beginning (``all``, no tags) what the
         agent said is cut in the middle, the newer half is compared with the older one. The history has tags of its own
-        (`history_where`, default none), so that one build can be compared with what was said before it.
+        (`history_where`, default none), so that one build can be compared with what was said before it. Of a long history its two
+        ends are looked at, the voice it began with and the latest one: a window costs the same after a million messages.
 
         Simulated speech has no past: it is never compared with real speech.
         """
         if self._halves is None:
-            current, history = tuple(self.spoken().values_list("pk", flat=True)), self.history
-            past = Message.objects.none()
+            current, history = list(self.spoken().values_list("pk", "channel_id")), self.history
+            past, before = Message.objects.none(), None
             if current and not self.simulated:
                 if history.spec != BEFORE:
                     past = spoken_by(agent=self.agent, window=history, where=self.history_where)
@@ -554,10 +569,13 @@ class Subject:
                     current = current[len(current) // 2 :]
                     past = spoken_by(agent=self.agent, window=self.window, where=self.history_where)
                 else:
-                    first = Message.objects.get(pk=current[0])
-                    past = said_before(first, agent=self.agent, where=self.history_where)
-            now = set(current)
-            self._halves = Halves(current, tuple(pk for pk in past.values_list("pk", flat=True) if pk not in now))
+                    past = spoken_by(agent=self.agent, window=MessageWindow(), where=self.history_where)
+                    before = Message.objects.get(pk=current[0][0])
+            now = {pk for pk, _ in current}
+            most = HISTORY + len(now)  # `past` may hold what is said now
+            ends = dict(at_end_of(past, most, oldest=True, before=before) + at_end_of(past, most, before=before))
+            history_ids = [pk for pk in ends if pk not in now]
+            self._halves = Halves(tuple(pk for pk, _ in current), tuple(history_ids), {**ends, **dict(current)})
         return self._halves
 
     def usual_style(self, most: int) -> StyleProfile | None:
@@ -670,14 +688,21 @@ class Ends(NamedTuple):
         return None
 
 
+COUNTED_UP_TO = 200  # events left out; of more it is said how many positions they take, which deleted ones take, too
+
+
 def read_ends(messages: QuerySet[Message], first_n: int, last_n: int) -> Ends:
-    """The ends of a channel, without reading what lies between."""
-    total = messages.count()
-    if total <= first_n + last_n:
-        return Ends(said(messages.order_by("position")), 0, [])
-    first = said(messages.order_by("position")[:first_n])
-    last = said(messages.order_by("-position")[:last_n])
-    return Ends(first, total - first_n - last_n, last[::-1])
+    """The ends of a channel, without reading or counting what lies between."""
+    newest = said(messages.order_by("-position")[: first_n + last_n + 1])[::-1]
+    if len(newest) <= first_n + last_n:
+        return Ends(newest, 0, [])
+    first, last = said(messages.order_by("position")[:first_n]), newest[len(newest) - last_n :]
+    begin, end = first[-1].position if first else 0, last[0].position if last else newest[-1].position + 1
+    between = messages.filter(position__gt=begin, position__lt=end).order_by()
+    omitted = between[:COUNTED_UP_TO].count()
+    if omitted == COUNTED_UP_TO:
+        omitted = end - begin - 1
+    return Ends(first, omitted, last)
 
 
 EVERYBODY = "everybody"
