@@ -92,17 +92,17 @@ def render_persona(*, system_prompt: str, traits: Iterable[TraitLike]) -> str:
     shown, never dropped. A trait is one line: no text of one can add a heading or another trait; and a sentence before them says that
     they are manner, because users who ask an agent for something can cause one to be written.
     """
+    bands = trait_lines(traits)
+    return "\n\n".join([system_prompt.strip(), *([HEADING, MANNER] if bands else []), *bands])
+
+
+def trait_lines(traits: Iterable[TraitLike]) -> list[str]:
+    """The traits under their strength, strongest first: one text for each band that has any."""
     grouped: dict[str, list[TraitLike]] = {}
     for trait in sorted(traits, key=lambda t: (-t.strength, t.name.casefold())):
         grouped.setdefault(strength_band(trait.strength), []).append(trait)
-    parts = [system_prompt.strip()]
-    if grouped:
-        parts += [HEADING, MANNER]
-    for _, heading in reversed(BANDS):
-        lines = [_line(trait) for trait in grouped.get(heading, [])]
-        if lines:
-            parts.append(f"### {heading}\n" + "\n".join(lines))
-    return "\n\n".join(parts)
+    headings = (heading for _, heading in reversed(BANDS) if heading in grouped)
+    return [f"### {heading}\n" + "\n".join(map(_line, grouped[heading])) for heading in headings]
 
 
 def _line(trait: TraitLike) -> str:

@@ -103,7 +103,7 @@ def _where_they_spoke(person: Person) -> Q:
 
 
 def _their_preferences(person: Person) -> Q:
-    return Q(user=person.user.pk) if person.user is not None else Q(outsider__in=[*person.names, person.label])
+    return Q(user=person.user.pk) if person.user is not None else Q(pk=None)
 
 
 def _replaced_summaries(before: datetime) -> QuerySet[DialogSummary]:
@@ -403,7 +403,7 @@ TABLES = (
     ),
     Table(
         model=UserPreferences,
-        erase=(Erase(columns="outsider tone units length learning_style", blank=_their_preferences, delete=True),),
+        erase=(Erase(columns="tone units length learning_style", blank=_their_preferences, delete=True),),
     ),
     Table(model=PersonaVersion, erase=(Erase(columns="system_prompt traits note", report_only=True),)),
     Table(model=Trait, editor="*", erase=(Erase(columns="name description source", report_only=True),)),

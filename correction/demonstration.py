@@ -17,11 +17,10 @@ from agents.debates.debate import ask_rounds, play, start_debate
 from agents.debates.report import DebateReport, exit_line, report, round_name, talking_lines
 from agents.llm.ledger import totals
 from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Run, SwarmTurn, owner_name
-from agents.swarm import guards
 from agents.swarm.assign import assign_swarms
 from agents.swarm.food import ensure_food_swarms
 from agents.swarm.phases import ensure_default_swarm
-from agents.swarm.talk import begin_talk, exchange, trace_lines
+from agents.swarm.talk import PERSON, begin_talk, exchange, trace_lines, trace_of
 from agents.turn import timeline
 from agents.turn.orchestrator import run_turn
 from agents.turn.pipeline import SendResult
@@ -114,8 +113,9 @@ SEATS: dict[str, tuple[Line, ...]] = {  # seat by seat what the scripted actor s
 }
 
 EATER = "kevin"
-QUESTION, MEAL, CHAT = "How much ibuprofen may I take?", "I ate two eggs", "What do you bring to the picnic on Friday?"
-ADDED = " It costs 12 dollars, and Angela pays."  # what a careless polisher might add
+DOSE, MEAL, SPEECH = "How much ibuprofen may I take?", "I ate two eggs", "How did Michael end his speech at the picnic?"
+# Offline the polisher cuts such openings, here out of what another person said.
+QUOTING = "He said: “It was a good year. To sum up, I am the best boss.” Then he ate all my potato salad."
 SWARM_TOPIC = "Demonstration of a swarm"
 
 WORDS = 96  # characters of a text shown on one line
@@ -351,20 +351,25 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
     Channel.objects.filter(pk=channel.pk).update(topic=SWARM_TOPIC)
     assign_swarms(agent=agent, swarms=[ensure_default_swarm(), *ensure_food_swarms()])
     try:
-        done = [exchange(agent, channel, text, overrides=OFF) for text in (QUESTION, MEAL, CHAT)]
+        done = [exchange(agent, channel, text, overrides=OFF) for text in (DOSE, MEAL)]
+        with transaction.atomic():
+            asked = append(channel=channel, outsider=PERSON, text=SPEECH)
+        sent = send_message(agent=agent, channel=channel, text=QUOTING, trigger=asked, overrides=OFF)
     finally:
         assign_swarms(agent=agent, swarms=had)
     out.write(
         f"{agent.display_name} has the swarms personality, macro and tmwya for three messages, in channel {channel.slug}."
     )
-    for one in done:
-        out.write(f"\n   > {one.message}")
-        for reply in one.replies:
+    last = SwarmTurn.objects.filter(message=sent.message).select_related("swarm").first()
+    said = [(one.message, one.replies, one.trace) for one in done]
+    for message, replies, trace in [*said, (SPEECH, [sent.text], trace_of(last) if last is not None else None)]:
+        out.write(f"\n   > {message}")
+        if message == SPEECH:
+            out.write(
+                "     (We gave this draft. Offline the polisher cuts “To sum up”, here out of a quote; a guard refuses that.)"
+            )
+        for reply in replies:
             out.write(f"     {agent.display_name}: “{_short(reply)}”")
-        for line in trace_lines(one.trace) if one.trace is not None else ():
+        for line in trace_lines(trace) if trace is not None else ():
             out.write(f"       {_short(line)}")
-    draft = next(iter(done[-1].replies), "")
-    out.write("\n   A polish that adds something is refused, and the draft is sent")
-    out.write(f"     polish    “{_short(draft)[:40]}…{ADDED}”")
-    out.write(f"       ✗ {_short(guards.refusal(draft, draft + ADDED, message=CHAT))}")
     out.write(f"     manage.py chat {EATER} --trace     and: Swarms in the console; {EATER} has none now")

@@ -12,8 +12,9 @@ from django.db.models import QuerySet
 
 from agents.models import Agent, Channel, Message
 from agents.text.fences import fence, neutral, new_nonce, render_prompt
-from agents.text.ngrams import extract_ngrams, most_frequent, recurring_ngrams, shared_phrases
+from agents.text.ngrams import comparable_ngrams, most_frequent, recurring_ngrams, shared_phrases
 from agents.text.tokens import tokenize
+from agents.text.voices import STOP_WORDS
 from agents.turn.pipeline import Turn
 from correction.config.settings import config_of, resolve_config
 
@@ -22,6 +23,7 @@ logger = logging.getLogger(__name__)
 HEADING = "Recent Messages You've Sent"
 LAST_MESSAGES = 5  # AC-7.2.1
 NGRAM = 3  # AC-7.2.2
+NEARLY_ALL = 4  # messages at least that share a formula; of more than five, all but one
 MOST_NGRAMS, MOST_PHRASES = 50, 10
 SHOWN_CHARACTERS = 2_000  # of each message, in the prompt; more is cut with a mark
 
@@ -32,7 +34,9 @@ class RepetitionResult:
 
     Attributes:
         overlap: Share of their 3-grams that occur in at least two of them, 0 to 1.
-        triggered: Whether the overlap exceeds the threshold.
+        formula: A 3-gram in nearly all of the messages; empty where there is none. Long messages that all open alike share little
+            else, so that their overlap is small.
+        triggered: Whether the overlap exceeds the threshold, or there is a formula.
         ngrams: The repeated 3-grams with the number of messages they occur in, most frequent first, at most 50.
     """
 
@@ -41,6 +45,7 @@ class RepetitionResult:
     threshold: float
     triggered: bool
     ngrams: tuple[tuple[str, int], ...] = ()
+    formula: str = ""
 
 
 def check_repetition(
@@ -65,19 +70,12 @@ def check_repetition(
 
 
 def last_messages(agent: Agent, *, channel: Channel | None = None) -> list[str]:
-    """The texts of the agent's last 5 messages, oldest first: one query, two where fewer than 5 of them have a time.
-
-    A message without a time (imported) is older than any with one.
-    """
+    """The texts of the agent's last 5 messages, oldest first."""
     said = Message.objects.filter(agent=agent, text__regex=r"\S")
     if channel is not None and channel.synthetic:
         return _newest(said.filter(channel=channel).order_by("-position"), LAST_MESSAGES)[::-1]
     said = said.filter(synthetic=False)
-    # Two questions that the index answers, rather than one that sorts everything the agent ever said.
-    newest = _newest(said.filter(sent_at__isnull=False).order_by("-sent_at", "-pk"), LAST_MESSAGES)
-    if len(newest) < LAST_MESSAGES:
-        newest += _newest(said.filter(sent_at__isnull=True).order_by("-pk"), LAST_MESSAGES - len(newest))
-    return newest[::-1]
+    return _newest(said.order_by("-said_at", "-pk"), LAST_MESSAGES)[::-1]
 
 
 def _newest(messages: QuerySet[Message], count: int) -> list[str]:
@@ -85,19 +83,33 @@ def _newest(messages: QuerySet[Message], count: int) -> list[str]:
 
 
 def detect_repetition(messages: Sequence[str], *, threshold: Decimal | float) -> RepetitionResult:
-    """The comparison itself. Fewer than two messages repeat nothing."""
-    overlap, counts = recurring_ngrams([extract_ngrams(message, NGRAM) for message in messages])
+    """The comparison itself. Fewer than two messages repeat nothing.
+
+    A formula is a 3-gram in all of the messages or all but one, at least 4. Stop words alone ("that it is") are none: long messages
+    share them by chance.
+    """
+    overlap, counts = recurring_ngrams([comparable_ngrams(message, NGRAM) for message in messages])
+    shared = {
+        gram: count
+        for gram, count in counts.items()
+        if count >= max(NEARLY_ALL, len(messages) - 1) and not STOP_WORDS.issuperset(gram)
+    }
+    formula = next((phrase for phrase, _ in most_frequent(shared, 1)), "")
     return RepetitionResult(
         messages=tuple(messages),
         overlap=overlap,
         threshold=float(threshold),
-        triggered=overlap > float(threshold),
+        triggered=overlap > float(threshold) or bool(formula),
         ngrams=tuple(most_frequent(counts, MOST_NGRAMS)),
+        formula=formula,
     )
 
 
 def phrases_to_avoid(messages: Sequence[str]) -> list[str]:
-    """The repeated 3-grams put together to phrases as long as they are shared, what most messages share first; at most 10."""
+    """The repeated 3-grams put together to phrases as long as they are shared, what most messages share first; at most 10.
+
+    Messages of fewer than three words hold none: they are shown, and nothing of them is forbidden.
+    """
     shared = shared_phrases([tokenize(message) for message in messages], n=NGRAM, limit=MOST_PHRASES)
     return [phrase for phrase, _ in shared]
 
@@ -132,13 +144,17 @@ def prepare(turn: Turn) -> None:
     if len(result.messages) < 2:
         turn.skip(f"the agent has {len(result.messages)} earlier messages, repetition shows from 2 on")
     elif not result.triggered:
-        turn.skip(f"overlap {result.overlap:.2f} does not exceed the threshold {result.threshold:.2f}")
+        turn.skip(
+            f"overlap {result.overlap:.2f} does not exceed the threshold {result.threshold:.2f}, and nearly all of the messages "
+            "share no phrase"
+        )
     else:
         turn.add_section(HEADING, build_repetition_context(result, nonce=turn.nonce))
         logger.info(
-            "agent %s repeats itself (run %s): overlap %.2f over threshold %.2f",
+            "agent %s repeats itself (run %s): overlap %.2f, threshold %.2f, a phrase in nearly all messages: %s",
             turn.agent.slug,
             turn.run.pk if turn.run else None,
             result.overlap,
             result.threshold,
+            "yes" if result.formula else "no",
         )

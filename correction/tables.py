@@ -165,7 +165,7 @@ TABLES = (
             # Made of what they asked for, whether or not it is in their words.
             Erase(model=Trait, columns="name", blank=_asked_for_by, report_only=True),
         ),
-        no_speech="judge",
+        no_speech="judge scope_key",
         prune=Prune(
             rows=lambda before: BehaviorRequest.objects.filter(status__in=_WITHOUT_CHANGE, finished_at__lt=before)
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -15,8 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from agents.commands import WRONG_USAGE, Cell, console_for_bars, console_on, print_table
 from agents.models import Channel
 from agents.models.conversations import find_agents
-from evaluation.calibration.agreement import agreements_text, calibration_of
-from evaluation.models import CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, Method, is_heuristic
+from evaluation.calibration.agreement import agreements_text, calibration_of, swap_text
+from evaluation.models import BY_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, Method, is_heuristic
 from evaluation.propositions.files import default_dimensions
 from evaluation.runs.planning import ENOUGH, RunSpec
 from evaluation.runs.summary import (
@@ -262,7 +262,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
             ],
             title="Channels these agents spoke in",
         )
-    for sentence in _agreement_notes(results):
+    for sentence in trust_notes([result.summary.run for result in results]):
         console.print(escape(sentence))
     if is_heuristic(judge):
         console.print(
@@ -305,10 +305,10 @@ def _weakest(summary: RunSummary) -> list[Cell]:
     return [name, proposition.id, score, _short(row.context_snippet) if row else ""]
 
 
-def _agreement_notes(results: Sequence[Captured]) -> list[str]:
-    """How well the judge agrees with people where these were measured, a sentence per procedure."""
+def trust_notes(runs: Iterable[EvaluationRun]) -> list[str]:
+    """How far the judge can be trusted where these were measured: its agreement with people and its swap test, per procedure."""
     measured: dict[tuple[str, str], dict[str, None]] = {}
-    for run in (result.summary.run for result in results):
+    for run in runs:
         of_judge = measured.setdefault((run.judge, run.procedure), {})
         of_judge.update(dict.fromkeys(name for name in run.dimensions if name not in COUNTED))
     notes = []
@@ -321,6 +321,8 @@ def _agreement_notes(results: Sequence[Captured]) -> list[str]:
             )
         elif names:
             notes.append(f"{judge}{how} is not calibrated: no person labelled its scores (manage.py calibrate_judge).")
+        if swapped := "; ".join(f"{name} {swap_text(agreements.get(name))}" for name in names if name in BY_MESSAGE):
+            notes.append(f"Swap test of {judge}{how} (manage.py check_judge): {swapped}.")
     return notes
 
 

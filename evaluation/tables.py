@@ -67,13 +67,13 @@ TABLES = (
         empty="Choose Evaluate now or Capture baseline on an agent's page, or run manage.py capture_baseline --agents all.",
         export=export_of(
             "id=pk agent=agent.slug channel=channel.slug status dimensions overall_score judge is_heuristic procedure repeats is_baseline "
-            "window window_start window_end where history history_where samples sample_size seed simulated actor_model batch token_usage "
-            "error persona_digest proposition_digest created_at started_at finished_at"
+            "window window_start window_end where history history_where samples sample_size seed simulated swap_test actor_model batch "
+            "token_usage error persona_digest proposition_digest created_at started_at finished_at"
         ),
         erase=(
             Erase(columns="error additional_context figures where history_where", channel="channel", agent="agent"),
         ),
-        no_speech="dimensions judge window history position_bins series_points proposition_digests actor_model",
+        no_speech="dimensions judge window history position_bins series_points proposition_digests actor_model swaps",
     ),
     Table(
         model=EvaluationScore,
@@ -223,5 +223,5 @@ TABLES = (
             ),
         ),
     ),
-    Table(model=JudgeCalibration, no_speech="judge figures"),
+    Table(model=JudgeCalibration, no_speech="judge figures swap_test"),
 )

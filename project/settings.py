@@ -245,6 +245,9 @@ if _proposition_dirs is None and not PRODUCTION:
     _proposition_dirs = [LOCAL_DIR / "propositions"]  # so that what is drafted here is read here
 PROPOSITION_DIRS = [Path(path).expanduser() for path in _proposition_dirs or []]
 NUDGE_DIRS = [Path(path).expanduser() for path in env.list("NUDGE_DIRS", default=[])]  # what interventions tell whom
+# Dotted paths of a team's functions: preconditions that rows may name, and functions that return an `InterventionBatch`.
+INTERVENTION_FUNCTIONS = env.list("INTERVENTION_FUNCTIONS", default=[])
+INTERVENTION_BATCHES = env.list("INTERVENTION_BATCHES", default=[])
 # Asked before an evaluation asks its judge: takes agent and judge, returns why to pause, or nothing. Empty = never pauses.
 EVALUATION_BUDGET = "correction.costs.evaluation_over_budget"
 # Told of versions of personas, says which request made them: dotted paths of callables that take keys of versions.

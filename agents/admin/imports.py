@@ -39,6 +39,7 @@ _OUTCOMES = {
     Outcome.KEPT_EDITED: "stays as it is, for it was edited here or does not come from an import",
 }
 _NOTES = {
+    "undated": "messages without a time",
     "system_prompts": "system prompts, which are not messages",
     "other_author": "are stored under another author and keep it; with another name of the channel they are imported for this one",
     "replaced_characters": "characters that cannot be stored, replaced by U+FFFD",
@@ -280,7 +281,7 @@ def _shown(job: Import, *, may_read: bool) -> dict[str, Any]:
     return {
         **contents,
         "duplicates": contents["messages"] - contents["new"],
-        "notes": _notes(contents),
+        "notes": [*(contents.get("warnings", ()) if may_read else ()), *_notes(contents)],
         "channels": [(slug, links.get(slug), count) for slug, count in contents["channels"]],
         "sample": _sample(contents["sample"]) if may_read and "sample" in contents else [],
     }
@@ -303,7 +304,13 @@ def _result(job: Import) -> dict[str, Any]:
 def _notes(report: Mapping[str, Any]) -> list[str]:
     """What else a report says, one sentence each."""
     skipped = [f"{count:,} skipped: {reason}" for reason, count in report["skipped_by_reason"].items()]
-    return skipped + [f"{report[key]:,} {words}" for key, words in _NOTES.items() if report.get(key)]
+    sent = [f"sent from {report['first_sent_at']} to {report['last_sent_at']}"] if report.get("first_sent_at") else []
+    return (
+        list(report.get("warnings", ()))
+        + sent
+        + skipped
+        + [f"{report[key]:,} {words}" for key, words in _NOTES.items() if report.get(key)]
+    )
 
 
 def _sample(sample: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -135,6 +135,8 @@ class LinesField(forms.JSONField):
         return super().prepare_value(value)
 
     def validate(self, value: Any) -> None:
+        if value is None and not self.required:
+            return
         if not isinstance(value, list) or not all(isinstance(line, str) and line.strip() for line in value):
             raise forms.ValidationError('Write a JSON list of texts, e.g. ["Hello there.", "Second line."].')
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
+from django.db.models import OuterRef, Subquery
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -24,8 +25,8 @@ from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.assign import SwarmRefused, check_clashes, check_names
 from agents.swarm.intents import intents
 from agents.swarm.memory import newest_summary
-from agents.swarm.state import KINDS, StateRefused, edit, entries, pin, remove, unpin, updating
-from agents.swarm.trial import try_swarm
+from agents.swarm.state import KINDS, MANY, StateRefused, edit, entries, pin, remove, unpin, updating
+from agents.swarm.talk import try_swarm
 from agents.text.fences import MAX_CHARACTERS
 
 PAGES = "admin/agents/swarm/"
@@ -45,24 +46,17 @@ class SwarmForm(SwarmModelForm):
 
     def clean(self) -> dict[str, Any]:
         given: dict[str, Any] = super().clean() or {}
+        given["tools"] = given.get("tools") or []
         try:
-            if "intents" in given:
-                check_names("intents", _names("intents", given["intents"]), intents())
-            if "tools" in given:
-                check_names("tools", _names("tools", given["tools"]), sorted(settings.TURN_TOOLS))
+            check_names("intents", given.get("intents", []), intents())
+            check_names("tools", given["tools"], sorted(settings.TURN_TOOLS))
             if not self.errors:
                 changed = Swarm(name=given["name"], intents=given["intents"], enabled=given["enabled"])
-                for agent in given["agents"]:
+                for agent in given["agents"].order_by("pk"):
                     check_clashes(agent, [*agent.swarms.exclude(pk=self.instance.pk), changed])
         except SwarmRefused as refused:
             self.add_error(refused.field, str(refused))
         return given
-
-
-def _names(field: str, value: Any) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        raise SwarmRefused(field, f'{str(value)[:80]!r}; allowed: a list of names, e.g. ["general"]')
-    return value
 
 
 class PhaseForm(PhaseModelForm):
@@ -78,12 +72,12 @@ class PhaseForm(PhaseModelForm):
 class PhaseInline(StackedInline[SwarmPhase, Swarm]):
     model = SwarmPhase
     form = PhaseForm
-    fields = (("phase", "order", "name"), "prompt", ("enabled", "temperature"))
+    fields = ("name", ("phase", "order"), "prompt", ("enabled", "temperature"))
     verbose_name_plural = "phases"
 
 
 class TryForm(forms.Form):
-    """A message of somebody the agent does not know."""
+    """A message of a stranger, for a trial."""
 
     agent = forms.CharField(
         max_length=200, widget=TextInput(attrs={"list": "agents"}), help_text="who answers; it need not have the swarm"
@@ -128,8 +122,8 @@ class SwarmAdmin(ModelAdmin[Swarm]):
             trial = try_swarm(swarm, **form.cleaned_data)
             before = trial.draft
             for step in trial.steps:
-                steps.append((step, display.word_diff(before, step.text) if step.text else ""))
-                before = before if step.refused else step.text or before
+                steps.append((step, display.word_diff(before, step["text"])))
+                before = before if step["why"] else step["text"]
         return self.page(
             request,
             f"{PAGES}try.html",
@@ -178,6 +172,7 @@ class DialogStateAdmin(LogAdmin[DialogState]):
             return panels
         context = {
             "state": obj,
+            "pinnable": MANY,
             "kinds": [(kind, entries(obj, kind)) for kind in KINDS if getattr(obj, kind)],
             "summary": newest_summary(obj.agent, obj.channel),
             "transcript": reverse("admin:agents_channel_transcript", args=[obj.channel_id]),
@@ -191,15 +186,14 @@ class DialogStateAdmin(LogAdmin[DialogState]):
     def entry_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         """Pin, unpin, change or remove one entry (POST)."""
         row: DialogState = get_object_or_404(DialogState.objects.select_related("agent", "channel"), pk=pk)
-        act, key = request.POST.get("act", ""), request.POST.get("key", "")
+        act = next((name for name in ACTS if name in request.POST), "edit")
+        key = request.POST.get(act, "")
         try:
             with updating(row.agent, row.channel) as state:
                 if act == "edit":
-                    edit(state, key, request.POST.get("text", ""))
-                elif act in ACTS:
-                    ACTS[act](state, key)
+                    edit(state, key, request.POST.get(f"text-{key}", ""))
                 else:
-                    raise StateRefused("act", f"{act[:80]!r}; allowed: edit, {', '.join(ACTS)}")
+                    ACTS[act](state, key)
         except StateRefused as refused:
             self.message_user(request, f"Nothing was changed: {refused}.", messages.ERROR)
         else:
@@ -241,13 +235,15 @@ def outcome_of(turn: SwarmTurn) -> tuple[str, display.Tone]:
 
 
 def swarm_notes(request: HttpRequest, shown: list[Message]) -> dict[int, SafeString]:
-    """What a swarm did with each message, linked to its row, for the page of a conversation."""
-    turns = SwarmTurn.objects.filter(message__in=shown).defer("draft", "polished")
-    return {
-        turn.message_id: format_html("swarm: {}", display.page_of(turn, outcome_of(turn)[0]))
-        for turn in turns
-        if turn.message_id is not None
-    }
+    """What a swarm did with each message and what it remembers, linked to their rows, for the page of a conversation."""
+    notes: dict[Any, SafeString] = {}
+    state = Subquery(DialogState.objects.filter(agent=OuterRef("agent"), channel=OuterRef("channel")).values("pk")[:1])
+    may_read = request.user.has_perm("agents.view_dialogstate")
+    for turn in SwarmTurn.objects.filter(message__in=shown).defer("draft").annotate(state=state):
+        remembers = display.page_of(DialogState(pk=turn.state), "what it remembers") if turn.state and may_read else ""
+        did = display.page_of(turn, outcome_of(turn)[0])
+        notes[turn.message_id] = format_html("swarm: {}{}{}", did, " · " if remembers else "", remembers)
+    return notes
 
 
 extend(Message, "agents.view_swarmturn", notes=(swarm_notes,))

@@ -64,13 +64,25 @@ class Received(MessageRow):
     """A message with the turns that it called forth."""
 
     turns = SerializerMethodField(help_text="the runs that answer it; a worker takes them")
+    notes = SerializerMethodField(
+        help_text="what a stage does not do with it, by agent, and the setting that decides it"
+    )
 
     class Meta(MessageRow.Meta):
-        fields = (*MessageRow.Meta.fields, "turns")
+        fields = (*MessageRow.Meta.fields, "turns", "notes")
 
     def get_turns(self, message: Message) -> list[str]:
         runs = message.triggered_runs.order_by("pk").values_list("pk", flat=True)
         return [reverse("run-detail", [pk], request=self.context["request"]) for pk in runs]
+
+    def get_notes(self, message: Message) -> list[str]:
+        runs = message.triggered_runs.order_by("pk").values_list("agent__slug", "trace")
+        return [
+            f"{slug}: {entry['why']}"
+            for slug, trace in runs
+            for entry in trace
+            if entry.get("phase") == "received" and entry.get("status") == "skipped"
+        ]
 
 
 class ReactionFields(Serializer[Any]):
@@ -85,7 +97,7 @@ class WholeMessage(Received):
     reactions = ReactionFields(many=True, read_only=True)
 
     class Meta(Received.Meta):
-        fields = (*MessageRow.Meta.fields, "reactions", "turns")
+        fields = (*MessageRow.Meta.fields, "reactions", "turns", "notes")
 
 
 class NewMessage(Body):
@@ -260,8 +272,8 @@ class Messages(Rows):
         """Store messages that were spoken elsewhere, at most 1,000: all of them, or none.
 
         A message is known by `external_id` in its channel: what is stored already stays as it is and is counted as a duplicate, so that
-        a batch may be sent again. No agent answers and no stage hears of it; where an agent is observed, its sampled share waits to be
-        judged.
+        a batch may be sent again. No agent answers, and nothing is read for behaviour requests (`notes` say so). Where an agent is
+        observed, its sampled share waits to be judged.
 
         A channel that does not exist is made, an agent that is no member joins, and other users' words are accepted: from users who may add
         channels, add members, change channels. From others that is a 403 that names who, where, and the permission.

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from rest_framework.serializers import CharField, ListField, SerializerMethodField
 
 from agents.api import filters
-from agents.api.bodies import ABSENT, AgentSlug, Body, OneOf, Said
+from agents.api.bodies import ABSENT, AgentSlug, Body, Said
 from agents.api.filters import Filters, the_agent, the_channel
 from agents.api.headers import Changed, etag_of, located
 from agents.api.requests import PAID, ActionPermissions, ReadsMessages
@@ -23,13 +23,12 @@ from agents.api.rows import Row
 from agents.api.schema import answers
 from agents.api.views import Editable, View, or_404
 from agents.models import Agent, Channel, DialogState, Message, Swarm, SwarmPhase
-from agents.swarm.assign import SwarmRefused, check_clashes, save_swarm
+from agents.swarm.assign import Name, PhaseValues, SwarmRefused, SwarmValues, check_clashes, save_swarm
 from agents.swarm.calibration import PREFERENCES
 from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, write_summary
 from agents.swarm.state import KINDS, Entry, StateRefused, add, edit, entries, pin, remove, unpin, updating
-from agents.swarm.trial import Trial, try_swarm
+from agents.swarm.talk import Trial, try_swarm
 
-MOST_PHASES = 50
 MOST_ENTRIES = 100
 
 
@@ -58,38 +57,26 @@ class SwarmRow(Row):
         return sorted(agent.slug for agent in swarm.agents.all())
 
 
-class PhaseBody(Body):
-    """A phase. One whose prompt or temperature is new gets its next version."""
-
-    name: str = Field(min_length=1, max_length=64, pattern="^[-a-zA-Z0-9_]+$")
-    phase: Annotated[str, OneOf(*SwarmPhase.Phase.values)]
-    order: int = Field(ge=1, le=1000, description="within its phase, from 1")
-    prompt: str = Field(min_length=1, max_length=20_000)
-    enabled: bool = True
-    temperature: float = Field(0.55, ge=0, le=2, description="sent only to servers known to take it")
+class PhaseBody(Body, PhaseValues):
+    __doc__ = PhaseValues.__doc__
 
 
-class SwarmChange(Body):
-    """What may be changed of a swarm; `phases` and `agents` name all of them."""
+class SwarmBody(Body, SwarmValues):
+    """A swarm as it is to be; `phases` and `agents` name all of them."""
 
-    name: str = Field("", min_length=1, max_length=64, pattern="^[-a-zA-Z0-9_]+$")
-    intents: list[str] = Field([], min_length=1, max_length=100, description="of messages that it answers")
-    tools: list[str] = Field([], max_length=100, description="names in `TURN_TOOLS`")
-    enabled: bool = True
-    post_executor: Annotated[str, OneOf(*Swarm.Executor.values)] = "combined"
-    phases: list[PhaseBody] = Field([], max_length=MOST_PHASES)
+    phases: list[PhaseBody] = Field([], max_length=50)  # type: ignore[assignment]
     agents: list[AgentSlug] = Field([], max_length=500, description="slugs of the agents that have it")
 
 
-class SwarmBody(SwarmChange):
-    """A swarm as it is to be."""
+class SwarmChange(SwarmBody):
+    """What may be changed of a swarm; `phases` and `agents` name all of them."""
 
-    name: str = Field(min_length=1, max_length=64, pattern="^[-a-zA-Z0-9_]+$")
-    intents: list[str] = Field(min_length=1, max_length=100, description="of messages that it answers")
+    name: Name = ""
+    intents: list[str] = Field([], min_length=1, max_length=100, description="of messages that it answers")
 
 
 class TryBody(Body):
-    """A message of somebody the agent does not know."""
+    """A message of a stranger, for a trial."""
 
     agent: AgentSlug = Field(description="slug of the agent that answers; it need not have the swarm")
     message: Said
@@ -113,13 +100,11 @@ class Swarms(Editable):
     lookup_field = "pk"
     lookup_value_converter = "int"
     filterset_class = SwarmFilters
-    throttle_scope = PAID
     bodies: ClassVar = {"create": SwarmBody, "update": SwarmBody, "partial_update": SwarmChange, "try_": TryBody}
     example: ClassVar = {"name": "support", "intents": ["general"], "phases": []}
 
     def get_queryset(self) -> QuerySet[Swarm]:
-        phases = Prefetch("phases", SwarmPhase.objects.order_by("phase", "order", "name"))
-        return self.queryset.prefetch_related(phases, Prefetch("agents", Agent.objects.only("slug")))
+        return self.queryset.prefetch_related("phases", Prefetch("agents", Agent.objects.only("slug")))
 
     def create(self, request: Request) -> Response:
         """Make a swarm. It needs `name` and `intents`; 201 with the swarm. Without `agents` it takes part in no turn yet."""
@@ -140,9 +125,16 @@ class Swarms(Editable):
         return etag_of([_values_of(row), agents])
 
     @answers(Trial)
-    @action(detail=True, methods=["post"], url_path="try", url_name="try", permission_classes=(ActionPermissions,))
+    @action(
+        detail=True,
+        methods=["post"],
+        url_path="try",
+        url_name="try",
+        permission_classes=(ActionPermissions,),
+        throttle_scope=PAID,
+    )
     def try_(self, request: Request, pk: int) -> Response:
-        """Pass a message through the swarm: calibration, draft, and each polish as a difference.
+        """Pass a message through the swarm: calibration, draft, and each polish.
 
         Nothing is said and nothing stored but the calls in the ledger.
         """
@@ -172,8 +164,7 @@ def _saved(swarm: Swarm | None, sent: dict[str, Any]) -> Swarm:
         with transaction.atomic():
             swarm = save_swarm({**(_values_of(swarm) if swarm else {}), **sent}, swarm=swarm)
             if agents is not None:
-                # In one order: two assignments at a time wait for each other.
-                for agent in Agent.objects.select_for_update().filter(pk__in=[one.pk for one in agents]).order_by("pk"):
+                for agent in sorted(agents, key=lambda one: one.pk):
                     check_clashes(agent, [*agent.swarms.exclude(pk=swarm.pk), swarm])
                 swarm.agents.set(agents)
     except SwarmRefused as refused:
@@ -214,7 +205,7 @@ class EntryBody(Body):
 
     key: str = Field(ABSENT, max_length=64, description="of an entry that stays; its quote stays as it is")
     text: str = Field(ABSENT, max_length=1000)
-    position: int = Field(ABSENT, ge=1, description="of the message it stands in")
+    position: int = Field(ABSENT, ge=1, le=2**63 - 1, description="of the message it stands in")
     quote: str = Field(ABSENT, max_length=1000, description="words of that message")
     pinned: bool = ABSENT
 
@@ -291,12 +282,10 @@ def dialog_of(state: DialogState) -> Dialog:
     return Dialog(
         agent=state.agent.slug,
         channel=state.channel.slug,
-        position=state.position,
-        turn=state.turn,
-        dropped=state.dropped,
-        pending=state.pending,
-        preferences=state.preferences,
-        last_tool=state.last_tool,
+        **{
+            name: getattr(state, name)
+            for name in ("position", "turn", "dropped", "pending", "preferences", "last_tool")
+        },
         summary=summary.text if summary else None,
         **{kind: entries(state, kind) for kind in KINDS},
     )

@@ -9,22 +9,25 @@ from typing import Annotated, Any, ClassVar
 from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from drf_spectacular.types import OpenApiTypes
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.reverse import reverse
 
 from agents.api import filters
 from agents.api.bodies import MOST_TAGS, Body, OneOf, Reads, Tags, Verbatim
 from agents.api.filters import Filters, the_channel
-from agents.api.requests import TRANSCRIPTS
+from agents.api.requests import INGESTS, TRANSCRIPTS
 from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Message
 from agents.transcripts.exporter import EXPORTS, export_transcript
 from agents.transcripts.importer import AUTO, ImportReport, ReadOptions, import_transcript
+from agents.transcripts.ingest import IngestRefused
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import OptionError, TranscriptError
+from agents.transcripts.spans import IngestedSpans, ingest_spans
 from agents.transcripts.store import NotEntitled, rights_of
 
 MOST_BYTES = 10 * 1024 * 1024
@@ -138,3 +141,45 @@ class Transcripts(View):
             except OptionError as error:
                 raise ValidationError({"non_field_errors": [str(error).replace("--", "")]}) from None
         return Response(report.model_dump())
+
+
+class NewSpans(Body):
+    """An export of traces (OTLP, `ExportTraceServiceRequest`) as JSON. Fields beside these are ignored, as OTLP wants."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    resourceSpans: list[dict[str, Any]] = Field(description="the spans, by resource and scope")
+
+    @classmethod
+    def unknown(cls, data: dict[str, Any]) -> dict[str, str]:
+        return {}
+
+
+class Spans(View):
+    """OTLP over HTTP as JSON, for an exporter or a collector whose endpoint is ``…/api/otlp``."""
+
+    queryset = Message.objects.all()
+    bodies: ClassVar = {"create": NewSpans}
+    throttle_scope = INGESTS
+    most_bytes = MOST_BYTES
+    raw = ("resourceSpans",)  # replaced on import
+    pagination_class = None
+
+    @answers({200: IngestedSpans})
+    def create(self, request: Request) -> Response:
+        """Store what GenAI spans of OpenTelemetry say: all messages of the batch, or none. No agent answers.
+
+        A conversation (`gen_ai.conversation.id`, `session.id`, else the trace) is a channel; an agent is known by its slug or display name
+        in `gen_ai.agent.name`. What is stored already, and the history that each call repeats, is not stored again.
+        """
+        given: NewSpans = self.read_body()
+        try:
+            done = ingest_spans({"resourceSpans": given.resourceSpans}, rights=rights_of(request.user))
+        except NotEntitled as error:
+            raise PermissionDenied(str(error)) from None
+        except TranscriptError as error:
+            raise ValidationError({"resourceSpans": [error.reason]}) from None
+        except IngestRefused as error:
+            raise ValidationError({name: [text] for name, text in error.errors.items()}) from None
+        done.channels = {slug: reverse("channel-detail", [slug], request=request) for slug in done.channels}
+        return Response(done.model_dump())

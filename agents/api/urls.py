@@ -8,7 +8,7 @@ from agents.api.messages import ChannelMessages, Messages
 from agents.api.root import Docs, Root, SchemaFile
 from agents.api.runs import LLMCalls, Runs, Turns
 from agents.api.swarms import Dialogs, Swarms
-from agents.api.transcripts import Transcripts
+from agents.api.transcripts import Spans, Transcripts
 
 router = SimpleRouter(use_regex_path=False)
 router.register("agents", Agents)
@@ -33,5 +33,6 @@ urlpatterns = [
         name="agent-dialog",
     ),
     path("channels/<slug:slug>/messages/", ChannelMessages.as_view({"get": "list"}), name="channel-messages"),
+    path("otlp/v1/traces", Spans.as_view({"post": "create"}), name="otlp-traces"),  # as exporters of OTLP call it
     path("", include(router.urls)),
 ]

@@ -161,7 +161,9 @@ def _carry_out(job: Import, owner: str) -> dict[str, Any] | None:
             ended = _undo(job, _Report(job, owner)) if job.undoing else _import(job, _Report(job, owner))
         except NotPossible as problem:
             return {"status": Status.FAILED, "error": str(problem), "contents": job.contents}
-    contents = {key: value for key, value in job.contents.items() if key != "sample"}
+    contents = {
+        key: value for key, value in job.contents.items() if key not in ("sample", "warnings")
+    }  # which quote the file
     if not job.finish(owner=owner, contents=contents, **_AT_REST, **ended):
         raise LeaseLost("another worker has it, or it was cancelled")
     drop(job)
@@ -180,7 +182,7 @@ def _import(job: Import, report: _Report) -> dict[str, Any]:
             with suppress(NotPossible):  # an unknown speaker after the preview is asked for now
                 job.contents |= _look(job, path, options, most=None)
             raise NotPossible(_said(error)) from None
-    result = imported.model_dump(exclude={"speakers", "dry_run"})
+    result = imported.model_dump(exclude={"speakers", "dry_run", "warnings"})
     result |= {"channels": imported.channels[:MOST_CHANNELS], "channels_total": len(imported.channels)}
     result["spoke"] = sorted({speaker.agent for speaker in imported.speakers.values() if speaker.agent})[:MOST_SPEAKERS]
     return {"status": Status.COMPLETED, "result": result}
@@ -254,6 +256,7 @@ def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) ->
             if most is not None and tally.messages >= most:
                 complete = False
                 break
+        tally.check_understood(job.name)
     except (TranscriptError, OptionError) as error:
         raise NotPossible(_said(error)) from None
     refusal = ""
@@ -278,6 +281,9 @@ def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) ->
         "channels": channels.most_common(MOST_CHANNELS),
         "channels_total": len(channels),
         "skipped_by_reason": dict(tally.skipped),
+        **tally.times(),
+        "undated": tally.undated,
+        "warnings": tally.warnings(),
         "system_prompts": tally.system_prompts,
         "replaced_characters": preparer.cleaner.replaced,
         "cut_texts": preparer.cleaner.cut,

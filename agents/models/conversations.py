@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 from difflib import get_close_matches
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -13,6 +13,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator, RegexVa
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Lower
+from django.utils import timezone
 
 hex_color = RegexValidator(r"^#[0-9a-fA-F]{6}$", "Write a colour as # and six hex digits, e.g. #1d4ed8.")
 
@@ -365,6 +366,15 @@ class ChannelMember(models.Model):
         return f"{self.agent or self.user} in {self.channel}"
 
 
+class SaidAt(models.DateTimeField):  # type: ignore[type-arg]  # nor can it be subscripted
+    """When a message counts as said: its `sent_at`; without one what is given here, by default when it is stored."""
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        if (sent_at := getattr(model_instance, "sent_at", None)) is not None:
+            setattr(model_instance, self.attname, sent_at)
+        return super().pre_save(model_instance, add)
+
+
 class Message(models.Model):
     """What was really said, once. Drafts that were rejected are not messages."""
 
@@ -386,6 +396,11 @@ class Message(models.Model):
     text = models.TextField(blank=True)
     payload = models.JSONField(default=dict, blank=True, help_text="typed data beside the text")
     sent_at = models.DateTimeField(null=True, blank=True, help_text="empty when the source gives no time")
+    said_at = SaidAt(
+        default=timezone.now,
+        editable=False,
+        help_text="sent_at; without one that of the dated message beside it in its source, else when it was stored",
+    )
     run = models.ForeignKey("agents.Run", null=True, blank=True, on_delete=models.SET_NULL, related_name="messages")
     persona_version = models.ForeignKey(
         PersonaVersion,
@@ -416,6 +431,7 @@ class Message(models.Model):
         ordering: ClassVar = ["channel", "position"]
         indexes: ClassVar = [
             models.Index(fields=["agent", "sent_at"], name="message_agent_sent_at"),
+            models.Index(fields=["agent", "said_at"], name="message_agent_said_at"),
             models.Index(fields=["imported_by"], condition=Q(imported_by__isnull=False), name="message_imported_by"),
         ]
         constraints: ClassVar = [

@@ -7,7 +7,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Case, Exists, F, OuterRef, Q, When
 from simple_history.models import HistoricalRecords
 
 from agents.models.conversations import Agent, Channel, Message
@@ -46,6 +46,11 @@ class Swarm(models.Model):
         return self.name
 
 
+def has_swarm() -> Exists:
+    """Whether an agent has an enabled swarm, as a column of a query that reads the agent anyway."""
+    return Exists(Swarm.objects.filter(agents=OuterRef("pk"), enabled=True))
+
+
 class SwarmPhase(models.Model):
     """One member of a swarm: a prompt that calibrates, writes or polishes. A change makes a new version."""
 
@@ -72,12 +77,20 @@ class SwarmPhase(models.Model):
 
     class Meta:
         db_table = "swarm_phases"
-        ordering: ClassVar = ["swarm", "phase", "order"]
+        ordering: ClassVar = [
+            "swarm_id",
+            Case(When(phase="pre", then=0), When(phase="main", then=1), default=2),
+            "order",
+        ]
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["swarm", "name"], name="swarm_phase_name_unique"),
             models.CheckConstraint(condition=Q(phase__in=["pre", "main", "post"]), name="swarm_phase_known"),
             models.CheckConstraint(condition=Q(temperature__gte=0, temperature__lte=2), name="swarm_phase_temperature"),
-            models.CheckConstraint(condition=~Q(prompt=""), name="swarm_phase_prompt_given"),
+            models.CheckConstraint(
+                condition=~Q(prompt=""),
+                name="swarm_phase_prompt_given",
+                violation_error_message="prompt: it is empty; allowed: what the phase is asked to do",
+            ),
         ]
 
     def __str__(self) -> str:
@@ -144,6 +157,7 @@ class DialogSummary(Leasable):
 
     class Meta:
         db_table = "dialog_summaries"
+        verbose_name_plural = "dialog summaries"
         ordering: ClassVar = ["-pk"]
         indexes: ClassVar = [
             models.Index(
@@ -163,12 +177,9 @@ class DialogSummary(Leasable):
 
 
 class UserPreferences(models.Model):
-    """How a person likes to be answered; applied without saying so."""
+    """How a user likes to be answered in every conversation; applied without saying so. Others have those of the dialog state."""
 
-    user = models.OneToOneField(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="+"
-    )
-    outsider = models.CharField(max_length=200, blank=True, default="", help_text="name of a person who is no user")
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     tone = models.CharField(max_length=16, blank=True, default="")
     units = models.CharField(max_length=16, blank=True, default="")
     length = models.CharField(max_length=16, blank=True, default="")
@@ -177,17 +188,11 @@ class UserPreferences(models.Model):
 
     class Meta:
         db_table = "user_preferences"
+        verbose_name_plural = "user preferences"
         ordering: ClassVar = ["pk"]
-        constraints: ClassVar = [
-            models.UniqueConstraint(fields=["outsider"], condition=~Q(outsider=""), name="preferences_outsider_unique"),
-            models.CheckConstraint(
-                condition=Q(user__isnull=False, outsider="") | (Q(user__isnull=True) & ~Q(outsider="")),
-                name="preferences_of_one_person",
-            ),
-        ]
 
     def __str__(self) -> str:
-        return f"preferences of {self.user or self.outsider}"
+        return f"preferences of {self.user}"
 
 
 class SwarmTurn(models.Model):
@@ -218,4 +223,4 @@ class SwarmTurn(models.Model):
         indexes: ClassVar = [models.Index(fields=["agent", "-created_at"], name="swarm_turn_agent_created")]
 
     def __str__(self) -> str:
-        return f"swarm in turn {self.run_id} of {self.agent_id}"
+        return f"swarm turn {self.pk}"

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 from django.conf import settings
-from django.core.checks import CheckMessage, Error, Info, Warning, register
+from django.core.checks import CheckMessage, Error, Info, Tags, Warning, register
+from django.db import connection
 from django.utils.module_loading import import_string
 
 if TYPE_CHECKING:
@@ -151,6 +152,20 @@ def check_swarms(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> Iter
     if settings.TURN_SWARM_POST not in ("", *Swarm.Executor.values):
         hint = f"Set it to one of: {', '.join(Swarm.Executor.values)}, or leave it empty."
         yield Error(f"TURN_SWARM_POST is {settings.TURN_SWARM_POST!r}.", hint=hint, id="agents.E003")
+
+
+@register("plumbline", Tags.database)
+def check_stored_swarms(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> Iterator[CheckMessage]:
+    """The swarms in the database; only where a check may read it (`manage.py check --database default`, `migrate`)."""
+    from agents.models import SwarmPhase
+    from agents.swarm.phases import problems_of_rows
+
+    if "default" in (databases or ()) and SwarmPhase._meta.db_table in connection.introspection.table_names():
+        for problem in problems_of_rows():
+            hint = "Correct it in the console (Swarms), or over the API: PATCH /api/swarms/{id}/."
+            yield Error(f"A stored swarm cannot work: {problem}.", hint=hint, id="agents.E009")
 
 
 NEW_KEY = "python3 -c 'import secrets; print(secrets.token_urlsafe(64))'"

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from django.apps import apps
 from django.conf import settings
 from django.db import transaction
 from django.db.models import ManyToManyRel, Q, QuerySet
 from django.utils.module_loading import import_string
 
-from agents.models import Agent, Channel, Debate, DebateSeat, Message
-from agents.ops.deletion import consequences
+from agents.models import Agent, Channel, Debate, DebateSeat, Message, Swarm
 from agents.seed.loader import conversations
 
 DEMONSTRATION = r"^demo-[0-9]+(-picnic)?$"  # slugs of the channels of `manage.py demo`
@@ -90,7 +90,7 @@ def _objections(agents: Sequence[Agent]) -> list[str]:
     """The rows that name these agents and no other: where none is named, every agent is meant."""
     objections = []
     for relation in Agent._meta.get_fields():
-        if isinstance(relation, ManyToManyRel):
+        if isinstance(relation, ManyToManyRel) and relation.related_model is not Swarm:  # without agents it has none
             name, model = relation.field.name, relation.related_model
             objections += [
                 f"the {model._meta.verbose_name} “{row}” names example agents alone and would mean every agent without them: "
@@ -116,14 +116,15 @@ def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Remov
             )
         else:
             empty.append(channel)
-    removal.removed.update({"agents": len(agents), "channels": len(empty), "messages": messages.count()})
-    for rows in (agents, empty):
-        for model, number in consequences(list(rows)).deleted.items():
-            if model is not Message:
-                removal.removed[str(model._meta.verbose_name_plural)] += number
     for path in settings.SEED_REMOVAL_STEPS:
         removal.removed.update(import_string(path)(agents))
-    messages.delete()
-    Debate.objects.filter(channel__in=channels).delete()  # also where the channel stays: nothing is left of its answers
-    Channel.objects.filter(pk__in=[channel.pk for channel in empty]).delete()
-    Agent.objects.filter(pk__in=[agent.pk for agent in agents]).delete()
+    for rows in (
+        messages,
+        Debate.objects.filter(channel__in=channels),  # also where the channel stays: nothing is left of its answers
+        Channel.objects.filter(pk__in=[channel.pk for channel in empty]),
+        Agent.objects.filter(pk__in=[agent.pk for agent in agents]),
+    ):
+        for label, number in rows.delete()[1].items():
+            model = apps.get_model(label)
+            if not model._meta.auto_created:
+                removal.removed[str(model._meta.verbose_name_plural)] += number

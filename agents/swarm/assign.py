@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from django.conf import settings
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from agents.models import Agent, Swarm, SwarmPhase
@@ -25,33 +26,36 @@ class SwarmRefused(ValueError):
         self.field = field
 
 
+_SHOULD = re.compile(r"^\w+ should (?:be|have) ")
 Name = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 
 
 class PhaseValues(BaseModel):
-    """A phase as it is given; fields as in `SwarmPhase`."""
+    """A phase as it is given. One whose prompt or temperature is new gets its next version."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: Name
     phase: Literal["pre", "main", "post"]
-    order: Annotated[int, Field(ge=1, le=1000)]
+    order: Annotated[int, Field(ge=1, le=1000, description="within its phase, from 1")]
     prompt: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)]
     enabled: bool = True
-    temperature: Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)] = 0.55
+    temperature: float = Field(
+        0.55, ge=0, le=2, allow_inf_nan=False, description="sent only to servers known to take it"
+    )
 
 
 class SwarmValues(BaseModel):
-    """A swarm as it is given; fields as in `Swarm`."""
+    """A swarm as it is to be, with all its phases."""
 
     model_config = ConfigDict(extra="forbid")
 
     name: Name
-    intents: Annotated[list[str], Field(min_length=1)]
-    tools: list[str] = Field(default_factory=list)
+    intents: list[str] = Field(min_length=1, max_length=100, description="of messages that it answers")
+    tools: list[str] = Field([], max_length=100, description="names in `TURN_TOOLS`")
     enabled: bool = True
     post_executor: Literal["combined", "sequential", "off"] = "combined"
-    phases: list[PhaseValues] = Field(default_factory=list)
+    phases: list[PhaseValues] = Field([], max_length=50)
 
 
 def save_swarm(values: Mapping[str, Any], *, swarm: Swarm | None = None) -> Swarm:
@@ -64,6 +68,33 @@ def save_swarm(values: Mapping[str, Any], *, swarm: Swarm | None = None) -> Swar
     Raises:
         SwarmRefused: A value is not allowed; nothing is written.
     """
+    given = check_values(values)
+    with transaction.atomic():
+        swarm = swarm or Swarm()
+        for name, value in given.model_dump(exclude={"phases"}).items():
+            setattr(swarm, name, value)
+        try:
+            with transaction.atomic():
+                swarm.save()
+        except IntegrityError:
+            raise SwarmRefused("name", f"{given.name!r} is in use; allowed: another name") from None
+        _save_phases(swarm, given.phases)
+        for agent in swarm.agents.order_by("pk"):  # in one order: two changes at a time wait for each other
+            check_clashes(agent, agent.swarms.all())
+    return swarm
+
+
+def ensure_swarm(values: Mapping[str, Any]) -> Swarm:
+    """The stored swarm of this name, or a new one with these values. What people changed stays as it is; no agent is assigned."""
+    return Swarm.objects.filter(name=values["name"]).first() or save_swarm(values)
+
+
+def check_values(values: Any) -> SwarmValues:
+    """Check what is given of a swarm, without the database.
+
+    Raises:
+        SwarmRefused: A value is not allowed.
+    """
     try:
         given = SwarmValues.model_validate(values)
     except ValidationError as error:
@@ -73,18 +104,7 @@ def save_swarm(values: Mapping[str, Any], *, swarm: Swarm | None = None) -> Swar
     names = [phase.name for phase in given.phases]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise SwarmRefused("phases.name", f"{twice!r} is there twice; allowed: different names")
-    with transaction.atomic():
-        others = Swarm.objects.exclude(pk=swarm.pk) if swarm else Swarm.objects.all()
-        if others.filter(name=given.name).exists():
-            raise SwarmRefused("name", f"{given.name!r} is in use; allowed: another name")
-        swarm = swarm or Swarm()
-        for name, value in given.model_dump(exclude={"phases"}).items():
-            setattr(swarm, name, value)
-        swarm.save()
-        _save_phases(swarm, given.phases)
-        for agent in swarm.agents.all():
-            check_clashes(agent, agent.swarms.all())
-    return swarm
+    return given
 
 
 def assign_swarms(*, agent: Agent, swarms: Sequence[Swarm | str]) -> None:
@@ -95,7 +115,6 @@ def assign_swarms(*, agent: Agent, swarms: Sequence[Swarm | str]) -> None:
     """
     named = [swarm.name if isinstance(swarm, Swarm) else swarm for swarm in swarms]
     with transaction.atomic():
-        Agent.objects.select_for_update().get(pk=agent.pk)  # two assignments at a time could each be free of clashes
         rows = {swarm.name: swarm for swarm in Swarm.objects.all()}
         check_names("swarms", named, sorted(rows))
         chosen = [rows[name] for name in named]
@@ -103,8 +122,10 @@ def assign_swarms(*, agent: Agent, swarms: Sequence[Swarm | str]) -> None:
         agent.swarms.set(chosen)
 
 
-def check_names(field: str, names: Sequence[str], allowed: Sequence[str]) -> None:
-    """Raise `SwarmRefused` where a name is unknown or there twice."""
+def check_names(field: str, names: Any, allowed: Sequence[str]) -> None:
+    """Raise `SwarmRefused` where they are no list of names, or a name is unknown or there twice."""
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise SwarmRefused(field, f'{str(names)[:80]!r}; allowed: a list of names, e.g. ["general"]')
     for name in names:
         if name not in allowed:
             raise SwarmRefused(
@@ -115,7 +136,8 @@ def check_names(field: str, names: Sequence[str], allowed: Sequence[str]) -> Non
 
 
 def check_clashes(agent: Agent, swarms: Iterable[Swarm]) -> None:
-    """Raise `SwarmRefused` where two of the enabled swarms answer the same intent."""
+    """Raise `SwarmRefused` where two of the enabled swarms answer the same intent. Call it inside the transaction that saves them."""
+    Agent.objects.select_for_update().get(pk=agent.pk)  # two changes at a time could each be free of clashes
     answering: dict[str, str] = {}
     for swarm in (swarm for swarm in swarms if swarm.enabled):
         for intent in swarm.intents:
@@ -130,11 +152,14 @@ def _save_phases(swarm: Swarm, phases: Sequence[PhaseValues]) -> None:
     before = {phase.name: phase for phase in swarm.phases.all()}
     for given in phases:
         phase = before.get(given.name) or SwarmPhase(swarm=swarm, name=given.name, version=0)
-        if (phase.prompt, phase.temperature) != (given.prompt, given.temperature) or phase.version == 0:
+        values = given.model_dump()
+        changed = {name for name, value in values.items() if getattr(phase, name) != value}
+        if phase.version == 0 or changed & {"prompt", "temperature"}:
             phase.version += 1
-        for name, value in given.model_dump(exclude={"name"}).items():
+        for name, value in values.items():
             setattr(phase, name, value)
-        phase.save()
+        if phase.pk is None or changed:  # each save is an entry of its history
+            phase.save()
 
 
 def _refused(error: ValidationError) -> SwarmRefused:
@@ -146,4 +171,4 @@ def _refused(error: ValidationError) -> SwarmRefused:
     if first["type"] == "extra_forbidden":
         shape = PhaseValues if len(first["loc"]) > 1 else SwarmValues
         return SwarmRefused(field, f"there is no such field; allowed: {', '.join(shape.model_fields)}")
-    return SwarmRefused(field, f"{first['input']!r:.80}; allowed: {str(first['msg']).removeprefix('Input should be ')}")
+    return SwarmRefused(field, f"{first['input']!r:.80}; allowed: {_SHOULD.sub('', first['msg'])}")

@@ -39,11 +39,12 @@ Length = Literal["brief", "standard"]
 Units = Literal["imperial", "metric"]
 LearningStyle = Literal["visual", "step-by-step", "conceptual"]
 
+REGISTER: Mapping[str, Any] = {
+    **{"tone": Tone, "formality": Formality, "jargon": Jargon, "expertise": Expertise},
+    **{"length": Length, "units": Units, "learning_style": LearningStyle},
+}
 PREFERENCES: Mapping[str, tuple[str, ...]] = {  # what a person may prefer lastingly
-    "tone": get_args(Tone),
-    "units": get_args(Units),
-    "length": get_args(Length),
-    "learning_style": get_args(LearningStyle),
+    name: get_args(REGISTER[name]) for name in ("tone", "units", "length", "learning_style")
 }
 
 
@@ -68,13 +69,13 @@ def _share(value: object) -> float:
 def _valid(kind: Callable[[Any], BaseModel]) -> BeforeValidator:
     def read(values: object) -> list[BaseModel]:
         """Those that are valid; no more than `MOST_ENTRIES`."""
-        kept = []
+        valid: list[BaseModel] = []
         for value in values if isinstance(values, list) else []:
             try:
-                kept.append(kind(value))
+                valid.append(kind(value))
             except (ValidationError, TypeError):
                 continue
-        return kept[:MOST_ENTRIES]
+        return valid[:MOST_ENTRIES]
 
     return BeforeValidator(read)
 
@@ -89,7 +90,7 @@ def _entry(value: Any) -> Entry:
     if isinstance(value, Entry):
         return value
     fields = value if isinstance(value, Mapping) else {}
-    quoted = {name: fields.get(name) for name in ("text", "position", "quote")}
+    quoted = {"text": fields.get("quote"), "position": fields.get("position"), "quote": fields.get("quote")}
     by = "rule" if fields.get("by") == "rule" else "model"
     return Entry.model_validate({**quoted, "pinned": fields.get("pinned") is True, "by": by})
 
@@ -166,7 +167,7 @@ def guidance(
         assumption: To be stated in the answer. A model wrote it about a person's words, so it is fenced.
         nonce: Of the turn's fences.
     """
-    seen = {name: getattr(calibration, name) for name in (*PREFERENCES, "formality", "jargon", "expertise")}
+    seen = {name: getattr(calibration, name) for name in REGISTER}
     seen |= {name: value for name, value in (preferences or {}).items() if value in PREFERENCES.get(name, ())}
     return render_prompt(
         "swarm/guidance",
@@ -202,21 +203,14 @@ def calibrate(
     Returns:
         The calibration, and the reply, which says what happened.
     """
-    label = llm.Label(
-        purpose="swarm",
-        mechanism="pre",
-        agent_id=agent.pk,
-        run_id=run_id,
-        work_id=f"run:{run_id}" if run_id else f"message:{trigger.pk}",
-    )
-    known = _known(state)
+    work = f"run:{run_id}" if run_id else f"message:{trigger.pk}"
     request = llm.LLMRequest(
         role="actor",
         task="swarm_calibration",
         model=model or agent.model_id,
         system=(llm.Block(_instructions(agent, phases), cache=True),),
-        turns=(llm.Turn("user", (llm.Block(_material(agent, trigger, transcript, state, known, nonce)),)),),
-        label=label,
+        turns=(llm.Turn("user", (llm.Block(_material(agent, trigger, transcript, state, nonce)),)),),
+        label=llm.Label(purpose="swarm", mechanism="pre", agent_id=agent.pk, run_id=run_id, work_id=work),
         schema=SCHEMA,
         parse=_read,
         temperature=temperature,
@@ -260,9 +254,7 @@ def _known(state: DialogState) -> str:
     return "\n".join(f"{name}: {neutral(_short(text))[0]}" for name, text in rows)
 
 
-def _material(
-    agent: Agent, trigger: Message, transcript: Sequence[Message], state: DialogState, known: str, nonce: str
-) -> str:
+def _material(agent: Agent, trigger: Message, transcript: Sequence[Message], state: DialogState, nonce: str) -> str:
     """The conversation, what is known of it, the question that waits, and the message, each fenced."""
 
     def line(message: Message) -> str:
@@ -271,7 +263,7 @@ def _material(
         return f"{message.position}. {who}: {text}"
 
     earlier = [line(message) for message in transcript if message.position < trigger.position]
-    pending = _short(str((state.pending or {}).get("question", "")))
+    known, pending = _known(state), _short(str((state.pending or {}).get("question", "")))
     return render_prompt(
         "swarm/message",
         earlier=fence("CONVERSATION", "\n".join(earlier), nonce) if earlier else "",
@@ -292,32 +284,18 @@ def _choice(kind: Any) -> dict[str, Any]:
 
 
 _TEXT, _NUMBER, _POSITION = {"type": "string"}, {"type": "number"}, {"type": "integer"}
-_QUOTED = _schema_of(text=_TEXT, position=_POSITION, quote=_TEXT, pinned={"type": "boolean"})
-_ENTRIES = {"type": "array", "items": _QUOTED}
+_ENTRIES = {
+    "type": "array",
+    "items": _schema_of(position=_POSITION, quote=_TEXT, pinned={"type": "boolean"}),
+}
+_NAME = {"type": "string", "enum": list(PREFERENCES)}
 SCHEMA = _schema_of(
-    tone=_choice(Tone),
-    formality=_choice(Formality),
-    jargon=_choice(Jargon),
-    expertise=_choice(Expertise),
-    length=_choice(Length),
-    units=_choice(Units),
-    learning_style=_choice(LearningStyle),
-    risk=_NUMBER,
-    uncertainty=_NUMBER,
+    **{name: _choice(kind) for name, kind in REGISTER.items()},
+    **dict.fromkeys(("risk", "uncertainty"), _NUMBER),
     missing={"type": "array", "items": _TEXT},
-    question=_TEXT,
-    cannot=_TEXT,
-    assumption=_TEXT,
-    anchor=_ENTRIES,
-    goal=_ENTRIES,
-    facts=_ENTRIES,
-    decisions=_ENTRIES,
-    preferences={
-        "type": "array",
-        "items": _schema_of(
-            name={"type": "string", "enum": list(PREFERENCES)}, value=_TEXT, position=_POSITION, quote=_TEXT
-        ),
-    },
+    **dict.fromkeys(("question", "cannot", "assumption"), _TEXT),
+    **dict.fromkeys(("anchor", "goal", "facts", "decisions"), _ENTRIES),
+    preferences={"type": "array", "items": _schema_of(name=_NAME, value=_TEXT, position=_POSITION, quote=_TEXT)},
 )
 
 
@@ -338,10 +316,7 @@ def by_rules(*, trigger: Message, transcript: Sequence[Message], state: DialogSt
         seen["anchor"] = [_said(first, new[0])]
     seen["preferences"] = [one for message in new for one in _preferences(message)]
     seen["uncertainty"] = 0.3 if _signs("sentences")["vague_number"].search(text) else 0.0
-    needs = _missing(
-        text, [message.text[:MESSAGE_CHARACTERS] for message in earlier if message.agent_id is None], state
-    )
-    if needs:
+    if needs := _missing(text, [m.text[:MESSAGE_CHARACTERS] for m in earlier if m.agent_id is None], state):
         seen |= {"risk": 0.9, "missing": [need["name"] for need in needs]}
         seen |= {"question": needs[0]["question"], "cannot": needs[0]["cannot"]}
     else:
@@ -450,15 +425,12 @@ def _said(sentence: str, message: Message, *, pinned: bool = False) -> Entry:
 
 def _preferences(message: Message) -> list[dict[str, Any]]:
     """What a person asks for lastingly: a sentence that says so, with a value of the register in it."""
-    lasting = [
-        one
-        for one in split_sentences(message.text[:MESSAGE_CHARACTERS])
-        if _signs("sentences")["preference"].search(one)
-    ]
+    register, lasting = _signs("register"), _signs("sentences")["preference"]
     return [
         {"name": name, "value": value, "position": message.position, "quote": sentence}
-        for sentence in lasting
-        for name, values in _signs("register").items()
+        for sentence in split_sentences(message.text[:MESSAGE_CHARACTERS])
+        if lasting.search(sentence)
+        for name, values in register.items()
         if name in PREFERENCES
         for value, pattern in values.items()
         if pattern.search(sentence)

@@ -9,47 +9,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from agents.models import DialogState
 from agents.swarm.calibration import Calibration
+from agents.swarm.state import MOST_CHARACTERS, Entry, entries, store
 from agents.text.tokens import tokenize
 
 RISK = 0.30
 SAME = 0.7  # share of words two questions have in common when they count as the same
-MOST_ASKED = 50  # questions remembered of a conversation, and assumptions
+MOST_ASKED = 50  # questions, and assumptions, remembered of a conversation
 
 
-@dataclass(frozen=True, slots=True)
-class Clarify:
-    """Ask this and nothing else. `missing` names the required information asked for, if the question is for that."""
+class Decision(BaseModel):
+    """What to do about a message.
 
-    question: str
+    Attributes:
+        kind: Ask `text` and nothing else; answer and say that `text` is assumed; say `text`, what cannot be answered; or answer.
+        missing: The required information that is asked for, or was asked for before and is missing still.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["clarify", "assume", "cannot", "nothing"] = "nothing"
+    text: str = ""
     missing: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Assume:
-    """Answer, and say that this is assumed."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Cannot:
-    """Say what cannot be answered without `missing`, which was asked for before."""
-
-    what: str
-    missing: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    """Answer."""
-
-
-Decision = Clarify | Assume | Cannot | Nothing
 
 
 def decide(calibration: Calibration, state: DialogState, message: str) -> Decision:
@@ -67,24 +53,25 @@ def decide(calibration: Calibration, state: DialogState, message: str) -> Decisi
         was_asked = bool(waiting.get("missing")) or any(_key(name) in earlier for name in missing)
         text = question or f"What I need to know first: {' and '.join(missing)}?"
         if was_asked or _asked(text, state) or _repeats(text, [message]):
-            return Cannot(calibration.cannot or f"Without {' and '.join(missing)} I cannot answer that.", missing)
-        return Clarify(text, missing)
+            cannot = calibration.cannot or f"Without {' and '.join(missing)} I cannot answer that."
+            return Decision(kind="cannot", text=cannot, missing=missing)
+        return Decision(kind="clarify", text=text, missing=missing)
     if calibration.risk > RISK and question and not waiting and not _asked(question, state):
-        return Clarify(question)
-    return Assume(calibration.assumption) if calibration.assumption else Nothing()
+        return Decision(kind="clarify", text=question)
+    return Decision(kind="assume", text=calibration.assumption) if calibration.assumption else Decision()
 
 
 def settle(state: DialogState, decision: Decision, *, position: int, message: str) -> None:
     """Note in the state what was decided about the message at `position`. Does not save it."""
     state.pending = {}
-    if isinstance(decision, Clarify):
-        asked = {"question": decision.question, "missing": list(decision.missing), "position": position}
+    if decision.kind == "clarify":
+        asked = {"question": decision.text, "missing": list(decision.missing), "position": position}
         state.pending = asked
         state.asked = [*state.asked, asked][-MOST_ASKED:]
-    elif isinstance(decision, Assume):
-        entry = {"text": decision.text, "position": position, "quote": message[:300], "pinned": False, "by": "model"}
-        others = [one for one in state.assumptions if one.get("text") != decision.text]
-        state.assumptions = [*others, entry][-MOST_ASKED:]
+    elif decision.kind == "assume":
+        quote = " ".join(message.split())[:MOST_CHARACTERS]
+        others = [one for one in entries(state, "assumptions") if one.text != decision.text]
+        store(state, "assumptions", [*others, Entry(text=decision.text, position=position, quote=quote)][-MOST_ASKED:])
 
 
 def one_question(text: str) -> str:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from agents import llm
 from agents.models import DialogState, RunMessage, Swarm
-from agents.swarm.assign import save_swarm
+from agents.swarm.assign import ensure_swarm
 from agents.swarm.intents import intent_of
 from agents.swarm.state import updating
 from agents.turn.pipeline import Turn
@@ -97,9 +97,8 @@ class Undo(Tool):
     def perform(self, turn: Turn, call: llm.ToolCall) -> Performed:
         meals = logged_today(turn)
         if not meals:
-            raise ToolFault(
-                "Nothing is logged today in this conversation; allowed: to undo a meal after it was logged."
-            )
+            raise ToolFault("Nothing is logged today in this conversation; allowed: to undo what was logged.")
+        _remember(turn, "undo", meals[-1])
         return Performed(f"Removed: {_line(meals[-1])}.", detail={"removed": meals[-1]})
 
     @classmethod
@@ -131,13 +130,8 @@ Held = list[dict[str, Any]]  # each food with its name, amount, portion, kcal an
 def logged_today(turn: Turn) -> list[Held]:
     """The meals of this conversation that were logged today and not taken back, oldest first."""
     today = timezone.localtime().replace(hour=0, minute=0, second=0, microsecond=0)
-    answers = RunMessage.objects.filter(
-        run__agent=turn.agent,
-        run__channel=turn.channel,
-        role=RunMessage.Role.TOOL,
-        tool_name__in=("log", "undo"),
-        created_at__gte=today,
-    )
+    answers = RunMessage.objects.filter(run__agent=turn.agent, run__channel=turn.channel, created_at__gte=today)
+    answers = answers.filter(role=RunMessage.Role.TOOL, tool_name__in=("log", "undo"))
     meals: list[Held] = []
     for content in answers.order_by("pk").values_list("content", flat=True):
         if "logged" in content["detail"]:
@@ -149,8 +143,7 @@ def logged_today(turn: Turn) -> list[Held]:
 
 def ensure_food_swarms() -> list[Swarm]:
     """The two swarms of the example, stored if they are not there; no agent is assigned."""
-    stored = {swarm.name: swarm for swarm in Swarm.objects.filter(name__in=[one["name"] for one in _data()["swarms"]])}
-    return [stored.get(values["name"]) or save_swarm(values) for values in _data()["swarms"]]
+    return [ensure_swarm(values) for values in _data()["swarms"]]
 
 
 @cache
@@ -176,15 +169,8 @@ def _held(portions: list[Portion]) -> Held:
         if row is None:
             allowed = ", ".join(sorted({row["names"][0] for row in _foods().values()}))
             raise ToolFault(f"The field foods names {shown(portion.food)}; allowed: {allowed}.")
-        held.append(
-            {
-                "name": portion.food.casefold(),
-                "amount": portion.amount,
-                "portion": row["portion"],
-                "kcal": round(row["kcal"] * portion.amount),
-                "protein": round(row["protein"] * portion.amount, 1),
-            }
-        )
+        holds = {"kcal": round(row["kcal"] * portion.amount), "protein": round(row["protein"] * portion.amount, 1)}
+        held.append({"name": portion.food.casefold(), "amount": portion.amount, "portion": row["portion"], **holds})
     return held
 
 
@@ -193,11 +179,8 @@ def _line(held: Held) -> str:
     names = []
     for food in held:
         counted = food["portion"] in _foods()[food["name"]]["names"]
-        names.append(
-            f"{food['amount']:g} {food['name']}"
-            if counted
-            else f"{food['name']} ({food['amount']:g} x {food['portion']})"
-        )
+        n, name = f"{food['amount']:g}", food["name"]
+        names.append(f"{n} {name}" if counted else f"{name} ({n} x {food['portion']})")
     kcal, protein = sum(food["kcal"] for food in held), sum(food["protein"] for food in held)
     return f"{' and '.join(names)}, {kcal:.0f} kcal, {protein:.0f} g protein"
 
@@ -211,12 +194,14 @@ def _looked_up(turn: Turn) -> Held:
     """What this conversation looked up last.
 
     Raises:
-        ToolFault: Nothing.
+        ToolFault: Nothing, or it is logged already.
     """
     state = DialogState.objects.filter(agent=turn.agent, channel=turn.channel).only("last_tool").first()
     held: Held = state.last_tool.get("looked_up", []) if state else []
     if not held:
         raise ToolFault("Nothing was looked up in this conversation; allowed: the field foods with what was eaten.")
+    if state and state.last_tool["name"] == "log":
+        raise ToolFault(f"It is logged already ({_line(held)}); allowed: the field foods, to log it once more.")
     return held
 
 
@@ -224,5 +209,5 @@ def _portions(message: str) -> list[dict[str, Any]]:
     """The foods of the table that a message names, with the number before each, or 1."""
     names = "|".join(sorted(map(re.escape, _foods()), key=len, reverse=True))
     number = r"(?:(\d+(?:\.\d+)?|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + r")\s+)?"
-    found = re.findall(rf"\b{number}(?:\w+ of )?({names})\b", message.casefold())
-    return [{"food": food, "amount": NUMBERS.get(count) or float(count or 1)} for count, food in found][:MOST_FOODS]
+    named = re.findall(rf"\b{number}(?:\w+ of )?({names})\b", message.casefold())
+    return [{"food": food, "amount": NUMBERS.get(count) or float(count or 1)} for count, food in named][:MOST_FOODS]

@@ -12,17 +12,18 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from django.conf import settings
 from django.utils.module_loading import import_string
 
 from agents.models import Agent
-from agents.swarm.reading import Reading, Word, read
+from agents.swarm.reading import A_ONE, CONTENT, Reading, Word, foreign_words, read
 
 NEW_WORDS = 0.15  # the largest share of content words that a rewriting may add, one word at least
-NEW_IN_SENTENCE = 0.5  # from this share on a sentence is an added one
+NEW_IN_SENTENCE = 0.5  # a sentence with a larger share of them is an added one
 LOST_WORDS = 0.6  # a rewriting that drops more of the content words is another message
 
 
@@ -36,7 +37,7 @@ class Difference:
 
 def _compared(draft: Counter[str], polished: Counter[str], *, echo: bool = False) -> Difference:
     """What occurs less often than in the draft, and what more often; with `echo` only what is new."""
-    added = [key for key in polished if key not in draft] if echo else [*(polished - draft)]
+    added = [key for key in polished if key not in draft and key != A_ONE] if echo else [*(polished - draft)]
     return Difference(tuple(draft - polished), tuple(added))
 
 
@@ -83,10 +84,10 @@ def modality(draft: Reading, polished: Reading) -> Difference:
 
 
 def language(draft: Reading, polished: Reading) -> Difference:
-    """The language, where both texts show one."""
+    """The language, where both texts show one, and words of another one."""
     if draft.language and polished.language and draft.language != polished.language:
         return Difference((draft.language,), (polished.language,))
-    return Difference()
+    return Difference((), foreign_words(polished, draft) if draft.language else ())
 
 
 def form(draft: Reading, polished: Reading) -> Difference:
@@ -113,147 +114,159 @@ def _form(text: str) -> str:
 def words(draft: Reading, polished: Reading) -> Difference:
     """Content words: a small share may be new, no sentence may be, and most of the draft's have to stay."""
     ours, theirs = draft.content(), polished.content()
-    known = draft.every | draft.context
-    new = [word for word in theirs if word.stem not in known]
-    added: list[str] = []
-    if len(new) > max(1, NEW_WORDS * len(theirs)):
-        added = [word.said for word in new]
+    new = [word for word in theirs if word.stem not in draft.every | draft.context]
     fresh, size = Counter(word.sentence for word in new), Counter(word.sentence for word in theirs)
-    added += [word.said for word in new if fresh[word.sentence] >= NEW_IN_SENTENCE * size[word.sentence]]
-    added += _unsupported(draft, polished, size)
+    if len(new) <= max(1, NEW_WORDS * len(theirs)):
+        new = [word for word in new if fresh[word.sentence] > NEW_IN_SENTENCE * size[word.sentence]]
     gone = [word.said for word in ours if word.stem not in polished.every]
     lost = gone if len(gone) > max(2, LOST_WORDS * len(ours)) else []
-    return Difference(tuple(dict.fromkeys(lost)), tuple(dict.fromkeys(added)))
+    return Difference(tuple(dict.fromkeys(lost)), tuple(dict.fromkeys(word.said for word in new)))
 
 
-def _unsupported(draft: Reading, polished: Reading, content: Mapping[int, int]) -> list[str]:
-    """Sentences without a content word, most of whose pairs of words the draft does not hold."""
-    known = {(a.text, b.text) for a, b in _pairs(draft)}
-    sentences: dict[int, list[Word]] = {}
-    for word in polished.words:
-        if not content.get(word.sentence):
-            sentences.setdefault(word.sentence, []).append(word)
-    return [
-        " ".join(word.said for word in sentence)
-        for sentence in sentences.values()
-        if len(sentence) > 1 and 2 * sum((a.text, b.text) in known for a, b in pairwise(sentence)) < len(sentence) - 1
-    ]
+def sentences(draft: Reading, polished: Reading) -> Difference:
+    """Sentences and clauses: none is added, whatever its words are. Those that stand in both texts are set aside."""
+    return Difference((), tuple(dict.fromkeys([*_added_sentences(draft, polished), *(polished.alone - draft.alone)])))
+
+
+def _added_sentences(draft: Reading, polished: Reading) -> Iterator[str]:
+    """Sentences that go back to none of the draft's, or a clause of which does not, or what was put before or after one.
+
+    A word in excess stands more often in the changed sentences of the polish than in those of the draft.
+    """
+    before, after = _changed(draft, polished), _changed(polished, draft)
+    excess = Counter(word.stem for row in after for word in row) - Counter(word.stem for row in before for word in row)
+    pairs = {pair for row in before for pair in pairwise(_texts(row))}
+    sizes: dict[int, set[tuple[str, ...]]] = {}
+    for row in before:
+        sizes.setdefault(len(row), set()).add(_texts(row))
+
+    def supported(part: Sequence[Word]) -> bool:
+        if any(word.kind in CONTENT for word in part):
+            return any(word.kind in CONTENT and word.stem not in excess for word in part)
+        return 2 * sum(pair in pairs for pair in pairwise(_texts(part))) >= len(part) - 1
+
+    for row in after:
+        parts = [tuple(part) for _, part in groupby(row, lambda word: word.clause)]
+        rest = [word for part in parts if not _echoes(part, draft) for word in part]
+        parts += [row[size:] for size, rows in sizes.items() if _texts(row[:size]) in rows]
+        parts += [row[:-size] for size, rows in sizes.items() if _texts(row[-size:]) in rows]
+        strange = [word for word in rest if word.stem in excess and word.stem not in draft.context]
+        content = [sum(word.kind in CONTENT for word in each) for each in (strange, rest)]
+        most = len(strange) > NEW_IN_SENTENCE * len(rest) or content[0] > NEW_IN_SENTENCE * content[1]
+        if rest and (most or not before or not all(supported(part) or _echoes(part, draft) for part in parts)):
+            yield " ".join(word.said for word in row)
+
+
+def _changed(reading: Reading, other: Reading) -> list[tuple[Word, ...]]:
+    """The sentences of a text that the other one does not hold."""
+    theirs, changed = Counter(map(_texts, other.sentences)), []
+    for row in reading.sentences:
+        theirs[_texts(row)] -= 1
+        if theirs[_texts(row)] < 0:
+            changed.append(row)
+    return changed
+
+
+def _echoes(row: Iterable[Word], draft: Reading) -> bool:
+    """Whether a clause repeats a number with words that stand beside it in the draft, in their order, and says nothing else."""
+    said = [word for word in row if word.kind != "function"]
+    rows = (iter([word.text for word in one]) for one in draft.sentences)
+    return any(word.kind == "number" for word in said) and any(all(w.text in one for w in said) for one in rows)
+
+
+def _texts(row: Iterable[Word]) -> tuple[str, ...]:
+    return tuple([word.text for word in row])
 
 
 _FACTS = ("number", "date", "name", "start", "negation")
 NEAR = 8  # words on each side of a fact that say what it is about
-MOST_HOLDERS = (
-    50  # places of the draft that are looked at for one neighbour, so that time grows no faster than the text
-)
+MOST_PLACES = 50  # of the draft that are looked at for one neighbour, so that time grows no faster than the text
 
-Neighbour = tuple[str, str]  # side, stem
+Held = tuple[tuple[int, str], ...]  # where in a sentence or clause which facts stand
 
 
 class _Place(NamedTuple):
-    """A fact with what stands beside it.
+    """A fact with the stems of what it is about: the words of its clause, or of its sentence where the clause has no others.
 
     Attributes:
-        beside: The next word on each side in its clause, and the next one but one where it is a content word.
-        around: These, the content words further on in the clause, and those of the sentence where a clause has hardly any.
-        counted: For a number right before a content word: that one and the next two; in a rewriting one of them follows it.
-        follows: The word that follows at once.
-        alone: Whether nothing else stands in its clause.
+        counted: For a number those of the next three words that it may count.
     """
 
-    word: Word
-    beside: frozenset[Neighbour]
-    around: frozenset[Neighbour]
+    fact: str
+    around: frozenset[str]
     counted: frozenset[str]
-    follows: str
-    alone: bool
+
+    def like(self, other: _Place) -> float:
+        return len(self.around & other.around) / len(self.around | other.around)
 
 
 def moved(draft: Reading, polished: Reading) -> Difference:
     """Facts that now stand with what was said of another one: who ate how many, what is denied.
 
-    The order of clauses is free. Inside a clause a fact keeps a neighbour, and its surroundings are not nearer to those of another
-    fact of its kind than to its own in the draft. Two names or numbers side by side keep their order.
+    The order of clauses is free, that of facts in a clause is not. A sentence or clause that says the same but for its facts holds the
+    same facts in the same places. In one that is written otherwise a fact is about its own words more than about those of another.
     """
-    known = {word.text: _kind(word) for reading in (polished, draft) for word in reading.words if word.kind in _FACTS}
-    firm = {
-        word.text
-        for reading in (polished, draft)
-        for word in reading.words
-        if word.kind in _FACTS and word.kind != "start"
-    }
-    places = list(_places(draft, known))
-    same = {(place.word.text, place.around) for place in places}
-    lonely = {place.word.text for place in places if place.alone}
-    holders: dict[Neighbour, list[_Place]] = {}
-    for place in places:
-        for neighbour in place.around:
-            holders.setdefault(neighbour, []).append(place)
-    facts_before = {place.word.text for place in places}
+    both = [word for one, two in ((draft, polished), (polished, draft)) for word in one.words if word.stem in two.every]
+    small = {word.text for word in both if word.kind == "word"}
+    facts = {word.text: word.kind for word in both if word.kind in _FACTS and word.text not in small}
+    facts |= {word.text: word.kind for word in both if word.kind == "name"}
     lost: list[str] = []
-    for place in _places(polished, known):
-        fact = place.word.text
-        if fact not in facts_before or (fact, place.around) in same:
-            continue
-        near = {id(p): p for neighbour in place.around for p in holders.get(neighbour, ())[:MOST_HOLDERS]}.values()
-        own = [p for p in near if p.word.text == fact]
-        rivals = (p for p in near if p.word.text != fact and known[p.word.text] == known[fact])
-        nearness = max((_alike(place, p) for p in own), default=0.0)
-        stays = any(_stays(p, place) for p in own) or (place.alone and fact in lonely)
-        if any(_alike(place, p) > nearness for p in rivals) or (fact in firm and not stays):
-            lost.append(place.word.said)
-    pairs = {(a.text, b.text) for a, b in _pairs(draft)}
-    turned = ((a, b) for a, b in _pairs(polished) if (b.text, a.text) in pairs and (a.text, b.text) not in pairs)
-    lost += [f"{a.said} {b.said}" for a, b in turned if known.get(a.text, a) == known.get(b.text, b)]
+    for unit in ("sentence", "clause"):
+        frames = _frames(draft, facts, unit)
+        for frame, each in _frames(polished, facts, unit).items():
+            rest = iter(frames.get(frame, each))
+            lost += [fact for held in dict.fromkeys(each) if held not in rest for _, fact in held]
+    before, after = _in_turn(draft, facts), _in_turn(polished, facts)
+    lost += [f"{one} {other}" for one, other in after if (other, one) in before and (one, other) not in before]
+    changed = _changed(polished, draft)
+    near: dict[str, list[_Place]] = {}
+    for place in dict.fromkeys(place for row in draft.sentences if changed for place in _places(row, facts)):
+        for stem in place.around:
+            near.setdefault(stem, []).append(place)
+    for place in (place for row in changed for place in _places(row, facts) if facts[place.fact] != "start"):
+        beside = {one for stem in place.around for one in near.get(stem, ())[:MOST_PLACES]}
+        own = [one for one in beside if one.fact == place.fact]
+        rivals = (one for one in beside if one.fact != place.fact and facts[one.fact] == facts[place.fact])
+        nearness = max(map(place.like, own), default=0.0)
+        counts = not own or not place.counted or any(place.counted & one.counted or not one.counted for one in own)
+        if not counts or any(place.like(one) > nearness for one in rivals):
+            lost.append(place.fact)
     return Difference(tuple(dict.fromkeys(lost)))
 
 
-def _pairs(reading: Reading) -> Iterator[tuple[Word, Word]]:
-    return ((a, b) for a, b in pairwise(reading.words) if a.sentence == b.sentence)
+def _frames(reading: Reading, facts: Collection[str], unit: str) -> dict[tuple[str, ...], list[Held]]:
+    """The words of each sentence or clause but for its facts, and in turn which facts stand where in those."""
+    frames: dict[tuple[str, ...], list[Held]] = {}
+    for _, row in groupby(reading.words, attrgetter(unit)):
+        rest, held, content, says = [], [], 0, unit == "sentence"
+        for at, word in enumerate(row):
+            if word.text in facts:
+                held.append((content if word.kind == "negation" else at, word.text))  # "is it not" is "isn't it"
+            else:
+                rest.append(word.text)
+                says |= word.kind in CONTENT
+            content += word.kind in CONTENT
+        if says:
+            frames.setdefault(tuple(rest), []).append(tuple(held))
+    return frames
 
 
-def _kind(fact: Word) -> str:
-    return "name" if fact.kind == "start" else fact.kind
+def _in_turn(reading: Reading, facts: Mapping[str, str]) -> dict[tuple[str, str], None]:
+    """Facts of one kind that follow each other in a clause."""
+    held = [word for word in reading.words if word.text in facts]
+    same = ((a, b) for a, b in pairwise(held) if a.clause == b.clause and facts[a.text] == facts[b.text])
+    return {(a.text, b.text): None for a, b in same}
 
 
-def _alike(a: _Place, b: _Place) -> float:
-    return len(a.around & b.around) / len(a.around | b.around)
-
-
-def _stays(before: _Place, after: _Place) -> bool:
-    return not before.beside.isdisjoint(after.beside) and (not before.counted or after.follows in before.counted)
-
-
-def _clause_of(fact: Word, near: Iterable[Word]) -> list[Word]:
-    words = []
-    for word in near:
-        if word.clause != fact.clause:
-            break
-        words.append(word)
-    return words
-
-
-def _places(reading: Reading, facts: Collection[str]) -> Iterator[_Place]:
-    row = reading.words
+def _places(row: Sequence[Word], facts: Collection[str]) -> Iterator[_Place]:
     for at, word in enumerate(row):
-        if word.text not in facts:
-            continue
-        left = _clause_of(word, reversed(row[max(0, at - NEAR) : at]))
-        right = _clause_of(word, row[at + 1 : at + 1 + NEAR])
-        follows, counted = (right[0].stem if right else ""), frozenset[str]()
-        if word.kind == "number" and right and right[0].kind in ("word", "name"):
-            counted = frozenset(w.stem for w in right[:3] if w.kind in ("word", "name"))
-        if alone := not left and not right:
-            left, right = list(row[max(0, at - 1) : at]), list(row[at + 1 : at + 2])
-        beside: set[Neighbour] = set()
-        telling: set[Neighbour] = set()
-        for side, near in (("left", left), ("right", right)):
-            content = {(side, w.stem) for w in near if w.kind != "function"}
-            telling |= content
-            beside |= {(side, w.stem) for w in near[:1]} | {(side, w.stem) for w in near[1:2]} & content
-        if len(telling) < 3:
-            beyond = (w for w in row[max(0, at - 2 * NEAR) : at + 2 * NEAR] if w.sentence == word.sentence)
-            telling |= {("beyond", w.stem) for w in beyond if w.clause != word.clause and w.kind != "function"}
-        yield _Place(word, frozenset(beside), frozenset(beside | telling), counted, follows, alone)
+        if word.text in facts:
+            near = [*row[max(0, at - NEAR) : at], *row[at + 1 : at + 1 + NEAR]]
+            telling = [one for one in near if one.kind != "function"]
+            clause = [one.stem for one in telling if one.clause == word.clause]
+            after = [one for one in row[at + 1 : at + 4] if word.kind == "number" and one.clause == word.clause]
+            counted = frozenset(one.stem for one in after if one.kind in CONTENT)
+            yield _Place(word.text, frozenset(clause or [one.stem for one in telling]), counted)
 
 
 GUARDS: Mapping[str, Callable[[Reading, Reading], Difference]] = {
@@ -268,6 +281,7 @@ GUARDS: Mapping[str, Callable[[Reading, Reading], Difference]] = {
     "negations": negations,
     "modality": modality,
     "words": words,
+    "sentences": sentences,
     "moved": moved,
 }
 

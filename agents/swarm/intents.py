@@ -9,12 +9,8 @@ from agents.models import Swarm
 
 GENERAL = "general"
 READ_CHARACTERS = 2_000  # of a message: who wants a meal logged says so at once
-COMMANDS = (
-    "food_log",
-    "food_undo",
-    "kpi_today",
-    "kpi_remaining",
-)  # whose tools know what "that" is, or say that they do not
+# Whose tools know what "that" is, or say that they do not.
+COMMANDS = ("food_log", "food_undo", "kpi_today", "kpi_remaining")
 
 # What can be eaten, what it holds, and how a person says that they ate it.
 _FOODS = (

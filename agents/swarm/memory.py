@@ -37,11 +37,11 @@ from agents.text.tokens import split_sentences, tokenize
 from agents.text.voices import vocabulary
 from agents.turn.pipeline import Turn as AgentTurn
 from agents.work.lease import LeaseLost
-from agents.work.queues import do_next, wake_workers
+from agents.work.queues import carry_out, do_next, wake_workers
 
 SUMMARY_CHARACTERS = 2_000  # of a summary's quotes, pinned ones aside
 # Of all that is remembered in a prompt. The more is pinned, the less is shown of the rest; of a summary at least so much:
-MEMORY_CHARACTERS, LEAST_SUMMARISED = 2_800, 300
+MEMORY_CHARACTERS, LEAST_SUMMARISED = 3_200, 1_200
 SINCE_CHARACTERS, MOST_SINCE = 480, 10  # of messages that no summary covers yet, together
 MOST_MESSAGES = 400  # that one summary reads
 MOST_WANTED, MOST_DECIDED = 2, 6  # that the rules choose
@@ -118,7 +118,7 @@ def memory_section(
     for heading, held in _shown_entries(state).items():
         if held:
             lines += [f"{heading}:", *(f"- {_entry(entry)}" for entry in held)]
-            shown.update(entry.key for entry in held)
+            shown.update(entry.quote_key for entry in held)
     each = SINCE_CHARACTERS // max(1, min(len(between), MOST_SINCE))
     since = [_quoted(one.text, one.author_name, one.position, limit=each - 16) for one in between]
     if summary is not None:
@@ -258,13 +258,21 @@ def write_summary(agent: Agent, channel: Channel, text: str) -> DialogSummary:
             origin="person",
             status=Status.COMPLETED,
         )
-        drop_summarised(state, [entry.key for entry in pinned(state) if entry.position <= last])
+        drop_summarised(state, [entry.quote_key for entry in pinned(state) if entry.position <= last])
     return row
 
 
 def work_one(*, owner: str) -> bool:
     """Make the summary that has waited longest; return whether there was one."""
     return do_next(DialogSummary, lambda row: _summarise(row, owner), owner=owner, lease=LEASE)
+
+
+def summarise_now(agent: Agent, channel: Channel, *, owner: str) -> None:
+    """Make the summaries of a conversation that wait, as a worker would."""
+    waiting = DialogSummary.objects.filter(DialogSummary.leasable(), agent=agent, channel=channel)
+    for row in waiting.order_by("to_position"):
+        if row.acquire(owner=owner, lease=LEASE):
+            carry_out(row, lambda row: _summarise(row, owner), owner=owner)
 
 
 def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
@@ -380,7 +388,7 @@ def _request(row: DialogSummary, choice: Sequence[Quote], must: Sequence[Quote])
         system=(Block(render_prompt("swarm/summary", characters=SUMMARY_CHARACTERS), cache=True),),
         turns=(Turn("user", (Block(text),)),),
         schema=_SCHEMA,
-        parse=lambda data: _chosen(data, choice),
+        parse=lambda data: _chosen(data, choice, row.agent.display_name),
         example={"wants": [1], "discussed": [4, 2], "decided": [7], "pending": []},
         reask=True,
         max_tokens=MAX_TOKENS,
@@ -395,8 +403,11 @@ def _request(row: DialogSummary, choice: Sequence[Quote], must: Sequence[Quote])
     )
 
 
-def _chosen(data: Any, choice: Sequence[Quote]) -> list[Quote]:
-    """The sentences of these numbers, each in one part, in the order of importance: what is discussed comes last."""
+def _chosen(data: Any, choice: Sequence[Quote], agent: str) -> list[Quote]:
+    """The sentences of these numbers, each in one part, in the order of importance: what is discussed comes last.
+
+    What the agent says is no wish of the person, and a question is no decision: these are discussed.
+    """
     numbers = _Numbers.model_validate(data)
     chosen: dict[int, Quote] = {}
     parts: tuple[Part, ...] = ("wants", "decided", "pending", "discussed")
@@ -404,7 +415,9 @@ def _chosen(data: Any, choice: Sequence[Quote]) -> list[Quote]:
         for number in getattr(numbers, part):
             if not 1 <= number <= len(choice):
                 raise InvalidAnswer(f"{part}: there is no sentence {number}; allowed: 1 to {len(choice)}")
-            chosen.setdefault(number, choice[number - 1].model_copy(update={"part": part}))
+            quote = choice[number - 1]
+            claims = (part == "wants" and quote.who == agent) or (part == "decided" and quote.quote.endswith("?"))
+            chosen.setdefault(number, quote.model_copy(update={"part": "discussed" if claims else part}))
     return list(chosen.values())
 
 

@@ -1,109 +1,64 @@
-"""The default swarm and its ten phases, shipped in ``phases.yaml`` and stored as rows that people edit."""
+"""The default swarm with its ten phases, shipped in ``phases.yaml`` and stored as rows that people edit; and checks of prompts."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import yaml
 from django.conf import settings
-from django.db import transaction
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from agents.models import Agent, Swarm, SwarmPhase
+from agents.swarm.assign import SwarmRefused, check_names, check_values, ensure_swarm
 from agents.swarm.intents import intents
 
 FILE = Path(__file__).with_name("phases.yaml")
 # Polishers that may put another answer in the place of a draft.
 SAFETY, RECOVERY = "safety-and-refusal", "error-recovery"
-TEMPLATES = ("calibration", "message", "guidance", "answer", "polish", "draft")
-
-Slug = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}$")]
+TEMPLATES = ("calibration", "message", "guidance", "answer", "polish", "draft", "memory", "summary", "sentences")
 
 
-class DefaultPhase(BaseModel):
-    """A phase as the file has it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Slug
-    phase: Literal["pre", "main", "post"]
-    temperature: float = Field(ge=0, le=2)
-    prompt: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
-
-
-class DefaultSwarm(BaseModel):
-    """The file: a swarm with its phases, in order."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Slug
-    intents: list[str] = Field(min_length=1)
-    post_executor: Literal["combined", "sequential", "off"]
-    phases: list[DefaultPhase] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _distinct(self) -> DefaultSwarm:
-        twice = [name for name, n in Counter(phase.name for phase in self.phases).items() if n > 1]
-        if twice:
-            raise ValueError(f"phase {twice[0]!r} is there twice; allowed: names of their own")
-        if unknown := set(self.intents) - set(intents()):
-            raise ValueError(f"intent {min(unknown)!r} is unknown; allowed: {', '.join(intents())}")
-        return self
-
-
-def read_swarm(path: Path = FILE) -> DefaultSwarm:
-    """The swarm that a file describes.
-
-    Raises:
-        ValueError: It is no YAML, or holds something unknown, missing or empty (a pydantic `ValidationError` is one).
-    """
+def problems(path: Path = FILE) -> Iterator[str]:
+    """What is wrong with the shipped swarm, and with the templates that stages and summaries render; for ``manage.py check``."""
     try:
-        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        check_values(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, yaml.YAMLError) as error:
-        raise ValueError(f"{path.name} cannot be read: {error}") from error
-    return DefaultSwarm.model_validate(content)
-
-
-def problems(path: Path = FILE) -> list[str]:
-    """What is wrong with the shipped swarm and with the templates that its stages render; for ``manage.py check``."""
-    wrong = []
-    try:
-        read_swarm(path)
-    except ValidationError as error:
-        for one in error.errors(include_url=False, include_context=False):
-            wrong.append(f"{path.name}: {'.'.join(map(str, one['loc']))}: {one['msg']}")
-    except ValueError as error:
-        wrong.append(str(error))
-    folder = settings.BASE_DIR / "templates" / "prompts" / "swarm"
+        yield f"{path.name} cannot be read: {error}"
+    except SwarmRefused as refused:
+        yield f"{path.name}: {refused}"
     for name in TEMPLATES:
-        template = folder / f"{name}.md"
+        template = settings.BASE_DIR / "templates" / "prompts" / "swarm" / f"{name}.md"
         if not template.is_file() or not template.read_text(encoding="utf-8").strip():
-            wrong.append(f"{template.name} is missing or empty")
-    return wrong
+            yield f"{template.name} is missing or empty"
 
 
-@lru_cache(maxsize=1)
-def default_swarm() -> DefaultSwarm:
-    return read_swarm()
+def problems_of_rows() -> Iterator[str]:
+    """What is wrong with the stored swarms. It reads no column that a later version could add: `migrate` asks, too."""
+    empty = SwarmPhase.objects.filter(prompt__regex=r"^\s*$")
+    for swarm, phase in empty.values_list("swarm__name", "name").order_by("swarm__name", "name"):
+        yield f"swarm {swarm}: the prompt of its phase {phase} is empty; allowed: what the phase is asked to do"
+    for name, *given in Swarm.objects.filter(enabled=True).values_list("name", "intents", "tools").order_by("name"):
+        for field, names, allowed in zip(
+            ("intents", "tools"), given, (intents(), sorted(settings.TURN_TOOLS)), strict=True
+        ):
+            try:
+                check_names(field, names, allowed)
+            except SwarmRefused as refused:
+                yield f"swarm {name}: {refused}"
+
+
+@cache
+def default_swarm() -> dict[str, Any]:
+    """The shipped swarm as `save_swarm` takes it."""
+    values: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    return values
 
 
 def ensure_default_swarm() -> Swarm:
     """The default swarm, stored with its phases if it is not there. What people changed stays as it is; no agent is assigned."""
-    shipped = default_swarm()
-    with transaction.atomic():
-        swarm, new = Swarm.objects.get_or_create(
-            name=shipped.name, defaults={"intents": shipped.intents, "post_executor": shipped.post_executor}
-        )
-        if new:
-            orders: Counter[str] = Counter()
-            for phase in shipped.phases:
-                orders[phase.phase] += 1
-                SwarmPhase.objects.create(swarm=swarm, order=orders[phase.phase], **phase.model_dump())
-    return swarm
+    return ensure_swarm(default_swarm())
 
 
 def seed_swarm(agents: Sequence[Agent]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,9 +38,10 @@ _NEGATIONS = {name: frozenset(entry["negations"].split()) for name, entry in _DA
 _NUMBERS: Mapping[str, Mapping[str, int]] = {
     name: entry.get("numbers", {}) for name, entry in _DATA["languages"].items()
 }
+_SPOKEN_IN = {name: frozenset(entry["function"].split()) for name, entry in _DATA["languages"].items()}
 _SPOKEN: dict[str, list[str]] = {}  # the languages of a function word
-for _name, _entry in _DATA["languages"].items():
-    for _word in frozenset(_entry["function"].split()):
+for _name, _spoken in _SPOKEN_IN.items():
+    for _word in _spoken:
         _SPOKEN.setdefault(_word, []).append(_name)
 
 
@@ -105,6 +107,9 @@ _SCRIPTS = {
         "Korean": "\uac00-\ud7af",
     }.items()
 }
+_DETERMINERS = frozenset(["the", "a", "an", "another", "this", "that", "which", "each", "every", "any"])
+A_ONE = "one"  # as in "the red one", which counts nothing
+CONTENT = ("word", "name", "start")  # kinds of words that say something by themselves
 _TITLES = frozenset(["mr", "mrs", "ms", "dr", "prof", "st"])
 
 stem = lru_cache(maxsize=8192)(_stem)
@@ -136,10 +141,12 @@ class Reading:
         every: All words by their stem, fillers too.
         context: Words by their stem that a rewriting may use besides.
         language: Its name, or that of a script; empty where the text does not show it.
+        alone: Fillers that are sentences of their own.
     """
 
     text: str
     words: tuple[Word, ...]
+    sentences: tuple[tuple[Word, ...], ...]
     every: frozenset[str]
     context: frozenset[str]
     links: Counter[str]
@@ -147,12 +154,13 @@ class Reading:
     quotes: Counter[str]
     modals: frozenset[str]
     language: str
+    alone: Counter[str]
 
     def of(self, kind: str) -> Counter[str]:
         return Counter(word.text for word in self.words if word.kind == kind)
 
     def content(self) -> list[Word]:
-        return [word for word in self.words if word.kind in ("word", "name", "start")]
+        return [word for word in self.words if word.kind in CONTENT]
 
 
 def read(text: str, *, names: Collection[str] = (), context: str = "") -> Reading:
@@ -178,10 +186,13 @@ def read(text: str, *, names: Collection[str] = (), context: str = "") -> Readin
     lowered = plain.casefold()
     every = frozenset(map(stem, _LETTERS.findall(lowered)))
     language = language_of(plain)
-    words = tuple(_words(plain, language, frozenset(part for name in names for part in name.casefold().split())))
+    row = list(_words(plain, language, frozenset(part for name in names for part in name.casefold().split())))
+    words = tuple(word for word in row if word.kind)
+    spoken = {word.sentence for word in words}
     return Reading(
         text=text,
         words=words,
+        sentences=tuple(tuple(group) for _, group in groupby(words, lambda word: word.sentence)),
         every=every | {word.stem for word in words},
         context=frozenset(map(stem, _LETTERS.findall(context.casefold()))),
         links=links,
@@ -189,6 +200,7 @@ def read(text: str, *, names: Collection[str] = (), context: str = "") -> Readin
         quotes=Counter(_bare("".join(parts)) for parts in _QUOTE.findall(plain)),
         modals=frozenset(_MODALS.get(modal, "must") for modal in _MODAL.findall(_DATED.sub(" ", lowered))),
         language=language,
+        alone=Counter(word.text for word in row if word.sentence not in spoken),
     )
 
 
@@ -204,6 +216,15 @@ def language_of(text: str) -> str:
     return first if most >= 3 and most >= 1.5 * second else ""
 
 
+def foreign_words(text: Reading, other: Reading) -> tuple[str, ...]:
+    """The commonest words of a language in a text that neither another text holds nor its language; one may be by chance."""
+    usual = _SPOKEN_IN.get(other.language, frozenset())
+    words = {word.text: word.said for word in text.words if word.stem not in other.every and word.text not in usual}
+    of_one = (tuple(said for word, said in words.items() if word in spoken) for spoken in _SPOKEN_IN.values())
+    most = max(of_one, key=len)
+    return most if len(most) > 1 else ()
+
+
 def _bare(quote: str) -> str:
     return " ".join(word for word in re.findall(r"\w+", quote.casefold()) if word not in _HIDDEN)
 
@@ -213,7 +234,9 @@ def _words(text: str, language: str, names: Collection[str]) -> Iterator[Word]:
     negations = _NEGATIONS.get(language, frozenset())
     numbers = _NUMBERS.get(language, {})
     plain, lowered = _LIST_NUMBER.sub("\n", text), text.casefold()
-    plain = _FILLER_PHRASE.sub(" ", plain) if any(phrase in lowered for phrase in _DATA["filler_phrases"]) else plain
+    plain = (
+        _FILLER_PHRASE.sub(" well ", plain) if any(phrase in lowered for phrase in _DATA["filler_phrases"]) else plain
+    )
     tokens = list(_TOKEN.finditer(plain if plain.isascii() else _UNSPACED.sub(r" \1 ", plain)))
     clause = sentence = position = 0
     begins, before = True, ""
@@ -241,6 +264,8 @@ def _words(text: str, language: str, names: Collection[str]) -> Iterator[Word]:
         ):
             value, position = spelled
             said = " ".join(token.group() for token in tokens[start:position])
+            if word == "one" and value == "1" and _counts_nothing(tokens[max(0, start - 3) : start]):
+                value = A_ONE
             yield Word(value, "number", clause, sentence, value, said)
         else:
             base, _, ending = word.partition("'")
@@ -250,9 +275,20 @@ def _words(text: str, language: str, names: Collection[str]) -> Iterator[Word]:
                 kind = "word" if not said[0].isupper() else "start" if begins else "name"
             if kind == "conjunction":
                 clause += 1
-            elif kind:
+            else:
                 yield Word(base, kind, clause, sentence, stem(base), said)
         begins, before = False, word
+
+
+def _counts_nothing(before: Sequence[re.Match[str]]) -> bool:
+    """Whether the words before a "one" make it one of the kind, as in "the red one"."""
+    for token in reversed(before):
+        word = token.group().casefold()
+        if token.lastgroup != "word" or _KINDS.get(word) == "conjunction":
+            return False
+        if word in _DETERMINERS:
+            return True
+    return False
 
 
 def _date(match: re.Match[str]) -> str:

@@ -1,6 +1,6 @@
 """The stages of a swarm: read a person's message before the agent answers it, and polish what the agent wrote.
 
-`Calibration` decides once for a turn and writes it down with the dialog state in one transaction, so that a turn which is taken again after
+`Calibration` decides once for a turn and writes it down with the dialog state in one transaction, so that a turn that is resumed after
 a crash asks nothing twice. Both stages fail open: without them the agent answers as it would without a swarm.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -19,9 +19,9 @@ from agents.models import Channel, DialogState, Message, Swarm, SwarmPhase, Swar
 from agents.swarm import clarifier, guards, memory
 from agents.swarm.calibration import PREFERENCES, UNCERTAIN, by_rules, calibrate, guidance, stated_preferences
 from agents.swarm.calibration import Calibration as Reading
-from agents.swarm.clarifier import Assume, Cannot, Clarify, Decision, Nothing, decide
+from agents.swarm.clarifier import Decision, decide
 from agents.swarm.intents import chosen, intent_of
-from agents.swarm.polish import Material, executor_of, polish
+from agents.swarm.polish import Material, Polished, executor_of, polish
 from agents.swarm.state import add_quoted, advance, updating
 from agents.text.fences import fence, neutral, render_prompt
 from agents.turn.pipeline import Accept, Draft, Turn, model_of
@@ -29,14 +29,9 @@ from agents.turn.pipeline import Accept, Draft, Turn, model_of
 logger = logging.getLogger(__name__)
 
 PLACE = "swarm"  # of what the stages know of a turn, in its reports
+NO_SWARM = "the agent has no swarm"
 CLARIFIER = "clarifier"  # in the payload of a question that was asked in place of an answer
 KINDS = ("anchor", "goal", "facts", "decisions")
-DECISIONS: Mapping[str, type[Decision]] = {
-    "clarify": Clarify,
-    "assume": Assume,
-    "cannot": Cannot,
-    "nothing": Nothing,
-}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,24 +41,23 @@ class Place:
     Attributes:
         message: The person's, that is answered. `intent`: what it is about.
         voice: The swarm that calibrates and polishes. `role`: the one of this intent, where that is another.
-        row: What was done in this turn; None while nothing was, and in a preview.
+        stored: Whether what is done is written down; not in a preview or a trial.
+        row: What was done in this turn; None while nothing was.
+        polished: What the last polish did.
     """
 
     message: Message
     intent: str
     voice: Swarm
     role: Swarm | None
+    stored: bool = True
     row: SwarmTurn | None = None
+    polished: Polished | None = None
 
     def phases(self, phase: str) -> list[SwarmPhase]:
         """The enabled phases of a kind, in order; those of the role swarm's main phase come after the voice's."""
         swarms = [self.voice, self.role] if self.role is not None and phase == SwarmPhase.Phase.MAIN else [self.voice]
-        return [
-            each
-            for swarm in swarms
-            for each in sorted(swarm.phases.all(), key=lambda one: one.order)
-            if each.phase == phase and each.enabled
-        ]
+        return [one for swarm in swarms for one in swarm.phases.all() if one.phase == phase and one.enabled]
 
 
 class Calibration:
@@ -79,13 +73,13 @@ class Calibration:
         pre, main = place.phases("pre"), place.phases("main")
         _log_loaded(turn, place, pre, main)
         row, state = _read(turn, place, pre)
-        reading, decision = _reading_of(row), _decision_of(row)
+        decision = Decision.model_validate(row.calibration["decision"])
         turn.count(pre=len(pre), main=len(main), heuristic=int(row.heuristic))
-        if isinstance(decision, Clarify):
+        if decision.kind == "clarify":
             turn.count(clarified=1)
-            return Draft(decision.question, {CLARIFIER: True})
-        assumption = decision.text if isinstance(decision, Assume) else ""
-        cannot = decision.what if isinstance(decision, Cannot) else ""
+            return Draft(decision.text, {CLARIFIER: True})
+        assumption = decision.text if decision.kind == "assume" else ""
+        cannot = decision.text if decision.kind == "cannot" else ""
         turn.count(assumed=int(bool(assumption)), unanswerable=int(bool(cannot)))
         tools = [name for swarm in (place.voice, place.role) if swarm is not None for name in swarm.tools]
         turn.tools += [name for name in dict.fromkeys(tools) if name in settings.TURN_TOOLS and name not in turn.tools]
@@ -94,7 +88,7 @@ class Calibration:
         memory.remember(turn, state, preferences)
         advice = render_prompt(
             "swarm/answer",
-            guidance=guidance(reading, preferences=preferences, assumption=assumption, nonce=turn.nonce),
+            guidance=guidance(_reading_of(row), preferences=preferences, assumption=assumption, nonce=turn.nonce),
             prompts=[phase.prompt.strip() for phase in main],
             cannot=fence("MISSING", neutral(cannot)[0], turn.nonce) if cannot else "",
             tools=turn.tools,
@@ -120,13 +114,15 @@ class Polish:
             turn.count(typed=1)
             return Accept(draft)
         row = place.row = place.row or _row_of(turn) or _new_row(turn, place)
-        polished = polish(turn, draft.text, place.phases("post"), _material(turn, place, row), executor=executor)
+        material = _material(turn, place, row)
+        polished = place.polished = polish(turn, draft.text, place.phases("post"), material, executor=executor)
         changed = polished.text != draft.text
         row.draft, row.polished, row.replaced = draft.text, polished.text if changed else "", polished.replaced
         row.rejected = [*row.rejected, *polished.rejected]
         row.milliseconds = {**row.milliseconds, **polished.milliseconds}
         row.heuristic = row.heuristic or polished.heuristic
-        row.save()
+        if place.stored:
+            row.save()
         for failure in polished.failed:
             logger.warning("a polisher gave no answer: %s", failure)
         turn.count(
@@ -158,6 +154,8 @@ def placed(turn: Turn) -> Place | str:
 def _place(turn: Turn) -> Place | str:
     if not settings.TURN_SWARM_ENABLED:
         return "swarms are off (TURN_SWARM_ENABLED)"
+    if not turn.has_swarm:
+        return NO_SWARM
     if turn.channel.kind == Channel.Kind.DEBATE or turn.answer is not None:
         return "a typed answer is asked for"
     message = _asked(turn)
@@ -165,12 +163,13 @@ def _place(turn: Turn) -> Place | str:
         return "no person's message is answered"
     swarms = list(Swarm.objects.filter(agents=turn.agent, enabled=True).order_by("pk").prefetch_related("phases"))
     if not swarms:
-        return "the agent has no swarm"
+        return NO_SWARM
     intent = intent_of(message.text)
     voice, role = chosen(swarms, intent)
     if voice is None and role is None:
         return f"no swarm of the agent answers the intent {intent}"
-    return Place(message=message, intent=intent, voice=voice or role, role=role if voice else None)  # type: ignore[arg-type]
+    first: Any = voice or role
+    return Place(message=message, intent=intent, voice=first, role=role if voice else None, stored=not turn.preview)
 
 
 def _asked(turn: Turn) -> Message | None:
@@ -198,7 +197,9 @@ def _log_loaded(turn: Turn, place: Place, pre: list[SwarmPhase], main: list[Swar
 def _read(turn: Turn, place: Place, pre: list[SwarmPhase]) -> tuple[SwarmTurn, DialogState]:
     """Calibrate and note it, once for a turn: one that was killed before its prompt was stored finds here what it had decided."""
     agent, channel, message = turn.agent, turn.channel, place.message
-    state = _state_of(turn)
+    state = DialogState.objects.filter(agent=agent, channel=channel).first() or DialogState(
+        agent=agent, channel=channel
+    )
     place.row = _row_of(turn)
     if place.row is not None:
         return place.row, state
@@ -228,27 +229,25 @@ def _read(turn: Turn, place: Place, pre: list[SwarmPhase]) -> tuple[SwarmTurn, D
             if not reading.missing:  # a failed call is no reason to ask back
                 reading = reading.model_copy(update={"risk": 0.0, "question": ""})
     row.heuristic = reading.heuristic
-    if turn.preview:
-        row.calibration = _apply(state, message, reading, transcript, preview=True)
-        return row, state
-    with updating(agent, channel) as state:
-        row.calibration = _apply(state, message, reading, transcript) | {"failed": failed}
-        row.save(force_insert=True)
+    if place.stored:
+        with updating(agent, channel) as state:
+            row.calibration = _apply(place, state, reading, transcript) | {"failed": failed}
+            row.save(force_insert=True)
+    else:
+        row.calibration = _apply(place, state, reading, transcript) | {"failed": failed}
     place.row = row
     turn.count(dropped=row.calibration["dropped"])
     return row, state
 
 
-def _apply(
-    state: DialogState, message: Message, reading: Reading, transcript: Sequence[Message], *, preview: bool = False
-) -> dict[str, Any]:
+def _apply(place: Place, state: DialogState, reading: Reading, transcript: Sequence[Message]) -> dict[str, Any]:
     """Apply a reading to the state, once for a message, and decide what to do about it.
 
     Returns:
         What a `SwarmTurn` stores of both.
     """
-    decision, dropped = decide(reading, state, message.text), 0
-    saved = _saved_preferences(message)
+    message, dropped = place.message, 0
+    decision, saved = decide(reading, state, message.text), _saved_preferences(message)
     if advance(state, message):
         for kind in KINDS:
             dropped += add_quoted(state, kind, getattr(reading, kind), transcript)
@@ -258,14 +257,13 @@ def _apply(
         stated = stated_preferences(reading, [one for one in transcript if _author(one) == _author(message)])
         state.preferences = {**state.preferences, **stated}
         clarifier.settle(state, decision, position=message.position, message=message.text)
-        if not preview:
+        if place.stored:
             memory.queue_summary(state)
             if stated and message.user_id:  # the name of an outsider is no proof of who they are
                 UserPreferences.objects.update_or_create(user_id=message.user_id, defaults=stated)
-    kind = next(name for name, shape in DECISIONS.items() if isinstance(decision, shape))
     return {
         "reading": reading.model_dump(mode="json"),
-        "decision": {"kind": kind, **asdict(decision)},
+        "decision": decision.model_dump(mode="json"),
         "preferences": {**saved, **state.preferences},
         "dropped": dropped,
     }
@@ -276,15 +274,9 @@ def _author(message: Message) -> tuple[int | None, int | None, str]:
 
 
 def _saved_preferences(message: Message) -> dict[str, str]:
-    """How the person who wrote a message likes to be answered, as it is stored for them."""
-    who = {"user": message.user_id} if message.user_id else {"outsider": message.outsider}
-    row = UserPreferences.objects.filter(**who).values(*PREFERENCES).first()
+    """How the user who wrote a message likes to be answered, in all conversations."""
+    row = UserPreferences.objects.filter(user=message.user_id).values(*PREFERENCES).first() if message.user_id else None
     return {name: value for name, value in (row or {}).items() if value}
-
-
-def _state_of(turn: Turn) -> DialogState:
-    where = {"agent": turn.agent, "channel": turn.channel}
-    return DialogState.objects.filter(**where).first() or DialogState(**where)
 
 
 def _row_of(turn: Turn) -> SwarmTurn | None:
@@ -298,15 +290,6 @@ def _new_row(turn: Turn, place: Place) -> SwarmTurn:
 
 def _reading_of(row: SwarmTurn) -> Reading:
     return Reading.model_validate(row.calibration.get("reading", {}))
-
-
-def _decision_of(row: SwarmTurn) -> Decision:
-    stored = dict(row.calibration.get("decision", {}))
-    shape: Any = DECISIONS[stored.pop("kind", "nothing")]
-    decision: Decision = shape(
-        **{name: tuple(value) if isinstance(value, list) else value for name, value in stored.items()}
-    )
-    return decision
 
 
 # -- polishing

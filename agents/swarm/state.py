@@ -1,7 +1,7 @@
 """What an agent keeps of a conversation: its anchor, the goal, facts, assumptions and decisions, each with the words it rests on.
 
 An entry enters only with the position and the words of the message it stands in. The stored quote is the message's own sentence, so that
-words cannot be cut out of "I do not …"; a text that says more than this sentence is replaced by it. Pinned entries stay in every prompt.
+words cannot be cut out of "I do not …", and only a person puts it into other words. Pinned entries stay in every prompt.
 There is one row per agent and channel; change it inside `updating`, which no model call may be made in.
 """
 
@@ -14,11 +14,10 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from django.db import transaction
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.models import Agent, Channel, DialogState, Message
-from agents.text.tokens import split_sentences, tokenize
-from agents.text.voices import STOP_WORDS, stem
+from agents.text.tokens import split_sentences
 
 ONE = ("anchor", "goal")  # kinds of which there is one entry
 MANY = ("facts", "assumptions", "decisions")
@@ -54,6 +53,7 @@ class Entry(BaseModel):
         pinned: It stays in every prompt.
         leaving: It was pinned and makes room for others; it stays until a summary holds it.
         by: Who put it here, wrote its text, or pinned it.
+        key: Names it in the API and the console, whatever its text becomes; set when it is stored.
     """
 
     model_config = ConfigDict(frozen=True, str_strip_whitespace=True)
@@ -65,11 +65,11 @@ class Entry(BaseModel):
     pinned: bool = False
     leaving: bool = False
     by: By = "model"
+    key: str = ""
 
-    @computed_field  # type: ignore[prop-decorator]
     @property
-    def key(self) -> str:
-        """Names the entry in the API and the console, whatever its text becomes."""
+    def quote_key(self) -> str:
+        """Names its quote in summaries; two entries may rest on the same sentence."""
         return key_of(self.position, self.quote)
 
     def with_(self, **changes: Any) -> Entry:
@@ -137,23 +137,22 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
             dropped += 1
         elif kind in ONE:
             held = held if kind == "anchor" and held else [entry]
-        elif (place := _place_of(entry, held)) is None:
+        elif entry.quote_key not in (known := [one.quote_key for one in held]):
             held.append(entry)
-        elif entry.pinned and not held[place].pinned:
+        elif entry.pinned and not held[place := known.index(entry.quote_key)].pinned:
             held[place] = held[place].with_(pinned=True, leaving=False)
-    _store(state, kind, held)
+    store(state, kind, held)
     state.dropped += dropped
     make_room(state)
     return dropped
 
 
 def grounded(entry: Entry, message: Message | None) -> Entry | None:
-    """The entry with the message's own sentence as its quote, and as its text if that says more; None when the quote is not there."""
+    """The entry with the message's own sentence as its quote, and as its text but for a person's; None when the quote is not there."""
     quote = quoted(entry.quote, message.text) if message else ""
     if message is None or not quote:
         return None
-    text = " ".join(entry.text.split())
-    text = text if entry.by == "person" or says_no_more(text, quote) else quote
+    text = " ".join(entry.text.split()) if entry.by == "person" else quote
     return entry.with_(quote=quote, text=text, who=message.author_name, leaving=False)
 
 
@@ -167,17 +166,17 @@ def make_room(state: DialogState) -> None:
     for kind in MANY:
         usual = [entry for entry in lists[kind] if not (entry.pinned or entry.leaving)]
         gone = usual[: max(0, len(usual) - MOST_UNPINNED)]
-        _store(state, kind, [entry for entry in lists[kind] if entry not in gone])
+        store(state, kind, [entry for entry in lists[kind] if entry not in gone])
 
 
 def drop_summarised(state: DialogState, keys: Iterable[str]) -> None:
-    """Remove the entries of these keys that were leaving: a summary holds them."""
+    """Remove the entries with quotes of these keys that were leaving: a summary holds them."""
     gone = set(keys)
     for kind in MANY:
-        _store(state, kind, [e for e in entries(state, kind) if not (e.leaving and e.key in gone)])
+        store(state, kind, [e for e in entries(state, kind) if not (e.leaving and e.quote_key in gone)])
 
 
-# -- changes by people
+# -- changes by people; each raises StateRefused where it is not allowed, or there is no such entry
 def add(state: DialogState, kind: str, values: dict[str, Any], messages: Sequence[Message]) -> Entry:
     """Add what a person entered: text, position, quote, and whether it is pinned. It needs a quote like all others.
 
@@ -203,18 +202,14 @@ def add(state: DialogState, kind: str, values: dict[str, Any], messages: Sequenc
     entry = own
     if entry.pinned and kind in MANY:
         _check_room(state, kind)
-    held = [] if kind in ONE else [one for one in entries(state, kind) if one.key != entry.key]
-    _store(state, kind, [*held, entry])
+    held = [] if kind in ONE else [one for one in entries(state, kind) if folded(one.text) != folded(entry.text)]
+    store(state, kind, [*held, entry])
     make_room(state)
-    return entry
+    return entries(state, kind)[-1]
 
 
 def pin(state: DialogState, key: str) -> None:
-    """Pin an entry as a person's wish: it stays in every prompt until a person unpins it.
-
-    Raises:
-        StateRefused: There is no such entry, or people pinned 30 others.
-    """
+    """Pin an entry as a person's wish: it stays in every prompt until a person unpins it."""
     kind, entry = _find(state, key)
     if kind in MANY and not (entry.pinned and entry.by == "person"):
         _check_room(state, kind)
@@ -223,34 +218,22 @@ def pin(state: DialogState, key: str) -> None:
 
 
 def unpin(state: DialogState, key: str) -> None:
-    """Let an entry go with the other unpinned ones.
-
-    Raises:
-        StateRefused: There is no such entry.
-    """
+    """Let an entry go with the other unpinned ones."""
     kind, entry = _find(state, key)
     _replace(state, kind, entry, entry.with_(pinned=False, leaving=False))
     make_room(state)
 
 
 def edit(state: DialogState, key: str, text: str) -> None:
-    """Change an entry's text; its quote stays.
-
-    Raises:
-        StateRefused: There is no such entry, or the text is empty or too long.
-    """
+    """Change an entry's text; its quote stays."""
     kind, entry = _find(state, key)
     _replace(state, kind, entry, entry.with_(text=_checked_text("text", text), by="person"))
 
 
 def remove(state: DialogState, key: str) -> None:
-    """Remove an entry.
-
-    Raises:
-        StateRefused: There is none of this key.
-    """
+    """Remove an entry."""
     kind, entry = _find(state, key)
-    _store(state, kind, [one for one in entries(state, kind) if one.key != entry.key])
+    store(state, kind, [one for one in entries(state, kind) if one.key != entry.key])
 
 
 def _find(state: DialogState, key: str) -> tuple[str, Entry]:
@@ -276,25 +259,20 @@ def _checked_text(field: str, text: str) -> str:
 
 
 def _replace(state: DialogState, kind: str, entry: Entry, by: Entry) -> None:
-    _store(state, kind, [by if one.key == entry.key else one for one in entries(state, kind)])
+    store(state, kind, [by if one.key == entry.key else one for one in entries(state, kind)])
 
 
-def _store(state: DialogState, kind: str, held: Sequence[Entry]) -> None:
-    stored = [entry.model_dump(exclude={"key"}) for entry in held]
+def store(state: DialogState, kind: str, held: Sequence[Entry]) -> None:
+    """Make these the entries of a kind, each with a key of its own."""
+    stored = [
+        entry.model_dump() | {"key": entry.key or key_of(entry.position, f"{kind} {entry.quote} {entry.text}")}
+        for entry in held
+    ]
     setattr(state, kind, stored if kind in MANY else stored[0] if stored else {})
-
-
-def _place_of(entry: Entry, held: Sequence[Entry]) -> int | None:
-    same = (n for n, one in enumerate(held) if one.key == entry.key or folded(one.text) == folded(entry.text))
-    return next(same, None)
 
 
 # -- words
 _MARKS = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"', "\u201e": '"'})
-_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
-_NEGATION = re.compile(r"(?i)\b(?:not?|never|none|nothing|nobody|without|neither|nor|cannot)\b|n't\b")
-# What a report of somebody's words begins with.
-_FRAME = frozenset(map(stem, ("user", "person", "want", "goal", "prefer", "like", "decided", "ask", "said", "says")))
 
 
 def quoted(quote: str, text: str) -> str:
@@ -319,18 +297,6 @@ def quoted(quote: str, text: str) -> str:
     if len(sentences) <= MOST_CHARACTERS:
         return sentences
     return " ".join(text[match.start() : match.end()].split())[:MOST_CHARACTERS].rstrip()
-
-
-def says_no_more(text: str, quote: str) -> bool:
-    """Whether all content words and numbers of a text stand in a quote, in any order, and it denies something only if the quote does."""
-    if len(text) > MOST_CHARACTERS or bool(_NEGATION.search(text)) != bool(_NEGATION.search(quote.translate(_MARKS))):
-        return False
-    return _content(text) <= _content(quote) | _FRAME
-
-
-def _content(text: str) -> set[str]:
-    words = {stem(word) for word in tokenize(text) if word not in STOP_WORDS}
-    return words | set(_NUMBER.findall(text))
 
 
 def key_of(position: int, quote: str) -> str:

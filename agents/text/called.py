@@ -54,7 +54,7 @@ _AUXILIARY = (
     r"(?:(?:is|are|was|were|has|have|had|does|do|did|will|would|can|could|should|shall|must|may|might)(?:n['’]?t)?|ain't|ca\s?n't|won't"
     r"|ist|war|sind|hat|wird|kann|soll|est|a|es|está|era|fue)"
 )
-_INVERTED = re.compile(rf"\b{_AUXILIARY}\s+$", re.IGNORECASE)
+_INVERTED = re.compile(rf"\b(?:{_AUXILIARY}|i['’]?m|am|named|called)\s+$", re.IGNORECASE)  # "Did Jim", "I'm Jim"
 _VERB = re.compile(
     rf"(?:['’](?:ll|d|re|ve)\b|\s+(?:{_AUXILIARY}|said|never|always|also|just|still|really|often|and|or|went|came|took|made|got|knew|told"
     r"|(?!this\b|his\b|its\b|yes\b|as\b|us\b|always\b)\w+(?:[^s\W]s|ed))\b)",
@@ -72,6 +72,13 @@ _SECOND_PERSON = re.compile(
     r"|(?:what|why|how|where|when|which)\b(?:\W+\w+){0,3}?\W+you)\b",
     re.IGNORECASE,
 )
+_GOES_ON = re.compile(  # "It is lovely, Jim, but I am late"; not "Anna, Jim, and Bob"
+    r"\s+(?:(?:but|so|because|since|if|when|though|it|that|this|there|he|she|we|they|not|maybe|i)\b|and\s+(?:(?-i:[a-z])|i\b))",
+    re.IGNORECASE,
+)
+_APPOSITION = re.compile(
+    r"\b(?:my|our|his|her|their)\s+\w+(?:\s+\w+)?,\s*$", re.IGNORECASE
+)  # "I met my boss, Jim, and left"
 _YOU = re.compile(r"\byou\W*$", re.IGNORECASE)
 _OBJECT = re.compile(r"\b(?:with|to|for|from|like|about|of|and|or|than|as|by|at|on|cc)\s+$", re.IGNORECASE)
 _SIGNATURE = re.compile(r",\s*\n\s*$|\n\s*[-–—]+\s*$")
@@ -151,7 +158,7 @@ def read_calls(text: str, parties: Sequence[Party], *, replied_to: Hashable | No
         sentence, within = masked[:end], list[_Name]()
         while names and names[0].start < end:
             within.append(names.popleft())
-        apart = _set_apart(sentence, start, within) if within else []
+        apart, subject = _set_apart(sentence, start, within) if within else ([], [])
         besides = [name for name in within if name.at and name not in apart]
         if apart:
             called = frozenset(_meant(name, parties, to) for name in apart)
@@ -159,9 +166,8 @@ def read_calls(text: str, parties: Sequence[Party], *, replied_to: Hashable | No
             lead = _LEAD.fullmatch(sentence, start, apart[0].start)
             names_only = lead is not None and not _said(sentence[apart[-1].end :])
         else:
-            besides += [
-                one for one in within if _folded(one.text) in full and not one.at and _is_object(sentence, start, one)
-            ]
+            inner = [name for name in within if not name.at and name not in subject and _folded(name.text) in full]
+            besides += [name for name in inner if _is_object(sentence, start, name)]
         named = frozenset(_meant(name, parties, to) for name in besides)
         is_empty = not masked[start:end].strip(f"{_MASK} \t\n")  # a quotation is said to nobody
         sentences.append(_Sentence(start, len(text) if end == len(masked) else end, nobody if is_empty else to, named))
@@ -202,8 +208,8 @@ def _bounds(text: str, names: Iterable[_Name]) -> Iterator[tuple[int, int]]:
             start = end
 
 
-def _set_apart(text: str, start: int, names: Sequence[_Name]) -> list[_Name]:
-    """Those of the names in a sentence, from `start` to the text's end, that stand apart from it."""
+def _set_apart(text: str, start: int, names: Sequence[_Name]) -> tuple[list[_Name], list[_Name]]:
+    """Of the names in a sentence, from `start` to the text's end, those that stand apart from it, and those that it begins with."""
     runs: list[list[_Name]] = []
     for name in names:  # "Jim, Pam and Dwight" is one run
         between = text[runs[-1][-1].end : name.start] if runs else ""
@@ -221,8 +227,9 @@ def _set_apart(text: str, start: int, names: Sequence[_Name]) -> list[_Name]:
             if _BEFORE_LAST.search(before) or _GREETED.search(before) or (run[0].at and not _OBJECT.search(before)):
                 apart += run
         elif not apart and (comma := _APART.match(text, end)) and _BEFORE_LAST.search(before):
-            apart += run if _YOU.search(before) or _SECOND_PERSON.match(text, comma.end()) else []
-    return apart
+            goes_on = len(run) == 1 and _GOES_ON.match(text, comma.end()) and not _APPOSITION.search(before)
+            apart += run if goes_on or _YOU.search(before) or _SECOND_PERSON.match(text, comma.end()) else []
+    return apart, runs[0] if begins else []
 
 
 def _at_start(text: str, start: int, run: list[_Name]) -> list[_Name]:
@@ -252,7 +259,7 @@ def _said(text: str) -> bool:
 def _is_object(text: str, start: int, name: _Name) -> bool:
     """Whether a name within the sentence is neither its subject nor a possessive."""
     before = _before(text, start, name)
-    if _LEAD.fullmatch(text, start, name.start) or _INVERTED.search(before) or _POSSESSIVE.match(text, name.end):
+    if _INVERTED.search(before) or _POSSESSIVE.match(text, name.end):
         return False
     lowered = " " not in name.text and name.text.islower() and not text.islower()  # "I will", with an agent Will
     return not lowered and _VERB.match(text, name.end) is None

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import chain
+from math import comb
 
 from agents.text.tokens import tokenize
 
@@ -28,6 +29,15 @@ def extract_ngrams(text: str, n: int) -> list[Ngram]:
 def ngrams_of(words: Sequence[str], n: int) -> list[Ngram]:
     """The n-grams of a text that is split into words already."""
     return list(zip(*(words[start:] for start in range(n)), strict=False))
+
+
+def comparable_ngrams(text: str, n: int) -> list[Ngram]:
+    """The n-grams by which messages are compared: of a text of fewer than `n` words all of it, so that identical ones are alike.
+
+    Returns:
+        Empty for a blank text only.
+    """
+    return extract_ngrams(text, n) or [tuple(tokenize(text)) or (text.strip(),)] if text.strip() else []
 
 
 def compute_overlap(ngrams_a: Iterable[Ngram], ngrams_b: Iterable[Ngram]) -> float:
@@ -58,18 +68,70 @@ def recurring_ngrams(messages: Sequence[Sequence[Ngram]]) -> tuple[float, dict[N
     return (hits / total if total else 0.0), dict(counts)
 
 
-def compute_corpus_repetition(messages: Sequence[str], n: int = 3) -> float:
-    """How repetitive a set of messages is: the share of n-gram tokens whose type occurs in at least two of them.
+AMONG = 5  # messages
+
+
+def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) -> tuple[float, list[float]]:
+    """The share of n-gram tokens that recur among five of the messages, on average over all ways to draw five.
+
+    The more messages, the more recurs in any of them; this share is the same for ten and for a hundred that repeat alike
+    (rarefaction: Hurlbert, Ecology 52, 1971).
+
+    Args:
+        messages: The n-grams of each message.
+        among: How many are drawn; all where there are fewer.
 
     Returns:
-        0.0 (nothing recurs, fewer than two messages, or none long enough) to 1.0 (all say the same: five identical messages).
+        The share, 0 to 1, and for each message the share without it (empty for fewer than three messages).
     """
-    return recurring_ngrams([extract_ngrams(message, n) for message in messages])[0]
+    holding: Counter[Ngram] = Counter()  # messages that hold each
+    tokens: Counter[Ngram] = Counter()
+    for grams in messages:
+        holding.update(set(grams))
+        tokens.update(grams)
+    by_holding: Counter[int] = Counter()
+    for gram, count in tokens.items():
+        by_holding[holding[gram]] += count
+    share = _recurring(by_holding, len(messages), among)
+    if len(messages) < 3:
+        return share, []
+    without = []
+    for grams in messages:
+        left = Counter(by_holding)
+        for gram, count in Counter(grams).items():
+            left[holding[gram]] -= tokens[gram]
+            left[holding[gram] - 1] += tokens[gram] - count
+        without.append(_recurring(left, len(messages) - 1, among))
+    return share, without
+
+
+def _recurring(by_holding: Mapping[int, int], messages: int, among: int) -> float:
+    """The share of tokens that recur, from the tokens by how many messages hold them."""
+    others = min(among, messages) - 1
+    total = sum(by_holding.values())
+    if others < 1 or not total:
+        return 0.0
+    ways = comb(messages - 1, others)
+    hits = sum(
+        count * (1 - comb(messages - held, others) / ways) for held, count in by_holding.items() if held > 1 and count
+    )
+    return hits / total
+
+
+def compute_corpus_repetition(messages: Sequence[str], n: int = 3) -> float:
+    """How repetitive a set of messages is: the share of n-gram tokens whose type occurs in at least two of them (AC-6.3.2).
+
+    A message of fewer than `n` words counts as one n-gram.
+
+    Returns:
+        0.0 (nothing recurs, or fewer than two messages) to 1.0 (all say the same: five identical messages).
+    """
+    return recurring_ngrams([comparable_ngrams(message, n) for message in messages])[0]
 
 
 def repeated_ngrams(messages: Sequence[str], n: int = 3, limit: int = 20) -> list[tuple[str, int]]:
     """The n-grams that occur in at least two messages, as (phrase, number of messages), most frequent first."""
-    return most_frequent(recurring_ngrams([extract_ngrams(message, n) for message in messages])[1], limit)
+    return most_frequent(recurring_ngrams([comparable_ngrams(message, n) for message in messages])[1], limit)
 
 
 def most_frequent(counts: Mapping[Ngram, int], limit: int) -> list[tuple[str, int]]:

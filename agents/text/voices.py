@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import log1p, sqrt
-from statistics import fmean, variance
+from statistics import fmean
 
 from agents.text.tokens import has_emoji, split_sentences, tokenize
 
@@ -24,8 +24,6 @@ FEATURES: Mapping[str, float] = {
     "lower-case start": 0.3,  # 1 or 0
     "emoji": 0.3,  # 1 or 0
 }
-FARTHEST = 4.0  # spreads; one odd feature cannot outweigh all the others
-
 Style = tuple[float, ...]
 
 
@@ -51,40 +49,6 @@ def style_of(text: str) -> Style:
         float(bool(letters) and letters[0].islower()),
         float(has_emoji(text)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class StyleProfile:
-    """How a person usually writes: mean and spread (standard deviation, at least the feature's floor) of each feature."""
-
-    messages: int
-    means: Style
-    spreads: Style
-
-
-def style_profile(texts: Sequence[str]) -> StyleProfile:
-    """The profile of some texts.
-
-    Raises:
-        ValueError: There are fewer than two.
-    """
-    if len(texts) < 2:
-        raise ValueError(f"a profile needs at least 2 texts, got {len(texts)}")
-    columns = list(zip(*map(style_of, texts), strict=True))
-    spreads = [(variance(c) + floor**2) ** 0.5 for c, floor in zip(columns, FEATURES.values(), strict=True)]
-    return StyleProfile(len(texts), tuple(map(fmean, columns)), tuple(spreads))
-
-
-def style_deviations(text: str, profile: StyleProfile) -> dict[str, float]:
-    """How far a text lies from a profile, per feature in spreads, 0 (as usual) to 4, largest first."""
-    rows = zip(FEATURES, style_of(text), profile.means, profile.spreads, strict=True)
-    deviations = {name: min(FARTHEST, abs(value - mean) / spread) for name, value, mean, spread in rows}
-    return dict(sorted(deviations.items(), key=lambda item: -item[1]))
-
-
-def style_distance(text: str, profile: StyleProfile) -> float:
-    """The mean deviation over all features: some 0.3 for a text like the others, above 0.7 for another hand. 0 to 4."""
-    return fmean(style_deviations(text, profile).values())
 
 
 # Words that say nothing of a subject: articles, pronouns, auxiliaries, prepositions, conjunctions, filler. Words of agreement

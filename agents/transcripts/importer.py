@@ -33,7 +33,10 @@ class Speaker(BaseModel):
 
 
 class ImportReport(BaseModel):
-    """What an import did, or would do. ``read = imported + duplicates + skipped + system_prompts``."""
+    """What an import did, or would do. ``read = imported + duplicates + skipped + system_prompts``.
+
+    `first_sent_at` and `last_sent_at` are ISO 8601 in UTC, empty where no message has a time; `undated` counts those without one.
+    """
 
     format: str
     channels: list[str]
@@ -49,6 +52,10 @@ class ImportReport(BaseModel):
     replies_without_parent: int
     dry_run: bool
     skipped_by_reason: dict[str, int]
+    first_sent_at: str
+    last_sent_at: str
+    undated: int
+    warnings: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +145,7 @@ def import_transcript(
         on_new: Called with the messages that are stored, inside the transaction that stores them.
 
     Raises:
-        TranscriptError: The file is malformed; nothing was stored.
+        TranscriptError: The file is malformed, or more than a fifth of it was not understood; nothing was stored.
         NotEntitled: It needs more than `rights`; nothing was stored.
         OptionError: Unknown format, time zone, column or agent, or a mapping for a speaker who does not occur.
     """
@@ -149,6 +156,7 @@ def import_transcript(
         if number % BATCH == 0:
             progress(CHECKING, source.bytes_read, source.size)
     tally = checked.tally
+    tally.check_understood(source.name)
     if unused := checked.speakers.unused():
         names = ", ".join(repr(name) for name in list(tally.speakers)[:20])
         raise OptionError(
@@ -183,4 +191,7 @@ def import_transcript(
         cut_texts=checked.cleaner.cut,
         replies_without_parent=link_orphans(orphans),
         dry_run=dry_run,
+        **tally.times(),
+        undated=tally.undated,
+        warnings=tally.warnings(),
     )

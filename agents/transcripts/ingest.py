@@ -17,6 +17,7 @@ from agents.models import Agent, Channel, Message
 from agents.transcripts.prepare import Author, Prepared, Target
 from agents.transcripts.records import TEXT_LIMIT
 from agents.transcripts.store import Rights, check_rights, link_orphans, write_batch
+from agents.turn.pipeline import pipeline
 
 MOST_MESSAGES = 1_000  # per call: one transaction, in which SQLite lets no other process write
 Observer = Callable[[Sequence[Message]], int]
@@ -94,12 +95,15 @@ class Ingested(BaseModel):
     other_author: int = Field(description="duplicates that are stored under another author")
     observed: int = Field(description="of the imported, how many wait to be judged")
     replies_without_parent: int = Field(description="sent again after it, they are linked")
+    notes: list[str] = Field(
+        description="what will not be done with the imported ones, and the setting that decides it"
+    )
 
 
 def ingest_messages(given: NewMessages, *, rights: Rights | None = None) -> Ingested:
     """Store messages that were said elsewhere, in the order given; those stored already stay as they are.
 
-    One transaction: all of them or none. No stage and no agent sees them; only the `INGEST_OBSERVERS` are called.
+    One transaction: all of them or none. No agent sees them; only the `INGEST_OBSERVERS` are called, and the stages may add a note.
 
     Args:
         rights: What the sender may do; everything by default.
@@ -108,23 +112,33 @@ def ingest_messages(given: NewMessages, *, rights: Rights | None = None) -> Inge
         NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
         IngestRefused: One names an agent or user that does not exist or a synthetic channel.
     """
-    prepared = _prepared(given.messages)
+    return store_ingested(_prepared(given.messages), rights=rights)
+
+
+def store_ingested(prepared: Sequence[Prepared], *, rights: Rights | None = None) -> Ingested:
+    """Store messages that are ready, as `ingest_messages` does.
+
+    Raises:
+        NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
+    """
     check_rights(((message.target.slug, message.author) for message in prepared), rights or Rights())
     observers: list[Observer] = [import_string(path) for path in settings.INGEST_OBSERVERS]
-    observed = 0
+    observed, stored = 0, list[Message]()
 
     def observe(new: Sequence[Message]) -> None:
         nonlocal observed
+        stored.extend(new)
         observed = sum(observer(new) for observer in observers)
 
     result = write_batch(prepared, on_new=observe)
     return Ingested(
-        received=len(given.messages),
+        received=len(prepared),
         imported=result.imported,
         duplicates=result.duplicates,
         other_author=result.other_author,
         observed=observed,
         replies_without_parent=link_orphans(result.orphans) if result.orphans else 0,
+        notes=pipeline().ingested(stored),
     )
 
 

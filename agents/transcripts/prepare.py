@@ -127,6 +127,7 @@ class Speakers:
 class Tally:
     """What is in the file. ``read = messages + system_prompts + skipped``.
 
+    `not_understood` of the skipped are lines that the reader could not read; `first_not_understood` the first three.
     `speakers`: by name, the agent's slug and the number of messages. `authors`: who speaks in which channel (slug); outsiders
     are one empty author.
     """
@@ -135,16 +136,61 @@ class Tally:
     messages: int = 0
     system_prompts: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
+    not_understood: int = 0
+    first_not_understood: list[str] = field(default_factory=list)
+    first: datetime | None = None
+    last: datetime | None = None
+    undated: int = 0
     speakers: dict[str, tuple[str | None, int]] = field(default_factory=dict)
     authors: dict[tuple[str, Author], None] = field(default_factory=dict)
 
-    def count(self, speaker: str, author: Author, channel: str) -> None:
+    def count(self, speaker: str, author: Author, channel: str, sent_at: datetime | None) -> None:
         """Count the next message of a channel."""
         self.messages += 1
+        if sent_at is None:
+            self.undated += 1
+        else:
+            self.first = sent_at if self.first is None or sent_at < self.first else self.first
+            self.last = sent_at if self.last is None or sent_at > self.last else self.last
         self.speakers[speaker] = (author.slug or None, self.speakers.get(speaker, (None, 0))[1] + 1)
         self.authors[channel, Author() if author.outsider else author] = None
 
+    def skip(self, entry: Skipped) -> None:
+        """Count something that is no message."""
+        self.skipped[entry.reason] += 1
+        if entry.text:
+            self.not_understood += 1
+            if len(self.first_not_understood) < 3:
+                self.first_not_understood.append(f"line {entry.line}: {entry.text[:80]!r}")
 
+    def times(self) -> dict[str, str]:
+        """When the first and the last message with a time were sent, as texts."""
+        first, last = (
+            moment.isoformat().replace("+00:00", "Z") if moment else "" for moment in (self.first, self.last)
+        )
+        return {"first_sent_at": first, "last_sent_at": last}
+
+    def check_understood(self, name: str) -> None:
+        """Refuse a file of which too much was not understood.
+
+        Raises:
+            TranscriptError: More than `MOST_NOT_UNDERSTOOD` of its entries; names the first three.
+        """
+        if self.not_understood > MOST_NOT_UNDERSTOOD * self.read:
+            raise TranscriptError(name, 0, f"{self._said_of_lines()}. Is it another format? Name it: --format")
+
+    def warnings(self) -> list[str]:
+        """What a person should look at before the messages are measured."""
+        many = self.not_understood > WARN_NOT_UNDERSTOOD * self.read
+        return [f"{self._said_of_lines()}."] if many else []
+
+    def _said_of_lines(self) -> str:
+        share = 100 * self.not_understood / self.read
+        what = f"{self.not_understood:,} of {self.read:,} entries ({share:.0f} %) were not understood"
+        return f"{what}, the first: {'; '.join(self.first_not_understood)}"
+
+
+WARN_NOT_UNDERSTOOD, MOST_NOT_UNDERSTOOD = 0.02, 0.2  # shares of the entries of a file
 SLUG_LIMIT = 120
 
 
@@ -262,7 +308,7 @@ class Preparer:
                 if isinstance(record, ChannelInfo):
                     self.targets.announce(record)
                 elif isinstance(record, Skipped):
-                    self.tally.skipped[record.reason] += 1
+                    self.tally.skip(record)
                 elif record.kind == "system":
                     self.tally.system_prompts += 1
                 else:
@@ -278,7 +324,7 @@ class Preparer:
             raise ValueError(f"a speaker's name of more than {NAME_LIMIT} characters: {speaker[:60]!r}...")
         text = self.cleaner.text(message.text)
         target = self.targets.of(message.channel, message.conversation)
-        self.tally.count(speaker, author, target.slug)
+        self.tally.count(speaker, author, target.slug, sent_at)
         return Prepared(
             target=target,
             key=self._key(message, target, speaker, text),

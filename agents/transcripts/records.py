@@ -174,10 +174,14 @@ class SourceMessage:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something in the file that is no message, e.g. a tool result or a thought."""
+    """Something in the file that is no message, e.g. a tool result or a thought.
+
+    `text` is of a line that the reader does not understand; of others it is empty.
+    """
 
     reason: str
     line: int
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

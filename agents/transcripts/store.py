@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
 from django.contrib.auth import get_user_model
@@ -251,6 +252,7 @@ def _rows(
     keys = {message.idempotency_key for message in new} - {""}
     given = Message.objects.filter(idempotency_key__in=keys).values_list("idempotency_key", flat=True) if keys else ()
     used: set[str | None] = {"", *given}
+    said_at = _places_in_time(new)
     rows = {}
     for message in new:
         channel, parent = channels[message.target.slug], stored.get(_parent(message))
@@ -265,6 +267,7 @@ def _rows(
             text=message.text,
             payload=message.payload,
             sent_at=message.sent_at,
+            **({"said_at": said_at[_key(message)]} if _key(message) in said_at else {}),
             synthetic=message.synthetic,
             idempotency_key=None if message.idempotency_key in used else message.idempotency_key,
             tags=message.tags,
@@ -273,6 +276,19 @@ def _rows(
         used.add(message.idempotency_key)
         channel.next_position += 1
     return rows
+
+
+def _places_in_time(new: list[Prepared]) -> dict[Key, datetime]:
+    """When messages without a time count as said: with the dated one before them in their channel, else with the next one."""
+    said_at: dict[Key, datetime] = {}
+    for messages in (new, new[::-1]):
+        near: dict[str, datetime] = {}
+        for message in messages:
+            if message.sent_at is not None:
+                near[message.target.slug] = message.sent_at
+            elif message.target.slug in near:
+                said_at.setdefault(_key(message), near[message.target.slug])
+    return said_at
 
 
 def _join(channels: dict[str, Channel], pairs: Sequence[tuple[str, int]]) -> None:

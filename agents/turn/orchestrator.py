@@ -114,7 +114,8 @@ class LeasedTurn:
             if row.role == Role.SYSTEM:
                 self.system, self.turn.nonce = _blocks(content), content["nonce"]
                 self.turn.answer = Answer(**content["answer"]) if "answer" in content else None
-                self.turn.tools, self.turn.temperature = content.get("tools", []), content.get("temperature")
+                self.turn.tools = [name for name in content.get("tools", []) if name in settings.TURN_TOOLS]
+                self.turn.temperature = content.get("temperature")
                 self.turn.persona_version_id = content["persona_version"]
             elif row.role == Role.USER:
                 self.turns.append(llm.Turn("user", _blocks(content)))

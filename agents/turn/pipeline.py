@@ -55,7 +55,7 @@ def scene_of(overrides: Mapping[str, Any]) -> int | None:
     return scene if isinstance(scene, int) and not isinstance(scene, bool) and scene >= 0 else None
 
 
-Phase = Literal["received", "prepare", "review", "committed", "finish"]
+Phase = Literal["received", "ingested", "prepare", "review", "committed", "finish"]
 StageStatus = Literal["ran", "skipped", "failed"]
 
 
@@ -158,6 +158,7 @@ class Turn:
         answer: A typed answer that is asked for, set in `prepare`; the agent is then offered `send_message` alone.
         tools: Names in `TURN_TOOLS` of further tools, set in `prepare`.
         performed: What tools did in this turn, in order.
+        has_swarm: False where the agent is known to have none.
         temperature: Wished for from the actor's model, set in `prepare`; None = the server's own.
         nonce: The random text in the fences of this turn's prompt, for every stage.
         mask: Hides what the agent must not learn (names in an anonymous debate) in the sections and feedback of later stages.
@@ -182,6 +183,7 @@ class Turn:
     answer: Answer | None = None
     tools: list[str] = field(default_factory=list)
     performed: list[ToolOutcome] = field(default_factory=list)
+    has_swarm: bool = True
     temperature: float | None = None
     nonce: str = field(default_factory=new_nonce)
     mask: Callable[[str], str] = str
@@ -217,7 +219,9 @@ class Turn:
 class Stage(Protocol):
     """A stage of the pipeline. All methods are optional; a stage is made once per process and holds no state of a turn.
 
-    * ``received(message, agent) -> None``: a human message arrived for this agent; no turn exists yet.
+    * ``received(message, agent) -> str | None``: a human message arrived for this agent; no turn exists yet. A text tells its
+      sender why the stage does nothing with it.
+    * ``ingested(messages) -> str | None``: messages that were said elsewhere were stored. A text is for the program that sent them.
     * ``prepare(turn) -> Draft | None``: add sections, reshape the transcript, or answer at once with a draft.
     * ``review(turn, draft) -> Accept | Revise``: judge or rewrite a draft before it is saved. No transaction is open.
     * ``committed(turn, message) -> None``: inside the short transaction that saves the message. Database only, never a model call.
@@ -270,8 +274,17 @@ class Pipeline:
         trace: list[TraceEntry] = []
         for stage, method in self._having("received"):
             with _noted(stage, "received", trace, []):
-                method(message, agent)
+                if why := method(message, agent):
+                    trace[-1].status, trace[-1].why = "skipped", str(why)
         return trace
+
+    def ingested(self, messages: Sequence[Message]) -> list[str]:
+        """Messages that were said elsewhere were stored; what the stages say of them to the program that sent them."""
+        notes: list[str] = []
+        for stage, method in self._having("ingested"):
+            with _noted(stage, "ingested", [], []):
+                notes += filter(None, [method(messages)])
+        return notes
 
     def prepare(self, turn: Turn) -> Draft | None:
         """Let the stages add to the prompt; a draft when one of them answers at once (the later ones are not asked)."""

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
-from django.db.models import Q, QuerySet, prefetch_related_objects
+from django.db.models import OuterRef, Q, QuerySet, Subquery, prefetch_related_objects
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from pydantic import BaseModel
 
 from agents import llm
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
+from agents.models.swarms import has_swarm
 from agents.persona import render_persona
 from agents.text.fences import fence, neutral, one_line, render_prompt
 from agents.turn.pipeline import Answer, Draft, Section, TraceEntry, Turn, pipeline
@@ -140,7 +141,9 @@ def new_turn(
 
     In a debate a stage says what is shown.
     """
-    version = PersonaVersion.objects.filter(agent=agent).order_by("-number").values_list("pk", flat=True).first()
+    versions = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")
+    own = Agent.objects.filter(pk=agent.pk).values_list(Subquery(versions[:1]), has_swarm())
+    version, swarm = own.first() or (None, False)
     return Turn(
         agent=agent,
         channel=channel,
@@ -148,6 +151,7 @@ def new_turn(
         trigger=trigger,
         persona_version_id=version,
         overrides=overrides or {},
+        has_swarm=swarm,
         transcript=[] if channel.kind == Channel.Kind.DEBATE else recent_messages(channel=channel, trigger=trigger),
         preview=preview,
     )

@@ -18,6 +18,7 @@ from django.utils import timezone
 from agents.llm.requests import storable
 from agents.models import Agent, Channel, ChannelMember, Message, PersonaVersion, Run
 from agents.models.conversations import validate_tags
+from agents.models.swarms import has_swarm
 from agents.text.fences import fault_of
 from agents.turn.pipeline import Accept, Draft, Revise, SendResult, StageFailed, TraceEntry, Turn, pipeline, tags_of
 from agents.work.queues import wake_for_turns
@@ -64,8 +65,8 @@ def check_message(
             raise SendRefused("tags: " + " ".join(error.messages)) from error
 
 
-def _admit(agent: Agent, channel: Channel, key: str) -> tuple[int | None, bool]:
-    """One query: the agent's latest persona version, and whether an earlier send of this key made a message.
+def _admit(agent: Agent, channel: Channel, key: str) -> tuple[int | None, bool, bool]:
+    """One query: the agent's latest persona version, whether it has a swarm, and whether an earlier send of this key made a message.
 
     Raises:
         SendRefused: The agent may not speak here.
@@ -74,6 +75,7 @@ def _admit(agent: Agent, channel: Channel, key: str) -> tuple[int | None, bool]:
     columns = {
         "member": Exists(ChannelMember.objects.filter(agent=OuterRef("pk"), channel=channel)),
         "version": Subquery(version),
+        "has_swarm": has_swarm(),
     }
     if key:
         columns["earlier"] = Subquery(Message.objects.filter(idempotency_key=key).order_by().values("pk")[:1])
@@ -85,7 +87,7 @@ def _admit(agent: Agent, channel: Channel, key: str) -> tuple[int | None, bool]:
         raise SendRefused(f"agent {agent.slug!r} is inactive; allowed: active agents")
     if not was_sent and not row["member"]:
         raise SendRefused(_no_member(agent, channel))
-    return row["version"], was_sent
+    return row["version"], row["has_swarm"], was_sent
 
 
 def _no_member(agent: Agent, channel: Channel) -> str:
@@ -172,7 +174,7 @@ def send_message(
     turn.channel, turn.draft_key = channel, idempotency_key
     try:
         with sentry_sdk.start_span(op="agents.send_message", name="send a message") as span:
-            version_id, was_sent = _admit(agent, channel, idempotency_key)
+            version_id, turn.has_swarm, was_sent = _admit(agent, channel, idempotency_key)
             is_first = not was_sent
             draft = Draft(text, dict(payload or {}))
             outcome: Accept | Revise = Accept(draft)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -33,7 +34,8 @@ from correction.behavior.applying import (
     revert_request,
 )
 from correction.behavior.effects import plan_request, queue_effect, result_of
-from correction.behavior.rules import as_value, name_key, stored_trait
+from correction.behavior.rules import name_key, stored_trait
+from correction.behavior.scope import holds_in, traits_in
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import MESSAGES, MOST_MESSAGES, UNFINISHED
 from evaluation.models import is_heuristic
@@ -58,7 +60,9 @@ DECIDING = ("correction.change_behaviorrequest", "agents.change_agent")  # it ch
 MEASURING = ("correction.view_behaviorrequest", "evaluation.add_evaluationrun")
 READING = "agents.view_message"  # the words, and what was made of them: the tiers quote
 MOST_EFFECTS = 5  # shown
+_SHOWN = ("reviewed_by", "message__channel", "message__user")  # of a request in a line
 MOST_REFUSALS = 10  # of an action, said one by one
+LONGEST_ACTION = 20.0  # seconds after which an action on several begins no further one
 
 
 def status_badge(row: BehaviorRequest) -> SafeString:
@@ -75,7 +79,12 @@ def change(row: BehaviorRequest) -> SafeString:
     was = format_html("{} → ", before) if before else format_html("{} ", display.badge("new", "info"))
     kind = display.badge("stop", "accent") if row.operation == BehaviorRequest.Operation.STOP else ""
     return format_html(
-        '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}', display.visible(row.trait_name), was, after, kind
+        '<bdi>{}</bdi> <span class="pl-number">{}{}</span> {}{}',
+        display.visible(row.trait_name),
+        was,
+        after,
+        kind,
+        format_html(" <bdi>{}</bdi>", display.visible(holds_in(row))) if row.scope_key else "",
     )
 
 
@@ -90,9 +99,11 @@ def persona_diff(row: BehaviorRequest) -> SafeString | None:
     if row.persona_version_before and row.persona_version:
         samples = [values_of(row.persona_version_before), values_of(row.persona_version)]
     elif after is not None and row.agent is not None:
-        now = [as_value(trait) for trait in row.agent.traits.all()]
+        now = traits_in(row.agent, row.scope_key)
         replaced = {name_key(trait.name) for trait in (before, after) if trait is not None}
-        samples = [now, [*(trait for trait in now if name_key(trait.name) not in replaced), after]]
+        rest = [trait for trait in now if name_key(trait.name) not in replaced]
+        was = [*rest, *filter(None, [before])] if row.applied_at else now
+        samples = [was, [*rest, after]]
     else:
         return None
     return word_diff(*(render_persona(system_prompt="", traits=traits).strip() for traits in samples))
@@ -158,8 +169,11 @@ def _decide(
     what: str,
     carry_out: Callable[[BehaviorRequest], object],
 ) -> None:
-    done, refused = 0, []
+    done, left, refused, begun = 0, 0, list[str](), time.monotonic()
     for row in queryset.select_related("agent").order_by("created_at", "pk"):  # as they were asked for
+        if time.monotonic() - begun > LONGEST_ACTION:
+            left += 1
+            continue
         try:
             carry_out(row)
         except BehaviorError as error:
@@ -168,6 +182,9 @@ def _decide(
             done += 1
     if done:
         model_admin.message_user(request, f"{done} {what}.", messages.SUCCESS)
+    if left:
+        why = "mapping them again takes a call each; choose them again"
+        model_admin.message_user(request, f"{left} were left as they are: {why}.", messages.WARNING)
     if len(refused) > MOST_REFUSALS:
         refused[MOST_REFUSALS:] = [f"{len(refused) - MOST_REFUSALS} more were skipped."]
     for said in refused:
@@ -190,6 +207,7 @@ def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
         "may_read": request.user.has_perm(READING),
         "state": status_badge(row),
         "change": change(row),
+        "holds": holds_in(row),
         "where": transcript_url(row.message) if row.message else "",
         "tiers": [tier for tier in tiers if tier[1] is not None],
         "diff": persona_diff(row),
@@ -212,7 +230,7 @@ def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
     kinds = (Status.PENDING_REVIEW, Status.APPLIED, Status.REJECTED, Status.REVERTED, Status.DETECTED, Status.FAILED)
     asked = BehaviorRequest.objects.filter(agent=agent, status__in=kinds).order_by()
     counts = {row["status"]: row["n"] for row in asked.values("status").annotate(n=Count("pk"))}
-    newest = BehaviorRequest.objects.filter(agent=agent, status=Status.APPLIED).select_related("reviewed_by")
+    newest = BehaviorRequest.objects.filter(agent=agent, status=Status.APPLIED).select_related(*_SHOWN)
     context = {
         "counts": [
             {
@@ -232,7 +250,7 @@ def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
 def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, SafeString]:
     """For the transcript: beside a message that asked for a change, what became of it. One query for a page."""
     by_message: dict[int, list[BehaviorRequest]] = {}
-    rows = BehaviorRequest.objects.filter(message__in=messages).select_related("reviewed_by").order_by("pk")
+    rows = BehaviorRequest.objects.filter(message__in=messages).select_related(*_SHOWN).order_by("pk")
     for row in rows.defer("gate_result", "extract_result", "map_result", "error"):
         if row.message_id is not None:
             by_message.setdefault(row.message_id, []).append(row)
@@ -244,6 +262,8 @@ def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | Non
     if row.status not in (Status.APPLIED, Status.REVERTED):
         return None
     effects = list(BehaviorEffect.objects.filter(request=row).select_related("requested_by")[:MOST_EFFECTS])
+    if row.scope_key:
+        return None
     plan = plan_request(request=row) if row.agent is not None else None
     under_way = any(effect.status in UNFINISHED for effect in effects)
     may = request.user.has_perms(MEASURING) and not under_way and plan is not None and not plan.why_not
@@ -275,7 +295,7 @@ def _effect(effect: BehaviorEffect) -> dict[str, Any]:
 
 @admin.register(BehaviorRequest)
 class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
-    list_select_related = ("agent", "message", "reviewed_by")
+    list_select_related = ("agent", "message__channel", "message__user", "reviewed_by")
     ordering = ("-created_at", "-pk")
     actions = (apply_chosen, reject_chosen, retry_chosen)  # type: ignore[assignment]  # a log of which people decide
 

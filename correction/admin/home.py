@@ -8,7 +8,7 @@ from decimal import Decimal
 
 from django.db.models import Count, Q, Subquery
 from django.http import HttpRequest
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
@@ -19,11 +19,13 @@ from correction.admin.display import share
 from correction.admin.matrix import config_url
 from correction.costs import BUDGETED, BudgetDay, budgets_today, spent_by_day
 from correction.gate.statistics import GATE, PASSED_UNJUDGED, GateStatistics, get_recent_statistics
+from correction.interventions.counts import ENOUGH, never_past_precondition
 from correction.models import (
     AgentEvaluationConfig,
     BehaviorRequest,
     CorrectionLog,
     GateDimensionResult,
+    Intervention,
     InterventionLog,
     Outcome,
     synthetic_logs,
@@ -31,8 +33,10 @@ from correction.models import (
 
 HOURS, DAYS = 24, 7
 NEWEST_NUDGES, MOST_NUDGES = 10_000, 1_000  # evaluations of a day that are looked through, nudges that are counted
+MOST_STUCK = 5  # interventions that are named
 NEWEST_LOGS = 2_000  # looked through for alarms without a mark
 CORRECTED = f"{Outcome.PASSED_AFTER_RETRY},{Outcome.FORCED_THROUGH}"
+HEAR = "manage.py configure defaults behavior_requesters=anyone behavior_scope=person"
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
 
 
@@ -206,6 +210,58 @@ def never_observed(request: HttpRequest) -> SafeString | None:
     )
 
 
+def people_unheard(request: HttpRequest) -> SafeString | None:
+    """People who may not ask write to agents, and it was never decided who may."""
+    if AgentEvaluationConfig.objects.filter(is_defaults=True, behavior_requesters__isnull=False).exists():
+        return None
+    refused = BehaviorRequest.objects.filter(
+        status=BehaviorRequest.Status.CANCELLED,
+        created_at__gte=since(24 * DAYS),
+        error__contains="(behavior_requesters)",
+    ).exclude(agent__evaluation_config__behavior_requesters__isnull=False)
+    if not refused.exists():
+        return None
+    may = request.user.has_perm("correction.change_agentevaluationconfig")
+    return step(
+        "Requests of people who are no members do not count",
+        "They wrote to agents in the last 7 days, and were not read for behaviour requests: by default only users who are members of the "
+        "channel count, outsiders of a bridge do not. behavior_requesters decides, behavior_scope for whom a change then holds. A value of "
+        "your own, also members, removes this step.",
+        command=HEAR,
+        url=config_url(None) if may else "",
+        label="Change the defaults",
+    )
+
+
+def never_past(request: HttpRequest) -> SafeString | None:
+    """Interventions that can hardly fire as they are written."""
+    stuck = never_past_precondition()
+    if not stuck:
+        return None
+    parts = [
+        format_html(
+            "{}: {}",
+            display.link(display.list_url(InterventionLog, name=one.name), one.name),
+            display.visible(display.shortened(one.why, 160)),
+        )
+        for one in stuck[:MOST_STUCK]
+    ]
+    more = f" And {len(stuck) - MOST_STUCK} more." if len(stuck) > MOST_STUCK else ""
+    return step(
+        "An intervention never got past its precondition"
+        if len(stuck) == 1
+        else "Interventions never got past their precondition",
+        format_html(
+            "In the last {} evaluations of each its function never held. {}{}",
+            ENOUGH,
+            format_html_join(" · ", "{}", ((p,) for p in parts)),
+            more,
+        ),
+        url=display.list_url(Intervention),
+        label="Interventions",
+    )
+
+
 def requests_wait(request: HttpRequest) -> SafeString | None:
     status = BehaviorRequest.Status.PENDING_REVIEW
     number = a_few(BehaviorRequest.objects.filter(status=status))
@@ -224,6 +280,8 @@ def alarms_wait(request: HttpRequest) -> SafeString | None:
 
 add_home(
     HomePart(place="setup", order=70, permission="correction.view_correctionlog", render=never_observed),
+    HomePart(place="setup", order=80, permission="correction.view_behaviorrequest", render=people_unheard),
+    HomePart(place="setup", order=90, permission="correction.view_interventionlog", render=never_past),
     HomePart(place="waiting", order=20, permission="correction.change_behaviorrequest", render=requests_wait),
     HomePart(place="waiting", order=30, permission="correction.change_gatedimensionresult", render=alarms_wait),
     HomePart(place="cards", order=30, permission="correction.view_correctionlog", render=gate_cards),

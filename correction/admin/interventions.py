@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
@@ -17,11 +18,14 @@ from agents.console.panels import table
 from agents.console.site import JSONText, ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
-from correction.interventions import FUNCTIONS, NudgeType, problems_of
+from correction.interventions import NudgeType, known_functions, problems_of
 from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, unstorable
+from correction.interventions.counts import ENOUGH, NEWEST, counts_of, names_in_use
 from correction.interventions.nudges import VARIABLES
 from correction.models import Intervention, InterventionLog
 from evaluation.admin.display import judge_badge
+
+MOST_COUNTED = 20  # interventions without a row
 
 if TYPE_CHECKING:
     InterventionModelForm = forms.ModelForm[Intervention]
@@ -53,7 +57,7 @@ class InterventionForm(InterventionModelForm):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._offer("function", [(name, name.replace("_", " ")) for name in sorted(FUNCTIONS)], "no function")
+        self._offer("function", [(name, name.replace("_", " ")) for name in sorted(known_functions())], "no function")
         self._offer("nudge_type", NudgeType.choices, "no kind: the text below is the nudge")
 
     def _post_clean(self) -> None:
@@ -81,7 +85,10 @@ def functions_help() -> SafeString:
     rows = format_html_join(
         "",
         "<dt><code>{}</code></dt><dd>{} {}</dd>",
-        ((function.name, function.doc, _parameters(function.describe())) for _, function in sorted(FUNCTIONS.items())),
+        (
+            (function.name, function.doc, _parameters(function.describe()))
+            for _, function in sorted(known_functions().items())
+        ),
     )
     return format_html(
         "<p>Functions cost nothing and are looked at first; the claims ask a judge only if the function holds. "
@@ -126,6 +133,28 @@ def preconditions_table(logged: Any) -> SafeString:
     return table(heads, rows, label="Preconditions") or display.EMPTY
 
 
+def counts_table(names: Sequence[str], *, newest: int = NEWEST) -> SafeString:
+    """How often each of these was evaluated, got past its functions, was asked of a judge and fired, and why not the last time."""
+    rows = []
+    for one in (counts_of(name, newest) for name in names):
+        evaluated = f"{one.evaluated:,}{', the newest' if one.more else ''}"
+        asked = f"{one.asked:,}" + (f", {one.unjudged:,} could not be judged" if one.unjudged else "")
+        fired: object = display.EMPTY
+        if one.fired:
+            url = display.list_url(InterventionLog, name=one.name, fired__exact=1)
+            fired = display.lines(display.link(url, f"{one.fired:,}"), display.moment(one.last_fired))
+        log = display.link(display.list_url(InterventionLog, name=one.name), one.name)
+        rows.append(
+            (log, evaluated, f"{one.held:,}", asked, fired, display.folded(one.why, 90) if one.why else display.EMPTY)
+        )
+    heads = ("Intervention", "Evaluated", "Functions held", "Judge asked", "Fired", "Why not, last time")
+    return (
+        format_html('<section class="pl-panel">{}</section>', table(heads, rows, label="How often they fire"))
+        if rows
+        else SafeString("")
+    )
+
+
 @admin.register(Intervention)
 class InterventionAdmin(ModelAdmin[Intervention]):
     form = InterventionForm
@@ -139,6 +168,22 @@ class InterventionAdmin(ModelAdmin[Intervention]):
             ("Preconditions: all that are given must hold", {"fields": conditions, "description": functions_help()}),
             ("Nudge: what the agent is then shown", {"fields": ("nudge_type", "nudge"), "description": nudges_help()}),
         )
+
+    list_before_template = "admin/list_panels.html"
+
+    def get_panels(self, request: HttpRequest, obj: Intervention) -> list[SafeString]:
+        """How often it fires, from the log, for those who may read that."""
+        shown = counts_table([obj.slug]) if request.user.has_perm("correction.view_interventionlog") else SafeString("")
+        return [*super().get_panels(request, obj), shown]
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """The rows, below what has none: built-in interventions and those of batches."""
+        panels = []
+        if request.user.has_perm("correction.view_interventionlog"):
+            names = list(dict.fromkeys((*BUILT_IN, *names_in_use())))
+            rows = set(Intervention.objects.filter(slug__in=names).values_list("slug", flat=True))
+            panels = [counts_table([name for name in names if name not in rows][:MOST_COUNTED], newest=ENOUGH)]
+        return super().changelist_view(request, {**(extra_context or {}), "panels": panels})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Intervention]:
         fired = (

@@ -41,6 +41,7 @@ from correction.behavior.effects import (
     queue_effect,
     result_of,
 )
+from correction.behavior.scope import holds_in
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import MESSAGES, MOST_MESSAGES
 from evaluation.models import is_heuristic
@@ -65,6 +66,7 @@ class BehaviorRequestRow(Row):
     )
     trait_before = TraitFields(read_only=True, allow_null=True)
     trait_after = TraitFields(read_only=True, allow_null=True)
+    holds = SerializerMethodField(help_text="where: the whole persona, only in a channel, or only towards a person")
     warnings = ListField(child=CharField(), allow_null=True, help_text=f"what was odd about it; {_UNREAD}")
     heuristic = SerializerMethodField(help_text="read by the offline detector, not by a model")
 
@@ -72,7 +74,7 @@ class BehaviorRequestRow(Row):
         model = BehaviorRequest
         fields: tuple[str, ...] = (
             *("id", "url", "agent", "channel", "message", "message_url", "requester", "status", "confidence"),
-            *("operation", "trait_name", "trait_before", "trait_after", "why", "warnings", "judge"),
+            *("operation", "trait_name", "trait_before", "trait_after", "holds", "why", "warnings", "judge"),
             *("heuristic", "automatic", "reviewed_by", "created_at", "finished_at", "applied_at"),
             *("reviewed_at", "reverted_at"),
         )
@@ -89,6 +91,9 @@ class BehaviorRequestRow(Row):
 
     def get_why(self, row: BehaviorRequest) -> str | None:
         return row.why or row.error
+
+    def get_holds(self, row: BehaviorRequest) -> str:
+        return holds_in(row)
 
     def get_heuristic(self, row: BehaviorRequest) -> bool:
         return row.judge.startswith("offline:")

@@ -22,6 +22,7 @@ from django.utils import timezone
 from agents.llm.endpoints import model_of
 from agents.models import Agent, Message, PersonaVersion, Trait
 from agents.persona import TraitLike, TraitValue, current_digest, persona_digest, record_version
+from agents.turn.receive import said_to
 from agents.work.queues import wake_workers
 from correction.behavior.description import queue_description
 from correction.behavior.rules import (
@@ -42,6 +43,7 @@ from correction.behavior.rules import (
     requester_of,
     stored_trait,
 )
+from correction.behavior.scope import key_of, later_change, traits_in
 from correction.behavior.tiers import ask, context_of, subject_of
 from correction.config.settings import resolve_config
 from correction.costs import evaluation_over_budget
@@ -103,7 +105,7 @@ def apply_request(
 
     def work() -> None:
         agent, row = _locked(request, "applied", allowed)
-        change = _change_of(row, list(agent.traits.all()), edits)
+        change = _change_of(row, traits_in(agent, row.scope_key), edits)
         if change.after is None:
             raise BehaviorError(f"{row}: nothing would change: {change.why}; allowed: another wording, or to reject it")
         touched = protected((*change.touches, change.after.name), resolve_config(agent))
@@ -205,30 +207,33 @@ def settle_request(*, request: BehaviorRequest, owner: str, again: bool = True, 
         if agent is None or message is None:
             gone = "agent" if agent is None else "message"
             return finish(status=Status.CANCELLED, error=f"the {gone} was deleted before the request was decided")
-        is_other = bool(row.map_digest) and row.map_digest != current_digest(agent)
+        config = resolve_config(agent)
+        row.scope_key = key_of(config["behavior_scope"], message)
+        traits = traits_in(agent, row.scope_key)
+        is_other = row.map_digest not in ("", persona_digest(system_prompt=agent.system_prompt, traits=traits))
         if is_other and again:
             BehaviorRequest.objects.filter(pk=row.pk, lease_owner=owner).update(map_result=None, map_digest="")
             return False
-        config = resolve_config(agent)
         if not config["behavior_requests_enabled"]:
             return finish(status=Status.CANCELLED, error="behaviour requests were switched off meanwhile")
-        change = read_map(row.map_result, traits=list(agent.traits.all()))
+        change = read_map(row.map_result, traits=traits)
         decision = decide(
             change=change,
             confidence=row.confidence or str((row.gate_result or {}).get("confidence", "")),
             text=message.text,
             requester=requester_of(message),
             config=config,
-            applied_today=applied_today(agent.pk),
-            made=made_by_requests(agent.pk),
+            applied_today=applied_today(agent.pk, row.scope_key),
+            made=made_by_requests(agent.pk, row.scope_key),
             context=context_of(message, agent, config),
         )
+        where = {"scope_key": row.scope_key}
         if decision.verdict == "drop":
-            return finish(change, status=Status.DETECTED, why="\n".join(decision.reasons))
+            return finish(change, status=Status.DETECTED, why="\n".join(decision.reasons), **where)
         if decision.verdict == "review" or is_other:
             reasons = (*decision.reasons, *((CHANGED_MEANWHILE,) if is_other else ()))
-            return finish(change, status=Status.PENDING_REVIEW, why="\n".join(reasons))
-        return finish(change, automatic=True, why="", **_make_change(agent, row, change, None))
+            return finish(change, status=Status.PENDING_REVIEW, why="\n".join(reasons), **where)
+        return finish(change, automatic=True, why="", **where, **_make_change(agent, row, change, None))
 
     try:
         settled = in_transaction(work)
@@ -327,7 +332,7 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
     extracted = row.extract_result if isinstance(row.extract_result, dict) else {}
     if message is None or agent is None or not extracted.get("behavior_name"):
         return
-    subject = subject_of(agent)
+    subject = subject_of(agent, traits_in(agent, row.scope_key))
     digest = persona_digest(system_prompt=subject.persona, traits=subject.traits)
     if row.map_digest in ("", digest):
         return
@@ -335,7 +340,7 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
     if why := evaluation_over_budget(agent, judge):
         raise BehaviorError(f"{since}, and mapping it again has to wait: {why}; {EDIT_OR_REJECT}")
     answers = {"gate": row.gate_result, "extract": extracted}
-    words, deadline = own_words(message.text), min(LONGEST_WAIT, settings.LLM_EVALUATION_DEADLINE)
+    words, deadline = own_words(said_to(message, agent)), min(LONGEST_WAIT, settings.LLM_EVALUATION_DEADLINE)
     config = resolve_config(agent)
     context = context_of(message, agent, config)
     reply = ask(
@@ -356,7 +361,7 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
     if change.after is None:
         raise BehaviorError(f"{since}, and nothing would change: {change.why}; {EDIT_OR_REJECT}")
     known = row.why.splitlines()
-    new = [doubt for doubt in doubts(change, config, made_by_requests(agent.pk)) if doubt not in known]
+    new = [doubt for doubt in doubts(change, config, made_by_requests(agent.pk, row.scope_key)) if doubt not in known]
     BehaviorRequest.objects.filter(pk=row.pk, status__in=allowed, map_digest=row.map_digest).update(
         **change.columns(),
         map_result=reply.value,
@@ -373,7 +378,7 @@ def _map_again(row: BehaviorRequest, allowed: Collection[str]) -> None:
 
 
 # -- traits; in the caller's transaction, with the agent locked
-def _change_of(row: BehaviorRequest, traits: Sequence[Trait], edits: Mapping[str, Any]) -> Change:
+def _change_of(row: BehaviorRequest, traits: Sequence[TraitValue], edits: Mapping[str, Any]) -> Change:
     """What the request would do to the traits as they are now: what was proposed, with what a person wrote instead.
 
     Raises:
@@ -383,7 +388,7 @@ def _change_of(row: BehaviorRequest, traits: Sequence[Trait], edits: Mapping[str
     before, after = stored_trait(row.trait_before), stored_trait(row.trait_after)
     named = before or after
     known = find_trait(named.name, traits) if named is not None else None
-    now = as_value(known) if known is not None else None
+    now = known
     if "name" not in edits and after is not None:
         if now not in (before, after):
             if before is None:
@@ -426,8 +431,12 @@ def _differences(was: TraitValue | None, now: TraitLike) -> str:
 
 
 def _make_change(agent: Agent, row: BehaviorRequest, change: Change, user: User) -> dict[str, Any]:
-    """Write the trait and the version; the columns of a request that is applied."""
+    """Write the trait and the version, unless it holds in a narrower scope; the columns of a request that is applied."""
     assert change.after is not None  # noqa: S101 (for the type checker)
+    now = timezone.now()
+    applied = {**change.columns(), "status": Status.APPLIED, "applied_at": now, "finished_at": now, "error": ""}
+    if row.scope_key:
+        return applied
     note = f"behaviour request {row.pk}"
     before = PersonaVersion.objects.filter(agent=agent).order_by("-number").first()
     if before is None or before.digest != current_digest(agent):  # no version of the persona as it is now
@@ -436,14 +445,10 @@ def _make_change(agent: Agent, row: BehaviorRequest, change: Change, user: User)
     trait = write_trait(agent, known, change.after, note)
     version = _new_version(agent, note, user)
     return {
-        **change.columns(),
-        "status": Status.APPLIED,
+        **applied,
         "trait_id": trait.pk,
         "persona_version_before_id": before.pk if before is not None else None,
         "persona_version_id": version.pk if version is not None else None,
-        "applied_at": timezone.now(),
-        "finished_at": timezone.now(),
-        "error": "",
     }
 
 
@@ -475,8 +480,15 @@ def _restore(agent: Agent, row: BehaviorRequest, user: User, *, anyway: bool) ->
 
     Raises:
         TraitChangedSince: The same trait was changed or deleted since, and `anyway` is false.
-        BehaviorError: Another trait has the name that this one had before.
+        BehaviorError: Another trait has the name that this one had before; or it holds in a narrower scope, and a later request there
+            changed the same trait: that one has to be reverted first.
     """
+    if row.scope_key:
+        if (later := later_change(row)) is not None:
+            raise BehaviorError(
+                f"{row}: behaviour request {later.pk} changed the same trait there since; allowed: to revert that one first"
+            )
+        return
     before, made = stored_trait(row.trait_before), stored_trait(row.trait_after)
     traits = list(agent.traits.all())
     trait = next((t for t in traits if t.pk == row.trait_id), None)

@@ -27,6 +27,7 @@ from agents.work.queues import do_next, wake_workers
 from correction.behavior.applying import BehaviorError
 from correction.behavior.postponing import MOST_ATTEMPTS, over_budget
 from correction.behavior.rules import find_trait, stored_trait
+from correction.behavior.scope import holds_in
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import MESSAGES, MOST_MESSAGES
 from evaluation.change.before_after import BeforeAfter, Judged, Moments, Plan, judge_before_after, plan_before_after
@@ -278,6 +279,10 @@ def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = ""
         raise ValueError(f"n {n}: allowed: 1 to {MOST_MESSAGES} messages before and after")
     if request.applied_at is None or not request.trait_after:
         raise BehaviorError(f"{request}: nothing was changed by it; allowed: a request that was applied")
+    if request.scope_key:
+        raise BehaviorError(
+            f"{request}: it holds {holds_in(request)}; allowed: a request that changed the whole persona"
+        )
     if request.agent is None:
         raise BehaviorError(f"{request}: its agent was deleted; allowed: a request whose agent there is")
     trait = TraitValue(**request.trait_after)

@@ -484,15 +484,19 @@ def protected(names: Sequence[str], config: ResolvedConfig) -> list[str]:
     return [name for name in names if skeleton(name) in safe]
 
 
-def made_by_requests(agent_id: int) -> int:
-    """How many of the agent's traits were made by requests."""
-    return Trait.objects.filter(agent=agent_id, source__startswith=MADE_BY).count()
+def made_by_requests(agent_id: int, scope_key: str = "") -> int:
+    """How many of the agent's traits were made by requests, in a scope (empty = the whole persona)."""
+    if not scope_key:
+        return Trait.objects.filter(agent=agent_id, source__startswith=MADE_BY).count()
+    applied = BehaviorRequest.objects.filter(agent=agent_id, scope_key=scope_key, status=BehaviorRequest.Status.APPLIED)
+    return applied.filter(trait_before__isnull=True).count()
 
 
-def applied_today(agent_id: int) -> int:
-    """How many requests were applied to the agent automatically today (UTC), those since reverted included."""
+def applied_today(agent_id: int, scope_key: str = "") -> int:
+    """How many requests were applied to the agent automatically today (UTC) in a scope, those since reverted included."""
     midnight = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    return BehaviorRequest.objects.filter(agent=agent_id, automatic=True, applied_at__gte=midnight).count()
+    rows = BehaviorRequest.objects.filter(agent=agent_id, automatic=True, applied_at__gte=midnight)
+    return rows.filter(scope_key=scope_key).count()
 
 
 def decide(

@@ -192,9 +192,9 @@ class Subject:
     agent_id: int | None = None
 
 
-def subject_of(agent: Agent) -> Subject:
-    """An agent as the tiers see it, its traits as they are now."""
-    traits = [as_value(trait) for trait in agent.traits.all()]
+def subject_of(agent: Agent, traits: Sequence[TraitValue] | None = None) -> Subject:
+    """An agent as the tiers see it, its traits as they are now, or as they hold where the request does."""
+    traits = [as_value(trait) for trait in agent.traits.all()] if traits is None else traits
     return Subject(name=agent.display_name, persona=agent.system_prompt, traits=traits, agent_id=agent.pk)
 
 
@@ -383,6 +383,7 @@ class Trial(BaseModel):
     extract: dict[str, Any] | None = None
     map: dict[str, Any] | None = None
     operation: Operation = "none"
+    scope: str = Field(description="where it would hold: persona, channel or person (behavior_scope)")
     trait_before: TraitValue | None = None
     trait_after: TraitValue | None = None
     decision: Decision | None = None
@@ -420,6 +421,7 @@ def try_text(
         judge=model or model_of("judge") if calls else JUDGED_WITHOUT_MODEL,
         has_request=bool(gate.get("has_request")),
         confidence=gate.get("confidence"),
+        scope=config["behavior_scope"],
         **answers,
         warnings=warnings_about(words, answers),
         characters_quoted=words.quoted,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +19,7 @@ from agents.work.running import outlasting
 from correction.behavior.applying import settle_request
 from correction.behavior.postponing import MOST_ATTEMPTS, NO_TRY, after_failure, one_call, over_budget
 from correction.behavior.rules import may_ask, own_words, requester_of
+from correction.behavior.scope import key_of, traits_in
 from correction.behavior.tiers import (
     JUDGED_WITHOUT_MODEL,
     TIERS,
@@ -29,9 +31,10 @@ from correction.behavior.tiers import (
     subject_of,
     warnings_about,
 )
-from correction.config.settings import resolve_config
+from correction.config.settings import ResolvedConfig, resolve_config, resolve_defaults
 from correction.models import BehaviorRequest
 from evaluation.models import is_heuristic
+from evaluation.wording import counted
 
 Status = BehaviorRequest.Status
 UNCLEAR = "which behaviour is meant could not be made out"
@@ -40,7 +43,27 @@ MOST_MAPS = 3  # times the map tier is asked of one request while others change 
 NEW = timedelta(days=1)  # an older message is not read: what another program sends again later was long decided
 
 
-def queue(*, message: Message, agent: Agent) -> BehaviorRequest | None:
+def hear(*, message: Message, agent: Agent) -> str:
+    """Queue what a person said to an agent (`queue`); return why a request of this person does not count, empty where it does."""
+    config = resolve_config(agent)
+    if queue(message=message, agent=agent, config=config) is None:
+        return ""
+    why = may_ask(requester_of(message), config)
+    return f"not read for behaviour requests: {why}" if why else ""
+
+
+def note_on(messages: Sequence[Message]) -> str:
+    """What a program that hands in messages from elsewhere is to know about requests in them; empty where no person speaks in them."""
+    if not (people := sum(message.agent_id is None for message in messages)):
+        return ""
+    default = resolve_defaults()["behavior_requesters"]
+    return (
+        f"{counted(people, 'message')} of people not read for behaviour requests: only what comes in at POST /api/messages/ is, from those "
+        f"whom behavior_requesters lets ask (default here: {default}); outsiders only where it is anyone"
+    )
+
+
+def queue(*, message: Message, agent: Agent, config: ResolvedConfig | None = None) -> BehaviorRequest | None:
     """Have what a person said to an agent read, once; None where it is not. Calls no model.
 
     Only what people say in conversations that are not simulated counts, never an agent's words.
@@ -48,7 +71,7 @@ def queue(*, message: Message, agent: Agent) -> BehaviorRequest | None:
     age = timezone.now() - (message.sent_at or message.created_at)
     if message.agent_id is not None or message.synthetic or not agent.is_active or age > NEW:
         return None
-    if not resolve_config(agent)["behavior_requests_enabled"]:
+    if not (config or resolve_config(agent))["behavior_requests_enabled"]:
         return None
     try:
         with transaction.atomic():
@@ -86,8 +109,8 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
         return {"status": Status.CANCELLED, "error": f"the {'message' if message is None else 'agent'} was deleted"}
     if why := _why_not(message, agent):
         return {"status": Status.CANCELLED, "error": why}
-    said, judge = said_to(message, agent), model_of("judge")
-    words, elsewhere = own_words(said), len(message.text.strip()) - len(said.strip())
+    heard, judge = said_to(message, agent), model_of("judge")
+    words, elsewhere = own_words(heard), len(message.text.strip()) - len(heard.strip())
     for asked in range(1, MOST_MAPS + 1):
         answers: Answers = {tier: said for tier in TIERS if (said := getattr(request, f"{tier}_result")) is not None}
         if not answers and (answers := answers_without_model(words)):
@@ -99,8 +122,9 @@ def _read(request: BehaviorRequest, owner: str) -> dict[str, Any] | None:
             if not request.extend_lease(owner=owner, lease=one_call()):
                 raise LeaseLost("another worker has it")
             agent.refresh_from_db(fields=["system_prompt"])  # as it is now: the answers before took their time
-            subject = subject_of(agent)
-            context = context_of(message, agent, resolve_config(agent)) if tier != "gate" else ()
+            config = resolve_config(agent)
+            subject = subject_of(agent, traits_in(agent, key_of(config["behavior_scope"], message)))
+            context = context_of(message, agent, config) if tier != "gate" else ()
             reply = ask(tier, words=words, subject=subject, answers=answers, context=context, work_id=request.work_id)
             fields: dict[str, Any] = {f"{tier}_call_id": reply.call_id, "judge": judge}
             if not reply.ok:

@@ -58,6 +58,14 @@ class Requesters(models.TextChoices):
     NAMED = "named", "the users named below"
 
 
+class Scope(models.TextChoices):
+    """Where a behaviour request holds once it is applied."""
+
+    PERSONA = "persona", "the whole persona"
+    CHANNEL = "channel", "the channel where it was said"
+    PERSON = "person", "towards the person who asked"
+
+
 class ConfigError(ValueError):
     """Changes that are refused. `errors` says per field what is wrong and what is allowed."""
 
@@ -374,6 +382,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 "(default 6); needs a model as judge",
                 bounds=("0", "9"),
             ),
+            "anti_convergence_dm_allowed": Setting(False, "nudge against convergence in direct messages, too"),
         },
         number="convergence_threshold",
         sign="≥ ",
@@ -389,6 +398,7 @@ MECHANISMS: tuple[Mechanism, ...] = (
                 bounds=("1", "10000"),
                 places=0,
             ),
+            "variety_dm_allowed": Setting(False, "nudge towards new ideas in direct messages, too"),
         },
         number="variety_message_threshold",
         sign="≥ ",
@@ -442,6 +452,12 @@ MECHANISMS: tuple[Mechanism, ...] = (
             ),
             "behavior_named_requesters": Setting(
                 [], "user names whose requests count where behavior_requesters is named; exact names"
+            ),
+            "behavior_scope": Setting(
+                "persona",
+                "where a request holds once it is applied: persona (for everybody, everywhere), channel (where it was said) or person "
+                "(towards who asked; for others the persona stays as it is) (default persona)",
+                choices=Scope,
             ),
             "behavior_protected_traits": Setting([], "traits that no message can change, in upper or lower case"),
             "behavior_daily_limit": Setting(

@@ -35,6 +35,7 @@ from evaluation.propositions.schema import Proposition, fill
 from evaluation.scorers.subjects import COUNTED_UP_TO, Context, Event, Window, cut_window
 
 DimensionStatus = Literal["scored", "trivial", "unscored", "timeout", "overload", "error", "budget"]
+SCOPED = "behavior"  # the stage whose sections say what was asked for in this channel, or by this person
 logger = logging.getLogger(__name__)
 
 # Where nothing failed and not everything could be judged, the first of these that occurs names the outcome.
@@ -478,7 +479,9 @@ def action_of_draft(turn: Turn, draft: Draft, propositions: DraftPropositions) -
     """A draft of a turn, with the end and the start of its channel as they are now."""
     trigger = turn.trigger
     is_reply = trigger is not None and trigger.channel_id == turn.channel.pk and trigger.parent_id is not None
-    return _action(draft.text, turn.agent, turn.channel, turn.persona_version_id, None, is_reply, propositions)
+    action = _action(draft.text, turn.agent, turn.channel, turn.persona_version_id, None, is_reply, propositions)
+    asked = [section.body for section in turn.sections if section.stage == SCOPED]
+    return replace(action, persona="\n\n".join((action.persona, *asked))) if asked and action.persona else action
 
 
 def action_of_message(message: Message, agent: Agent, propositions: DraftPropositions) -> Action:

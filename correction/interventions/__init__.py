@@ -3,9 +3,17 @@
 `prepare` is the stage. The names of the specification are here, for code that makes interventions of its own.
 """
 
-from correction.interventions.builtin import anti_convergence, problems_of, variety
+from correction.interventions.builtin import anti_convergence, interventions_for, problems_of, variety
 from correction.interventions.evaluate import Evaluation, evaluate_interventions, prepare
-from correction.interventions.functions import FUNCTIONS, Finding, InterventionContext, NamedFunction, Parameters, named
+from correction.interventions.functions import (
+    FUNCTIONS,
+    Finding,
+    InterventionContext,
+    NamedFunction,
+    Parameters,
+    known_functions,
+    named,
+)
 from correction.interventions.intervention import (
     Effect,
     FunctionalPrecondition,
@@ -36,6 +44,8 @@ __all__ = [
     "TextualPrecondition",
     "anti_convergence",
     "evaluate_interventions",
+    "interventions_for",
+    "known_functions",
     "named",
     "nudge_effect",
     "prepare",

@@ -1,15 +1,18 @@
-"""The interventions of an agent: the two built-in ones (AC-7.1.6, AC-7.1.7), and those that operators wrote down as rows."""
+"""The interventions of an agent: the two built-in ones (AC-7.1.6, AC-7.1.7), operators' rows, and the batches of a team's code."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Exists, OuterRef
+from django.utils.module_loading import import_string
 
 from agents.llm.requests import storable
 from agents.models import Agent
@@ -62,6 +65,7 @@ def anti_convergence(config: ResolvedConfig) -> Intervention:
         effect=nudge_effect(*AGAINST_CONVERGENCE),
         window=CONVERGENCE_WINDOW,
         cooldown_messages=COOLDOWN,
+        dm_allowed=config["anti_convergence_dm_allowed"],
         ask_every=ASK_EVERY,
     )
 
@@ -81,6 +85,7 @@ def variety(config: ResolvedConfig) -> Intervention:
         effect=nudge_effect(*FOR_VARIETY),
         window=VARIETY_WINDOW,
         cooldown_messages=COOLDOWN,
+        dm_allowed=config["variety_dm_allowed"],
     )
 
 
@@ -91,9 +96,35 @@ BUILT_IN: dict[str, tuple[str, Callable[[ResolvedConfig], Intervention]]] = {
 }
 
 
-def enabled_builtins(config: ResolvedConfig) -> list[Intervention]:
-    """Those that this agent's configuration enables (AC-7.1.12)."""
-    return [make(config) for switch, make in BUILT_IN.values() if config[switch]]
+def interventions_for(agent: Agent, config: ResolvedConfig) -> list[Intervention]:
+    """What is evaluated in an agent's turns: built-in ones that its configuration enables (AC-7.1.12), enabled rows, and batches."""
+    built_in = [make(config) for switch, make in BUILT_IN.values() if config[switch]]
+    own = [*built_in, *map(from_row, rows_for(agent))]
+    if settings.INTERVENTION_BATCHES:
+        taken = {*BUILT_IN, *(one.name for one in own)}
+        own += [
+            unusable(one.name, f"{one.name!r} is the name of another intervention") if one.name in taken else one
+            for one in batches_for(agent)
+        ]
+    return own
+
+
+def batches_for(agent: Agent) -> list[Intervention]:
+    """Those for this agent of the batches that the functions of `INTERVENTION_BATCHES` return."""
+    interventions: list[Intervention] = []
+    for path in settings.INTERVENTION_BATCHES:
+        try:
+            interventions += import_string(path)().for_agent(agent)
+        except Exception as error:  # a team's mistake must not cost the turn its other interventions
+            logger.exception("the batch %s cannot be used", path)
+            interventions.append(unusable(path.rpartition(".")[2][:80], f"{path}: {type(error).__name__}: {error}"))
+    return interventions
+
+
+def unusable(name: str, why: str) -> Intervention:
+    """An intervention that never fires, and whose log says why."""
+    never = FunctionalPrecondition(test=lambda context: Finding(None, why), text="it cannot be used")
+    return Intervention(name=name, preconditions=(never,), effect=text_effect(""), dm_allowed=True)
 
 
 def _group(context: InterventionContext) -> Finding:
@@ -127,9 +158,7 @@ def from_row(row: InterventionRow) -> Intervention:
         return _build(row, _preconditions(row), _effect(row))
     except ValueError as error:
         logger.warning("intervention %s cannot be used: %s", row.slug, error)
-        why = str(error)
-        never = FunctionalPrecondition(test=lambda context: Finding(None, why), text="the row as it was written")
-        return _build(row, (never,), text_effect(""))
+        return replace(unusable(row.slug, str(error)), dm_allowed=row.dm_allowed, row_id=row.pk)
 
 
 def problems_of(row: InterventionRow) -> dict[str, str]:

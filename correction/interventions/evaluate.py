@@ -20,7 +20,7 @@ from agents.text.patterns import one_message
 from agents.turn.pipeline import Turn
 from correction.config.settings import ResolvedConfig, config_of
 from correction.costs import over_budget
-from correction.interventions.builtin import enabled_builtins, from_row, rows_for
+from correction.interventions.builtin import interventions_for
 from correction.interventions.functions import InterventionContext, Surroundings
 from correction.interventions.intervention import (
     AnyPrecondition,
@@ -62,7 +62,7 @@ class Evaluation:
 def prepare(turn: Turn) -> None:
     """The stage: what is enabled for this agent, evaluated here and now; those that fire add to the prompt of this turn."""
     config = config_of(turn)
-    enabled = [*enabled_builtins(config), *map(from_row, rows_for(turn.agent))]
+    enabled = interventions_for(turn.agent, config)
     usable = [one for one in enabled if one.dm_allowed or turn.channel.kind != Channel.Kind.DM]
     if not enabled:
         turn.skip("no intervention is enabled for this agent")
@@ -80,8 +80,7 @@ def evaluate_interventions(
 ) -> list[Evaluation]:
     """Evaluate interventions for a turn, log each, and add the nudges of those that fire to the prompt.
 
-    A stage of a team's own may call this with an `InterventionBatch`'s interventions for the agent. Interventions that are for
-    another agent are passed over. No transaction may be open: judges are asked.
+    Interventions that are for another agent are passed over. No transaction may be open: judges are asked.
 
     Args:
         config: The deadline (`gate_deadline_seconds`, for all judges together) and the budget.

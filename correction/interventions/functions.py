@@ -1,16 +1,19 @@
 """What preconditions may read (the agent, the channel, its last messages), and the named functions of functional preconditions.
 
-Rows and files may refer to these functions, each with parameters that are validated.
+Rows refer to these functions, each with parameters that are validated: those below, and a team's own (`INTERVENTION_FUNCTIONS`).
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Annotated, Any, Literal, TypeVar
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
+from django.conf import settings
 from django.db.models import QuerySet
+from django.utils.module_loading import import_string
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.debates.measures import Groupthink
@@ -134,9 +137,9 @@ class NamedFunction:
     name: str
     doc: str
     parameters: type[Parameters]
-    call: Callable[[InterventionContext, Any], Finding]
+    call: Callable[[InterventionContext, Any], Finding | bool]
 
-    def bind(self, parameters: Mapping[str, Any]) -> Callable[[InterventionContext], Finding]:
+    def bind(self, parameters: Mapping[str, Any]) -> Callable[[InterventionContext], Finding | bool]:
         """The function with its parameters.
 
         Raises:
@@ -174,13 +177,57 @@ def named(
     return register
 
 
+def known_functions() -> dict[str, NamedFunction]:
+    """All functions by name: those of this module, and of `INTERVENTION_FUNCTIONS` those that can be used."""
+    return {**FUNCTIONS, **_of_a_team(tuple(settings.INTERVENTION_FUNCTIONS))[0]}
+
+
+def function_problems() -> Mapping[str, str]:
+    """What is wrong with the paths of `INTERVENTION_FUNCTIONS` that cannot be used."""
+    return _of_a_team(tuple(settings.INTERVENTION_FUNCTIONS))[1]
+
+
+@lru_cache(maxsize=8)
+def _of_a_team(paths: tuple[str, ...]) -> tuple[dict[str, NamedFunction], dict[str, str]]:
+    functions, problems = dict[str, NamedFunction](), dict[str, str]()
+    for path in paths:
+        name = path.rpartition(".")[2]
+        try:
+            call = import_string(path)
+            if not inspect.isfunction(call):
+                raise TypeError(f"it is {type(call).__name__}; allowed: a function")
+            if (known := FUNCTIONS.get(name)) is not None and known.call is call:  # registered with `named`
+                functions[name] = known
+                continue
+            if name in FUNCTIONS or name in functions:
+                raise ValueError(f"there is a function {name!r} already; allowed: another name")
+            functions[name] = _undecorated(name, call)
+        except Exception as error:  # noqa: BLE001 (whatever a team's module raises when it is imported)
+            problems[path] = f"{type(error).__name__}: {error}"
+    return functions, problems
+
+
+def _undecorated(name: str, call: Callable[..., Finding | bool]) -> NamedFunction:
+    """A function of the context alone, or of the context and parameters whose annotation is a class of `Parameters`."""
+    doc, arguments = inspect.getdoc(call) or "", list(inspect.signature(call).parameters)
+    if len(arguments) == 1:
+        return NamedFunction(name, doc, Parameters, lambda context, parameters: call(context))
+    parameters = get_type_hints(call).get(arguments[1]) if len(arguments) == 2 else None
+    if not (inspect.isclass(parameters) and issubclass(parameters, Parameters)):
+        raise TypeError(
+            f"its arguments are ({', '.join(arguments)}); allowed: (context), or (context, parameters) with a class of Parameters"
+        )
+    return NamedFunction(name, doc, parameters, call)
+
+
 def function_named(name: str) -> NamedFunction:
     """Raises:
     ValueError: No function has this name; names those that exist.
     """
-    if name not in FUNCTIONS:
-        raise ValueError(f"function {name!r} is not registered; allowed: {', '.join(sorted(FUNCTIONS))}")
-    return FUNCTIONS[name]
+    functions = known_functions()
+    if name not in functions:
+        raise ValueError(f"function {name!r} is not registered; allowed: {', '.join(sorted(functions))}")
+    return functions[name]
 
 
 class Similarity(Parameters):

@@ -21,6 +21,7 @@ from evaluation.scorers.subjects import Context, Event, Window
 Kind = Literal["textual", "functional", "propositional"]
 About = Literal["conversation", "agent"]
 NEEDS_JUDGE = "needs an LLM judge"
+LONGEST_NAME = 80  # as the log's column
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +214,7 @@ class Intervention:
     """Preconditions and an effect. Immutable, so that nothing can leak from one agent, channel or batch into another.
 
     Attributes:
-        name: In logs and costs: anti_convergence, variety, an operator's slug.
+        name: In logs and costs: anti_convergence, variety, an operator's slug; 1 to 80 characters.
         preconditions: All must hold (AC-7.1.2); at least one.
         effect: What is added to the prompt when they do.
         window: Last messages of the channel that are looked at, 1 to 100.
@@ -238,6 +239,10 @@ class Intervention:
     row_id: int | None = None
 
     def __post_init__(self) -> None:
+        if not 1 <= len(self.name) <= LONGEST_NAME:
+            raise ValueError(
+                f"the name {self.name[:100]!r} has {len(self.name)} characters; allowed: 1 to {LONGEST_NAME}"
+            )
         if not self.preconditions:
             raise ValueError(f"intervention {self.name!r} has no precondition; it needs at least one")
         if not 1 <= self.window <= LONGEST_WINDOW:

@@ -115,6 +115,10 @@ class BehaviorRequest(Leasable):
         help_text="the row that was changed or made; its name may differ now",
     )  # fmt: skip
     trait_name = models.CharField(max_length=120, blank=True, default="", help_text="its name after the change")
+    scope_key = models.CharField(
+        max_length=80, blank=True, default="", editable=False,
+        help_text="where it holds: empty = the whole persona; channel:ID, user:ID or outsider:CHANNEL:DIGEST = there only",
+    )  # fmt: skip
     trait_before = models.JSONField(
         null=True, blank=True, help_text="name, description, sentiment, strength; empty = there was none"
     )
@@ -149,6 +153,11 @@ class BehaviorRequest(Leasable):
             ),
             models.Index(
                 fields=["agent", "applied_at"], condition=Q(automatic=True), name="behavior_applied_by_itself"
+            ),
+            models.Index(
+                fields=["agent", "scope_key"],
+                condition=Q(status="applied") & ~Q(scope_key=""),
+                name="behavior_applied_in_scope",
             ),
         ]
         constraints: ClassVar = [

@@ -109,6 +109,7 @@ class InterventionLog(models.Model):
         indexes: ClassVar = [
             models.Index(fields=["agent", "created_at"], name="intervention_agent_created"),
             models.Index(fields=["created_at"], name="intervention_created"),
+            models.Index(fields=["name", "-id"], name="intervention_name"),
             models.Index(
                 fields=["channel", "name", "-channel_position"], condition=~Q(judge=""), name="intervention_last_asked"
             ),

@@ -42,9 +42,9 @@ from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScor
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.estimate import estimate_all, estimate_simulation, estimated
-from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech, why_over_budget
+from evaluation.runs.planning import ENOUGH, RunSpec, actor_of, has_little_speech, why_not_simulated, why_over_budget
 from evaluation.runs.summary import Share, shares_of
-from evaluation.simulation.conversations import actor_of, awaits_simulation, why_silent
+from evaluation.simulation.conversations import awaits_simulation
 from evaluation.simulation.situations import load_situations
 from evaluation.wording import counted
 
@@ -77,7 +77,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
     ordering = ("agent_id", "judge", "procedure", "dimension")  # an index has it
     value = display.column("score", lambda row: _score(row, row.shares), ordering="score")
     judge_mark = display.column("judge", judged_by, ordering="judge")
-    agreement_mark = display.column("agreement with people", agreement_of_baseline)
+    agreement_mark = display.column("agreement with people, swap test", agreement_of_baseline)
     simulated = display.column("simulated by", lambda baseline: simulated_by(baseline.evaluation_run) or display.EMPTY)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Baseline]:
@@ -158,7 +158,7 @@ def _estimated(agent: Agent, spec: RunSpec) -> dict[str, Any]:
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    judge, simulated = spec.judge_model, has_little_speech(spec) and not why_silent(agent)
+    judge, simulated = spec.judge_model, has_little_speech(spec) and not why_not_simulated(agent)
     acting, every = None, [] if simulated else estimate_all([spec])
     if simulated:
         acting, judging = estimate_simulation(spec, situations=load_situations())

@@ -13,10 +13,11 @@ from agents.console.columns import SHOWN
 from agents.console.display import Tone
 from agents.models import Channel
 from agents.templatetags.display import register as templates
-from evaluation.calibration.agreement import all_agreements, calibration_of, figure_text
+from evaluation.calibration.agreement import NOT_CHECKED, all_agreements, calibration_of, figure_text, swap_text
 from evaluation.calibration.labels import Key
 from evaluation.change.evidence import Judged
 from evaluation.models import (
+    BY_MESSAGE,
     COUNTED,
     RULE_JUDGE,
     Baseline,
@@ -25,6 +26,7 @@ from evaluation.models import (
     EvaluationScore,
     JudgeCalibration,
     Method,
+    SwapHalf,
     is_heuristic,
 )
 from evaluation.runs.summary import DimensionSummary, PropositionSummary, Share, percent
@@ -35,8 +37,13 @@ MOST_LINKS = 20  # conversations of a simulation
 SCORE_TONES: dict[str, Tone] = {"scored": "good", "trivial": "plain", "unscored": "warning", "pending": "plain"}
 SIMULATED = "+simulated"  # how a procedure of simulated speech ends
 SIMULATED_HINT = "said in a simulated conversation: it is in no figure of real speech"
+SWAP_HINT = "made to test the judge: in no figure of the agent"
 AGREEMENT = (
     "quadratic-weighted kappa of this judge and people, with its 95 % interval: 0 is chance, 1 perfect agreement"
+)
+SWAP_TEST = (
+    "how often this judge scores an agent's own text higher than one of somebody else in its place (AUC, 0.5 is chance, 1 never wrong), "
+    "with its 95 % interval; manage.py check_judge"
 )
 MEASURE = "evaluation.add_evaluationrun"  # the permission to have something measured
 TONES: dict[Verdict, Tone] = {
@@ -121,8 +128,12 @@ def procedure_badge(procedure: str, repeats: int = 1) -> SafeString:
     """How it was judged, where that is not the usual way."""
     how = procedure.removesuffix(SIMULATED)
     marks: list[tuple[str, Tone, str]] = []
-    if how != procedure:
+    if procedure.endswith(SIMULATED):
         marks.append(("simulated", "warning", SIMULATED_HINT))
+    for half in SwapHalf:
+        if how.endswith(f"+{half.value}"):
+            how = how.removesuffix(f"+{half.value}")
+            marks.append((f"swap test: {half.value.replace('-', ' ')}", "warning", SWAP_HINT))
     if how != Method.PLUMBLINE:
         marks.append((how, "info", "compares only with scores judged the same way"))
     if repeats > 1:
@@ -201,9 +212,18 @@ def _link(channel: Channel) -> SafeString:
 
 
 def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> SafeString | str:
-    """The figure of a judge in a dimension; nothing for a dimension that is counted."""
+    """A judge's agreement with people in a dimension, and its swap test; nothing for a dimension that is counted."""
     if dimension in COUNTED:
         return ""
+    return format_html("{} {}", _people_badge(calibration), _swap_badge(calibration) if dimension in BY_MESSAGE else "")
+
+
+def _swap_badge(calibration: JudgeCalibration | None) -> SafeString:
+    shown = swap_text(calibration)
+    return display.badge(f"swap test: {shown}", "plain" if shown == NOT_CHECKED else "info", SWAP_TEST)
+
+
+def _people_badge(calibration: JudgeCalibration | None) -> SafeString:
     changed = "a worker computes it again"
     stale = (
         display.badge("labels changed since", "warning", changed)

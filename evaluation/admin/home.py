@@ -163,7 +163,7 @@ def runs_list(request: HttpRequest) -> SafeString:
     """The newest evaluations, and the newest that failed or paused."""
     url = display.list_url(EvaluationRun)
     rows = EvaluationRun.objects.select_related("agent", "channel").defer(
-        "figures", "proposition_digests", "additional_context"
+        "figures", "proposition_digests", "additional_context", "swaps"
     )
     wrong = rows.filter(status__in=WENT_WRONG, created_at__gte=since(24 * FAILURE_DAYS)).order_by("-created_at")[:RUNS]
     return listing(

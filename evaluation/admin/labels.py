@@ -87,7 +87,7 @@ class DrawForm(forms.Form):
 def known_judges() -> list[tuple[str, str]]:
     """Judge and procedure of the evaluations there are."""
     fields = ("judge", "method", "hard", "double_check", "simulated")
-    rows = EvaluationRun.objects.order_by("judge").values_list(*fields).distinct()
+    rows = EvaluationRun.objects.filter(swap_test="").order_by("judge").values_list(*fields).distinct()
     named = [
         (judge, procedure_name(method=m, hard=hard, double_check=double, simulated=simulated))
         for judge, m, hard, double, simulated in rows

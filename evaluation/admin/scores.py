@@ -94,7 +94,14 @@ def _unread(score: Any) -> bool:
 
 
 def _quoted(score: EvaluationScore, message: Message, most: int) -> str:
-    return f"message {message.position}" if _unread(score) else display.shortened(message.text, most)
+    return f"message {message.position}" if _unread(score) else display.shortened(_judged_text(score, message), most)
+
+
+def _judged_text(score: EvaluationScore, message: Message) -> str:
+    """The text of a message, or the start of what stood in for it where that was judged."""
+    if score.evaluation_run.swaps and message.pk == score.message_id:
+        return f"swapped in: {score.context_snippet}"
+    return message.text
 
 
 def _said(score: EvaluationScore, message: Message | None) -> SafeString:
@@ -103,4 +110,4 @@ def _said(score: EvaluationScore, message: Message | None) -> SafeString:
     if _unread(score):
         return display.visible(f"message {message.position}")
     place = display.link(transcript_url(message), "Read it in its conversation")
-    return format_html("{}{}", display.block(message.text), place)
+    return format_html("{}{}", display.block(_judged_text(score, message)), place)

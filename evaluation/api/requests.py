@@ -149,9 +149,11 @@ def spec_of(given: RunRequest | CaptureRequest) -> RunSpec:
 
 _FLAGS = ("hard", "double_check", "simulated")
 PROCEDURES = {  # every name a procedure can have, and the fields it stands for
-    procedure_name(method=method, **flags): {"method": method, **flags}
+    procedure_name(method=method, **flags): {"method": method, **flags, "swap_test": ""}
     for method in Method.values
-    for flags in (dict(zip(_FLAGS, values, strict=True)) for values in product((False, True), repeat=len(_FLAGS)))
+    for flags in (
+        dict[str, Any](zip(_FLAGS, values, strict=True)) for values in product((False, True), repeat=len(_FLAGS))
+    )
 }
 
 

@@ -23,10 +23,10 @@ from rest_framework.serializers import (
 )
 
 from agents.api.rows import Row
-from evaluation.calibration.agreement import calibration_json
+from evaluation.calibration.agreement import calibration_json, swap_json
 from evaluation.calibration.labels import Key
 from evaluation.change.evidence import is_stale, stale_reasons
-from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, is_heuristic
+from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, SwapHalf, is_heuristic
 from evaluation.runs.control import Progress, progress_of
 from evaluation.runs.summary import NOTHING, Share, shares_of
 
@@ -74,6 +74,20 @@ class CalibrationShown(Serializer[Any]):
     annotators = IntegerField()
     enough = BooleanField()
     stale = BooleanField()
+
+
+class SwapTestShown(Serializer[Any]):
+    """How well a judge tells agents' own words from texts of others in one dimension (`manage.py check_judge`)."""
+
+    auc = FloatField(allow_null=True, help_text="how often the own text scores higher: 0.5 is chance, 1 never wrong")
+    interval = IntervalField(allow_null=True)
+    reason = CharField(allow_blank=True, help_text="why there is no figure")
+    high_share = FloatField(allow_null=True, help_text="share of the swapped texts scored 7 or more")
+    own_scored = IntegerField()
+    swapped_scored = IntegerField()
+    agents = IntegerField()
+    against = CharField(help_text="whose texts were swapped in: agents, foils, or agents and foils")
+    checked_at = CharField()
 
 
 class RunRow(Row):
@@ -160,6 +174,7 @@ class BaselineRow(Row):
     heuristic = Heuristic(source="judge")
     coverage = SerializerMethodField(help_text=COVERAGE)
     calibration = SerializerMethodField(help_text="how well the judge agrees with people; null = not known")
+    swap_test = SerializerMethodField(help_text="how well the judge tells own words from others'; null = not checked")
     is_stale = SerializerMethodField(help_text="the persona changed since it was captured")
     stale_reason = SerializerMethodField(
         help_text="which versions of the persona came since, what made them and what they changed; empty when not stale"
@@ -178,7 +193,15 @@ class BaselineRow(Row):
         model = Baseline
         fields = (
             *("id", "agent", "dimension", "score", "count", "coverage", "judge", "heuristic", "procedure"),
-            *("calibration", "is_stale", "stale_reason", "persona_digest", "captured_at", "evaluation_run"),
+            *(
+                "calibration",
+                "swap_test",
+                "is_stale",
+                "stale_reason",
+                "persona_digest",
+                "captured_at",
+                "evaluation_run",
+            ),
             *("run_url", "url", "compare_url"),
         )
 
@@ -186,6 +209,11 @@ class BaselineRow(Row):
     def get_calibration(self, baseline: Baseline) -> dict[str, Any] | None:
         key = Key(baseline.judge, baseline.procedure, baseline.dimension)
         return calibration_json(self.context["agreements"].get(key))
+
+    @extend_schema_field(SwapTestShown(allow_null=True))
+    def get_swap_test(self, baseline: Baseline) -> dict[str, Any] | None:
+        key = Key(baseline.judge, baseline.procedure, baseline.dimension)
+        return swap_json(self.context["agreements"].get(key))
 
     def get_coverage(self, baseline: Baseline) -> float | None:
         if self._shares is None:  # of all rows at once
@@ -230,6 +258,7 @@ class DimensionSummaryShown(Serializer[Any]):
     coverage = FloatField(allow_null=True, help_text=COVERAGE)
     propositions = DictField(child=FloatField(allow_null=True))
     calibration = CalibrationShown(required=False, allow_null=True)
+    swap_test = SwapTestShown(required=False, allow_null=True)
     noise = FloatField(required=False, help_text="spread of repeated judgements, in points")
     figures = JSONField(required=False)
     ideas = IdeaShown(many=True, required=False)
@@ -248,6 +277,7 @@ class SummaryShown(Serializer[Any]):
     procedure = CharField(required=False)
     repeats = IntegerField(required=False)
     simulated = BooleanField(required=False)
+    swap_test = ChoiceField(SwapHalf.choices, required=False, help_text="made to test the judge, not the agent")
     actor_model = CharField(required=False, allow_blank=True)
     persona_digest = CharField(allow_blank=True)
     overall_score = FloatField(allow_null=True)

@@ -27,6 +27,7 @@ from evaluation.wording import counted, decimal
 WANTED_HALF_WIDTH = 0.1
 MOST_WANTED = 2_000  # more labels than people give: then only "many" is said
 NOT_CALIBRATED = "not calibrated"
+NOT_CHECKED = "not checked"  # by no swap test
 
 
 # -- values
@@ -48,6 +49,43 @@ def agreements_text(rows: Sequence[tuple[str, JudgeCalibration | None]]) -> str:
     """Dimensions with their figures on one line, e.g. ``adherence κ 0.62 [0.48, 0.74], 80 labels; fluency not calibrated``."""
     stale = " (labels changed since)"
     return "; ".join(f"{name} {figure_text(row)}{stale if row and row.is_stale else ''}" for name, row in rows)
+
+
+def swap_text(row: JudgeCalibration | None) -> str:
+    """E.g. ``AUC 0.65 [0.58, 0.72] over 16 agents, 63% of swapped texts ≥ 7``, and where that is no better than chance."""
+    if row is None or not row.swap_test:
+        return NOT_CHECKED
+    test = SwapShown.model_validate(row.swap_test)
+    if test.auc is None or test.interval is None:
+        return f"no figure: {test.reason}"
+    low, high = test.interval
+    passed = "" if test.high_share is None else f", {test.high_share:.0%} of swapped texts ≥ 7"
+    chance = ": worse than chance" if high < 0.5 else ": no better than chance so far" if low <= 0.5 else ""
+    foils = "" if test.against == "agents" else f" ({test.against})"
+    auc = f"AUC {decimal(test.auc, 2)} [{decimal(low, 2)}, {decimal(high, 2)}]"
+    return f"{auc} over {counted(test.agents, 'agent')}{passed}{foils}{chance}"
+
+
+class SwapShown(BaseModel):
+    """A judge's swap test in one dimension as it is stored, and shown with its scores.
+
+    Attributes:
+        auc: How often an agent's own text scored higher than one of somebody else in its place: 0.5 is chance, 1 never wrong; null
+            with `reason`.
+        high_share: Share of the swapped texts scored 7 or more, 0 to 1.
+        own_scored, swapped_scored: Texts with a score. `agents`: whose.
+        against: Whose texts were swapped in: agents, or the foils that come with Plumbline.
+    """
+
+    auc: float | None
+    interval: tuple[float, float] | None
+    reason: str
+    high_share: float | None
+    own_scored: int
+    swapped_scored: int
+    agents: int
+    against: str
+    checked_at: str
 
 
 class Figure(BaseModel):
@@ -356,6 +394,11 @@ def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
         **{name: getattr(row, name) for name in ("labels", "items", "annotators", "enough")},
         "stale": row.is_stale,
     }
+
+
+def swap_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
+    """The swap test that is shown with a judge's scores in one dimension; null where it was never made."""
+    return row.swap_test if row is not None and row.swap_test else None
 
 
 # -- stored, so that no page computes them: stale when labels change, computed again by a worker

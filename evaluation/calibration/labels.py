@@ -106,6 +106,7 @@ def check_dimension(dimension: str) -> str:
 def judged(*, judge: str, procedure: str, dimension: str) -> QuerySet[EvaluationScore]:
     """Judgements with a raw score by that judge: no exact rules, nothing trivial or unscored, of repeats the first."""
     fields = {f"evaluation_run__{name}": value for name, value in procedure_fields(procedure).items()}
+    fields["evaluation_run__swap_test"] = ""  # swapped texts stand nowhere to be read and labelled
     scores = EvaluationScore.objects.filter(
         evaluation_run__judge=judge, dimension=dimension, repeat=1, status="scored", raw_score__isnull=False, **fields
     )
@@ -220,6 +221,8 @@ def why_not_labelled(score: EvaluationScore) -> str:
         return f"{score.dimension} is a count, not a score of 0 to 9"
     if score.status != EvaluationScore.Status.SCORED or score.raw_score is None:
         return f"it is {score.status}; only what the judge scored can be labelled"
+    if score.evaluation_run.swap_test:
+        return "it was made to test the judge on texts of others"
     return "an exact rule scored it, no judge" if score.judge == RULE_JUDGE else ""
 
 

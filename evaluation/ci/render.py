@@ -20,11 +20,11 @@ from rich.markup import escape
 
 from agents.commands import Cell, console_on, markdown_table, print_table
 from agents.llm.endpoints import provider_of
-from agents.text.markdown import as_code, plain
+from agents.text.markdown import as_code, as_text, plain
 from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionChange, PositionProfile, position_profile
 from evaluation.ci.verdict import FAILS, OVERALL, AgentResult, Coverage, Finding, Findings, Kind, Limits, decide
-from evaluation.commands import simulations_table
+from evaluation.commands import simulations_table, trust_notes
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
 from evaluation.runs.estimate import SimulationEstimate
 from evaluation.runs.execute import as_json
@@ -302,6 +302,8 @@ def print_report(report: Report, out: Any) -> None:
     if findings.without_baseline or silent:
         console.print()
     console.print(report.counts_line)
+    for note in trust_notes(result.run for result in results):
+        console.print(escape(note))
     if report.spent_line:
         console.print(report.spent_line)
     style = {"✅": "bold green", "❌": "bold red"}.get(findings.sign, "bold yellow")
@@ -435,6 +437,7 @@ def markdown(report: Report) -> str:
         "Scores are 0 to 9, higher is better; ideas are counted. The percentage is the share of the judgements that were scored, "
         "of the propositions this judge can score at all.",
         report.counts_line,
+        *(as_text(note, 1_000) for note in trust_notes(result.run for result in results)),
         f"A regression is a fall of {limits.regression_delta:g} points or more that is sure among all that was compared (95 %, Holm). "
         f"A change within ±{limits.margin:g} is none.",
         *([f"Least scores: {limits}."] if limits.thresholds else []),

@@ -17,6 +17,7 @@ from evaluation.models.evaluations import (
     Method,
     PatternTimeout,
     Proposition,
+    SwapHalf,
     is_heuristic,
     procedure_name,
 )
@@ -46,6 +47,7 @@ __all__ = [
     "PatternTimeout",
     "Proposition",
     "ScoreLabel",
+    "SwapHalf",
     "is_heuristic",
     "procedure_name",
 ]

@@ -34,15 +34,22 @@ class Method(models.TextChoices):
     )
 
 
-def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bool = False) -> str:
-    """A name for how something is judged, e.g. ``plumbline+hard``; speech that was simulated for it is another thing than real speech."""
-    parts = {"hard": hard, "double-check": double_check, "simulated": simulated}
+def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bool = False, swap_test: str = "") -> str:
+    """A name for how something is judged, e.g. ``plumbline+hard``; what was simulated, or tests the judge, is another thing."""
+    parts = {"hard": hard, "double-check": double_check, "simulated": simulated, swap_test: bool(swap_test)}
     return "+".join([method, *(name for name, on in parts.items() if on)])
 
 
 def is_heuristic(judge: str) -> bool:
     """Whether a judge is an offline heuristic: shown as one, never averaged or compared with an LLM's scores."""
     return judge.startswith("offline:")
+
+
+class SwapHalf(models.TextChoices):
+    """The two halves of a test of the judge (`manage.py check_judge`). Neither is a score of the agent, and in no figure of it."""
+
+    OWN = "own-words", "what the agent said"
+    SWAPPED = "swapped-texts", "texts of others in place of what the agent said"
 
 
 class EvaluationRun(Leasable):
@@ -84,6 +91,19 @@ class EvaluationRun(Leasable):
         default=False, help_text="what was judged was said in simulated conversations, marked synthetic"
     )
     actor_model = models.CharField(max_length=200, blank=True, default="", help_text="model that acted in a simulation")
+    swap_test = models.CharField(
+        max_length=16,
+        choices=SwapHalf.choices,
+        blank=True,
+        default="",
+        help_text="made to test the judge, not the agent",
+    )
+    swaps = models.JSONField(
+        default=dict,
+        blank=True,
+        editable=False,
+        help_text="by message what stands in for its text: another agent's message, or a foil",
+    )
     position_bins = models.JSONField(
         default=list,
         blank=True,
@@ -187,7 +207,11 @@ class EvaluationRun(Leasable):
     def procedure(self) -> str:
         """How it was judged, e.g. ``plumbline+hard``: scores compare only with scores of the same procedure."""
         return procedure_name(
-            method=self.method, hard=self.hard, double_check=self.double_check, simulated=self.simulated
+            method=self.method,
+            hard=self.hard,
+            double_check=self.double_check,
+            simulated=self.simulated,
+            swap_test=self.swap_test,
         )
 
     @property
@@ -400,7 +424,9 @@ class Baseline(models.Model):
     )
     dimension = models.CharField(max_length=32, choices=Dimension.choices)
     evaluation_run = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="baselines")
-    score = models.FloatField(null=True, blank=True, help_text="0 to 9; empty for a dimension that is a count")
+    score = models.FloatField(
+        null=True, blank=True, help_text="0 to 9; empty for a count, and where only a statistic compares"
+    )
     count = models.PositiveIntegerField(null=True, blank=True, help_text="distinct ideas, for ideas quantity")
     persona_digest = models.CharField(max_length=64, blank=True, default="", help_text="persona it was captured under")
     captured_at = models.DateTimeField()
@@ -411,14 +437,14 @@ class Baseline(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["agent", "judge", "procedure", "dimension"], name="baseline_one_current"),
             models.CheckConstraint(
-                condition=Q(score__gte=0, score__lte=9, count__isnull=True)
-                | Q(score__isnull=True, count__isnull=False),
+                condition=Q(score__gte=0, score__lte=9, count__isnull=True) | Q(score__isnull=True),
                 name="baseline_score_range",
             ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.agent.slug} {self.dimension}: {self.count if self.score is None else round(self.score, 1)}"
+        number = self.count if self.score is None else round(self.score, 1)
+        return f"{self.agent.slug} {self.dimension}: {'no score' if number is None else number}"
 
 
 class Evidence(models.Model):

@@ -99,7 +99,9 @@ class ScoreLabel(models.Model):
 
 
 class JudgeCalibration(models.Model):
-    """How well a judge agrees with people in one dimension, as it was last computed: what is shown beside the judge's scores.
+    """How far a judge can be trusted in one dimension, as it was last computed: what is shown beside the judge's scores.
+
+    Its agreement with people, and its swap test (`manage.py check_judge`), of which there may be one without the other.
 
     `changes` counts what happened to its labels; figures computed for an earlier count are stale, and a worker computes them again.
     """
@@ -114,6 +116,11 @@ class JudgeCalibration(models.Model):
     items = models.PositiveIntegerField(default=0, help_text="judgements that have such a label")
     annotators = models.PositiveIntegerField(default=0)
     figures = models.JSONField(default=dict, blank=True, help_text="all figures with their intervals")
+    swap_test = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="how well it told agents' own words from those of others; empty = not checked",
+    )
     labels_digest = models.CharField(
         max_length=64, blank=True, default="", help_text="of the labels and scores the figures were computed from"
     )

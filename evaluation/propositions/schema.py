@@ -32,7 +32,9 @@ def _regex(value: str) -> str:
 Regex = Annotated[str, Field(min_length=1), AfterValidator(_regex)]
 Phrase = Annotated[str, Field(min_length=1), AfterValidator(_phrase)]
 Count = Annotated[int, Field(ge=0, le=100_000)]
-GUARDED = tuple(name for name in GUARDS if name != "moved")  # the guards that say something of one text beside another
+GUARDED = tuple(
+    name for name in GUARDS if name not in ("moved", "sentences")
+)  # these two compare a text with its rewriting
 
 
 def _known_guards(only: dict[str, str]) -> dict[str, str]:
@@ -197,7 +199,8 @@ if TYPE_CHECKING:
 else:
     DimensionId = Literal[tuple(Dimension.values)]  # a type checker cannot read a computed one
 MEASURED_IN = {
-    "style": "consistency",
+    "phrases": "fluency",
+    "voice": "consistency",
     "voices": "convergence",
 }  # the one dimension in which the statistic has a meaning
 WINDOW_DEFAULTS: dict[str, tuple[int, int]] = {"evaluation": (10, 100), "action": (5, 10)}  # AC-6.0.12
@@ -274,7 +277,7 @@ class PropositionSpec(BaseModel):
         None, description="an exact check of the message instead of a judge: 9 when it holds, 0 when not"
     )
     cues: Cues | None = Field(None, description="what the offline judge may go by")
-    measure: Literal["repetition", "style", "voices"] | None = Field(
+    measure: Literal["repetition", "phrases", "voice", "voices"] | None = Field(
         None, description="the statistic the offline judge may answer from: in fluency, consistency, convergence"
     )
     trait: str | None = Field(

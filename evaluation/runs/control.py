@@ -14,9 +14,8 @@ from agents.llm import ledger
 from agents.models import LLMBatch
 from agents.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
-from evaluation.runs.planning import RESUMABLE, RunSpec, has_little_speech, prepare_run
+from evaluation.runs.planning import RESUMABLE, RunSpec, has_little_speech, prepare_run, why_not_simulated
 from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, waiting_words
-from evaluation.simulation.conversations import why_silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, 
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    if simulate and spec.agent and has_little_speech(spec) and not why_silent(spec.agent):
+    if simulate and spec.agent and has_little_speech(spec) and not why_not_simulated(spec.agent):
         spec = replace(spec, simulated=True)
     with transaction.atomic():  # no worker sees a part of it
         run, resumed = prepare_run(spec)

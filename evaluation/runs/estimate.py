@@ -27,6 +27,7 @@ from evaluation.runs.planning import (
     AnswerLength,
     Plan,
     RunSpec,
+    actor_of,
     answer_lengths,
     channel_specs,
     make_plan,
@@ -37,7 +38,7 @@ from evaluation.runs.planning import (
 from evaluation.runs.summary import Spending, Usd
 from evaluation.scorers import SCORERS, ideas_quantity
 from evaluation.scorers.subjects import ChannelSubject, Ends, Item, Subject, said
-from evaluation.simulation.conversations import TURN, Simulation, actor_of, prepare, simulation_spec
+from evaluation.simulation.conversations import TURN, Simulation, prepare, simulation_spec
 from evaluation.simulation.situations import CALLS_PER_LINE, REPLY_TOKENS, Situation
 
 IDEAS_PER_PART, TOKENS_PER_IDEA = 12, 40  # of a conversation; an assumption, too: how many there are is what is asked
@@ -105,7 +106,8 @@ def _estimate(plan: Plan, lengths: Mapping[str, AnswerLength], read: dict[tuple[
     judgements, calls, answers = 0, list[Call](), dict[str, AnswerLength]()
     for dimension in spec.own_dimensions:
         scorer = SCORERS[dimension]
-        items = list(repeated(scorer.plan(subject, plan.propositions[dimension]), run.repeats))
+        planned = scorer.plan(subject, plan.propositions[dimension])
+        items = list(repeated((i for i in planned if not spec.swap_test or i.message_id is not None), run.repeats))
         judgements += len(items)
         if scorer.not_evaluable(subject):
             continue

@@ -25,12 +25,13 @@ from agents.models import Leasable, owner_name
 from agents.ops.telemetry import logging_about
 from agents.work.lease import LOOKS
 from agents.work.running import OUTAGE, is_outage, side_by_side
-from evaluation.calibration.agreement import calibration_json, calibration_of
+from evaluation.calibration.agreement import calibration_json, calibration_of, swap_json
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
 from evaluation.change.measurements import measurement_of, observations_json
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import (
+    BY_MESSAGE,
     CHANNEL_DIMENSIONS,
     COUNTED,
     ChannelShare,
@@ -46,6 +47,7 @@ from evaluation.runs.planning import (
     UNFINISHED,
     Prepared,
     RunSpec,
+    actor_of,
     make_plan,
     prepare_plan,
     subject_of,
@@ -63,7 +65,7 @@ from evaluation.runs.summary import (
 )
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import Ends, Subject
-from evaluation.simulation.conversations import actor_of, awaits_simulation, simulate_for
+from evaluation.simulation.conversations import awaits_simulation, simulate_for
 from evaluation.wording import counted
 
 Status = Leasable.Status
@@ -393,17 +395,20 @@ def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
 def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any]:
     """A run's summary dumped, with what is measured beside its scores.
 
-    `calibration` is how well its judge agrees with people in a dimension, null where no person labelled; a completed run has its
-    `observations`, so that the file serves as a baseline later: see `observations_json`.
+    `calibration` is how well its judge agrees with people in a dimension, null where no person labelled, and `swap_test` how well it tells
+    own words from those of others, null where that was not checked; a completed run has its `observations`, so that the file serves as a
+    baseline later: see `observations_json`.
     """
     run, document = summary.run, summary.model_dump()
     agreements = calibration_of(run.judge, run.procedure)
     for name, dimension in document["dimensions"].items():
         if name not in COUNTED:
             dimension["calibration"] = calibration_json(agreements.get(name))
+            if name in BY_MESSAGE:
+                dimension["swap_test"] = swap_json(agreements.get(name))
         elif run.channel is not None:
             dimension["ideas"] = [idea.model_dump() for idea in distinct_ideas(run)]
-        if name in run.figures:
+        if name in run.figures and name in CHANNEL_DIMENSIONS:  # others are among the observations
             dimension["figures"] = run.figures[name]
         if run.simulated and name in CHANNEL_DIMENSIONS:
             dimension["reason"] = SIMULATED_ALONE

@@ -41,7 +41,7 @@ def score_rows(scores: QuerySet[EvaluationScore]) -> Iterator[dict[str, Any]]:
             "channel": channel.slug if channel else None,
             "message": message.external_id if message else None,
             "sent_at": _iso(message.sent_at) if message else None,
-            "text": message.text if message else None,
+            "text": (score.context_snippet if run.swaps else message.text) if message else None,
             "tags": message.tags if message else {},
             "judge": score.judge or run.judge,
             "judged_at": _iso(score.judged_at),

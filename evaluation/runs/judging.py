@@ -108,7 +108,7 @@ def questions(
                 double_check=run.double_check,
                 advise=True,
                 method=run.method,
-                alone=alone and not again,
+                alone=(alone or bool(run.swaps)) and not again,
                 again=again,
                 items=[entry.item for entry in chunk],
             ),
@@ -385,8 +385,10 @@ def _judge_scores(judging: Judging, dimension: str, calls: Counter[str]) -> None
     scorer = SCORERS[dimension]
     asked = [p for (name, _), p in judging.propositions.items() if name == dimension]
     measure = getattr(scorer, "figures", None)
-    if measure and asked and judging.renew() and not scorer.not_evaluable(judging.subject):
-        judging.run.figures = {**judging.run.figures, dimension: measure(judging.subject, asked[0])}
+    if not measure or not asked or judging.run.swap_test or not judging.renew():
+        return
+    if not scorer.not_evaluable(judging.subject) and (figures := measure(judging.subject, asked)):
+        judging.run.figures = {**judging.run.figures, dimension: figures}
         EvaluationRun.objects.filter(pk=judging.run.pk).update(figures=judging.run.figures)
 
 
@@ -406,8 +408,11 @@ def _questions(judging: Judging, dimension: str) -> Iterator[Question]:
             proposition = judging.propositions[dimension, row.proposition_id]
             row.message = message = messages.get(row.message_id or 0)
             row.compared_with = earlier = messages.get(row.compared_with_id or 0)
+            gone = message is not None and isinstance(judging.subject, Subject) and not judging.subject.swap(message)
             if hindrance:
                 verdict: Verdict | None = unscored(hindrance)
+            elif gone:
+                verdict = unscored("the text that stood in for the message was deleted before it was judged")
             else:
                 verdict = settle(proposition, message, judging.subject, earlier, run.additional_context)
             if verdict is None:

@@ -26,7 +26,9 @@ from agents.llm.endpoints import provider_of
 from agents.models import Agent, Channel, LLMCall
 from agents.persona import current_digest, render_persona
 from agents.text.fences import one_line
+from agents.turn.scripted import NO_LINES
 from evaluation.models import (
+    BY_MESSAGE,
     CHANNEL_DIMENSIONS,
     COUNTED,
     ChannelShare,
@@ -35,11 +37,14 @@ from evaluation.models import (
     EvaluationSchedule,
     EvaluationScore,
     Method,
+    SwapHalf,
+    is_heuristic,
     procedure_name,
 )
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for, with_traits
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest
 from evaluation.runs.summary import reopen_failed
+from evaluation.runs.swaps import choose_swaps, swapped_texts
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import (
     BEFORE,
@@ -84,6 +89,7 @@ class RunSpec:
         actor_model: The model that spoke, where speech was simulated; for the record.
         position_bins: Sample evenly from these stretches of a conversation, in turns of the agent from 1: ``((1, 5), (6, None))``.
         schedule: The schedule that asked for it.
+        swap_test: Which half of a test of the judge it is, where it is one and no measurement of the agent: see `SwapHalf`.
         batch: Ask the judge in batches, at half the price and within a day. The same question otherwise.
     """
 
@@ -108,6 +114,7 @@ class RunSpec:
     actor_model: str = ""
     position_bins: tuple[tuple[int, int | None], ...] = ()
     schedule: EvaluationSchedule | None = None
+    swap_test: str = ""
     batch: bool = False
 
     def __post_init__(self) -> None:
@@ -142,6 +149,13 @@ class RunSpec:
             raise ValueError(
                 f"dimensions {', '.join(wrong)}: measured of an agent; allowed for a channel: {', '.join(CHANNEL_DIMENSIONS)}"
             )
+        if self.swap_test and (wrong := [d for d in self.dimensions if d not in BY_MESSAGE]):
+            raise ValueError(
+                f"dimensions {', '.join(wrong)}: not judged message by message, so that no text can be swapped; allowed: "
+                f"{', '.join(BY_MESSAGE)}"
+            )
+        if self.swap_test and (self.simulated or self.is_baseline):
+            raise ValueError("a swap test measures the judge, not the agent: it is neither simulated nor a baseline")
 
     @property
     def target(self) -> Agent | Channel:
@@ -158,7 +172,11 @@ class RunSpec:
     def procedure(self) -> str:
         """How it is judged, as `EvaluationRun.procedure` says it."""
         return procedure_name(
-            method=self.method, hard=self.hard, double_check=self.double_check, simulated=self.simulated
+            method=self.method,
+            hard=self.hard,
+            double_check=self.double_check,
+            simulated=self.simulated,
+            swap_test=self.swap_test,
         )
 
     @property
@@ -179,6 +197,17 @@ def has_little_speech(spec: RunSpec) -> bool:
     if spec.agent is None or spec.where or spec.history_where or spec.simulated:
         return False
     return len(spoken_by(agent=spec.agent, window=MessageWindow())[:ENOUGH]) < ENOUGH
+
+
+def actor_of(agent: Agent, actor_model: str = "") -> str:
+    """The model that acts as an agent, unless another one is asked for."""
+    return actor_model or agent.model_id or str(settings.ACTOR_MODEL)
+
+
+def why_not_simulated(agent: Agent, actor_model: str = "") -> str:
+    """Why the actor could say nothing as this agent, in a sentence; empty when it could."""
+    speaks = any(line.strip() for line in agent.sample_lines) or not is_heuristic(actor_of(agent, actor_model))
+    return "" if speaks else f"not simulated: {NO_LINES}"
 
 
 MOST_CHANNELS = 20  # per agent: those in which it said most
@@ -228,8 +257,16 @@ def insert_items(run: EvaluationRun, propositions: Mapping[str, Sequence[Proposi
     subject = subject_of(run)
     variables = variables_of(subject)
     sampled: set[int] = set()
-    for dimension in run.own_dimensions:
-        items: Iterable[Item] = SCORERS[dimension].plan(subject, propositions[dimension])
+    planned: Iterable[tuple[str, Iterable[Item]]] = (
+        (name, SCORERS[name].plan(subject, propositions[name])) for name in run.own_dimensions
+    )
+    if run.swap_test:
+        planned = [(name, [item for item in items if item.message_id is not None]) for name, items in planned]
+    if run.swap_test == SwapHalf.SWAPPED and isinstance(subject, Subject):
+        judged = {item.message_id for _, items in planned for item in items if item.message_id is not None}
+        run.swaps = choose_swaps(subject.agent, sorted(judged), seed=run.seed)
+        planned = [(name, [item for item in items if str(item.message_id) in run.swaps]) for name, items in planned]
+    for dimension, items in planned:
         shared = {p.id: _columns(p, variables) for p in propositions[dimension]}
         every = repeated(items, run.repeats)
         while batch := list(islice(every, 500)):
@@ -237,7 +274,7 @@ def insert_items(run: EvaluationRun, propositions: Mapping[str, Sequence[Proposi
             insert_values(EvaluationScore(evaluation_run=run), _OF_AN_ITEM, rows)
             sampled.update(item.message_id for item in batch if item.message_id is not None)
     run.sample_size = len(sampled)
-    run.save(update_fields=["sample_size"])
+    run.save(update_fields=["sample_size", "swaps"])
 
 
 def repeated(items: Iterable[Item], repeats: int) -> Iterator[Item]:
@@ -316,6 +353,8 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
         history_where=run.history_where,
         simulated=run.simulated,
         position_bins=tuple((first, last) for first, last in run.position_bins),
+        heuristic=run.is_heuristic,
+        swapped=swapped_texts(run) if run.swaps else {},
     )
 
 

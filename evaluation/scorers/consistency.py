@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import Q
 
-from agents.models import Message
+from agents.models import Agent, Message
+from agents.text.authors import NameMask, Voice, learn_voice, own_voice
 from agents.text.tokens import tokenize
+from evaluation.scorers.foils import load_foils
 from evaluation.scorers.subjects import (
     Context,
     Event,
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
 SAID_BEFORE = 2  # messages of the channel shown before each message of a pair
 NEAR, READ_AHEAD = 8, 50  # positions looked at before a message; messages that share a query
-PROFILED = 200  # most earlier messages that the offline judge's profile is made of: the newest
 
 
 MOST_PAIRS = 10
@@ -122,13 +123,93 @@ def context(
     """The two messages, each after what was said just before it; never the persona (AC-6.2.4)."""
     if message is None or earlier is None:
         raise ValueError("consistency is judged pair by pair")
-    style = subject.usual_style(PROFILED)
+    before, now = _moment(subject, earlier), _moment(subject, message)
     return Context(
         agent_name=subject.agent.display_name,
-        pair=(_moment(subject, earlier), _moment(subject, message)),
+        pair=(before, now),
         channel_name=str(message.channel),
-        measured={"style": asdict(style)} if style else None,
+        measured={"voice": _voice_of(now.events[-1].text, subject)} if subject.heuristic else None,
     )
+
+
+# -- the voice, for the offline judge
+LEAST_OWN = (
+    10  # earlier messages of the agent: fewer do not tell own messages from swapped ones (`make bench`, section voice)
+)
+LEAST_EACH, LEAST_VOICES = 5, 2  # messages of another agent that make a voice; voices below which foils speak, too
+MOST_OWN, MOST_HEARD, MOST_CHANNELS = 200, 100, 20  # newest messages of the agent, of each channel, and channels
+MOST_CHARACTERS = 2_000  # of a message
+
+
+@dataclass(frozen=True, slots=True)
+class Voices:
+    """How an agent spoke before the window, beside the other agents of its channels. Without a `voice`, `why` there is none."""
+
+    voice: Voice | None
+    mask: NameMask
+    beside: str = ""
+    why: str = ""
+
+
+def _voice_of(text: str, subject: Subject) -> dict[str, Any]:
+    """How surely the agent said this: ``own`` (0 to 1) with what that rests on, or ``why`` it cannot be said."""
+    heard = subject.voices = subject.voices or _hear(subject)
+    if heard.voice is None:
+        return {"why": heard.why}
+    voice = heard.voice
+    about = {"messages": voice.messages, "others": voice.others, "beside": heard.beside}
+    own, deviations = own_voice(_masked(text, heard.mask), voice)
+    return {"own": own, "odd": [name for name, spreads in deviations.items() if spreads >= 2][:3], **about}
+
+
+def _hear(subject: Subject) -> Voices:
+    """Learn the agent's voice from its newest earlier messages, and the others' from what agents said in the same channels until then.
+
+    Where fewer than two other agents spoke there, foils join them.
+    """
+    history = subject.halves().history[-MOST_OWN:]
+    rows = Message.objects.filter(pk__in=history).order_by("pk").values_list("text", "channel", "position")
+    own = [text[:MOST_CHARACTERS] for text, _, _ in rows]
+    until: dict[int, int] = {}
+    for _, channel, position in rows:
+        until[channel] = max(position, until.get(channel, 0))
+    busiest = Counter(channel for _, channel, _ in rows).most_common(MOST_CHANNELS)
+    others: dict[int, list[str]] = defaultdict(list)
+    for channel, _ in busiest:
+        said_there = Message.objects.filter(
+            channel=channel, position__lt=until[channel], agent__isnull=False, text__regex=r"\S"
+        ).exclude(agent=subject.agent)
+        newest = said_there.filter(**synthetic_only(subject.history_where, simulated=False)).order_by("-position")
+        for agent, text in newest.values_list("agent", "text")[:MOST_HEARD]:
+            others[agent].append(text[:MOST_CHARACTERS])
+    judged = {(text or "")[:MOST_CHARACTERS] for text in subject.swapped.values()}  # what is tested is not learned from
+
+    def unjudged(texts: Iterable[str]) -> list[str]:
+        return [text for text in texts if text not in judged]
+
+    voices = [texts for texts in map(unjudged, others.values()) if len(texts) >= LEAST_EACH]
+    beside = f"{len(voices)} other agent{'s' * (len(voices) != 1)}"
+    if len(voices) < LEAST_VOICES:
+        foils = load_foils().values()
+        voices.extend(map(unjudged, foils))
+        beside += f" and {len(foils)} stock voices"
+    agents = Agent.objects.filter(pk__in=[subject.agent.pk, *others]).values_list("slug", "display_name")
+    mask = NameMask(name for names in agents for name in names)
+    if len(own) < LEAST_OWN:
+        return Voices(
+            None, mask, why=f"a voice shows across at least {LEAST_OWN} earlier messages, there are {len(own)}"
+        )
+    masked = [[_masked(text, mask) for text in texts] for texts in (own, *voices)]
+    voice = learn_voice(masked[0], masked[1:])
+    why = "" if voice else f"the agent's earlier messages cannot be told from those of {beside} by how they are written"
+    return Voices(voice, mask, beside, why)
+
+
+def _masked(text: str, mask: NameMask) -> str:
+    return " ".join(mask(text[:MOST_CHARACTERS]).split())
+
+
+# -- what is shown
 
 
 def read_ahead(subject: Subject, messages: Iterable[Message]) -> None:

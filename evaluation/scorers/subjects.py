@@ -19,10 +19,10 @@ from django.utils import timezone
 from agents.models import Agent, Channel, Debate, Message
 from agents.persona import render_persona
 from agents.text.fences import one_line
-from agents.text.voices import StyleProfile, style_profile
 
 if TYPE_CHECKING:
     from evaluation.propositions.schema import Proposition
+    from evaluation.scorers.consistency import Voices
 
 
 _DURATION = re.compile(r"(\d{1,5})([hdw])")
@@ -137,37 +137,15 @@ def spoken_by(
     """What an agent really said: committed messages with a text, never drafts, never synthetic ones, oldest first.
 
     With `simulated`, what it was made to say for a measurement, and nothing else: the two never mix (AC-6.5.2). With the tag of a
-    debate, what it said in that debate. Messages without a time stand before those with one, in the order they were stored.
+    debate, what it said in that debate. A message without a time stands where `Message.said_at` puts it.
     """
     spoken = Message.objects.filter(agent=agent, text__regex=r"\S", **synthetic_only(where or {}, simulated))
     messages = with_tags(spoken, where or {})
-    messages = in_window(messages, window).order_by(F("sent_at").asc(nulls_first=True), "pk")
+    messages = in_window(messages, window).order_by("said_at", "pk")
     if window.last is None:
         return messages
-    newest = [pk for pk, _ in at_end_of(messages, window.last)]
-    return Message.objects.filter(pk__in=newest).order_by(F("sent_at").asc(nulls_first=True), "pk")
-
-
-def at_end_of(
-    spoken: QuerySet[Message], most: int, *, oldest: bool = False, before: Message | None = None
-) -> list[tuple[int, int]]:
-    """Ids and channels of the newest (or `oldest`) of what an agent said (`before` a message of its own), in the order of `spoken_by`.
-
-    Dated and undated ones are read apart, and by conditions that an index serves: else all would be read.
-    """
-    dated, undated = spoken.filter(sent_at__isnull=False), spoken.filter(sent_at__isnull=True)
-    if before is not None and before.sent_at is None:
-        dated, undated = dated.none(), undated.filter(pk__lt=before.pk)
-    elif before is not None:
-        dated = dated.filter(sent_at__lte=before.sent_at).exclude(sent_at=before.sent_at, pk__gte=before.pk)
-    ordered = [dated.order_by("-sent_at", "-pk"), undated.order_by("-pk")]
-    if oldest:
-        ordered = [undated.order_by("pk"), dated.order_by("sent_at", "pk")]
-    ends: list[tuple[int, int]] = []
-    for part in ordered:
-        if len(ends) < most:
-            ends += part.values_list("pk", "channel_id")[: most - len(ends)]
-    return ends if oldest else ends[::-1]
+    newest = messages.order_by("-said_at", "-pk").values_list("pk", flat=True)[: window.last]
+    return Message.objects.filter(pk__in=list(newest)).order_by("said_at", "pk")
 
 
 def said_in(
@@ -186,6 +164,13 @@ def said_in(
         newest = list(messages.order_by("-position").values_list("position", flat=True)[: window.last])
         messages = messages.filter(position__gte=min(newest, default=0))
     return messages.order_by("position")
+
+
+def said_before(message: Message, *, agent: Agent, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
+    """What the agent said before a message of its own, in the order of `spoken_by`."""
+    # Not "earlier, or at the same time and stored earlier": SQLite would look for both, and sort all that it finds.
+    spoken = spoken_by(agent=agent, window=MessageWindow(), where=where).filter(said_at__lte=message.said_at)
+    return spoken.exclude(said_at=message.said_at, pk__gte=message.pk)
 
 
 Bin = tuple[int, int | None]  # first and last position, from 1; None = no end
@@ -396,6 +381,12 @@ class Window:
     def events(self) -> tuple[Event, ...]:
         return self.first + self.last
 
+    def with_event(self, number: int, event: Event) -> Window:
+        """The same with another event under a number that is shown."""
+        shown = list(self.events)
+        shown[number - 1 - (self.omitted if number > len(self.first) else 0)] = event
+        return Window(tuple(shown[: len(self.first)]), self.omitted, tuple(shown[len(self.first) :]))
+
 
 def cut_window(events: Sequence[Event], *, first_n: int, last_n: int) -> Window:
     """The first `first_n` and last `last_n` events, in order. Where the two would overlap everything is shown, once."""
@@ -496,8 +487,11 @@ class Subject:
     Attributes:
         samples: Most messages sampled.
         simulated: Whether what was simulated for a measurement is looked at, instead of real speech.
+        heuristic: Whether the offline judge asks: only then are figures measured for it.
+        voices: How the agent and the others spoke before the window, once that was measured.
         before: What was said just before a message, by its id, where that was read ahead.
         read: What was read of channels; agents that are measured together share it.
+        swapped: Texts of others that stand in for those of its messages, by id, in a test of the judge; None where one was deleted.
     """
 
     agent: Agent
@@ -510,11 +504,13 @@ class Subject:
     history_where: dict[str, str] = field(default_factory=dict)
     simulated: bool = False
     position_bins: tuple[tuple[int, int | None], ...] = ()
+    heuristic: bool = False
+    voices: Voices | None = None
     before: dict[int, tuple[Event, ...]] = field(default_factory=dict)
     read: dict[tuple[object, ...], Ends] = field(default_factory=dict)
+    swapped: Mapping[int, str | None] = field(default_factory=dict)
     _windows: dict[tuple[object, ...], Window] = field(default_factory=dict)
     _halves: Halves | None = None
-    _style: StyleProfile | None = None
 
     def spoken(self) -> QuerySet[Message]:
         return spoken_by(agent=self.agent, window=self.window, where=self.where, simulated=self.simulated)
@@ -561,7 +557,7 @@ class Subject:
         """
         if self._halves is None:
             current, history = list(self.spoken().values_list("pk", "channel_id")), self.history
-            past, before = Message.objects.none(), None
+            past = Message.objects.none()
             if current and not self.simulated:
                 if history.spec != BEFORE:
                     past = spoken_by(agent=self.agent, window=history, where=self.history_where)
@@ -569,22 +565,16 @@ class Subject:
                     current = current[len(current) // 2 :]
                     past = spoken_by(agent=self.agent, window=self.window, where=self.history_where)
                 else:
-                    past = spoken_by(agent=self.agent, window=MessageWindow(), where=self.history_where)
-                    before = Message.objects.get(pk=current[0][0])
+                    first = Message.objects.get(pk=current[0][0])
+                    past = said_before(first, agent=self.agent, where=self.history_where)
             now = {pk for pk, _ in current}
             most = HISTORY + len(now)  # `past` may hold what is said now
-            ends = dict(at_end_of(past, most, oldest=True, before=before) + at_end_of(past, most, before=before))
+            both = past.values_list("pk", "channel_id")
+            oldest, newest = both.order_by("said_at", "pk")[:most], both.order_by("-said_at", "-pk")[:most]
+            ends = dict([*oldest, *list(newest)[::-1]])
             history_ids = [pk for pk in ends if pk not in now]
             self._halves = Halves(tuple(pk for pk, _ in current), tuple(history_ids), {**ends, **dict(current)})
         return self._halves
-
-    def usual_style(self, most: int) -> StyleProfile | None:
-        """How the agent wrote before the window, from its `most` newest messages there; None with fewer than two."""
-        history = self.halves().history[-most:]
-        if self._style is None and len(history) >= 2:
-            texts = Message.objects.filter(pk__in=history).order_by("pk").values_list("text", flat=True)
-            self._style = style_profile(list(texts))
-        return self._style
 
     def window_around(self, message: Message, first_n: int, last_n: int) -> tuple[Window, int | None]:
         """The events around a message: the first ones of its channel and the last ones up to the end of its stretch (AC-6.0.12).
@@ -610,7 +600,10 @@ class Subject:
             self.read[shared] = read_ends(messages, first_n, last_n + (0 < last_n <= SEEN_BEFORE))
         if key not in self._windows:
             self._windows[key] = self.read[shared].window(self.event)
-        return self._windows[key], self.read[shared].number_of(message.position)
+        window, number = self._windows[key], self.read[shared].number_of(message.position)
+        if number is not None and message.pk in self.swapped:  # of all messages only the one that is judged
+            window = window.with_event(number, self.event(message))
+        return window, number
 
     def own_window(self, first_n: int, last_n: int) -> Window:
         """What the agent said in the window, over all channels, in order of time."""
@@ -628,6 +621,12 @@ class Subject:
             cut = first_n if omitted else len(events)
             self._windows[key] = Window(tuple(events[:cut]), omitted, tuple(events[cut:]))
         return self._windows[key]
+
+    def swap(self, message: Message) -> bool:
+        """Give a message that is judged the text that stands in for its own, if there is one; False where that was deleted."""
+        text = self.swapped.get(message.pk, message.text)
+        message.text = text or ""
+        return text is not None
 
     def event(self, message: Message | Said) -> Event:
         if message.agent_id == self.agent.pk:

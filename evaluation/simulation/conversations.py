@@ -13,7 +13,6 @@ from functools import partial
 from typing import Annotated, Any
 
 import sentry_sdk
-from django.conf import settings
 from django.db import DatabaseError, transaction
 from django.db.models import Max, QuerySet
 from django.utils import timezone
@@ -23,13 +22,21 @@ from agents.models import Agent, Channel, ChannelMember, Message, Run, RunStep, 
 from agents.persona import current_digest
 from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
 from agents.turn.receive import receive_message
-from agents.turn.scripted import NO_LINES
 from agents.turn.send_message import SendRefused
 from agents.work.lease import LeaseLost
 from agents.work.running import is_outage
 from evaluation.models import EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
-from evaluation.runs.planning import MOST_SAMPLES, SIMULATION, RunSpec, has_little_speech, plan_later, why_over_budget
+from evaluation.runs.planning import (
+    MOST_SAMPLES,
+    SIMULATION,
+    RunSpec,
+    actor_of,
+    has_little_speech,
+    plan_later,
+    why_not_simulated,
+    why_over_budget,
+)
 from evaluation.scorers.subjects import BEFORE, MessageWindow, parse_history, parse_window
 from evaluation.simulation.situations import Situation, load_situations, situations_digest
 
@@ -150,17 +157,6 @@ def simulations_json(simulations: Sequence[Simulation]) -> dict[str, Any]:
     return {"simulations": rows} if rows else {}
 
 
-def actor_of(agent: Agent, actor_model: str = "") -> str:
-    """The model that acts as an agent, unless another one is asked for."""
-    return actor_model or agent.model_id or str(settings.ACTOR_MODEL)
-
-
-def why_silent(agent: Agent, actor_model: str = "") -> str:
-    """Why the actor could say nothing as this agent, in a sentence; empty when it could."""
-    speaks = any(line.strip() for line in agent.sample_lines) or not is_heuristic(actor_of(agent, actor_model))
-    return "" if speaks else f"not simulated: {NO_LINES}"
-
-
 def simulate(
     *,
     agent: Agent,
@@ -176,7 +172,7 @@ def simulate(
     evaluation of the simulation is complete; after that a new simulation begins. A line is never said or answered twice in a simulation.
 
     No stage of the pipeline takes part but those marked `required`, and the agent remembers nothing of it. Where the actor could say
-    nothing (`why_silent`) nothing is said to the agent either.
+    nothing (`why_not_simulated`) nothing is said to the agent either.
 
     Args:
         situations: What happens to it, see `load_situations`.
@@ -192,7 +188,7 @@ def simulate(
     if not 1 <= repeats <= MOST_REPEATS:
         raise ValueError(f"repeats {repeats}: 1 to {MOST_REPEATS}")
     model = actor_of(agent, actor_model)
-    if why := why_silent(agent, actor_model):
+    if why := why_not_simulated(agent, actor_model):
         nothing = {"persona_digest": current_digest(agent), "conversations": (), "messages": 0}
         return Simulation(id="", agent=agent, actor_model=model, skipped=why, **nothing)
     with sentry_sdk.start_span(op="evaluation.simulation", name="simulate conversations") as span:

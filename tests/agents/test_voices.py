@@ -11,17 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.text.authors import NameMask, character_similarities
+from agents.text.authors import NameMask, character_similarities, learn_voice, own_voice
 from agents.text.ngrams import shared_phrases
 from agents.text.voices import (
-    FARTHEST,
     pairwise_similarity,
     pairwise_vocabulary_similarity,
     punctuation_density,
     stem,
-    style_deviations,
-    style_distance,
-    style_profile,
     vocabulary,
     vocabulary_overlap,
     vocabulary_similarity,
@@ -76,24 +72,61 @@ def test_each_pair_stands_once_most_alike_first() -> None:
     assert {p.similarity for p in result[1:]} == {0.0}
 
 
-# -- style
-CLERK = [
-    "I have filed it.",
-    "It is in order.",
-    "Nobody is to touch the drawer.",
-    "The list is complete.",
-    "It was checked.",
+# -- one author's voice against others'
+CLERK = [f"{said} It is in order." for said in ("I have filed it.", "It was checked.", "The list is complete.")]
+CLERK += [
+    f"Nobody is to touch the {thing}." for thing in ("drawer", "ledger", "stamps", "keys", "box", "forms", "scale")
+]
+FAN = [
+    f"omg the {thing} is SO cute!!! i love it, like, so much" for thing in ("cat", "mug", "hat", "bus", "lamp", "song")
+]
+COACH = [
+    f"Let's get that {thing} done, people, together!" for thing in ("plan", "pitch", "call", "deal", "report", "sale")
 ]
 
 
-def test_another_hand_lies_farther_away_and_by_what_is_said() -> None:
-    profile = style_profile(CLERK)
+@pytest.mark.parametrize(
+    ("text", "low", "high"),
+    [
+        ("It is filed. Nobody is to touch the drawer.", 0.8, 1.0),
+        (FAN[0], 0.0, 0.1),
+        ("Let's get that party done, people!", 0.0, 0.3),
+        ("YAAAAS queen!!!! 💖💖💖 we r going out 2nite!!!", 0.0, 0.1),  # nobody wrote like that before
+        ("", 0.0, 1.0),
+    ],
+)
+def test_a_text_is_the_authors_as_far_as_it_is_written_so(text: str, low: float, high: float) -> None:
+    voice = learn_voice(CLERK, [FAN, COACH])
+    assert voice is not None
 
-    assert style_distance("It is filed in the drawer.", profile) < 0.4
-    assert style_distance("omg it's soooo cute!!! 💖💖", profile) > 0.8
-    odd = style_deviations("omg it's soooo cute!!! 💖💖", profile)
-    assert next(iter(odd)) == "exclamation marks"
-    assert max(odd.values()) <= FARTHEST
+    own, deviations = own_voice(text, voice)
+
+    assert low <= own <= high
+    assert list(deviations.values()) == sorted(deviations.values(), reverse=True)
+
+
+def test_what_is_unusual_in_a_text_is_named_first() -> None:
+    voice = learn_voice(CLERK, [FAN, COACH])
+    assert voice is not None
+
+    assert next(iter(own_voice("It is in order!!!!!!", voice)[1])) == "exclamation marks"
+
+
+def test_authors_whose_texts_were_dealt_out_at_random_have_no_voices() -> None:
+    texts = [*CLERK, *FAN, *COACH]
+    learned = []
+    for seed in range(20):
+        random.Random(seed).shuffle(texts)
+        learned.append(learn_voice(texts[:10], [texts[10:16], texts[16:]]))
+
+    assert learned.count(None) >= 10
+
+
+@given(st.lists(st.text(), min_size=3, max_size=5), st.lists(st.text(), min_size=2, max_size=4), st.text())
+def test_any_texts_at_all_have_a_voice_or_none(own: list[str], others: list[str], text: str) -> None:
+    voice = learn_voice(own, [others, others])
+
+    assert voice is None or 0 <= own_voice(text, voice)[0] <= 1
 
 
 # -- voices

@@ -99,7 +99,7 @@ def _asked(request: str) -> float:
         trigger=trigger,
         transcript=[trigger],
         state=DialogState(),
-        phases=[SwarmPhase(**phase.model_dump()) for phase in default_swarm().phases if phase.phase == "pre"],
+        phases=[SwarmPhase(**phase) for phase in default_swarm()["phases"] if phase["phase"] == "pre"],
         deadline=60,
         nonce="bench",
     )

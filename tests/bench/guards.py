@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from functools import partial
 
-from tests.agents.swarm.edits import HARMFUL, HARMLESS, example_messages, long_forms, measure
+from tests.agents.swarm.edits import HARMFUL, HARMLESS, example_messages, long_forms, measure, rewritings
 from tests.bench.repetition import milliseconds
 
 
@@ -21,6 +21,9 @@ def guarding() -> Iterator[tuple[str, str, str]]:
         yield f"edits that {what}, refused", f"{figures.share(kinds):.2%} of {tried:,}", floor
         for kind in kinds:
             yield f"   {kind}", f"{figures.share([kind]):.2%} of {figures.tried[kind]:,}", "-"
+    pairs = rewritings()
+    used = sum(not refusal(draft, polished) for draft, polished in pairs)
+    yield "an editor's rewritings, used", f"{used / len(pairs):.0%} of {len(pairs)}", "-"
     draft = " ".join(random.Random(1).sample(texts, 30))[:2_000]
     polished = long_forms(draft, random.Random(1))
     median, most = milliseconds(partial(refusal, draft, polished))

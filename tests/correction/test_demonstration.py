@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from agents.models import Agent, Channel, Debate, LLMCall, Message
+from agents.models import Agent, Channel, Debate, LLMCall, Message, SwarmTurn
 from agents.persona import upsert_agent
 from agents.seed.loader import personas
 from correction import demonstration as scenes
@@ -148,7 +148,10 @@ def test_the_swarm_asks_back_logs_a_meal_and_a_polish_that_adds_something_is_ref
     assert "clarifier: clarify: How much does the person who takes it weigh?" in shown
     assert "tool log: Logged: 2 egg" in shown
     assert "clarifier: cannot" not in shown  # a meal is no answer to the question before it
-    assert "✗ The polish adds “12 dollar”" in shown
+    [refused] = SwarmTurn.objects.exclude(rejected=[])
+    assert refused.message is not None
+    assert refused.message.text == refused.draft, "the draft was sent"
+    assert "polish refused (post)" in shown
     assert not Agent.objects.filter(swarms__isnull=False).exists()
     assert again.getvalue().startswith("Shown before")
     assert not Message.objects.filter(synthetic=False).exists()

@@ -9,6 +9,7 @@ import pytest
 from pytest_django import Settings
 
 from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.scorers.foils import load_foils
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judging import claims_of, entry, prompt_of
 from tests.evaluation.measuring import evaluate_agent
@@ -140,13 +141,58 @@ BEFORE = [
 
 
 STEADY = [f"I have counted the {thing}. It is complete. Nobody is to move it." for thing in ("stamps", "coins", "keys")]
+EARLIER = [f"I have counted the {n} forms. They are in order, and nobody is to move them." for n in range(10)]
+LOUD = [f"omg you guys {n} is my FAVOURITE number!!! like, ever!!!" for n in range(10)]
+DRY = [f"{n}, if memory serves; I would not swear to it, though, before lunch." for n in range(10)]
 
 
-def test_offline_a_style_needs_some_history(settings: Settings) -> None:
+@pytest.mark.parametrize(
+    ("earlier", "others", "reason"),
+    [
+        (EARLIER[:9], (LOUD, DRY), "at least 10 earlier messages, there are 9"),
+        (EARLIER, (EARLIER, EARLIER), "cannot be told from those of 2 other agents"),
+    ],
+)
+def test_offline_a_voice_needs_a_past_and_others_that_speak_otherwise(
+    settings: Settings, earlier: list[str], others: tuple[list[str], ...], reason: str
+) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
+    office = make_channel()
+    for slug, texts in zip(("bob", "cyd"), others, strict=True):
+        before_and_now(make_agent(slug), texts, [], office)
     ada = make_agent("ada")
-    before_and_now(ada, BEFORE[:3], STEADY)
+    before_and_now(ada, earlier, STEADY, office)
 
     assert consistency(ada).score is None
-    reason = EvaluationScore.objects.filter(proposition_id="consistency-manner-of-writing")[0].reason
-    assert "at least 5 earlier messages" in reason
+    assert reason in EvaluationScore.objects.filter(proposition_id="consistency-manner-of-writing")[0].reason
+
+
+@pytest.mark.parametrize(("now", "low", "high"), [(EARLIER[:8], 7, 9), (LOUD[:8], 0, 1), (DRY[:8], 0, 2)])
+def test_offline_own_words_are_told_from_swapped_ones(
+    settings: Settings, now: list[str], low: float, high: float
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    office = make_channel()
+    for slug, texts in (("bob", LOUD), ("cyd", DRY)):
+        before_and_now(make_agent(slug), texts, [], office)
+    ada = make_agent("ada")
+    before_and_now(ada, EARLIER, now, office)
+
+    score = consistency(ada).score
+
+    assert score is not None
+    assert low <= score <= high
+
+
+def test_offline_an_agent_alone_is_told_from_stock_voices(settings: Settings) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    scores = {}
+    for slug, now in (("steady", EARLIER[:8]), ("loud", LOUD[:8]), ("assistant", list(load_foils()["assistant"][:8]))):
+        ada, office = make_agent(slug), make_channel(slug)
+        before_and_now(ada, EARLIER, now, office)
+        scores[slug] = consistency(ada).score
+
+    assert scores["steady"] is not None
+    assert scores["steady"] > 7
+    assert all(score is not None and score < 2 for slug, score in scores.items() if slug != "steady")
+    assert "4 stock voices" in EvaluationScore.objects.filter(status="scored")[0].reasoning

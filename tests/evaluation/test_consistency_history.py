@@ -53,9 +53,11 @@ def test_a_history_of_ones_own_choice(llm_server: LLMServer, one_claim: object) 
     assert (run.history, run.history_where) == ("before", {"build": "39"})
 
 
-def test_messages_without_a_time_come_before_those_with_one(llm_server: LLMServer, one_claim: object) -> None:
+def test_a_message_without_a_time_is_before_those_that_were_said_after_it(
+    llm_server: LLMServer, one_claim: object
+) -> None:
     ada, office = make_agent("ada"), make_channel()
-    say(office, ada, "once upon a time")
+    say(office, ada, "once upon a time", said_at=MONDAY - timedelta(weeks=9))
     before_and_now(ada, [], ["now"], office)
 
     consistency(ada)

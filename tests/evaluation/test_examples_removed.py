@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from pytest_django.plugin import DjangoDbBlocker
 
 from agents.debates.debate import add_message, start_debate
-from agents.models import Agent, Channel, Debate, LLMCall, Message, Run
+from agents.models import Agent, Channel, Debate, LLMCall, Message, Run, Swarm, SwarmTurn
 from agents.seed import loader
 from correction import demonstration as scenes
 from correction.models import AgentEvaluationConfig, CorrectionLog
@@ -89,6 +89,21 @@ def test_debates_of_examples_go_and_an_example_with_a_seat_in_another_stays() ->
     assert set(Agent.objects.values_list("slug", flat=True)) == {"harbour-guide", "kelly"}
     assert f"agent kelly stays: it has a seat in debate {mixed.pk}" in said
     assert [message.text for message in Message.objects.filter(channel=waits.channel_id)] == ["Keep it short."]
+
+
+def test_a_swarm_of_the_examples_stays_without_agents_and_what_it_did_is_counted_once() -> None:
+    own_work()
+    scenes.show_swarm(StringIO())
+    swarm = Swarm.objects.get(name="personality")
+    swarm.agents.set(Agent.objects.filter(slug="kevin"))
+    turns = SwarmTurn.objects.count()
+    code, said = remove("--yes")
+
+    assert code == 0, said
+    assert turns == 3
+    assert f" {turns} swarm turns" in said
+    assert not SwarmTurn.objects.exists()
+    assert not swarm.agents.exists()
 
 
 @pytest.mark.parametrize(("options", "code"), [((), 3), (("--dry-run",), 0), (("--dry-run", "--yes"), 0)])

@@ -10,13 +10,13 @@ from django.db import connection
 
 from agents.models import Agent, Channel, Message
 from evaluation.scorers import subjects
-from evaluation.scorers.subjects import Halves, MessageWindow, Subject, parse_window, read_ends, spoken_by
+from evaluation.scorers.subjects import Halves, Subject, parse_window, read_ends
 from tests.factories import MONDAY, make_agent, make_channel
 
 pytestmark = pytest.mark.django_db
 
 
-def spoken(agent: Agent, channel: Channel, count: int, *, dated: bool = True, after: int = 0) -> None:
+def spoken(agent: Agent, channel: Channel, count: int) -> None:
     """Messages of one agent, a minute apart."""
     Message.objects.bulk_create(
         Message(
@@ -24,9 +24,9 @@ def spoken(agent: Agent, channel: Channel, count: int, *, dated: bool = True, af
             agent=agent,
             position=n,
             text=f"line {n}",
-            sent_at=MONDAY + timedelta(minutes=n) if dated else None,
+            sent_at=MONDAY + timedelta(minutes=n),
         )
-        for n in range(after + 1, after + count + 1)
+        for n in range(1, count + 1)
     )
 
 
@@ -53,15 +53,12 @@ def subject(agent: Agent, window: str = "last:50") -> Subject:
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="counts steps of SQLite")
-@pytest.mark.parametrize("dated", [True, False])
-def test_a_window_takes_as_many_steps_after_five_times_the_messages(
-    monkeypatch: pytest.MonkeyPatch, dated: bool
-) -> None:
+def test_a_window_takes_as_many_steps_after_five_times_the_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "HISTORY", 50)
 
     def measure(count: int) -> int:
         agent, channel = make_agent(f"a{count}"), make_channel(f"c{count}")
-        spoken(agent, channel, count, dated=dated)
+        spoken(agent, channel, count)
         last = Message.objects.get(channel=channel, position=count)
         return steps(lambda: (subject(agent).halves(), subject(agent).window_around(last, 10, 100)))
 
@@ -71,8 +68,7 @@ def test_a_window_takes_as_many_steps_after_five_times_the_messages(
 def test_of_a_long_history_its_two_ends_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "HISTORY", 3)
     agent, channel = make_agent("ada"), make_channel("room")
-    spoken(agent, channel, 4, dated=False)
-    spoken(agent, channel, 40, after=4)
+    spoken(agent, channel, 44)
 
     halves = subject(agent, "last:2").halves()
 
@@ -94,18 +90,6 @@ def test_no_message_stands_both_now_and_before(window: str) -> None:
     assert not set(halves.current) & set(halves.history)
     if window != "all":
         assert len(halves.current) + len(halves.history) == 12
-
-
-@pytest.mark.parametrize("last", [1, 3, 5, 9])
-def test_the_last_messages_are_the_newest_and_undated_ones_the_oldest(last: int) -> None:
-    agent, channel = make_agent("ada"), make_channel("room")
-    spoken(agent, channel, 3, after=4)
-    spoken(agent, channel, 4, dated=False)  # stored later, of an unknown time
-
-    got = spoken_by(agent=agent, window=MessageWindow(last=last))
-
-    expected = [*(f"line {n}" for n in (1, 2, 3, 4)), *(f"line {n}" for n in (5, 6, 7))]
-    assert [message.text for message in got] == expected[-last:]
 
 
 @pytest.mark.parametrize("ends", [(10, 100), (2, 3), (0, 5), (5, 0), (0, 0)])

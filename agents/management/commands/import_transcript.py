@@ -51,6 +51,8 @@ class Command(CodedCommand):
             report = self._import(options)
         except (TranscriptError, OptionError) as error:
             raise CommandError(f"{error}\nNothing was imported.", returncode=WRONG_USAGE) from None
+        for warning in report.warnings:
+            self.stderr.write(f"Warning: {warning}")
         if options["json"]:
             self.stdout.write(json.dumps(report.model_dump(), ensure_ascii=False))
         else:
@@ -95,11 +97,14 @@ class Command(CodedCommand):
         verb = "would import" if report.dry_run else "imported"
         console.print(f"{report.format}: read {report.read}, {verb} {report.imported} into {names or 'no channel'}; "
                       f"{report.duplicates} were there already.")  # fmt: skip
+        if report.first_sent_at:
+            console.print(f"sent: {report.first_sent_at} to {report.last_sent_at}")
         for reason, count in report.skipped_by_reason.items():
             console.print(f"skipped: {count} × {reason}")
         notes = {
             "are stored under another author and keep it; another --channel imports them for this one": report.other_author,
             "system prompts, which are not messages": report.system_prompts,
+            "messages without a time": report.undated,
             "characters that cannot be stored, replaced by U+FFFD": report.replaced_characters,
             "texts cut for their length": report.cut_texts,
             "replies whose parent is not there": report.replies_without_parent,

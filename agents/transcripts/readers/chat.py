@@ -99,7 +99,10 @@ def is_openai(value: dict[str, Any]) -> bool:
     samples = value.get("samples")
     if isinstance(samples, list) and samples and isinstance(samples[0], dict) and "messages" in samples[0]:
         return True
-    return isinstance(value.get("messages"), list) or ("role" in value and "content" in value)
+    messages = value.get("messages")
+    if isinstance(messages, list):
+        return not messages or (isinstance(messages[0], dict) and "role" in messages[0])
+    return "role" in value and "content" in value
 
 
 def _conversation(row: Row, source: Source, number: int) -> Iterator[Record]:

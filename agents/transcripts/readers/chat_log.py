@@ -1,4 +1,8 @@
-"""Chat logs: "Name: text", IRC and messenger exports, with or without time stamps; lines without a speaker go on."""
+"""Chat logs: "Name: text", IRC and messenger exports, with or without time stamps; lines without a speaker go on.
+
+Read: https://irssi.org/documentation/help/log/ and settings of its log lines, logs of irclogs.ubuntu.com ("=== ann is now known as bo"),
+mIRC's "Session Start", and for WhatsApp what `whatsapp` names.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from datetime import date, datetime, time
 from itertools import islice
 from typing import Literal
 
+from agents.transcripts.readers import whatsapp
 from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError
 from agents.transcripts.source import Source
 
@@ -16,7 +21,7 @@ STAMP = re.compile(
     r"""
     (?P<open>[\[(]?)
     (?:(?P<date>\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2}))(?:,?\s+|T|,))?
-    (?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,6}))?)?
+    (?P<hour>\d{1,2})(?(date)[:.]|:)(?P<minute>\d{2})(?:(?(date)[:.]|:)(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,6}))?)?
     (?:\s?(?P<half>[AaPp])\.?\s?[Mm]\b\.?)?
     (?:\s?(?P<offset>Z|UTC|[+-]\d{2}:?\d{2}))?
     (?:[\])]|(?<=.)(?=\s|:\s))
@@ -76,12 +81,15 @@ Style = Literal["stamped", "nick", "named"]
 
 _NICK = re.compile(r"<[~&@%+ ]?(?P<speaker>[^<>\s][^<>]{0,63})>(?: (?P<text>.*)|$)")
 _ACTION = re.compile(r"\* (?P<speaker>[^\s:*]{1,64}) (?P<text>.+)")
-_NOTICE = re.compile(r"(?:-!-|\*\*\*|-->|<--|<->|==|--)(?:\s|$)")
+_NOTICE = re.compile(r"(?:-!-|\*\*\*|-->|<--|<->|===?|---?)(?:\s|$)")
 _AFTER_STAMP = re.compile(r"(?P<speaker>[^\s:][^:]{0,79}):(?:\s+(?P<text>.*)|$)")
 _NAMED = re.compile(
     r"(?P<bold>\*\*|__)?(?P<speaker>[^\W_][^:<>\[\]{}|\"*]{0,39})(?(bold)(?::(?P=bold)|(?P=bold):)|:)(?:\s+(?P<text>.*)|$)"
 )
-_DAY_CHANGED = re.compile(r"-+ (?:Day changed|Log opened) (?P<text>.+)")
+_DAY_CHANGED = re.compile(
+    r"(?:-+ (?:Day changed|Log (?:opened|closed))|Session (?:Start|Time|Close|Ident):) (?P<text>.+)"
+)
+_QUOTED = re.compile('["“”„«»]')  # in what stands before a colon: 'Ann changed the subject to "Ferries: late"'
 MAX_WORDS = 5
 
 
@@ -96,11 +104,15 @@ class _Draft:
     clock: time | None = None
     day: date | None = None
     size: int = 0
+    messenger: str = ""
+    """``marked`` or ``plain`` for a messenger's export: whether its own texts have a mark before them."""
 
     def record(self) -> Record:
-        text = "\n".join(self.lines).strip()
+        text, reason = "\n".join(self.lines).strip(), "empty message"
+        if self.messenger:
+            text, reason = whatsapp.said_in(self.lines, marks=self.messenger == "marked")
         if not text:
-            return Skipped("empty message", self.line)
+            return Skipped(reason, self.line)
         payload: dict[str, object] = {"action": True} if self.action else {}
         sent_at = None
         if self.clock is not None and self.day is not None:
@@ -127,7 +139,7 @@ def style_of(line: str) -> Style | None:
 def looks_like_chat(head: str) -> bool:
     """Whether at least half of the first lines that are not blank name a speaker in the style of the first."""
     lines = [bare(line) for line in islice((line for line in head.split("\n") if line.strip()), 60)]
-    lines = [line for line in lines if not _DAY_CHANGED.fullmatch(line)]
+    lines = [line for line in lines if not _DAY_CHANGED.fullmatch(line) and not _NOTICE.match(line)]
     style = style_of(lines[0]) if lines else None
     return style is not None and 2 * sum(style_of(line) == style for line in lines) >= len(lines)
 
@@ -149,11 +161,14 @@ class _Log:
         self.shape: tuple[bool, str] | None = None
         self.day: date | None = None
         self.day_first: bool | None = None
+        self.one_line = False  # IRC: a message is one line
 
     def records(self) -> Iterator[Record]:
         draft: _Draft | None = None
         for line, raw in self.source.lines():
             text = bare(raw)
+            if raw.strip().startswith(whatsapp.MARK) and draft is not None and STAMP.match(text) is None:
+                text = raw.rstrip()  # the mark says that the messenger wrote this line
             if changed := _DAY_CHANGED.fullmatch(text):
                 self.day = _day(changed["text"]) or self.day
                 continue
@@ -166,6 +181,10 @@ class _Log:
                 draft = start if isinstance(start, _Draft) else None
                 if isinstance(start, Skipped):
                     yield start
+            elif self.one_line and text:
+                yield from () if draft is None else (draft.record(),)
+                draft = None
+                yield Skipped("line not understood", line, text=text)
             elif draft is not None:
                 draft.lines.append(text)
                 draft.size += len(text) + 1
@@ -184,6 +203,7 @@ class _Log:
         self.style = self.style or style_of(text)
         if self.style == "stamped":
             return self._stamped(line, text)
+        self.one_line = self.style == "nick"
         if match := _NICK.fullmatch(text) if self.style == "nick" else _named(text):
             return _Draft(line, match["speaker"].strip(), [match["text"] or ""])
         return _other(line, text) if self.style == "nick" else None
@@ -191,7 +211,7 @@ class _Log:
     def _stamped(self, line: int, text: str) -> _Draft | Skipped | None:
         match = STAMP.match(text)
         if match is None:
-            return None
+            return _other(line, text) if self.one_line else None
         shape = (match["date"] is not None, match["open"])
         self.shape = self.shape or shape
         if shape != self.shape:
@@ -202,14 +222,28 @@ class _Log:
             clock, day = _clock_and_day(match, day_first=bool(self.day_first))
         except ValueError as error:
             raise TranscriptError(self.source.name, line, f"{match.group().strip()!r} is no time: {error}") from None
-        rest = text[match.end() :].strip("\u200e").strip()
-        start = _other(line, rest) or Skipped("notice", line)
-        said = None if _NOTICE.match(rest) else _NICK.fullmatch(rest) or _AFTER_STAMP.fullmatch(rest)
-        if said:
+        rest = text[match.end() :].strip("\u200e").strip(" \t\u202f\xa0")
+        if other := _other(line, rest):
+            start: _Draft | Skipped = other
+        elif said := _NICK.fullmatch(rest):
+            self.one_line = True
             start = _Draft(line, said["speaker"].strip(), [said["text"] or ""])
+        else:
+            start = self._messenger(line, match, rest)
         if isinstance(start, _Draft):
             start.clock, start.day = clock, day or self.day
         return start
+
+    def _messenger(self, line: int, match: re.Match[str], rest: str) -> _Draft | Skipped:
+        """A line "Name: text" after its time; in a messenger's export one without a name is a notice of the messenger's."""
+        written = match.group()
+        exported = bool(match["date"]) and ("," in written if match["open"] else written.rstrip()[-1:] in ("-", "–"))
+        said = _AFTER_STAMP.fullmatch(rest)
+        if said and not (exported and _QUOTED.search(said["speaker"])):
+            speaker = said["speaker"].lstrip("~\u202f\xa0 ").strip() or said["speaker"].strip()
+            messenger = ("marked" if match["open"] else "plain") if exported else ""
+            return _Draft(line, speaker, [said["text"] or ""], messenger=messenger)
+        return Skipped("notice", line) if exported else Skipped("line not understood", line, text=rest)
 
 
 def _other(line: int, text: str) -> _Draft | Skipped | None:

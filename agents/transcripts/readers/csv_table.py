@@ -20,7 +20,25 @@ FIELDS: dict[str, tuple[str, ...]] = {
     "sent_at": ("sent_at", "timestamp", "datetime", "created_at", "time", "date", "when", "ts"),
     "id": ("id", "message_id", "msg_id", "uuid"),
     "reply_to": ("reply_to", "in_reply_to", "parent_id", "parent"),
-    "channel": ("channel", "conversation_id", "conversation", "thread_id", "thread", "session_id", "session", "room"),
+    "channel": (
+        "channel",
+        "conversation_id",
+        "conversation",
+        "conv_id",
+        "dialogue_id",
+        "dialogue",
+        "dialog_id",
+        "dialog",
+        "chat_id",
+        "chat",
+        "thread_id",
+        "thread",
+        "session_id",
+        "session",
+        "room",
+        "episode_id",
+        "ticket_id",
+    ),
     "role": ("role",),
 }
 DELIMITERS = ",;\t|"
@@ -116,7 +134,7 @@ def delimiter(head: str) -> str:
 def _message(source: Source, line: int, cells: dict[str, str]) -> Record:
     row = Row({field: cell for field, cell in cells.items() if cell.strip()}, path=source.name, line=line)
     role = row.text("role").strip()
-    speaker = row.text("speaker").strip() or role
+    speaker, channel = row.text("speaker").strip() or role, row.text("channel").strip()
     if not row.has("text"):
         return Skipped("empty message", line)
     if not speaker:
@@ -130,7 +148,7 @@ def _message(source: Source, line: int, cells: dict[str, str]) -> Record:
         source_id=row.text("id").strip(),
         sent_at=row.time("sent_at"),
         parent_source_id=row.text("reply_to").strip(),
-        channel=row.text("channel").strip(),
+        channel=f"{source.stem}-{channel}" if channel.isdecimal() else channel,  # a number alone names nothing
         tags={field[5:]: value for field, value in row.value.items() if field.startswith("tags.")},
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from agents.transcripts.json_input import Row, json_lines, shown
+from agents.transcripts.json_input import Row, json_values, shown
 from agents.transcripts.records import ChannelInfo, Kind, Record, SourceMessage
 from agents.transcripts.source import Source
 
@@ -25,7 +25,7 @@ def read_jsonl(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     agent's is an outsider, and `role` is understood (``agent``, ``stimulus``, ``system``, or a name of its own).
     """
     header: ChannelInfo | None = None
-    for line, value in json_lines(source):
+    for line, value in json_values(source):
         row = Row(value, path=source.name, line=line, what="a message")
         if "plumbline" in row.value:
             header = _header(row)

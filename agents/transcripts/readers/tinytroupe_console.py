@@ -2,6 +2,10 @@
 
 The console shows the same words again and again: to every listener, and in full when an agent's interactions are printed (then
 with times). So words are counted per view and receiver, and are new only when that count exceeds what is in the transcript.
+
+One output may hold several sessions, which share no words: a session is an environment's, by the name in its "step 1 of 2" lines, or
+that of the agents who were spoken to together or hear each other.
+Read: https://github.com/microsoft/TinyTroupe, tinytroupe/environment/tiny_world.py and tinytroupe/agent/tiny_person.py.
 """
 
 from __future__ import annotations
@@ -50,7 +54,8 @@ ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
 _MARKUP = re.compile(r"\[/?(?:[a-z][a-z0-9_# ]*)?\]")
 STIMULUS = re.compile(r"\s*(?P<source>\S.{0,120}?) --> (?P<target>\S.{0,120}?): \[(?P<type>[A-Z_ ]+)\]\s*(?P<rest>.*)")
 ACTION = re.compile(r"\s*(?P<source>\S.{0,120}?) acts: \[(?P<type>[A-Z_ ]+)\]\s*(?P<rest>.*)")
-_MORE = re.compile(r"\s*\+ --> (?P<target>\S.*)")
+_MORE = re.compile(r"\s*\+ --> (?P<target>\S.{0,120})")
+_STEP = re.compile(r"\s*[─━—-]{3,} (?P<name>\S.{0,200}?) step \d+ of \d+\b.*")
 _TIME = re.compile(r"\s*>{5,} Date and time of events: (?P<time>.+)")
 _CONTENT = re.compile(r"\s*> ?(?P<text>.*)")
 USER = "USER"
@@ -68,6 +73,7 @@ class _Block:
     sent_at: datetime | None = None
     view: int = 0
     lines: list[str] = field(default_factory=list)
+    more: list[str] = field(default_factory=list)
     size: int = 0
 
     @property
@@ -85,35 +91,157 @@ def looks_like_console(head: str) -> bool:
 def read_console(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
     """Read a console log, with or without terminal colours, also from the outputs of a Jupyter notebook."""
     notebook = source.head(1024).lstrip().startswith("{")
-    said: Counter[int] = Counter()  # how often words are in the transcript
-    shown: Counter[tuple[int, int, str]] = Counter()  # how often each view showed them to each receiver
+    sessions = _Sessions()
     empty = True
     for item in _Console(source).blocks(printed_outputs(source) if notebook else [source.lines()]):
-        empty = empty and isinstance(item, Skipped)
-        yield item if isinstance(item, Skipped) else _record(item, said, shown)
+        if isinstance(item, _Block):
+            empty = False
+            yield from sessions.read(item)
+        elif isinstance(item, _Step):
+            yield from sessions.step(item.name)
+            yield Skipped("other console output", item.line)
+        else:
+            yield item
+    yield from sessions.flush()
     if empty:
         raise TranscriptError(source.name, 0, "no 'NAME acts: [TALK]' or 'USER --> NAME: [CONVERSATION]' in the file")
 
 
-def _record(block: _Block, said: Counter[int], shown: Counter[tuple[int, int, str]]) -> Record:
-    """The message of a block, or why there is none."""
-    if block.type != ("CONVERSATION" if block.target else "TALK"):
-        return Skipped(f"{'stimulus' if block.target else 'action'} {block.type}", block.line)
-    if not block.text:
-        return Skipped("empty message", block.line)
+@dataclass(slots=True)
+class _Session:
+    """Agents who hear each other, in an environment where its name is known."""
+
+    number: int
+    agents: set[str] = field(default_factory=set)
+    environment: str = ""
+    said: Counter[int] = field(default_factory=Counter)  # how often words are in the transcript
+    shown: Counter[tuple[int, int, str]] = field(
+        default_factory=Counter
+    )  # how often each view showed them to each receiver
+
+
+class _Sessions:
+    """Gives each block its session. Stimuli wait for what follows them: an environment's step says where they belong."""
+
+    def __init__(self) -> None:
+        self.all: list[_Session] = []
+        self.waiting: list[_Block] = []
+        self.stepping = False
+
+    def step(self, environment: str) -> Iterator[Record]:
+        """A step of an environment begins: what waits, and what follows, is its session's."""
+        hear = {name for block in self.waiting for name in (block.target, *block.more)}
+        if not any(self._is_of(session, environment, hear) for session in self.all[-1:]):
+            theirs = (one for one in reversed(self.all) if one.environment and self._is_of(one, environment, hear))
+            self._enter(next(theirs, None))
+        session, self.stepping = self.all[-1], True
+        session.environment = environment
+        session.agents |= hear
+        waiting, self.waiting = self.waiting, []
+        for block in waiting:
+            yield _record(block, session)
+
+    def _is_of(self, session: _Session, environment: str, hear: set[str]) -> bool:
+        same = session.environment in ("", environment)
+        return same and (not hear or not session.agents or bool(hear & session.agents))
+
+    def _enter(self, session: _Session | None) -> None:
+        """Make a session the current one, which is the last; a new one without."""
+        if session is None:
+            session = _Session(len(self.all) + 1)
+        else:
+            self.all.remove(session)
+        self.all.append(session)
+
+    def _with(self, names: set[str]) -> _Session | None:
+        """The latest session in which one of these takes part."""
+        return next((session for session in reversed(self.all) if names & session.agents), None)
+
+    def read(self, block: _Block) -> Iterator[Record]:
+        if block.type != ("CONVERSATION" if block.target else "TALK"):
+            if not block.target and not block.view:
+                yield from self.flush()
+                self._enter_for({block.source})
+            yield Skipped(f"{'stimulus' if block.target else 'action'} {block.type}", block.line)
+        elif not block.text:
+            yield Skipped("empty message", block.line)
+        elif block.view:
+            yield from self.flush()
+            yield self._printed_later(block)
+        elif block.target and block.source == USER:
+            if len(self.waiting) >= MOST_WAITING:
+                yield from self.flush()
+            self.waiting.append(block)
+        else:
+            yield from self.flush()
+            self._enter_for({block.source, block.target, *block.more} - {""})
+            yield _record(block, self.all[-1])
+
+    def flush(self) -> Iterator[Record]:
+        """Yield the stimuli that wait, each in the session of those who hear it; the same words in a row are one for all who do."""
+        waiting, self.waiting = self.waiting, []
+        while waiting:
+            hears, count = {waiting[0].target, *waiting[0].more}, 1
+            for block in waiting[1:]:
+                if block.text != waiting[count - 1].text and not hears & {block.target, *block.more}:
+                    break
+                hears |= {block.target, *block.more}
+                count += 1
+            self.stepping = False
+            self._enter_for(hears, asked=True)
+            for block in waiting[:count]:
+                yield _record(block, self.all[-1])
+            waiting = waiting[count:]
+
+    def _enter_for(self, names: set[str], *, asked: bool = False) -> None:
+        """Enter the session of these agents. Those who are in none are `asked` something in a new one, else they act in the current one."""
+        current = self.all[-1] if self.all else None
+        if current is None or not (self.stepping or names & current.agents):
+            self._enter(self._with(names) or (None if asked else current))
+        self.all[-1].agents |= names
+
+    def _printed_later(self, block: _Block) -> Record:
+        """What is printed again belongs to the session where it was said; what is new there, to the agent's latest."""
+        name = {block.target or block.source}
+        theirs = [session for session in self.all if name & session.agents]
+        words, view = _words(block)
+        for session in theirs:
+            if session.shown[view] < session.said[words]:
+                return _record(block, session)
+        if not theirs:
+            self._enter_for(name, asked=not self.all)
+        return _record(block, (theirs or self.all)[-1])
+
+
+MOST_WAITING = 1000
+
+
+def _words(block: _Block) -> tuple[int, tuple[int, int, str]]:
     words = hash((block.source, "".join(block.text.split())))
-    view = (words, block.view, block.target)
-    shown[view] += 1
-    if shown[view] <= said[words]:
+    return words, (words, block.view, block.target)
+
+
+def _record(block: _Block, session: _Session) -> Record:
+    """The message of a block, or that it was shown before."""
+    words, view = _words(block)
+    session.shown[view] += 1
+    if session.shown[view] <= session.said[words]:
         return Skipped("shown before", block.line)
-    said[words] += 1
+    session.said[words] += 1
     return SourceMessage(
         speaker=block.source,
         kind="stimulus" if block.source == USER else "named",
         text=block.text,
         line=block.line,
         sent_at=block.sent_at,
+        conversation=session.number,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    line: int
+    name: str
 
 
 class _Console:
@@ -124,15 +252,24 @@ class _Console:
         self.moment: datetime | None = None
         self.view = 0
 
-    def blocks(self, outputs: Iterable[Iterable[tuple[int, str]]]) -> Iterator[_Block | Skipped]:
+    def blocks(self, outputs: Iterable[Iterable[tuple[int, str]]]) -> Iterator[_Block | _Step | Skipped]:
         for output in outputs:
             self.moment = None
             block: _Block | None = None
             for line, raw in output:
                 text = ANSI.sub("", raw).rstrip()
-                if not text or _MORE.fullmatch(text) or self._is_time(line, text):
+                if more := _MORE.fullmatch(text):
+                    if block is not None:
+                        block.more.append(more["target"])
                     continue
-                if heading := self._heading(line, text):
+                if not text or self._is_time(line, text):
+                    continue
+                if step := _STEP.fullmatch(text):
+                    if block is not None:
+                        yield block
+                    block = None
+                    yield _Step(line, step["name"].strip())
+                elif heading := self._heading(line, text):
                     if block is not None:
                         yield block
                     block = heading

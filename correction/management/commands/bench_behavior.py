@@ -14,6 +14,8 @@ from rich.progress import Progress
 
 from agents.commands import NOT_ENOUGH, WRONG_USAGE, CodedCommand, console_for_bars
 from correction.behavior.bench import CaseFileError, bench, estimate, read_cases, show_bench
+from correction.behavior.turning import TURNING, read_turning, show_turning, try_policy
+from correction.config.settings import resolve_defaults
 from evaluation.wording import counted, money
 
 
@@ -27,13 +29,23 @@ class Command(CodedCommand):
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", type=Path, help="labelled messages, one JSON object a line")
+        parser.add_argument("file", type=Path, nargs="?", help="labelled messages, one JSON object a line")
+        parser.add_argument(
+            "--turning",
+            action="store_true",
+            help="instead: try conversations that turn a persona in several messages on the policy as the defaults configure it, with a "
+            "judge that is sure of everything; asks no model. FILE may have others, in the form of behavior_data/turning.yaml",
+        )
         parser.add_argument("--judge", default="", metavar="MODEL", help="model to ask (default: JUDGE_MODEL)")
         parser.add_argument("--errors", action="store_true", help="also list what was judged wrongly")
         parser.add_argument("--dry-run", action="store_true", help="print calls, tokens and cost, ask nothing")
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["turning"]:
+            return self.try_turning(options["file"] or TURNING, as_json=options["json"])
+        if options["file"] is None:
+            raise CommandError("no file; allowed: a file of labelled messages, or --turning", returncode=WRONG_USAGE)
         try:
             cases = read_cases(options["file"])
         except CaseFileError as error:
@@ -63,3 +75,15 @@ class Command(CodedCommand):
             raise CommandError(
                 f"{result.unscored} of {len(result.cases)} messages could not be judged: {why}", returncode=NOT_ENOUGH
             )
+
+    def try_turning(self, path: Path, *, as_json: bool) -> None:
+        try:
+            turning, config = read_turning(path), resolve_defaults()
+        except CaseFileError as error:
+            raise CommandError(str(error), returncode=WRONG_USAGE) from None
+        taken_in, attentive = (try_policy(turning, config=config, attentive=one) for one in (False, True))
+        if as_json:
+            both = {"taken_in": taken_in.model_dump(mode="json"), "attentive": attentive.model_dump(mode="json")}
+            self.stdout.write(json.dumps(both, ensure_ascii=False, indent=2))
+        else:
+            show_turning(taken_in, attentive, self.stdout)

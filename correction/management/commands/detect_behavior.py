@@ -76,6 +76,7 @@ class Command(BaseCommand):
 
 
 _QUESTIONS = {"gate": "Is a change asked for?", "extract": "Of which behaviour?", "map": "As which trait?"}
+_SCOPES = {"channel": "It would hold in its channel only.", "person": "It would hold towards this person only."}
 _VERDICTS = {
     "apply": "It would be applied automatically.",
     "review": "It would wait for a person:",
@@ -98,6 +99,8 @@ def show_trial(agent: Agent, trial: Trial, out: Any) -> None:
         console.print("Which behaviour is meant is not clear." if trial.has_request else "No change is asked for.")
     else:
         console.print(_text("\n  ".join((_VERDICTS[trial.decision.verdict], *trial.decision.reasons))))
+        if trial.scope in _SCOPES:
+            console.print(_SCOPES[trial.scope])
     if trial.persona_diff:
         console.print("\nThe persona, before and after:", style="bold")
         for line in trial.persona_diff:

@@ -34,10 +34,10 @@ from evaluation.commands import (
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.estimate import estimate_all, estimate_before, estimate_simulation, estimated
 from evaluation.runs.execute import Captured, as_json, capture
-from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech
+from evaluation.runs.planning import ENOUGH, RunSpec, has_little_speech, why_not_simulated
 from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE
-from evaluation.simulation.conversations import Simulation, simulate_specs, simulations_json, why_silent
+from evaluation.simulation.conversations import Simulation, simulate_specs, simulations_json
 from evaluation.simulation.situations import load_situations
 
 
@@ -83,7 +83,7 @@ class Command(CodedCommand):
 
     def _dry_run(self, specs: Sequence[RunSpec], options: dict[str, Any]) -> None:
         little = [] if options["no_simulate"] else [spec for spec in specs if has_little_speech(spec)]
-        silent = {spec.agent.slug: why for spec in little if spec.agent and (why := why_silent(spec.agent))}
+        silent = {spec.agent.slug: why for spec in little if spec.agent and (why := why_not_simulated(spec.agent))}
         simulated = [spec for spec in little if spec.target.slug not in silent]
         real = [spec for spec in specs if spec not in simulated]
         pairs = [estimate_simulation(spec, situations=load_situations()) for spec in simulated]
@@ -154,7 +154,7 @@ class Command(CodedCommand):
                 problems.append(
                     f"{name}: run {run.pk} is being judged by another process ({run.lease_owner}); run this again when it ended"
                 )
-            elif run.status != "completed" or not result.summary.measured:
+            elif run.status != "completed" or not result.summary.comparable:
                 status = "" if run.status == "completed" else f"{run.status}: "
                 problems.append(f"{name}: {status}{run.error or 'nothing scored'}")
         if problems:

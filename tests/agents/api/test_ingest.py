@@ -48,6 +48,7 @@ def test_messages_are_stored_in_the_order_given_with_all_that_was_said_of_them(c
     assert counts.pop("channels")["desk"].endswith("/api/channels/desk/")
     assert counts == {
         "received": 2, "imported": 2, "duplicates": 0, "other_author": 0, "observed": 0, "replies_without_parent": 0,
+        "notes": [],
     }  # fmt: skip
     one, two = Message.objects.filter(channel__slug="desk").order_by("position")
     assert (one.agent, one.text, one.tags, one.payload) == (ada, "line 1", {"build": "42", "locale": "en"}, {"card": 1})
@@ -71,6 +72,7 @@ def test_a_batch_sent_again_adds_nothing_and_says_so(client: Program, ada: Agent
 
     assert answer.json() | {"channels": None} == {
         "received": 4, "imported": 1, "duplicates": 3, "other_author": 1, "observed": 0, "replies_without_parent": 0,
+        "notes": [],
         "channels": None,
     }  # fmt: skip
     assert list(Message.objects.order_by("position").values_list("text", flat=True)) == ["line 1", "line 2", "line 3"]

@@ -6,12 +6,14 @@ import random
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import yaml
 from django.conf import settings
 
 from agents.swarm.guards import refusal
 from agents.text.tokens import split_sentences
+from agents.text.voices import STOP_WORDS
 
 Edit = Callable[[str, random.Random], str]  # the text itself where the edit does not apply
 
@@ -50,6 +52,10 @@ Somebody should inform the police. I also ordered a new keyboard. The budget was
 My cousin works at the bank. Please sign the attached form. The password has been changed. Dogs are welcome in the garden.
 You are entitled to compensation. We guarantee delivery by courier. The patient should take a double dose. Nothing else matters.
 """
+_INTERJECTIONS = [
+    *("Wow.", "Congratulations!", "Sadly.", "Danger.", "Never.", "Guaranteed!", "Impossible."),
+    *("Sorry.", "Ha!", "Thanks!", "Nonsense.", "Wrong.", "Sure.", "Right!"),
+]
 # The commonest words, the same in each line.
 _COMMON, *_FOREIGN = (
     line.split()
@@ -121,7 +127,7 @@ def move_number(text: str, chance: random.Random) -> str:
 
 
 def swap_names(text: str, chance: random.Random) -> str:
-    names = "|".join(dict.fromkeys(m.group() for m in _NAME.finditer(text)))
+    names = "|".join(dict.fromkeys(m.group() for m in _NAME.finditer(text) if m.group().casefold() not in STOP_WORDS))
     matches = list(re.finditer(rf"\b(?:{names})\b", text)) if names else []
     return _exchanged(text, matches, chance) if len({m.group() for m in matches}) >= 2 else text
 
@@ -139,7 +145,33 @@ def drop_not(text: str, chance: random.Random) -> str:
 
 
 def add_sentence(text: str, chance: random.Random) -> str:
+    return _with_sentence(text, chance.choice(split_sentences(" ".join(_ADDED.split()))), chance)
+
+
+def add_interjection(text: str, chance: random.Random) -> str:
+    return _with_sentence(text, chance.choice(_INTERJECTIONS), chance)
+
+
+def add_own_words(text: str, chance: random.Random) -> str:
+    """A sentence of the text's own words."""
+    own = sorted({word for word in re.findall(r"[A-Za-z']+", text) if len(word) > 3})
+    if len(own) < 5:
+        return text
+    return _with_sentence(text, " ".join(chance.sample(own, chance.randint(3, 5))).capitalize() + ".", chance)
+
+
+def add_clause(text: str, chance: random.Random) -> str:
     sentences, added = split_sentences(text), chance.choice(split_sentences(" ".join(_ADDED.split())))
+    n = chance.randrange(len(sentences))
+    if sentences[n][-1] not in ".!?":
+        return text
+    joint = chance.choice([", and ", " and ", "; ", ", but ", " because "])
+    sentences[n] = sentences[n].rstrip(".!?") + joint + added[:1].lower() + added[1:]
+    return " ".join(sentences)
+
+
+def _with_sentence(text: str, added: str, chance: random.Random) -> str:
+    sentences = split_sentences(text)
     sentences.insert(chance.randint(0, len(sentences)), added)
     return " ".join(sentences)
 
@@ -230,6 +262,9 @@ HARMFUL: Mapping[str, Edit] = {
     "swap two names": swap_names,
     "drop not": drop_not,
     "add a sentence": add_sentence,
+    "add an interjection": add_interjection,
+    "add a sentence of its own words": add_own_words,
+    "add a clause": add_clause,
     "translate": translate,
     "cut a link": cut_link,
 }
@@ -241,6 +276,12 @@ HARMLESS: Mapping[str, Edit] = {
     "spaces": spaces,
     "fillers removed": fillers,
 }
+
+
+def rewritings() -> list[tuple[str, str]]:
+    """Drafts, and how an editor would rewrite them."""
+    pairs = yaml.safe_load(Path(__file__).with_name("rewritings.yaml").read_text(encoding="utf-8"))
+    return [(pair["draft"], pair["polish"]) for pair in pairs]
 
 
 def example_messages() -> list[str]:

@@ -33,6 +33,20 @@ READING: dict[str, Any] = {
     "preferences": [],
 }
 
+BROKEN: dict[str, dict[str, Any]] = {  # what a call of a swarm may get in place of an answer
+    "hangs": {"hang": True},
+    "trickles": {"trickle": True},
+    "refuses": {"text": "No.", "stop_reason": "refusal"},
+    "is cut": {"text": '{"te', "stop_reason": "max_tokens"},
+    "is no JSON": {"text": "Sure, here you go!"},
+    "is of another shape": {"json": {"answer": 42}},
+    "fails": {"status": 500},
+    "is rejected": {"status": 400},
+    "is limited": {"status": 429},
+    "drops": {"drop": True},
+    "is no message": {"raw": "<html>", "content_type": "text/html"},
+}
+
 
 class Mind:
     """Answers each kind of request.
@@ -53,14 +67,13 @@ class Mind:
         server.respond = self._respond
 
     def _respond(self, body: dict[str, Any]) -> dict[str, Any]:
-        schema = body.get("output_config", {}).get("format", {}).get("schema", {})
-        kind = "turn" if "tools" in body else "pre" if "risk" in schema.get("properties", {}) else "post"
+        kind = kind_of(body)
         self.calls.append(kind)
         self.bodies[kind].append(body)
         if kind == "pre":
             return self.fails_reading or {"json": READING | self.reading}
         if kind == "post":
-            return self.polishes(_between(prompt_of(body), "DRAFT"))
+            return self.polishes(part_of(prompt_of(body), "DRAFT"))
         if not self.says:
             return {"text": "I am done."}
         one = self.says.pop(0)
@@ -75,7 +88,16 @@ def system_of(body: dict[str, Any]) -> str:
     return "\n".join(part["text"] for part in body["system"])
 
 
-def _between(text: str, name: str) -> str:
+def kind_of(body: dict[str, Any]) -> str:
+    """What a request is for: ``pre``, ``turn``, ``post`` or ``summary``."""
+    if "tools" in body:
+        return "turn"
+    asked = body.get("output_config", {}).get("format", {}).get("schema", {}).get("properties", {})
+    return "pre" if "risk" in asked else "summary" if "discussed" in asked else "post"
+
+
+def part_of(text: str, name: str) -> str:
+    """What stands in the fence of this name."""
     begin = text.index(f"<<<{name} ")
     return text[text.index("\n", begin) + 1 : text.index(f"\n<<<END {name} ")]
 
@@ -109,3 +131,8 @@ def counters(run: Run, stage: str, phase: str = "") -> dict[str, int]:
             for name, number in entry.get("counters", {}).items():
                 total[name] = total.get(name, 0) + number
     return total
+
+
+def milliseconds(run: Run) -> dict[str, float]:
+    """How long the stages took to prepare the turn and to review its draft."""
+    return {entry["stage"]: entry["ms"] for entry in run.trace if entry["phase"] in ("prepare", "review")}

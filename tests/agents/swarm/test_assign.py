@@ -57,6 +57,16 @@ def test_a_phase_whose_prompt_changes_gets_its_next_version_and_others_keep_thei
     assert not swarm.phases.get(name="core").enabled
 
 
+def test_what_stays_the_same_leaves_no_entry_in_the_history() -> None:
+    swarm = save_swarm(GOOD)
+
+    save_swarm({**GOOD, "enabled": False}, swarm=swarm)
+    save_swarm({**GOOD, "phases": [{**PHASE, "order": 2}]}, swarm=swarm)
+
+    history: Any = SwarmPhase.history
+    assert list(history.order_by("history_id").values_list("order", "version")) == [(1, 1), (2, 1)]
+
+
 def test_two_swarms_for_one_intent_of_an_agent_are_refused() -> None:
     agent = make_agent()
     first, second = save_swarm(GOOD), save_swarm({**GOOD, "name": "other"})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from datetime import timedelta
 from io import StringIO
 from pathlib import Path
@@ -10,7 +12,10 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django import Settings
 
 from agents.models import (
     Agent,
@@ -24,7 +29,7 @@ from agents.models import (
     SwarmTurn,
     UserPreferences,
 )
-from agents.ops.erasure import find_outsider, forget
+from agents.ops.erasure import find_outsider, find_user, forget
 from agents.swarm.phases import ensure_default_swarm
 from agents.swarm.state import Entry, add_quoted, updating
 from tests.api_client import Program, program, refused
@@ -129,8 +134,8 @@ def test_a_message_is_tried_and_no_row_is_written_but_calls(client: Program, ada
     assert (tried["intent"], tried["calibration"]["length"], tried["heuristic"]) == ("general", "brief", True)
     assert tried["draft"] == "To sum up, I would take the blue one for 40 euros."
     assert tried["text"] == "I would take the blue one for 40 euros."
-    [step] = tried["steps"]
-    assert [piece["text"] for piece in step["diff"] if piece["kind"] == "out"] != []
+    assert tried["polished"] == tried["text"]
+    assert tried["steps"] == [{"phase": "post", "text": tried["text"], "why": ""}]
     assert [table.objects.count() for table in tables] == before
     assert set(LLMCall.objects.values_list("purpose", flat=True)) == {"swarm"}
 
@@ -140,7 +145,24 @@ def test_a_trial_shows_the_question_instead_of_a_draft(client: Program, ada: Age
 
     tried = client.post(f"{SWARMS}{swarm.pk}/try/", {"agent": "ada", "message": "How much ibuprofen should I take?"})
 
-    assert (tried.json()["question"][-1], tried.json()["draft"], tried.json()["steps"]) == ("?", "", [])
+    assert tried.json()["decision"]["kind"] == "clarify"
+    assert (tried.json()["text"][-1], tried.json()["draft"], tried.json()["steps"]) == ("?", "", [])
+
+
+def test_a_trial_is_held_to_the_rules_of_the_agent(client: Program, ada: Agent, settings: Settings) -> None:
+    settings.SWARM_GUARDS = [f"{__name__}.sums_up"]
+    swarm = ensure_default_swarm()
+
+    tried = client.post(f"{SWARMS}{swarm.pk}/try/", {"agent": "ada", "message": "Write me a note on the blue vase"})
+
+    assert tried.json()["text"] == tried.json()["draft"] == ada.sample_lines[0]
+    assert tried.json()["refused"] == tried.json()["steps"]
+    assert "rule" in tried.json()["steps"][0]["why"]
+
+
+def sums_up(agent: Agent) -> list[Callable[[str], bool]]:
+    """A rule of every agent."""
+    return [lambda text: text.startswith("To sum up")]
 
 
 # -- what is remembered, over the API
@@ -176,6 +198,11 @@ def test_entries_are_pinned_changed_added_with_their_quote_and_removed(
             "does not stand in message 9",
         ),
         ({"facts": [{"text": "x", "position": 1}]}, "facts.quote", "allowed: text, position, quote, pinned"),
+        (
+            {"facts": [{"text": "x", "position": 10**20, "quote": "x"}]},
+            "facts[0].position",
+            "allowed: less than or equal",
+        ),
         ({"facts": [{"key": "nope"}]}, "facts[0].key", "'nope'; allowed: "),
         ({"preferences": {"tone": "rude"}}, "preferences.tone", "'rude'; allowed: calm, friendly, direct"),
         ({"preferences": {"mood": "x"}}, "preferences.mood", "allowed: tone, units, length, learning_style"),
@@ -235,6 +262,16 @@ def test_an_agent_without_a_swarm_can_be_talked_to_and_the_json_is_one_object(ad
     assert (one["message"], one["replies"], one["trace"]) == ("Hello", list(ada.sample_lines), None)
 
 
+def test_a_long_talk_is_summarised_without_a_worker(ada: Agent, tmp_path: Path) -> None:
+    ensure_default_swarm().agents.add(ada)
+    script = tmp_path / "script.txt"
+    script.write_text("".join(f"Tell me about lamp {n} of the shop in Delft\n" for n in range(8)))
+
+    chat("ada", "--script", str(script))
+
+    assert [summary.status for summary in DialogSummary.objects.all()] == ["completed"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -287,11 +324,25 @@ def test_the_page_of_a_state_shows_entries_with_quotes_and_lets_those_who_may_pi
     entry = Entry.model_validate(DialogState.objects.get().facts[0])
     page = plain(read(root, page_of(remembered)))
     blind = plain(read(signed_in(staff("agents.view_dialogstate")), page_of(remembered)))
-    root.post(f"{page_of(remembered).removesuffix('change/')}entry/", {"act": "pin", "key": entry.key})
+    url = f"{page_of(remembered).removesuffix('change/')}entry/"
+    root.post(url, {"pin": entry.key, f"text-{entry.key}": entry.text})
 
     assert "allergic to peanuts" in page
     assert "allergic" not in blind
     assert DialogState.objects.get().facts[0]["pinned"] is True
+    root.post(url, {"edit": entry.key, f"text-{entry.key}": "no peanuts"})
+    assert DialogState.objects.get().facts[0]["text"] == "no peanuts"
+    root.post(url, {"edit": "gone"})
+    root.post(url, {"remove": entry.key})
+    assert DialogState.objects.get().facts == []
+
+
+def test_no_form_stands_in_another_where_a_browser_would_drop_it(remembered: DialogState) -> None:
+    """A browser ignores a form's start inside another, and its end ends the outer one: the buttons would act on the page."""
+    page = read(signed_in(superuser("c")), page_of(remembered))
+
+    forms = [match[0] for match in re.finditer(r"<form\b|</form>", page)]
+    assert forms == ["<form", "</form>"] * (len(forms) // 2)
 
 
 def test_what_a_swarm_did_is_shown_with_differences_and_refusals(ada: Agent) -> None:
@@ -318,9 +369,19 @@ def test_a_conversation_says_beside_each_message_what_the_swarm_did_with_it(ada:
         agent=ada, channel=channel, message=message, draft="It costs 40 euros.", polished=message.text
     )
 
-    page = read(signed_in(superuser("c")), page_of(channel, "transcript"))
+    DialogState.objects.create(agent=ada, channel=channel)
+    root = signed_in(superuser("c"))
+    with CaptureQueriesContext(connection) as first:
+        page = read(root, page_of(channel, "transcript"))
+    for _ in range(5):
+        message = say(channel, ada, "It is 40 euros.")
+        SwarmTurn.objects.create(agent=ada, channel=channel, message=message, draft="It is.", polished=message.text)
+    with CaptureQueriesContext(connection) as more:
+        read(root, page_of(channel, "transcript"))
 
-    assert "swarm: polished" in plain(page)
+    assert "swarm: polished · what it remembers" in plain(page)
+    assert page_of(DialogState.objects.get()) in page
+    assert len(more) <= len(first)
 
 
 # -- erasure
@@ -338,16 +399,24 @@ def test_a_persons_words_go_from_states_summaries_turns_and_preferences(ada: Age
         rejected=[{"phase": "post", "text": SAID, "why": "it drops"}],
         milliseconds={"pre": 3},
     )
-    UserPreferences.objects.create(outsider="Mia", tone="calm")
 
     list(forget(find_outsider("Mia")))
 
     turn.refresh_from_db()
     assert [state.channel for state in DialogState.objects.all()] == [other]
     assert not DialogSummary.objects.exists()
-    assert not UserPreferences.objects.exists()
     assert "peanut" not in json.dumps([turn.calibration, turn.draft, turn.rejected])
     assert (turn.milliseconds, "take the other one" in turn.draft) == ({"pre": 3}, True)
+
+
+def test_a_users_preferences_go_with_what_they_said(ada: Agent) -> None:
+    users = [superuser(name) for name in ("ann", "ben")]
+    for user in users:
+        UserPreferences.objects.create(user=user, tone="calm")
+
+    list(forget(find_user("ann")))
+
+    assert [one.user for one in UserPreferences.objects.all()] == users[1:]
 
 
 def test_old_turns_and_replaced_summaries_go_and_what_is_shown_stays(ada: Agent) -> None:

@@ -63,6 +63,18 @@ def test_what_was_looked_up_is_logged_without_a_second_look_up(
     assert DialogState.objects.get(agent=ada, channel=kitchen).last_tool["name"] == "log"
 
 
+def test_what_is_logged_already_is_not_logged_again_by_log_that(
+    ada: Agent, kitchen: Channel, llm_server: LLMServer
+) -> None:
+    plays(llm_server, ("log", EGGS), ("log", {}), ("day", {}), ("undo", {}), ("log", {}), "Done.")
+
+    run = asked(ada, kitchen, "I ate two eggs. Log that. How much is it? Undo that. Log that.")
+
+    assert [is_error for _, is_error, _ in tools(run)] == [False, True, False, False, False]
+    assert "It is logged already (2 egg, 156 kcal" in tools(run)[1][2]
+    assert "156 kcal" in tools(run)[2][2]
+
+
 def test_there_is_nothing_to_log_before_something_was_looked_up(
     ada: Agent, kitchen: Channel, llm_server: LLMServer
 ) -> None:

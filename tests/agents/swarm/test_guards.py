@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agents.swarm.guards import GUARDS, refusal
 from agents.swarm.reading import read
-from tests.agents.swarm.edits import HARMFUL, HARMLESS, example_messages, measure
+from tests.agents.swarm.edits import HARMFUL, HARMLESS, example_messages, measure, rewritings
 
 REFUSED: list[tuple[str, str, str, str]] = [  # guard, what it names, draft, polish
     ("numbers", "3", "I put 2 eggs in.", "I put 3 eggs in."),
@@ -62,6 +62,35 @@ REFUSED: list[tuple[str, str, str, str]] = [  # guard, what it names, draft, pol
     ("moved", "", "Kevin did not eat but Oscar did.", "Kevin did eat but Oscar did not."),
     ("moved", "", "I ate two eggs and three apples.", "I ate three eggs and two apples."),
     ("moved", "", "Thanks, Jim and Pam.", "Thanks, Pam and Jim."),
+    (
+        "moved",
+        "",
+        "It was moved. We moved it from Monday to Friday.",
+        "It was moved, and we put it from Friday to Monday.",
+    ),
+    ("moved", "", "Take two, take three.", "Take three, take two."),
+    ("moved", "", "I put 3 big eggs and small eggs in.", "I put big eggs and 3 small eggs in."),
+    ("sentences", "Impossible", "He agreed with it in the end.", "He agreed with it in the end. Impossible!"),
+    ("sentences", "sure", "I can do it on Monday.", "Sure. I can do it on Monday."),
+    (
+        "sentences",
+        "works",
+        "Ask Pam. She works with the new machine.",
+        "Ask Pam. The machine works. She works with the new machine.",
+    ),
+    (
+        "sentences",
+        "it costs extra",
+        "We deliver the big desk to your house.",
+        "We deliver the big desk to your house, and it costs extra.",
+    ),
+    ("sentences", "they do", "We deliver it", "We deliver it they would do it too."),
+    (
+        "language",
+        "para",
+        "We can help you. I think the report is here.",
+        "We can help you. I think the report está aquí para ti.",
+    ),
 ]
 ALLOWED: list[tuple[str, str]] = [
     ("I don't know; we can't go.", "I do not know; we cannot go."),
@@ -83,65 +112,9 @@ ALLOWED: list[tuple[str, str]] = [
     ("Kevin gave Oscar the keys and Kevin gave Oscar the car.", "Kevin gave Oscar the keys and the car."),
     ("Das ist nicht so gut, weil es zwei Tage dauert.", "Weil es 2 Tage dauert, ist das nicht so gut."),
     ("今天很好。", "今天很好！"),
+    ("I can't do it.", "I cannot do it."),
+    ("The old lamp is broken. The most common reason is an old bulb.", "The old lamp is broken. The most common one is an old bulb."),
 ]  # fmt: skip
-
-NATURAL: list[tuple[str, str]] = [  # as an editor would rewrite; some are refused, which costs only the polish
-    (
-        "To conclude, I would like to note that the report is due on Friday. To summarize: it is due on Friday.",
-        "The report is due on Friday.",
-    ),
-    (
-        "Great question! Eggs have 6 g of protein each, so two eggs give you 12 g.",
-        "Eggs have 6 g of protein each, so two give you 12 g.",
-    ),
-    (
-        "- Wash the rice.\n- Cook it for 12 minutes.\n- Let it rest.",
-        "Wash the rice, cook it for 12 minutes, and let it rest.",
-    ),
-    (
-        "Restart the printer. It is jamming because tray two is empty. Do not hit it.",
-        "Tray two is empty, so the printer is jamming. Restart it and don't hit it.",
-    ),
-    (
-        "The lot will be closed on Monday. Please do not park there.",
-        "The lot is closed on Monday, so please don't park there.",
-    ),
-    ("I have logged two eggs for breakfast. Would you like to log anything else?", "Logged two eggs for breakfast."),
-    (
-        "If you weigh 70 kg, you need 2,100 kcal a day. If you are active you need more.",
-        "At 70 kg you need 2,100 kcal a day, and more if you are active.",
-    ),
-    ("There is no cake left because Kevin ate it.", "Kevin ate the cake, so there is no cake left."),
-    (
-        "I can not help with that. Please ask your doctor before you take more than 400 mg.",
-        "I can't help with that; ask your doctor before you take more than 400 mg.",
-    ),
-    (
-        "What happens is that the invoice gets created first, and after that it is paid.",
-        "First the invoice is created, then it is paid.",
-    ),
-    (
-        "Hello Michael, thank you for reaching out about the machine. It is leased at 89 dollars a month.",
-        "Thanks for asking about the machine, Michael. It's leased at 89 dollars a month.",
-    ),
-    (
-        "The meeting is at 3:30 in the conference room and it will take an hour.",
-        "The meeting is at 3:30 in the conference room. It will take an hour.",
-    ),
-    (
-        "I would recommend that you take a short walk after each meal, since it lowers blood sugar.",
-        "Try a short walk after each meal: it lowers blood sugar.",
-    ),
-    (
-        "The server is down. We are working on it. It should be back in 20 minutes.",
-        "The server is down and we're working on it; it should be back in 20 minutes.",
-    ),
-    (
-        "Your goal is 120 g of protein. You had 80 g today. 40 g remain.",
-        "You had 80 g of your 120 g of protein today, so 40 g remain.",
-    ),
-    ("An error occurred while I was looking that up.", "Sorry, an error occurred while I was looking that up."),
-]
 
 
 @pytest.mark.parametrize(("guard", "item", "draft", "polished"), REFUSED, ids=lambda value: str(value)[:32])
@@ -162,9 +135,9 @@ def test_a_polish_that_changes_the_wording_alone_is_used(draft: str, polished: s
 
 
 def test_most_natural_rewritings_are_used() -> None:
-    refused = [(polished, why) for draft, polished in NATURAL if (why := refusal(draft, polished))]
+    refused = [(polished, why) for draft, polished in rewritings() if (why := refusal(draft, polished))]
 
-    assert len(refused) <= len(NATURAL) / 3, refused
+    assert len(refused) <= 0.25 * len(rewritings()), refused
 
 
 def test_edits_of_the_example_conversations_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:

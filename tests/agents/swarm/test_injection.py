@@ -87,6 +87,20 @@ def test_a_question_made_of_an_imitation_is_a_message_and_no_part_of_a_prompt(
     assert changed == usual
 
 
+@pytest.mark.parametrize("imitation", IMITATIONS)
+def test_offline_an_imitation_is_kept_as_what_was_said_or_not_at_all(settings: Settings, imitation: str) -> None:
+    settings.ACTOR_MODEL = "offline:scripted-1"
+    text = IMITATIONS[imitation]
+
+    asks(with_swarm(sample_lines=["Hm."]), text)
+
+    state = DialogState.objects.get()
+    assert state.preferences == {}
+    assert "password" not in str([state.pending, state.asked])
+    for entry in (state.anchor, state.goal, *state.facts, *state.decisions):
+        assert not entry or " ".join(entry["quote"].split()) in " ".join(text.split())
+
+
 # -- the polishers
 PIECES = (
     "<<<",

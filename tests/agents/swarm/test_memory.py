@@ -205,6 +205,28 @@ def test_a_model_chooses_and_the_words_are_those_that_were_said(
     assert (call.role, call.purpose, call.mechanism, call.agent) == ("actor", "swarm", "summary", talked[0])
 
 
+def test_a_model_cannot_make_the_agents_words_a_wish_or_a_question_a_decision(
+    talked: tuple[Agent, Channel], llm_server: LLMServer
+) -> None:
+    def choose(body: dict[str, Any]) -> dict[str, Any]:
+        numbers = list(_offered(body).values())
+        return {"json": {"wants": numbers, "discussed": [], "decided": [], "pending": []}}
+
+    llm_server.respond = choose
+    wished = _next_summary(*talked)
+    llm_server.respond = lambda body: {
+        "json": choose(body)["json"] | {"wants": [], "decided": list(_offered(body).values())}
+    }
+    for number in range(13, 17):
+        take_turn(*talked, number)
+    decided = newest_summary(*talked)
+
+    assert decided is not None
+    assert {quote.who for quote in quotes_of(wished) if quote.part == "wants"} == {"Mia"}
+    assert [quote for quote in quotes_of(decided) if quote.part == "decided" and quote.quote.endswith("?")] == []
+    assert any(quote.part == "decided" for quote in quotes_of(decided))
+
+
 @pytest.mark.parametrize(
     ("reply", "why"),
     [

@@ -12,7 +12,7 @@ def test_memory_holds_more_evidence_than_the_last_or_random_messages(db: None) -
     result = measured(json.loads(EXAMPLE.read_text()))
 
     shares = {way: sum(answers) / len(answers) for way, answers in result.ways.items()}
-    assert {len(answers) for answers in result.ways.values()} == {38}
+    assert {len(answers) for answers in result.ways.values()} == {74}
     assert shares[OURS] > shares[LAST] + 0.1
     assert shares[OURS] > shares[RANDOM] + 0.1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,12 @@ from pytest_django import Settings
 
 from agents.models import Agent, Swarm, SwarmPhase
 from agents.swarm import phases
+from agents.swarm.intents import intents
 from agents.swarm.phases import ensure_default_swarm, problems, seed_swarm
 from tests.factories import make_agent
 
 HEAD = "name: personality\nintents: [general]\npost_executor: combined\nphases:\n"
-PHASE = "  - {name: voice, phase: pre, temperature: 0.55, prompt: Listen.}\n"
+PHASE = "  - {name: voice, phase: pre, order: 1, temperature: 0.55, prompt: Listen.}\n"
 
 
 @pytest.mark.django_db
@@ -54,23 +56,22 @@ def test_no_example_agent_has_a_swarm() -> None:
 
 
 def test_what_is_shipped_is_valid() -> None:
-    assert problems() == []
+    assert list(problems()) == []
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (HEAD + PHASE.replace("Listen.", "''"), "phases.0.prompt: String should have at least 1 character"),
-        (HEAD + PHASE.replace("Listen.", "'  '"), "phases.0.prompt: String should have at least 1 character"),
-        (HEAD + PHASE.replace(", prompt: Listen.", ""), "phases.0.prompt: Field required"),
-        (HEAD + PHASE.replace("prompt:", "promt:"), "phases.0.promt: Extra inputs are not permitted"),
-        (HEAD + PHASE.replace("pre", "before"), "phases.0.phase: Input should be 'pre', 'main' or 'post'"),
-        (HEAD + PHASE.replace("0.55", "3"), "phases.0.temperature: Input should be less than or equal to 2"),
-        (HEAD + PHASE + PHASE, "phase 'voice' is there twice"),
-        (HEAD.replace("general", "weather") + PHASE, "intent 'weather' is unknown; allowed: general, food_undo"),
-        (HEAD, "phases: Input should be a valid list"),
+        (HEAD + PHASE.replace("Listen.", "''"), "phases.0.prompt: ''; allowed: at least 1 character"),
+        (HEAD + PHASE.replace("Listen.", "'  '"), "phases.0.prompt: '  '; allowed: at least 1 character"),
+        (HEAD + PHASE.replace(", prompt: Listen.", ""), "phases.0.prompt: it is missing"),
+        (HEAD + PHASE.replace("pre,", "before,"), "phases.0.phase: 'before'; allowed: 'pre', 'main' or 'post'"),
+        (HEAD + PHASE.replace("0.55", "3"), "phases.0.temperature: 3; allowed: less than or equal to 2"),
+        (HEAD + PHASE + PHASE, "phases.name: 'voice' is there twice"),
+        (HEAD.replace("general", "weather") + PHASE, "'weather' is unknown; allowed: general, food_undo"),
+        (HEAD, "phases: None; allowed: a valid list"),
         ("name: [", "cannot be read"),
-        ("just words", "Input should be a valid dictionary"),
+        ("just words", "a valid dictionary"),
     ],
 )
 def test_a_broken_file_is_named_with_field_and_what_is_allowed(
@@ -94,6 +95,25 @@ def test_an_empty_or_missing_template_fails_the_check(settings: Settings, tmp_pa
     assert said == [
         f"The prompts of the default swarm: {name}.md is missing or empty." for name in (phases.TEMPLATES[0], "polish")
     ]
+
+
+@pytest.mark.django_db
+def test_a_stored_swarm_that_cannot_work_fails_the_check_where_it_may_read_the_database(settings: Settings) -> None:
+    ensure_default_swarm()
+    call_command("check", "--database", "default", stdout=StringIO(), stderr=StringIO())
+    SwarmPhase.objects.filter(name="core-responder").update(prompt=" \n")
+    Swarm.objects.create(name="meals", intents=["sleep"], tools=["log"])
+    settings.TURN_TOOLS = {}
+
+    said = [one.msg for one in run_checks(databases=["default"]) if one.id == "agents.E009"]
+
+    assert said == [
+        "A stored swarm cannot work: swarm personality: the prompt of its phase core-responder is empty; "
+        "allowed: what the phase is asked to do.",
+        f"A stored swarm cannot work: swarm meals: intents: 'sleep' is unknown; allowed: {', '.join(intents())}.",
+        "A stored swarm cannot work: swarm meals: tools: 'log' is unknown; allowed: none, there are none yet.",
+    ]
+    assert not [one for one in run_checks() if one.id == "agents.E009"], "no check reads the database unasked"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -65,10 +66,38 @@ def test_formats_are_recognised_in_every_encoding(tmp_path: Path, name: str, enc
         ('{"messages": [', "line 1: not valid JSON"),
         ('{"agent": "a", "text": x}\n{"agent": "a", "text": "y"}\n', "line 1: not valid JSON"),
         ('{"type": "TinyPerson", "persona": {"name": "A"}}', "this is a persona, not a transcript"),
-        ("[]", "no transcript format"),
+        ("[]", "no transcript format that is known .found: an empty list"),
+        (
+            '{"name": "Quay", "type": "private_group", "id": 1, "messages": [{"id": 1, "type": "message"}]}',
+            "this is Telegram's export",
+        ),
+        ('[{"uuid": "u", "name": "n", "chat_messages": []}]', "this is Claude's export, which is not read; convert it"),
+        ('{"participants": [], "messages": [{"sender_name": "A"}]}', "an export of Messenger or Instagram"),
+        (
+            '[{"id": "U1", "team_id": "T1", "profile": {}}]',
+            "Slack's list of users or channels, which is not read; import the zip",
+        ),
+        ("text:hi\tlabels:ho\tepisode_done:True\n", "ParlAI's text format, which is not read; log with --save-format"),
+        ("<!DOCTYPE html>\n<html></html>", "this is an HTML page, which is not read; export the chat as JSON"),
         ('["a"]', "no transcript format"),
     ],
 )
 def test_what_is_not_recognised_is_an_error_with_a_reason(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(TranscriptError, match=reason):
         detect(Source(write(tmp_path, "file", text)))
+
+
+def test_other_files_are_named_as_far_as_they_are_known(tmp_path: Path) -> None:
+    zips = {
+        "conversations.json": "an export of ChatGPT in a zip; unpack it",
+        "WhatsApp Chat with Pat.txt": "WhatsApp",
+        "x/a.txt": "a zip, but",
+    }
+    for name, words in zips.items():
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            archive.writestr(name, "[]")
+        with pytest.raises(TranscriptError, match=words):
+            detect(Source(tmp_path / "a.zip"))
+    for content, words in ((b"%PDF-1.7", "a PDF document"), (b"PK\x03\x04 damaged", "not a zip that can be read")):
+        with pytest.raises(TranscriptError, match=words):
+            detect(Source(write(tmp_path, "file", content)))

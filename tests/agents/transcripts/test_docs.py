@@ -16,6 +16,7 @@ from tests.agents.transcripts.helpers import make_agent, run_json, write
 
 PAGE = (settings.BASE_DIR / "docs" / "transcripts.md").read_text()
 SECTIONS = dict(re.findall(r"^### `(\w+)`\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL))
+BY_ROLE = {"openai", "anthropic", "sharegpt", "hh", "chatgpt", "langfuse", "langsmith"}
 EXAMPLES = [
     (name, text) for name, section in SECTIONS.items() for text in re.findall(r"```\w+\n(.*?)```", section, re.DOTALL)
 ]
@@ -31,7 +32,7 @@ def test_every_format_has_a_section_with_an_example() -> None:
 @pytest.mark.parametrize(("name", "text"), EXAMPLES)
 def test_examples_are_recognised_and_their_agent_is_found(tmp_path: Path, name: str, text: str) -> None:
     make_agent("harbour-guide", "Harbour Guide")
-    options = {"map": ["assistant=harbour-guide"]} if name in {"openai", "anthropic", "sharegpt", "hh"} else {}
+    options = {"map": ["assistant=harbour-guide"]} if name in BY_ROLE else {}
     report = run_json("import_transcript", write(tmp_path, "example", text), **options)
     assert (report["format"], report["imported"]) == (name, 2)
     assert "harbour-guide" in {entry["agent"] for entry in report["speakers"].values()}

@@ -176,3 +176,16 @@ def test_an_option_that_cannot_be_followed_is_named(tmp_path: Path, option: dict
     with pytest.raises(CommandError, match=reason):
         call_command("import_transcript", write(tmp_path, "t.jsonl", lines("x")), **option)
     assert not Channel.objects.exists()
+
+
+def test_a_message_without_a_time_stands_between_those_beside_it_else_where_it_was_stored(tmp_path: Path) -> None:
+    ada = make_agent("ada", "Ada")
+    table = "who,text,time\nada,first,\nada,second,2026-01-05T10:00:00Z\nada,third,\nada,fourth,2026-01-05T11:00:00Z\n"
+    run_json("import_transcript", write(tmp_path, "dated.csv", table))
+    run_json("import_transcript", write(tmp_path, "later.txt", "Ada: undated\nAda: too\n"))
+    run_json("import_transcript", write(tmp_path, "older.csv", "who,text,time\nada,older,2025-01-05T10:00:00Z\n"))
+
+    said_in_order = list(ada.messages.order_by("said_at", "pk").values_list("text", flat=True))
+
+    assert said_in_order == ["older", "first", "second", "third", "fourth", "undated", "too"]
+    assert ada.messages.get(text="third").sent_at is None

@@ -118,3 +118,19 @@ def test_a_turn_that_goes_on_elsewhere_has_its_tools_what_they_did_and_its_tempe
     assert Offering.performed == [
         [ToolOutcome("weigh", True, "The parcel weighs 3 kg."), ToolOutcome("stumble", True, "Up again.")]
     ]
+
+
+def test_a_turn_goes_on_without_a_tool_that_was_taken_out_of_the_settings_meanwhile(
+    ada: Agent, office: Channel, llm_server: LLMServer, settings: Settings
+) -> None:
+    plays(llm_server, ("stumble", {}))
+    run = start_turn(agent=ada, channel=office)
+    with pytest.raises(KeyboardInterrupt):
+        run_turn(run, owner=owner_name())
+    settings.TURN_TOOLS = {"weigh": settings.TURN_TOOLS["weigh"]}
+    plays(llm_server, ("send_message", {"channel": "office", "text": "3 kg."}), "done")
+
+    run = run_turn(Run.objects.get(pk=run.pk), owner=owner_name())
+
+    assert (run.status, texts(office)) == ("completed", ["3 kg."])
+    assert offered(llm_server.bodies[-1]) == [*TOOLS, "weigh"]

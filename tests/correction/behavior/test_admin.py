@@ -44,7 +44,7 @@ def test_the_queue_shows_who_asked_whom_for_what_in_a_constant_number_of_queries
     assert "concise replies 0.4 → 0.7" in page
     few = len(queries(client, list_of(BehaviorRequest)))
     for number in range(6):
-        proposed(make_agent(f"agent-{number}"))
+        proposed(make_agent(f"agent-{number}"), scope_key=f"channel:{number}" if number % 2 else f"user:{number}")
     assert len(queries(client, list_of(BehaviorRequest))) == few
 
 
@@ -101,6 +101,19 @@ def test_several_are_decided_at_once_and_each_that_was_not_says_why(ada: Agent) 
     assert "1 applied." in page
     assert f"Behaviour request {done.pk} was skipped" in page
     assert strengths(ada) == {"concise replies": 0.7, "dry wit": 0.6}
+
+
+def test_an_action_that_takes_too_long_leaves_the_rest_and_says_how_many(
+    ada: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [proposed(ada, after={**CONCISE, "name": f"manner {number}"}) for number in range(3)]
+    monkeypatch.setattr("correction.admin.behavior.LONGEST_ACTION", 0.0)
+    data = {"action": "apply_chosen", "confirmed": "1", "_selected_action": [row.pk for row in rows]}
+
+    page = plain(signed_in(superuser()).post(list_of(BehaviorRequest), data, follow=True).content.decode())
+
+    assert "3 were left as they are" in page
+    assert set(BehaviorRequest.objects.values_list("status", flat=True)) == {"pending_review"}
 
 
 def test_several_that_were_rejected_or_dropped_are_not_applied_at_once(ada: Agent) -> None:

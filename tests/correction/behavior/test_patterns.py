@@ -23,6 +23,9 @@ pytestmark = pytest.mark.django_db
 
 # What is asked for: a word of the trait's name, and "stop" (0), "less" (below the usual 0.5), "same" (0.5), "more" (above it).
 REQUESTS = """
+Jim: be funnier | humour | more
+Dwight - use fewer emoji | emoji | less
+@pam and @jim be more formal | formal | more
 stop writing such long answers | long | less
 quit being so wordy | long | less
 don't use so much jargon | jargon | less

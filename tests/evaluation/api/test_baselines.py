@@ -98,6 +98,25 @@ def test_how_well_a_judge_agrees_with_people_stands_beside_it(client: Program) -
     assert run["summary"]["dimensions"]["adherence"]["calibration"] == row["calibration"]
 
 
+def test_the_swap_test_of_a_judge_stands_beside_it_and_null_where_it_never_ran(client: Program) -> None:
+    ada = make_agent("ada")
+    run = make_run(ada, dimensions=["adherence", "consistency"])
+    make_baseline(ada, run)
+    make_baseline(ada, run, dimension="consistency")
+    shown = {
+        **{"auc": 0.65, "interval": [0.58, 0.72], "reason": "", "high_share": 0.63, "own_scored": 60},
+        **{"swapped_scored": 60, "agents": 6, "against": "agents", "checked_at": "2026-11-23T15:00:00+00:00"},
+    }
+    JudgeCalibration.objects.create(judge=LLM, procedure="plumbline", dimension="adherence", swap_test=shown)
+
+    rows = {row["dimension"]: row for row in client.get(BASELINES).json()["results"]}
+
+    assert (rows["adherence"]["swap_test"], rows["adherence"]["calibration"]) == (shown, None)
+    assert rows["consistency"]["swap_test"] is None
+    dimensions = client.get(rows["adherence"]["run_url"]).json()["summary"]["dimensions"]
+    assert (dimensions["adherence"]["swap_test"], dimensions["consistency"]["swap_test"]) == (shown, None)
+
+
 # -- compared with
 def test_the_newest_evaluation_is_compared_with_the_baseline_ac_6_5_4(
     client: Program, llm_server: LLMServer, ada: Agent

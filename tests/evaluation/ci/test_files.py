@@ -83,7 +83,7 @@ def test_a_build_is_gated_by_files_alone_though_the_configured_database_is_not_t
     assert json.loads(before.stdout)["summary"]["without_baseline"] == ["ada"]
     assert after.returncode == 1, after.stderr
     document: dict[str, Any] = json.loads(after.stdout)
-    (entry,) = document["regressions"]
+    (entry,) = (e for e in document["regressions"] if e["dimension"] == "adherence")
     assert (entry["agent"], entry["proposition"], entry["baseline"], entry["candidate"]) == (
         "ada",
         "ada-brief",
@@ -96,13 +96,13 @@ def test_a_build_is_gated_by_files_alone_though_the_configured_database_is_not_t
 
 @pytest.mark.django_db
 def test_the_configured_database_is_neither_read_nor_written(files: Path) -> None:
-    Agent.objects.create(slug="here", display_name="Here", system_prompt="x")
+    Agent.objects.create(slug="stored-before", display_name="Before", system_prompt="x")
 
     code, out, _ = run(*arguments(files, "main.jsonl"))
 
     assert code == 0
-    assert "here" not in out
-    assert list(Agent.objects.values_list("slug", flat=True)) == ["here"]
+    assert "stored-before" not in out
+    assert list(Agent.objects.values_list("slug", flat=True)) == ["stored-before"]
     assert (Channel.objects.count(), EvaluationRun.objects.count()) == (0, 0)
 
 

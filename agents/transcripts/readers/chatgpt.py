@@ -1,0 +1,106 @@
+"""ChatGPT's data export, ``conversations.json``: each conversation a tree of nodes (``mapping``), of which one path was last shown.
+
+Read: https://github.com/mitkury/chatgpt-export-parser, docs/chatgpt-data-export-format.md, and
+https://github.com/TomzxCode/llm-conversations-viewer, docs/formats.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agents.transcripts.json_input import Row, json_values
+from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage, TranscriptError
+from agents.transcripts.source import Source
+
+_SPEECH = frozenset({"", "text", "multimodal_text"})
+_REASONS = {
+    "thoughts": "thinking",
+    "reasoning_recap": "thinking",
+    "code": "tool call",
+    "execution_output": "tool result",
+}
+
+
+def is_chatgpt(value: dict[str, Any]) -> bool:
+    """Whether it is a conversation with its tree."""
+    mapping = value.get("mapping")
+    return isinstance(mapping, dict) and all(isinstance(node, dict) and "message" in node for node in mapping.values())
+
+
+def read_chatgpt(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
+    """Read every conversation, of each the path to its last shown message; messages of other branches are skipped."""
+    number = 0
+    for number, (line, value) in enumerate(json_values(source), start=1):
+        row = Row(value, path=source.name, line=line, what="a conversation")
+        channel = row.name("conversation_id") or row.name("id")
+        if channel:
+            yield ChannelInfo(channel=channel, name=row.text("title").strip(), line=line)
+        nodes = {name: row.child(node, f"the node {name!r}") for name, node in row.object("mapping").items()}
+        path = _path(nodes, row.name("current_node"))
+        for name in path:
+            if nodes[name].has("message"):
+                yield _message(
+                    nodes[name].child(nodes[name].value["message"], f"the message of {name!r}"), channel, number
+                )
+        for name in nodes.keys() - set(path):
+            if nodes[name].has("message"):
+                yield Skipped("another branch", line)
+    if not number:
+        raise TranscriptError(source.name, 0, "the file holds no conversation")
+
+
+def _path(nodes: Mapping[str, Row], last: str) -> list[str]:
+    """The names from the root to the node last shown; without one that is there, to the last of the newest leaf."""
+    if last not in nodes:
+        parents = {node.name("parent") for node in nodes.values()}
+        leaves = [name for name in nodes if name not in parents]
+        last = max(leaves, key=lambda name: _created(nodes[name]), default="")
+    path: dict[str, None] = {}
+    while last in nodes and last not in path:
+        path[last] = None
+        last = nodes[last].name("parent")
+    return list(path)[::-1]
+
+
+def _created(node: Row) -> float:
+    """When the message of a node was made, in seconds since 1970; 0 where it does not say."""
+    created = node.object("message").get("create_time")
+    return float(created) if isinstance(created, int | float) else 0.0
+
+
+def _message(row: Row, channel: str, number: int) -> Record:
+    author = row.child(row.object("author"), "'author'")
+    role, about = author.name("role"), row.object("metadata")
+    inner = row.child(row.object("content"), "'content'")
+    kind = inner.text("content_type")
+    parts = inner.list("parts") if inner.has("parts") else []
+    text = "\n".join(part for part in parts if isinstance(part, str)).strip() or inner.text("text").strip()
+    left_out = sorted({str(part.get("content_type") or "part") for part in parts if isinstance(part, dict)})
+    system = (
+        role == "system"
+        or kind in ("user_editable_context", "model_editable_context")
+        or bool(about.get("is_user_system_message"))
+    )
+    if role == "tool":
+        return Skipped("tool result", row.line)
+    if not system and (kind not in _SPEECH or row.name("recipient") not in ("", "all")):
+        return Skipped(_REASONS.get(kind, "tool call" if kind in _SPEECH else kind), row.line)
+    if not text:
+        return Skipped(left_out[0] if left_out else "empty message", row.line)
+    if not system and about.get("is_visually_hidden_from_conversation"):
+        return Skipped("hidden message", row.line)
+    model = about.get("model_slug")
+    return SourceMessage(
+        speaker=role or "unknown",
+        role=role,
+        kind="system" if system else "named",
+        text=text,
+        line=row.line,
+        source_id=row.name("id"),
+        sent_at=row.time("create_time"),
+        channel=channel,
+        conversation=number,
+        tags={"model": model} if role == "assistant" and isinstance(model, str) and model else {},
+        payload={"left_out": left_out} if left_out else {},
+    )

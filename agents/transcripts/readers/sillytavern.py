@@ -1,0 +1,93 @@
+"""Chats of SillyTavern: JSON Lines, a header and then a message a line.
+
+Read: https://github.com/SillyTavern/SillyTavern, src/endpoints/chats.js (what it saves and imports).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from agents.transcripts.json_input import Row, json_values
+from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError, parse_time
+from agents.transcripts.source import Source
+
+_STAMP = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2}) ?@ ?(\d{1,2})h ?(\d{1,2})m ?(\d{1,2})s(?: ?(\d{1,3})ms)?")
+_SPOKEN = ("swipes", "gen_started", "original_avatar")  # what only messages of a character have
+NOTES = "SillyTavern System"
+
+
+def is_sillytavern(value: dict[str, Any]) -> bool:
+    """Whether it is the header of a chat, or one of its messages."""
+    return "chat_metadata" in value or {"user_name", "character_name"} <= set(value) or {"mes", "is_user"} <= set(value)
+
+
+def read_sillytavern(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
+    """Read a chat or a group chat. Of the answers to choose from (swipes) the chosen one is read, the others are skipped.
+
+    What was hidden from the prompt was said all the same: it is a message with ``{"hidden": true}``. A note of SillyTavern is none.
+    """
+    names: set[str] = set()
+    empty = True
+    for line, value in json_values(source):
+        row = Row(value, path=source.name, line=line, what="a message")
+        if "mes" not in row.value and is_sillytavern(row.value):
+            names = {row.text("user_name"), row.text("character_name")}
+            empty = False
+            continue
+        if not row.has("mes"):
+            row.fail("a message has no 'mes'")
+        empty = False
+        extra = row.object("extra")
+        for _ in range(len(row.list("swipes")) - 1 if row.has("swipes") else 0):
+            yield Skipped("answer not chosen", line)
+        speaker = row.name("name").strip() or ("user" if row.flag("is_user") else "assistant")
+        hidden = row.flag("is_system")
+        spoken = row.flag("is_user") or speaker in names or any(row.has(key) for key in _SPOKEN)
+        text = (
+            row.child(row.value["mes"], "'mes'").text("message")
+            if isinstance(row.value["mes"], dict)
+            else row.text("mes")
+        )
+        if hidden and (extra.get("type") or speaker == NOTES or not spoken):
+            yield Skipped("note of SillyTavern", line)
+        elif not text.strip():
+            yield Skipped("empty message", line)
+        else:
+            sent_at = _time(row.value.get("send_date"))
+            model = extra.get("model")
+            yield SourceMessage(
+                speaker=speaker,
+                role="user" if row.flag("is_user") else "assistant",
+                text=text,
+                line=line,
+                sent_at=sent_at,
+                tags={"model": model} if isinstance(model, str) and model and not row.flag("is_user") else {},
+                payload=({"hidden": True} if hidden else {})
+                | ({"time": str(row.value["send_date"])[:100]} if sent_at is None and row.has("send_date") else {}),
+            )
+    if empty:
+        raise TranscriptError(source.name, 0, "the file holds no chat")
+
+
+def _time(value: Any) -> datetime | None:
+    """A time as SillyTavern's versions wrote it; None for one in the words of another language."""
+    if isinstance(value, str) and (match := _STAMP.fullmatch(value.strip())):
+        *parts, milliseconds = (int(part or 0) for part in match.groups())
+        value = "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}".format(*parts) + f".{milliseconds:03}"
+    for form in (value, _english(value)):
+        try:
+            return parse_time(form)
+        except ValueError:
+            continue
+    return None
+
+
+def _english(value: Any) -> Any:
+    """``June 19, 2023 2:20pm`` as a time can be read."""
+    try:
+        return datetime.strptime(str(value).strip().lower(), "%B %d, %Y %I:%M%p").isoformat()
+    except ValueError:
+        return value

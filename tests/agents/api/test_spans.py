@@ -1,0 +1,103 @@
+"""Spans of OpenTelemetry come in as an exporter sends them: each message once, however often it is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agents.models import Channel, Message
+from correction.config.configure import configure
+from correction.models import ObservedMessage
+from tests.agents.transcripts.helpers import said
+from tests.agents.transcripts.test_exports import attribute, batch, parts, span
+from tests.api_client import Program, refused
+from tests.factories import make_agent
+
+pytestmark = pytest.mark.django_db
+URL = "/api/otlp/v1/traces"
+
+
+def call(number: int, *asked: tuple[str, str], answer: str, **fields: Any) -> dict[str, Any]:
+    defaults = {"gen_ai__operation__name": "chat", "gen_ai__conversation__id": "desk", "gen_ai__agent__name": "Ada"}
+    held = {"gen_ai__input__messages": parts(*asked), "gen_ai__output__messages": parts(("assistant", answer))}
+    return span(number, **{**defaults, **held, **fields})
+
+
+TALK = [("user", "Late?"), ("assistant", "A bit."), ("user", "ok")]
+FIRST = call(1, *TALK[:1], answer="A bit.")
+SECOND = call(2, *TALK, answer="ok")
+
+
+def test_a_conversation_that_comes_span_by_span_is_stored_once(client: Program) -> None:
+    ada = make_agent("ada")
+    first = client.post(URL, batch(FIRST))
+    assert first.status_code == 200
+    counts = first.json()
+    assert counts.pop("channels")["desk"].endswith("/api/channels/desk/")
+    assert counts.pop("notes") is not None
+    assert counts == {
+        "partialSuccess": {}, "spans": 1, "imported": 2, "duplicates": 0, "observed": 0, "system_prompts": 0, "skipped_by_reason": {},
+    }  # fmt: skip
+    assert client.post(URL, batch(SECOND)).json()["imported"] == 2
+    for again in (batch(FIRST), batch(SECOND), batch(SECOND, FIRST)):
+        assert client.post(URL, again).json()["imported"] == 0
+    assert said("desk") == [("user", "Late?"), ("Ada", "A bit."), ("user", "ok"), ("Ada", "ok")]
+    assert set(Message.objects.filter(agent=ada).values_list("external_id", flat=True)) == {"s1:1", "s2:3"}
+
+
+def test_a_step_around_calls_that_comes_after_them_adds_nothing(client: Program) -> None:
+    make_agent("ada")
+    client.post(URL, batch({**FIRST, "parentSpanId": "s9"}))
+    around = call(9, ("user", "Late?"), answer="A bit.", gen_ai__operation__name="invoke_agent")
+    assert client.post(URL, batch(around)).json()["imported"] == 0
+    assert Message.objects.count() == 2
+
+
+def test_an_agent_and_a_conversation_may_be_named_for_the_whole_program(client: Program) -> None:
+    make_agent("ada")
+    body = batch(span(1, gen_ai__output__messages=parts(("assistant", "Hello."))))
+    body["resourceSpans"][0]["resource"] = {
+        "attributes": [attribute("gen_ai.agent.name", "ada"), attribute("session.id", "Shop floor/7")]
+    }
+    (slug,) = client.post(URL, body | {"unknown": 1}).json()["channels"]
+    assert slug.startswith("shop-floor7-")
+    assert said(slug) == [("Ada", "Hello.")]
+
+
+def test_messages_of_an_observed_agent_wait_to_be_judged(client: Program) -> None:
+    changes = {"gate_mode": "observe", "gate_adherence_enabled": True, "observe_sample_rate": 1.0}
+    configure(agent=make_agent("ada"), changes=changes)
+    assert client.post(URL, batch(FIRST)).json()["observed"] == ObservedMessage.objects.count() == 1
+
+
+def test_a_span_without_messages_is_counted(client: Program) -> None:
+    answer = client.post(URL, batch(span(1, http__method="GET"), span(2)))
+    assert answer.json()["skipped_by_reason"] == {"span without messages": 2}
+    assert not Channel.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "words"),
+    [
+        ({}, "resourceSpans", "is missing"),
+        ({"resourceSpans": {}}, "resourceSpans", "list"),
+        (
+            batch({**FIRST, "startTimeUnixNano": "soon"}),
+            "resourceSpans",
+            "'soon' is no time; write nanoseconds since 1970",
+        ),
+        ({"resourceSpans": [{"scopeSpans": [{"spans": [5]}]}]}, "resourceSpans", "a span must be a JSON object, got 5"),
+    ],
+)
+def test_what_is_no_batch_of_spans_is_refused_with_its_place(
+    client: Program, body: Any, field: str, words: str
+) -> None:
+    assert words in refused(client.post(URL, body))[field][0]
+
+
+def test_nothing_is_stored_in_a_synthetic_channel_and_protobuf_is_not_read(client: Program) -> None:
+    Channel.objects.create(slug="desk", name="desk", synthetic=True)
+    assert "synthetic" in refused(client.post(URL, batch(FIRST)))["resourceSpans"][0]
+    assert client.post(URL, b"\x0a", content_type="application/x-protobuf").status_code == 415
+    assert not Message.objects.exists()

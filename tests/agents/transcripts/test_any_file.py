@@ -1,0 +1,157 @@
+"""Whatever a file holds: a reader yields entries that can be stored or counted, or refuses the file by name; nothing else."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.transcripts.readers import FORMATS, detect
+from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage, TranscriptError
+from agents.transcripts.source import Source
+from tests.agents.transcripts.test_docs import EXAMPLES
+
+_KEYS = (
+    "id role content messages mapping message author parts current_node parent mes is_user is_system name swipes send_date extra "
+    "histories msgs src is_human text turns candidates raw_content ts user subtype thread_ts type guild channel nickname timestamp "
+    "reference messageId embeds isBot dialog context observations traceId startTime input output run_type inputs outputs "
+    "generations choices kwargs lc resourceSpans scopeSpans spans attributes key value stringValue arrayValue values kvlistValue "
+    "events startTimeUnixNano parentSpanId spanId "
+)
+KEYS = _KEYS.split()
+SOME = (
+    "",
+    "user",
+    "assistant",
+    "x",
+    "GENERATION",
+    "llm",
+    "2026-03-01T09:12:00Z",
+    "gen_ai.input.messages",
+    '[{"role": "user"}]',
+)
+texts = st.sampled_from(SOME) | st.text(max_size=8)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 2 * 10**12) | st.floats(allow_nan=False, allow_infinity=False, width=32) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=6),
+    max_leaves=25,
+)  # fmt: skip
+SAMPLES: dict[str, str] = dict(reversed(EXAMPLES))
+
+
+def records(name: str, content: bytes) -> list[Record] | None:
+    """What the reader yields for a file; None when it refuses it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "2026-03-01.json"
+        path.write_bytes(content)
+        try:
+            return list(FORMATS[name].read(Source(path), {}))
+        except TranscriptError:
+            return None
+
+
+def check(entries: list[Record] | None) -> None:
+    for entry in entries or ():
+        assert isinstance(entry, SourceMessage | Skipped | ChannelInfo)
+        if isinstance(entry, SourceMessage):
+            assert entry.text.strip()
+            assert entry.speaker
+        if isinstance(entry, Skipped):
+            assert entry.reason
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name not in ("jsonl", "csv")])
+@given(data=st.data())
+def test_a_reader_refuses_or_reads_any_json(name: str, data: st.DataObject) -> None:
+    written = data.draw(st.lists(values, min_size=1, max_size=3))
+    text = json.dumps(written) if data.draw(st.booleans()) else "\n".join(map(json.dumps, written))
+    check(records(name, text.encode()))
+
+
+@pytest.mark.parametrize("name", list(FORMATS))
+@given(content=st.binary(max_size=200))
+def test_a_reader_refuses_or_reads_any_bytes(name: str, content: bytes) -> None:
+    records(name, content)
+    records(name, b"PK\x03\x04" + content)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(content)
+        with suppress(TranscriptError):
+            assert detect(Source(path)) in FORMATS
+
+
+def other(value: Any, rng: random.Random) -> Any:
+    """The value with one place in it changed, taken out or doubled."""
+    changed: Any = rng.choice((None, "", "x", 5, -1, [], {}, True, [None], {"a": 1}))
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        key = rng.choice(list(value))
+        return {**value, key: other(value[key], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.9:
+        place = rng.randrange(len(value))
+        return [*value[:place], other(value[place], rng), *value[place + rng.randrange(2) :]]
+    return changed
+
+
+JSON = [name for name in FORMATS if SAMPLES[name].lstrip()[:1] in "[{" and name != "jsonl"]
+
+
+@pytest.mark.parametrize("name", JSON)
+@given(seed=st.integers(0, 10**9))
+def test_a_reader_refuses_or_reads_a_file_of_its_own_with_one_place_changed(name: str, seed: int) -> None:
+    rng = random.Random(seed)
+    sample = SAMPLES[name]
+    try:
+        documents = [json.loads(sample)]
+    except ValueError:
+        documents = [json.loads(line) for line in sample.splitlines()]
+    place = rng.randrange(len(documents))
+    documents[place] = other(documents[place], rng)
+    check(records(name, "\n".join(map(json.dumps, documents)).encode()))
+
+
+def chatgpt(said: list[str]) -> Any:
+    nodes = {str(n): {"id": str(n), "parent": str(n - 1), "message": {"id": f"m{n}", "author": {"role": "user"},
+             "content": {"content_type": "text", "parts": [text]}}} for n, text in enumerate(said)}  # fmt: skip
+    return {"mapping": {"r": {"message": None}, **nodes}, "current_node": str(len(said) - 1)}
+
+
+HOLDING: dict[str, Callable[[list[str]], Any]] = {
+    "chatgpt": chatgpt,
+    "sillytavern": lambda said: [{"chat_metadata": {}}, *({"name": "P", "is_user": True, "mes": text} for text in said)],
+    "character_ai": lambda said: {"histories": [{"msgs": [{"src": {"name": "P"}, "text": text} for text in said]}]},
+    "slack": lambda said: [{"type": "message", "user": "U", "text": text, "ts": f"{1767225600 + n}.1"} for n, text in enumerate(said)],
+    "discord": lambda said: {"guild": {}, "channel": {"name": "q"}, "messages": [
+        {"id": str(n), "type": "Default", "content": text, "author": {"name": "p"}} for n, text in enumerate(said)]},
+    "parlai": lambda said: {"dialog": [[{"id": "p", "text": text} for text in said]]},
+    "langfuse": lambda said: {"id": "t", "timestamp": None, "sessionId": "s", "observations": [
+        {"id": "o", "type": "GENERATION", "input": [{"role": "user", "content": text} for text in said]}]},
+    "langsmith": lambda said: {"id": "r", "run_type": "llm", "inputs": {"messages": [{"role": "user", "content": text} for text in said]}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOLDING)
+@given(
+    said=st.lists(
+        st.text("ab7 \n\té日\u200e\x00.:", max_size=20),
+        min_size=1,
+        max_size=6,
+    )
+)
+def test_every_message_that_a_file_holds_is_a_message_or_is_counted_as_skipped(name: str, said: list[str]) -> None:
+    value = HOLDING[name](said)
+    text = "\n".join(map(json.dumps, value)) if name == "sillytavern" else json.dumps(value)
+    step = Skipped("step without messages", 1)  # a trace around its calls
+    entries = [
+        entry for entry in records(name, text.encode()) or () if not isinstance(entry, ChannelInfo) and entry != step
+    ]
+    assert len(entries) == len(said)
+    read = [entry.text.strip() for entry in entries if isinstance(entry, SourceMessage)]
+    assert sorted(read) == sorted(text.strip() for text in said if text.strip())

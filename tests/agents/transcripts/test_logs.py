@@ -1,0 +1,280 @@
+"""Logs of IRC clients and messengers, and sessions of TinyTroupe: nothing of a program's own is speech, no line is glued to another."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from agents.models import Message
+from tests.agents.transcripts.helpers import make_agent, run_json, said, write
+
+pytestmark = pytest.mark.django_db
+
+
+def imported(folder: Path, text: str, name: str = "log.txt", **options: Any) -> dict[str, Any]:
+    report = run_json("import_transcript", write(folder, name, text), **options)
+    assert report["read"] == report["imported"] + report["duplicates"] + report["skipped"] + report["system_prompts"]
+    return report
+
+
+# -- IRC
+def test_a_log_of_weechat_has_its_speakers_actions_and_notices(tmp_path: Path) -> None:
+    log = (
+        "2026-03-01 09:11:58\t-->\tann (~ann@quay) has joined #quay\n2026-03-01 09:12:03\tann\tIs it late: the ferry?\n"
+        "2026-03-01 09:12:41\t@guide\tTwenty minutes\twith tabs\n2026-03-01 09:12:42\t *\tbo waves\n"
+        "2026-03-01 09:12:43\t--\tann is now known as ann_\n2026-03-01 09:12:44\t<--\tbo (b@c) has quit (Quit: 1)\n"
+        "2026-03-01 09:13:00\t+cy\t\n2026-03-01 09:13:01\t+cy\thm\n"
+    )
+    report = imported(tmp_path, log)
+    assert (report["format"], report["skipped_by_reason"]) == ("weechat", {"notice": 3, "empty message": 1})
+    assert said() == [
+        ("ann", "Is it late: the ferry?"),
+        ("guide", "Twenty minutes\twith tabs"),
+        ("bo", "waves"),
+        ("cy", "hm"),
+    ]
+    assert (report["first_sent_at"], report["last_sent_at"]) == ("2026-03-01T09:12:03Z", "2026-03-01T09:13:01Z")
+    assert Message.objects.get(text="waves").payload == {"action": True}
+
+
+def test_a_log_of_hexchat_has_its_year_and_tells_actions_from_notices(tmp_path: Path) -> None:
+    log = (
+        "**** BEGIN LOGGING AT Thu Dec 31 23:50:00 2026\n\nDec 31 23:51:00 *\tNow talking on #quay\n"
+        "Dec 31 23:52:00 *\tann (~a@b.org) has joined\nDec 31 23:53:00 <ann>\tLate?\nDec 31 23:54:00 *\tann waves\n"
+        "Jan 01 00:01:00 <[g-]>\tTwenty minutes.\nJan 01 00:02:00 *\tbo sets mode +v on ann\nJan 01 00:03:00 *\tann is now known as a\n"
+        "**** ENDING LOGGING AT Fri Jan  1 00:05:00 2027\n"
+    )
+    report = imported(tmp_path, log)
+    assert (report["format"], report["skipped_by_reason"]) == ("hexchat", {"notice": 6})
+    assert said() == [("ann", "Late?"), ("ann", "waves"), ("[g-]", "Twenty minutes.")]
+    assert Message.objects.get(text="Twenty minutes.").sent_at == datetime(2027, 1, 1, 0, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("stamp", ["[12:03] ", "12:03 ", ""])
+def test_what_an_irc_log_says_itself_is_not_glued_to_a_message(tmp_path: Path, stamp: str) -> None:
+    log = (
+        f"--- Log opened Mon Jan 05 09:00:00 2026\n{stamp}<ann> hi\n=== bo is now known as bo_away\n{stamp}<bo> ho\n"
+        f"{stamp}=== bo_away is now known as bo\n{stamp}* cy waves\n--- Log closed Mon Jan 05 10:00:00 2026\n"
+    )
+    report = imported(tmp_path, log)
+    assert said() == [("ann", "hi"), ("bo", "ho"), ("cy", "waves")]
+    assert report["skipped_by_reason"] == {"notice": 2}
+
+
+def test_headers_of_mirc_are_no_speakers(tmp_path: Path) -> None:
+    imported(
+        tmp_path,
+        "Session Start: Mon Jan 05 09:00:00 2026\nSession Ident: #quay\n[09:12] <ann> hi\nSession Close: Mon Jan 05 10:00:00 2026\n",
+    )
+    assert said() == [("ann", "hi")]
+    assert Message.objects.get().sent_at == datetime(2026, 1, 5, 9, 12, tzinfo=UTC)
+
+
+# -- what is not understood
+def stamped(good: int, bad: int) -> str:
+    lines = [f"2026-03-01 09:{n:02}:00 ann: line {n}" for n in range(good)] + [
+        f"2026-03-01 10:{n:02}:00 what {n}" for n in range(bad)
+    ]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(("good", "bad", "warned"), [(50, 1, False), (49, 1, False), (48, 2, True), (40, 10, True)])
+def test_lines_that_are_not_understood_are_counted_and_warned_of(
+    tmp_path: Path, good: int, bad: int, warned: bool
+) -> None:
+    out, errors = io.StringIO(), io.StringIO()
+    call_command(
+        "import_transcript", write(tmp_path, "log.txt", stamped(good, bad)), json=True, stdout=out, stderr=errors
+    )
+    report = json.loads(out.getvalue())
+    assert report["skipped_by_reason"] == {"line not understood": bad}
+    assert bool(report["warnings"]) == warned
+    assert ("'what 0'" in errors.getvalue()) == warned
+
+
+def test_a_file_of_which_a_fifth_is_not_understood_is_refused_with_the_first_three_lines(tmp_path: Path) -> None:
+    path = write(tmp_path, "log.txt", stamped(30, 10))
+    with pytest.raises(
+        CommandError,
+        match=r"10 of 40 entries .25 %. were not understood, the first: line 31: 'what 0'; .*'what 2'\. Is",
+    ):
+        call_command("import_transcript", path)
+    assert not Message.objects.exists()
+
+
+def test_the_command_says_messages_speakers_times_and_what_was_skipped(tmp_path: Path) -> None:
+    out = io.StringIO()
+    log = "[12:03] <ann> hi\n[12:04] -!- bo has joined\n[12:05] <bo> ho\n"
+    call_command("import_transcript", write(tmp_path, "log.txt", log), stdout=out)
+    call_command(
+        "import_transcript", write(tmp_path, "dated.csv", "who,text,time\nann,hi,2026-03-01T09:00:00Z\n"), stdout=out
+    )
+    said_of = " ".join(out.getvalue().split())
+    for words in (
+        "imported 2 into log",
+        "skipped: 1 × notice",
+        "2 messages without a time",
+        "2026-03-01T09:00:00Z to 2026-03-01T09:00:00Z",
+    ):
+        assert words in said_of
+
+
+# -- WhatsApp
+ANDROID = """\
+31/12/2025, 22:14 - Messages and calls are end-to-end encrypted. No one outside of this chat, not even WhatsApp, can read or listen to them.
+31/12/2025, 22:14 - Ann created group "Ferries: late"
+31/12/2025, 22:15 - Ann changed the subject from "A" to "Ferries: late"
+31/12/2025, 22:15 - Ann: Is it late?
+And why?
+31/12/2025, 22:16 - +49 171 1234567: <Media omitted>
+31/12/2025, 22:17 - Ann: IMG-20251231-WA0001.jpg (file attached)
+Look at this
+31/12/2025, 22:18 - Ann: This message was deleted
+31/12/2025, 22:18 - Ann: You deleted this message.
+31/12/2025, 22:19 - ~\u202fBo: I see 2 < 3 and <html> <This message was edited>
+31/12/2025, 22:20 - Ann:
+"""
+IOS = """\
+\ufeff[31.12.25, 22:14:01] Quay: \u200eNachrichten und Anrufe sind Ende-zu-Ende-verschlüsselt. Niemand sonst kann sie lesen.
+[31.12.25, 22:15:01] Ann: Kommt sie?
+Warum nicht: wer weiß?
+\u200e[31.12.25, 22:15:30] Ann: \u200eBild weggelassen
+[31.12.25, 22:15:40] Ann: schau \u200e<Anhang: 00001-PHOTO-2025.jpg>
+[31.12.25, 22:16:01] ~\u00a0Bo: \u200eDiese Nachricht wurde gelöscht.
+\u200e[31.12.25, 22:16:30] Bo: \u200eFahrplan.pdf • \u200e3 Seiten \u200eDokument weggelassen
+[31.12.25, 22:17:01] Bo: Gleich. \u200e<Diese Nachricht wurde bearbeitet.>
+"""
+
+
+def test_what_whatsapp_writes_itself_on_android_is_not_speech(tmp_path: Path) -> None:
+    report = imported(tmp_path, ANDROID)
+    assert said() == [("Ann", "Is it late?\nAnd why?"), ("Ann", "Look at this"), ("Bo", "I see 2 < 3 and <html>")]
+    assert report["skipped_by_reason"] == {"notice": 3, "media": 1, "deleted message": 2, "empty message": 1}
+    assert report["warnings"] == []
+
+
+def test_what_whatsapp_writes_itself_on_ios_is_not_speech(tmp_path: Path) -> None:
+    report = imported(tmp_path, IOS)
+    assert said() == [("Ann", "Kommt sie?\nWarum nicht: wer weiß?"), ("Ann", "schau"), ("Bo", "Gleich.")]
+    assert report["skipped_by_reason"] == {"notice": 1, "media": 2, "deleted message": 1}
+
+
+@pytest.mark.parametrize(
+    ("omitted", "deleted", "edited"),
+    [
+        ("<Media omitted>", "You deleted this message", "<This message was edited>"),
+        ("<Medien ausgeschlossen>", "Du hast diese Nachricht gelöscht.", "<Diese Nachricht wurde bearbeitet.>"),
+        ("<Multimedia omitido>", "Se eliminó este mensaje.", "<Se editó este mensaje.>"),
+        ("<Médias omis>", "Ce message a été supprimé", "<Ce message a été modifié>"),
+        ("<Mídia oculta>", "Mensagem apagada", "<Mensagem editada>"),
+        ("<Media omessi>", "Questo messaggio è stato eliminato", "<Messaggio modificato>"),
+        ("<Media weggelaten>", "Dit bericht is verwijderd", "<Dit bericht is bewerkt>"),
+        ("<Без медиафайлов>", "Данное сообщение удалено", "<Сообщение изменено>"),
+        ("<pominięto multimedia>", "Usunięto tę wiadomość", "<This message was edited>"),
+        ("<Medya dahil edilmedi>", "Bu mesaj silindi", "<Bu mesaj düzenlendi>"),
+        ("<メディアは含まれていません>", "Pesan ini telah dihapus", "<Pesan ini diedit>"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stamp", ["31/12/2025, 22:15 - ", "31.12.25, 22:15 - ", "12/31/25, 10:15\u202fPM - ", "2025-12-31 22:15 - ",
+                                   "31/12/2025 22.15 - ", "31/12/2025, 10:15 p.\u00a0m. - "])  # fmt: skip
+def test_the_texts_of_whatsapp_are_known_in_several_languages_and_forms_of_time(
+    tmp_path: Path, stamp: str, omitted: str, deleted: str, edited: str
+) -> None:
+    report = imported(
+        tmp_path, "".join(f"{stamp}Ann: {text}\n" for text in (omitted, deleted, f"Gut {edited}", "Hallo"))
+    )
+    assert said() == [("Ann", "Gut"), ("Ann", "Hallo")]
+    assert report["skipped_by_reason"] == {"media": 1, "deleted message": 1}
+    assert report["first_sent_at"] == "2025-12-31T22:15:00Z"
+
+
+# -- CSV with dialogues
+def test_each_dialogue_of_a_table_is_a_channel(tmp_path: Path) -> None:
+    table = (
+        "Sr No.,Utterance,Speaker,Emotion,Dialogue_ID,Utterance_ID,Season\n"
+        + "".join(f"{n},Line {n},{'Ann' if n % 2 else 'Bo'},neutral,{n // 2},{n % 2},1\n" for n in range(6))
+    )  # fmt: skip
+    report = imported(tmp_path, table, name="meld.csv")
+    assert report["channels"] == ["meld-0", "meld-1", "meld-2"]
+    assert said("meld-1") == [("Bo", "Line 2"), ("Ann", "Line 3")]
+
+
+# -- TinyTroupe
+def told(who: str, text: str, more: str = "") -> str:
+    return f"USER --> {who}: [CONVERSATION]\n     > {text}\n" + (f"     + --> {more}\n" if more else "")
+
+
+def says(who: str, text: str) -> str:
+    return f"{who} acts: [THINK]\n     > Hm.\n{who} acts: [TALK]\n     > {text}\n{who} acts: [DONE]\n"
+
+
+def notebook(*outputs: str) -> str:
+    cells = [{"cell_type": "code", "outputs": [{"output_type": "stream", "text": text}]} for text in outputs]
+    return json.dumps({"nbformat": 4, "cells": cells})
+
+
+QUESTIONS = ("Who are you?", "What do you buy?", "Why?")
+
+
+def test_each_session_of_a_notebook_is_a_conversation_with_all_it_was_asked(tmp_path: Path) -> None:
+    make_agent("ann", "Ann")
+    sessions = ["".join(told(name, q) + says(name, f"{q} {name}") for q in QUESTIONS) for name in ("Ann", "Bo", "Cy")]
+    report = imported(tmp_path, notebook(*sessions), name="run.ipynb")
+    assert report["channels"] == ["run", "run-2", "run-3"]
+    for number, name in enumerate(("Ann", "Bo", "Cy"), start=1):
+        channel = "run" if number == 1 else f"run-{number}"
+        assert said(channel) == [line for q in QUESTIONS for line in (("USER", q), (name, f"{q} {name}"))]
+    assert run_json("import_transcript", tmp_path / "run.ipynb")["imported"] == 0
+
+
+def test_an_interview_over_several_cells_is_one_conversation(tmp_path: Path) -> None:
+    report = imported(
+        tmp_path,
+        notebook(told("Ann", "One?"), says("Ann", "1"), told("Ann", "Two?") + says("Ann", "2")),
+        name="run.ipynb",
+    )
+    assert report["channels"] == ["run"]
+    assert said() == [("USER", "One?"), ("Ann", "1"), ("USER", "Two?"), ("Ann", "2")]
+
+
+RULE = "─" * 20
+
+
+def world(name: str, *people: str) -> str:
+    asked = told(people[0], "Ideas?") + told(people[1], "Ideas?", people[-1])
+    heard = f"{people[0]} --> {people[1]}: [CONVERSATION]\n     > Mine.\n"
+    return asked + f"{RULE} {name} step 1 of 1 {RULE}\n" + says(people[0], "Mine.") + heard + says(people[1], "Yours.")
+
+
+@pytest.mark.parametrize(
+    "worlds",
+    [(("One", "Ann", "Bo", "Cy"), ("Two", "Ann", "Bo", "Cy")), (("Group", "Ann", "Bo"), ("Group", "Di", "Ed"))],
+    ids=["the same people in two environments", "other people in environments of one name"],
+)
+def test_environments_are_conversations_of_their_own(tmp_path: Path, worlds: tuple[tuple[str, ...], ...]) -> None:
+    report = imported(tmp_path, notebook(*(world(*one) for one in worlds)), name="run.ipynb")
+    assert report["channels"] == ["run", "run-2"]
+    for channel, (_, first, second, *_) in zip(report["channels"], worlds, strict=True):
+        assert said(channel) == [("USER", "Ideas?"), (first, "Mine."), (second, "Yours.")]
+
+
+def test_an_environment_that_runs_again_goes_on(tmp_path: Path) -> None:
+    again = told("Ann", "More?") + told("Bo", "More?") + f"{RULE} One step 1 of 1 {RULE}\n" + says("Bo", "No.")
+    report = imported(tmp_path, world("One", "Ann", "Bo") + again, name="run.log")
+    assert report["channels"] == ["run"]
+    assert said()[-2:] == [("USER", "More?"), ("Bo", "No.")]
+
+
+def test_who_acts_without_having_been_asked_acts_in_the_session_there_is(tmp_path: Path) -> None:
+    heard = "Ann --> Bo: [CONVERSATION]\n     > Hello.\n"
+    report = imported(
+        tmp_path, told("Ann", "Talk to Bo.") + says("Bo", "Hm.") + says("Ann", "Hello.") + heard, name="run.log"
+    )
+    assert report["channels"] == ["run"]
+    assert said() == [("USER", "Talk to Bo."), ("Bo", "Hm."), ("Ann", "Hello.")]

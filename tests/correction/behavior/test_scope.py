@@ -1,0 +1,228 @@
+"""Where a request holds: the whole persona, its channel alone, or towards the person who asked alone."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import CommandError, call_command
+
+from agents.models import Agent, Channel, ChannelMember, DescriptionUpdate, Message
+from agents.persona import TraitValue
+from agents.turn.prompt import preview_prompt
+from agents.turn.receive import receive_message
+from correction.behavior.applying import BehaviorError, apply_request, revert_request
+from correction.behavior.work import work_one
+from correction.models import AgentEvaluationConfig, BehaviorRequest
+from tests.api_client import program
+from tests.console import signed_in, superuser
+from tests.correction.behavior.asking import CONCISE, dm_with, judge, tier_of, traits_of, write
+from tests.correction.gating import judge as gate_judge
+from tests.correction.gating import send
+from tests.evaluation.judging import prompt_of
+from tests.factories import make_channel
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+PIRATE = {**CONCISE, "name": "pirate talk", "description": "Talks like a pirate."}
+
+
+def asked(server: LLMServer, channel: Channel, text: str = "Talk like a pirate", **by: Any) -> BehaviorRequest:
+    """A request that a worker read, of Zed unless somebody else asks."""
+    server.respond = judge(**({"map": PIRATE} | by.pop("answers", {})))
+    message = write(channel, text, **by)
+    assert work_one(owner="w")
+    request: BehaviorRequest = BehaviorRequest.objects.get(message=message)
+    return request
+
+
+def another_channel(agent: Agent) -> Channel:
+    channel = make_channel("elsewhere", kind="dm")
+    ChannelMember.objects.create(channel=channel, agent=agent)
+    return channel
+
+
+def shown(agent: Agent, channel: Channel, *, to: Message | None = None) -> list[str]:
+    """The traits asked for there that the agent is shown, by their lines."""
+    prompt = preview_prompt(agent=agent, channel=channel, trigger=to)
+    bodies = [section.body for section in prompt.sections if section.stage == "behavior"]
+    return [line for body in bodies for line in body.splitlines() if line.startswith(("- ", "### "))]
+
+
+def said(channel: Channel, *, outsider: str = "", user: User | None = None) -> Message:
+    return receive_message(channel=channel, outsider=outsider, user=user, text="Hello!")
+
+
+LINES = ["### Sometimes", "- pirate talk: Talks like a pirate."]
+
+
+def test_by_default_a_request_holds_in_the_whole_persona(llm_server: LLMServer) -> None:
+    agent, channel = dm_with()
+
+    request = asked(llm_server, channel)
+
+    assert (request.status, request.scope_key, traits_of(agent)) == ("applied", "", {"pirate talk": 0.5})
+    assert shown(agent, channel) == []
+
+
+def test_in_a_channel_it_holds_for_everybody_there_and_leaves_the_persona_alone(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(behavior_scope="channel")
+    versions = agent.persona_versions.count()
+
+    request = asked(llm_server, channel)
+
+    assert (request.status, request.operation, request.trait_id) == ("applied", "add", None)
+    assert (traits_of(agent), agent.persona_versions.count()) == ({}, versions)
+    assert not DescriptionUpdate.objects.exists()
+    elsewhere = another_channel(agent)
+    assert [shown(agent, one) for one in (channel, elsewhere)] == [LINES, []]
+    assert [shown(agent, channel, to=said(channel, outsider=name)) for name in ("Zed", "Zoe")] == [LINES, LINES]
+
+
+def test_towards_a_user_it_holds_in_every_channel_and_for_nobody_else(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(behavior_scope="person")
+    zoe, eve = superuser("zoe"), superuser("eve")
+    elsewhere = another_channel(agent)
+
+    asked(llm_server, channel, outsider="", user=zoe)
+
+    assert traits_of(agent) == {}
+    assert [shown(agent, where, to=said(where, user=zoe)) for where in (channel, elsewhere)] == [LINES, LINES]
+    assert [shown(agent, channel, to=to) for to in (None, said(channel, user=eve), said(channel, outsider="zoe"))] == [
+        [], [], [],
+    ]  # fmt: skip
+
+
+def test_towards_an_outsider_it_holds_for_that_name_in_that_channel(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(behavior_scope="person")
+    elsewhere = another_channel(agent)
+
+    request = asked(llm_server, channel)
+
+    assert "Zed" not in request.scope_key
+    assert shown(agent, channel, to=said(channel, outsider="Zed")) == LINES
+    others = [said(channel, outsider="Zoe"), said(channel, outsider="zed"), said(elsewhere, outsider="Zed")]
+    assert [shown(agent, to.channel, to=to) for to in others] == [[], [], []]
+
+
+def test_a_second_request_there_changes_what_the_first_made(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(behavior_scope="channel")
+    asked(llm_server, channel)
+    prompts: list[str] = []
+
+    def stop(prompt: str) -> dict[str, Any]:
+        prompts.append(prompt)
+        return {**PIRATE, "strength": 0.0, "replaces_trait": "pirate talk"}
+
+    second = asked(llm_server, channel, "Stop that", answers={"map": stop})
+
+    assert '"name": "pirate talk", "strength": 0.5' in prompts[0]
+    assert (second.operation, (second.trait_before or {})["strength"]) == ("stop", 0.5)
+    assert shown(agent, channel) == ["### Never (stop doing this)", "- pirate talk: Talks like a pirate."]
+
+
+def test_a_trait_of_the_persona_is_changed_there_and_nowhere_else(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(TraitValue("dry wit", "Is dry.", 0.2, 0.8), behavior_scope="channel")
+
+    answers = {"map": {**CONCISE, "name": "dry wit", "description": "", "strength": 0.3, "replaces_trait": "dry wit"}}
+    request = asked(llm_server, channel, "A bit less dry", answers=answers)
+
+    assert (request.operation, traits_of(agent)) == ("update", {"dry wit": 0.8})
+    assert shown(agent, channel) == ["### Sometimes", "- dry wit: Is dry."]
+
+
+def test_what_is_reverted_is_not_shown_any_more_the_latest_change_first(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(behavior_scope="channel")
+    first = asked(llm_server, channel)
+    answers = {"map": {**PIRATE, "strength": 0.9, "replaces_trait": "pirate talk"}}
+    second = asked(llm_server, channel, "More of it", answers=answers)
+
+    with pytest.raises(BehaviorError, match=f"behaviour request {second.pk} changed the same trait"):
+        revert_request(request=first, user=None)
+    revert_request(request=second, user=None)
+    assert shown(agent, channel) == LINES
+    revert_request(request=first, user=None)
+    assert shown(agent, channel) == []
+
+
+def test_what_waits_is_applied_where_it_was_proposed_for_also_when_the_setting_is_another_by_then(
+    llm_server: LLMServer,
+) -> None:
+    agent, channel = dm_with(behavior_scope="channel", behavior_auto_apply="never")
+    request = asked(llm_server, channel)
+    AgentEvaluationConfig.objects.update(behavior_scope="persona")
+
+    apply_request(request=request)
+
+    assert (request.status, traits_of(agent), shown(agent, channel)) == ("applied", {}, LINES)
+
+
+def test_it_holds_also_after_its_message_was_deleted(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(behavior_scope="channel")
+    asked(llm_server, channel)
+    Message.objects.all().delete()
+
+    assert shown(agent, channel) == LINES
+
+
+def test_each_person_has_a_daily_limit_and_protected_traits_hold_for_all(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(
+        TraitValue("safety", "Warns.", 0.5, 0.9),
+        behavior_scope="person",
+        behavior_daily_limit=1,
+        behavior_protected_traits=["safety"],
+    )
+    answers = {"map": {**PIRATE, "touches": []}}
+    second = {"map": {**CONCISE, "touches": []}}
+
+    states = [
+        asked(llm_server, channel, answers=answers).status,
+        asked(llm_server, channel, answers=second).status,
+        asked(llm_server, channel, answers=answers, outsider="Zoe").status,
+        asked(llm_server, channel, answers={"map": {**CONCISE, "touches": ["safety"]}}, outsider="Eve").status,
+    ]
+
+    assert states == ["applied", "pending_review", "applied", "detected"]
+    assert traits_of(agent) == {"safety": 0.9}
+
+
+def test_the_gate_judges_by_what_was_asked_for_there_too(llm_server: LLMServer) -> None:
+    agent, channel = dm_with(behavior_scope="channel", gate_adherence_enabled=True, gate_mode="enforce")
+    asked(llm_server, channel)
+    from agents.turn.pipeline import pipeline
+    from agents.turn.prompt import new_turn
+
+    turn = new_turn(agent=agent, channel=channel)
+    pipeline().prepare(turn)
+    llm_server.respond = gate_judge({"adherence": 8})
+    send(agent, channel, "Ahoy!", turn=turn)
+
+    assert "- pirate talk: Talks like a pirate." in prompt_of(llm_server.bodies[-1])
+
+
+def test_its_effect_is_not_evaluated_and_people_see_where_it_holds(llm_server: LLMServer) -> None:
+    _, channel = dm_with(behavior_scope="person")
+    request = asked(llm_server, channel)
+    eve = superuser("eve")
+
+    with pytest.raises(CommandError, match="only towards Zed"):
+        call_command("measure_behavior", str(request.pk), "--dry-run", stdout=StringIO())
+    row = program(eve).get(f"/api/behavior-requests/{request.pk}/").json()
+    assert row["holds"] == f"only towards Zed in {channel}"
+    assert "only towards Zed" in program(eve).get(f"/api/behavior-requests/{request.pk}/effect/").json()["why_not"]
+    page = signed_in(eve).get(f"/admin/correction/behaviorrequest/{request.pk}/change/")
+    assert "only towards Zed" in page.content.decode()
+    assert "only towards Zed" in signed_in(eve).get("/admin/correction/behaviorrequest/").content.decode()
+
+
+def test_a_trial_says_where_it_would_hold(llm_server: LLMServer) -> None:
+    dm_with(behavior_scope="person")
+    llm_server.respond = judge()
+    out = StringIO()
+
+    call_command("detect_behavior", "Be brief", "--agent", "ada", stdout=out)
+
+    assert "towards this person only" in out.getvalue()
+    assert tier_of(llm_server.bodies[-1]) == "map"

@@ -1,0 +1,58 @@
+"""Swarms in the browser: what an agent remembers is changed on a phone, and a message is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import expect
+
+from agents.models import DialogState, SwarmTurn
+from agents.swarm.state import Entry, add_quoted, updating
+from agents.swarm.talk import begin_talk, exchange
+from tests.agents.swarm.speaking import with_swarm
+from tests.console import page_of, superuser
+from tests.e2e.axe import grave_faults
+from tests.e2e.conftest import Visitor
+
+pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
+
+
+def test_entries_are_changed_and_a_message_is_tried(visit: Callable[..., Visitor]) -> None:
+    ada = with_swarm(sample_lines=["To sum up, I would take the blue one for 40 euros."])
+    channel = begin_talk(ada)
+    exchange(ada, channel, "I am allergic to peanuts. I want to plan a picnic in Delft.")
+    with updating(ada, channel) as state:
+        add_quoted(state, "decisions", [Entry(text="picnic", position=1, quote="picnic")], list(channel.messages.all()))
+    remembered = DialogState.objects.get(channel=channel)
+    visitor = visit(width=390, scheme="dark")
+    page = visitor.page
+    visitor.enter(superuser("c"))
+    visitor.open(page_of(remembered))
+    assert visitor.fits
+    assert grave_faults(page) == []
+
+    page.get_by_label("text of the entry").first.fill("a picnic with a guest who is allergic")
+    page.get_by_role("button", name="Change its text").first.click()
+    expect(page.get_by_text("Changed; the agent's next turn reads it so.")).to_be_visible()
+    page.get_by_role("button", name="Pin", exact=True).first.click()
+    expect(page.get_by_role("button", name="Unpin")).to_have_count(2)
+    remembered.refresh_from_db()
+    assert remembered.anchor["text"] == "a picnic with a guest who is allergic"
+    assert [remembered.facts[0]["pinned"], remembered.decisions[0]["pinned"]] == [True, True]
+
+    visitor.open(page_of(ada.swarms.get()))
+    assert visitor.fits
+    page.get_by_role("link", name="Try it").click()
+    page.get_by_label("Agent").fill("ada")
+    page.get_by_label("Message").fill("Write a short note about the blue vase from Delft")
+    page.get_by_role("button", name="Try it").click()
+    expect(page.get_by_role("heading", name="What would be sent")).to_be_visible()
+    expect(page.locator("del", has_text="To sum up")).to_be_visible()
+    for path in (page.url.removeprefix(visitor.home), page_of(SwarmTurn.objects.get())):
+        if path not in page.url:
+            visitor.open(path)
+        for scheme in ("light", "dark"):
+            visitor.dress(scheme)
+            assert visitor.fits
+            assert grave_faults(page) == []
