@@ -269,3 +269,12 @@ def test_an_environment_that_runs_again_goes_on(tmp_path: Path) -> None:
     report = imported(tmp_path, world("One", "Ann", "Bo") + again, name="run.log")
     assert report["channels"] == ["run"]
     assert said()[-2:] == [("USER", "More?"), ("Bo", "No.")]
+
+
+def test_who_acts_without_having_been_asked_acts_in_the_session_there_is(tmp_path: Path) -> None:
+    heard = "Ann --> Bo: [CONVERSATION]\n     > Hello.\n"
+    report = imported(
+        tmp_path, told("Ann", "Talk to Bo.") + says("Bo", "Hm.") + says("Ann", "Hello.") + heard, name="run.log"
+    )
+    assert report["channels"] == ["run"]
+    assert said() == [("USER", "Talk to Bo."), ("Bo", "Hm."), ("Ann", "Hello.")]
