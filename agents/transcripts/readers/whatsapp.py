@@ -1,8 +1,8 @@
 """What WhatsApp itself writes into an exported chat: placeholders of media, deleted and edited messages, the notice of encryption.
 
 On iOS such a text has a left-to-right mark before it, in every language. On Android it has none: media are known by their form
-(``<…>``, ``IMG-20260131-WA0001.jpg (…)``), the rest by its words in the ten languages below; in others it is read as speech.
-Read: https://github.com/Pustur/whatsapp-chat-parser, https://faq.whatsapp.com/1180414079177245 and public parsers that list the wordings.
+(``<…>``, ``IMG-20260131-WA0001.jpg (…)``), the rest by its words in the eleven languages below; in others it is read as speech.
+Read: https://github.com/Dlurak/Whis (src/lib/constants/whatsapp.ts) and other public parsers that list the wordings.
 """
 
 from __future__ import annotations
