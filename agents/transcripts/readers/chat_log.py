@@ -1,7 +1,6 @@
 """Chat logs: "Name: text", IRC and messenger exports, with or without time stamps; lines without a speaker go on.
 
-Read: https://irssi.org/documentation/help/log/ and settings of its log lines, logs of irclogs.ubuntu.com ("=== ann is now known as bo"),
-mIRC's "Session Start", and for WhatsApp what `whatsapp` names.
+Read: public parsers of irssi's logs (its line forms, "--- Day changed", "-!-"), and for WhatsApp what `whatsapp` names.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ Style = Literal["stamped", "nick", "named"]
 
 _NICK = re.compile(r"<[~&@%+ ]?(?P<speaker>[^<>\s][^<>]{0,63})>(?: (?P<text>.*)|$)")
 _ACTION = re.compile(r"\* (?P<speaker>[^\s:*]{1,64}) (?P<text>.+)")
-_NOTICE = re.compile(r"(?:-!-|\*\*\*|-->|<--|<->|===?|---?)(?:\s|$)")
+_NOTICE = re.compile(r"(?:-!-|-[^\s-]\S{0,80}-|\*\*\*|-->|<--|<->|===?|---?)(?:\s|$)")
 _AFTER_STAMP = re.compile(r"(?P<speaker>[^\s:][^:]{0,79}):(?:\s+(?P<text>.*)|$)")
 _NAMED = re.compile(
     r"(?P<bold>\*\*|__)?(?P<speaker>[^\W_][^:<>\[\]{}|\"*]{0,39})(?(bold)(?::(?P=bold)|(?P=bold):)|:)(?:\s+(?P<text>.*)|$)"

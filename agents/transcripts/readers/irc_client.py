@@ -1,7 +1,6 @@
 """Logs of WeeChat (tab-separated: time, prefix, text) and of HexChat and XChat ("Mar 03 10:28:41 <nick>", tab, text).
 
-Read: https://weechat.org/files/doc/stable/weechat_user.en.html#logger, https://github.com/misterhat/weechat-log (test.js),
-https://hexchat.readthedocs.io/en/latest/settings.html and the sample in plaso's parser of XChat's logs.
+Read: https://github.com/misterhat/weechat-log (test.js), the sample in plaso's parser of XChat's logs, and public logs of HexChat.
 """
 
 from __future__ import annotations

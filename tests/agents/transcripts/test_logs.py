@@ -60,11 +60,11 @@ def test_a_log_of_hexchat_has_its_year_and_tells_actions_from_notices(tmp_path: 
 def test_what_an_irc_log_says_itself_is_not_glued_to_a_message(tmp_path: Path, stamp: str) -> None:
     log = (
         f"--- Log opened Mon Jan 05 09:00:00 2026\n{stamp}<ann> hi\n=== bo is now known as bo_away\n{stamp}<bo> ho\n"
-        f"{stamp}=== bo_away is now known as bo\n{stamp}* cy waves\n--- Log closed Mon Jan 05 10:00:00 2026\n"
+        f"{stamp}=== bo_away is now known as bo\n{stamp}-NickServ- identify\n{stamp}* cy waves\n--- Log closed Mon Jan 05 10:00:00 2026\n"
     )
     report = imported(tmp_path, log)
     assert said() == [("ann", "hi"), ("bo", "ho"), ("cy", "waves")]
-    assert report["skipped_by_reason"] == {"notice": 2}
+    assert report["skipped_by_reason"] == {"notice": 3}
 
 
 def test_headers_of_mirc_are_no_speakers(tmp_path: Path) -> None:
