@@ -305,8 +305,13 @@ def is_example(file: LoadedFile) -> bool:
     """Whether it holds the propositions of an example agent: a shipped file that bears its slug."""
     if file.agent_id not in example_slugs():
         return False
-    in_team = any(file.path.is_relative_to(folder) for folder in settings.PROPOSITION_DIRS)
-    return not in_team and file.path.is_relative_to(settings.PROPOSITIONS_DIR)
+    in_team = any(_lies_in(file.path, folder) for folder in settings.PROPOSITION_DIRS)
+    return not in_team and _lies_in(file.path, settings.PROPOSITIONS_DIR)
+
+
+@lru_cache(maxsize=2048)  # asked of every file for every draft
+def _lies_in(path: Path, folder: Path) -> bool:
+    return path.is_relative_to(folder)
 
 
 def applying(files: Sequence[LoadedFile], *, seeded: bool) -> list[LoadedFile]:
