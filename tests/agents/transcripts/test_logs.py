@@ -76,6 +76,26 @@ def test_headers_of_mirc_are_no_speakers(tmp_path: Path) -> None:
     assert Message.objects.get().sent_at == datetime(2026, 1, 5, 9, 12, tzinfo=UTC)
 
 
+def test_a_log_with_times_of_its_own_is_read_without_a_wrong_speaker(tmp_path: Path) -> None:
+    log = (
+        "**** BEGIN LOGGING AT Mon Jan  5 09:00:00 2026\n\n[09:12:00] <ann>\tIs it late: the ferry?\n[09:13:00] *\tbo waves\n"
+        "[09:14:00] ann\tcolumns: of another client\n[09:15:00] <ann>\tBye\n[09:16:00] <ann>\tBye\n[09:17:00] <bo>\tBye\n"
+    )
+    report = imported(tmp_path, log)
+    assert report["speakers"].keys() == {"ann", "bo"}
+    assert report["skipped_by_reason"] == {"line not understood": 1}
+    assert report["first_sent_at"] == "2026-01-05T09:12:00Z"
+
+
+def test_a_list_of_our_messages_may_be_pretty_json(tmp_path: Path) -> None:
+    imported(
+        tmp_path,
+        json.dumps([{"agent": "Ann", "text": "one"}, {"speaker": "Bo", "text": "two"}], indent=2),
+        name="talk.json",
+    )
+    assert said() == [("Ann", "one"), ("Bo", "two")]
+
+
 # -- what is not understood
 def stamped(good: int, bad: int) -> str:
     lines = [f"2026-03-01 09:{n:02}:00 ann: line {n}" for n in range(good)] + [
