@@ -42,7 +42,7 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
     """
     if run.agent is None:
         raise ValueError(f"evaluation run {run.pk} targets a channel; baselines are of agents")
-    now, statistics = timezone.now(), window_statistics(run)
+    now, statistics = timezone.now(), window_statistics(run.figures)
     with transaction.atomic():
         # Of two runs that end at once each must see what the other promoted.
         Agent.objects.select_for_update(no_key=True).get(pk=run.agent.pk)
@@ -161,7 +161,7 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     rows = EvaluationScore.objects.filter(status=EvaluationScore.Status.SCORED).order_by().values_list("dimension")
     newest_by_dimension = dict(rows.filter(evaluation_run=run).annotate(at=Max("message__said_at")))
     of_channels = rows.filter(evaluation_run__agent_shares__agent_run=run, evaluation_run__status=run.Status.COMPLETED)
-    newest_by_dimension |= dict.fromkeys(window_statistics(run))
+    newest_by_dimension |= dict.fromkeys(window_statistics(run.figures))
     newest_by_dimension |= dict.fromkeys(of_channels.values_list("dimension", flat=True).distinct())
     newest: datetime | None = None
     if None in newest_by_dimension.values():

@@ -226,7 +226,7 @@ def _judged(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, Measured
     judgements = _judgements(run, own, linked, channels)
     judges_messages = any(of.messages for by in judgements.values() for of in by.values())
     keys = dict(_clusters(run)) if judges_messages else {}
-    measured, exact = {}, window_statistics(run)
+    measured, exact = {}, window_statistics(run.figures)
     for dimension, by in judgements.items():
         weights: dict[int, float] = defaultdict(float)  # of all propositions, by window
         for window, rows in ((w, rows) for of in by.values() for w, rows in of.windows.items()):

@@ -149,7 +149,7 @@ def points_of(run: EvaluationRun) -> dict[str, dict[str, Any]]:
         for name, d in summarize(run).dimensions.items()
         if d.score is not None and name not in COUNTED
     }
-    for name, by_proposition in window_statistics(run).items():
+    for name, by_proposition in window_statistics(run.figures).items():
         rows = [row for observations in by_proposition.values() for row in observations]
         points[name] = {"score": mean_of(rows), "error": error_of(rows), "of": _asked(run, name)}
     return points

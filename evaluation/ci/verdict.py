@@ -398,9 +398,8 @@ def _not_judged(result: AgentResult, limits: Limits) -> Iterator[Finding]:
     elif result.expected and not _says_something(result):
         yield _unjudged(agent, "", run.error or "nothing scored")
     no_score = "there is a threshold, but no score: "
-    exact = window_statistics(
-        run
-    )  # they prove what is wrong, or nothing: such a dimension can only fall below its threshold
+    # They prove what is wrong, or nothing: such a dimension can only fall below its threshold.
+    exact = window_statistics(run.figures)
     for dimension, coverage in result.coverage.items():
         of = summary.dimensions.get(dimension)
         needed = (dimension in limits.thresholds and dimension not in exact) or (

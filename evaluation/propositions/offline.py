@@ -16,7 +16,7 @@ from typing import Any
 from agents.llm.requests import InvalidAnswer, LLMRequest
 from agents.models import Agent
 from agents.text.fences import MAX_EVENT_CHARACTERS
-from agents.text.ngrams import AMONG, comparable_ngrams, repeated_ngrams, typical_recurrence
+from agents.text.ngrams import AMONG, comparable_ngrams, extract_ngrams, repeated_ngrams, typical_recurrence
 from agents.text.patterns import Undecided, find_all, one_message
 from agents.text.tokens import tokenize
 from evaluation.judge.questions import Verdict, judged, parse_answers, trivial, verdict_by_rule
@@ -140,14 +140,16 @@ def _score_repetition(texts: Sequence[str]) -> dict[str, Any]:
 def _score_draft_repetition(draft: str, history: Sequence[str]) -> dict[str, Any]:
     """How far a draft says again what its speaker said before: ``round(9 * (1 - r)**2)``, r = share of its 3-grams said before.
 
-    Only where r is above 0.3: see `_score_repetition`.
+    Only where r is above 0.3: see `_score_repetition`. "Yes." may be said twice.
     """
-    grams = comparable_ngrams(draft, 3)
+    grams = extract_ngrams(draft, 3)
     if not history:
         return {"unscored": "repetition shows against earlier messages, and the agent said nothing before"}
-    said = {gram for text in history for gram in comparable_ngrams(text, 3)}
+    if not grams:
+        return {"unscored": "repetition shows in 3-grams, and the message has fewer than 3 words"}
+    said = {gram for text in history for gram in extract_ngrams(text, 3)}
     again = [" ".join(gram) for gram in grams if gram in said]
-    share = len(again) / len(grams) if grams else 0.0
+    share = len(again) / len(grams)
     stand = f"{share:.0%} of the 3-grams stand in the agent's {len(history)} earlier messages."
     if share <= REPETITIVE:
         return {"unscored": f"{NO_REPETITION}: {stand}"}

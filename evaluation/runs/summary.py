@@ -176,17 +176,20 @@ def shares_of(runs: Collection[int]) -> dict[int, dict[str, Share]]:
     return shares
 
 
-def window_statistics(run: EvaluationRun) -> dict[str, dict[str, list[Observation]]]:
+def window_statistics(stored: Mapping[str, Any]) -> dict[str, dict[str, list[Observation]]]:
     """By dimension and proposition the exact statistic of a window, message by message (see `evaluation.scorers.fluency.figures`).
 
     Comparisons go by it, also where the claim itself is unscored.
+
+    Args:
+        stored: The figures of an evaluation (`EvaluationRun.figures`).
     """
     return {
         dimension: {
             proposition: [Observation(score, of["weight"], key) for key, score in of["scores"].items()]
             for proposition, of in figures["phrases"].items()
         }
-        for dimension, figures in run.figures.items()
+        for dimension, figures in stored.items()
         if "phrases" in figures
     }
 
@@ -347,7 +350,7 @@ class RunSummary(Used):
     @property
     def comparable(self) -> bool:
         """Whether it can be compared: any dimension has a number, or a statistic."""
-        return self.measured or bool(window_statistics(self.run))
+        return self.measured or bool(window_statistics(self.run.figures))
 
     @model_serializer
     def _dumped(self) -> dict[str, Any]:

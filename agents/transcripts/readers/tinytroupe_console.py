@@ -5,7 +5,7 @@ with times). So words are counted per view and receiver, and are new only when t
 
 One output may hold several sessions, which share no words: a session is an environment's, by the name in its "step 1 of 2" lines, or
 that of the agents who were spoken to together or hear each other.
-Read: https://github.com/microsoft/TinyTroupe, tinytroupe/environment/tiny_world.py and tinytroupe/agent/tiny_person.py.
+Read: https://github.com/microsoft/TinyTroupe, examples/simple_chat.ipynb and examples/advertisement_for_tv.ipynb.
 """
 
 from __future__ import annotations
