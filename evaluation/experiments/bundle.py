@@ -79,7 +79,7 @@ def write_bundle(experiment: Experiment, out: Path) -> int:
         ExperimentRefused: It is not finished, or the judge's answers were not stored.
         OSError: The file cannot be written.
     """
-    runs = list(evaluations(experiment).values_list("pk", "status"))
+    runs = list(evaluations(experiment).filter(judge=experiment.judge).values_list("pk", "status"))
     if not runs or any(status != ExperimentEnvironment.Status.COMPLETED for _, status in runs):
         raise ExperimentRefused([f"experiment {experiment.pk} is {experiment.state}; allowed: one that was judged"])
     with tempfile.TemporaryDirectory() as folder:
