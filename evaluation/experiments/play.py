@@ -292,8 +292,9 @@ def play(experiment: Experiment, *, progress: Progress = lambda environment: Non
         limit: Environments side by side; default `WORKER_THREADS`.
     """
     go_on(experiment)
-    _write_personas(experiment)
     open_ones = list(experiment.environments.filter(status__in=ExperimentEnvironment.OPEN).order_by("pk"))
+    if open_ones:
+        _write_personas(experiment)
     jobs = [partial(_play_here, environment, progress) for environment in open_ones]
     side_by_side(jobs, limit or settings.WORKER_THREADS, in_turns=connection.vendor == "sqlite")
     measure(experiment)

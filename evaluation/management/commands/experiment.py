@@ -184,7 +184,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         if form == "terminal" and options.get("output") is None:
             show(shown, console_on(self.stdout))
         else:
-            text = {"json": _json, "markdown": as_markdown, "csv": as_csv}.get(form, as_markdown)(shown)
+            text = as_csv(shown) if form == "csv" else _json(shown) if form == "json" else as_markdown(shown)
             self._write(text, options)
         self._raise([shown])
 
