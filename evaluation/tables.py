@@ -90,7 +90,7 @@ TABLES = (
         export=export_of(
             "id=pk name state judge actor_model seed started_by=created_by.username created_at measured_at cancelled_at"
         ),
-        erase=(Erase(columns="scenario", report_only=True),),
+        erase=(Erase(columns="scenario error paused", report_only=True),),
         no_speech="name judge actor_model report",
     ),
     Table(

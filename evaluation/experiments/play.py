@@ -1,8 +1,9 @@
 """Start an experiment, play its environments, and queue their evaluations.
 
 Everything that is decided (who sits where, who speaks when) is drawn from the seed, and every message and turn has a key of its place. So
-an experiment that was killed goes on where it stopped and ends as it would have. Environments of one number have the same agents in all
-arms; they are queued far apart, so that an agent does not wait for itself.
+an experiment that was killed goes on where it stopped and ends as it would have. Personas are written once, before all arms. An
+environment ends together with the plan of its evaluations. Environments of one number have the same agents in all arms; they are queued
+far apart, so that an agent does not wait for itself.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -20,7 +21,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Count, Sum
+from django.db.models import Count, Exists, Max, OuterRef, QuerySet, Sum
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from pydantic import ValidationError
@@ -36,23 +37,34 @@ from agents.swarm.assign import SwarmRefused, assign_swarms
 from agents.swarm.phases import default_swarm, ensure_default_swarm
 from agents.text.ngrams import compute_corpus_repetition
 from agents.text.tokens import tokenize
-from agents.turn.orchestrator import TurnRefused, run_turn, start_turn
+from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
+from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.pipeline import name_of, pipeline
 from agents.turn.receive import receive_message
 from agents.work.lease import LeaseLost
 from agents.work.queues import carry_out, do_next, wake_workers
-from agents.work.running import outlasting, pause, side_by_side
+from agents.work.running import check_stop, outlasting, pause, side_by_side
 from evaluation.experiments.population import make_agents, write_personas
 from evaluation.experiments.scenario import Arm, Measured, Place, Scenario, Step
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, Experiment, ExperimentEnvironment
-from evaluation.propositions.files import dotted
+from evaluation.propositions.files import dotted, load_all
 from evaluation.propositions.offline import rules_of
-from evaluation.runs.control import queue_run
 from evaluation.runs.execute import execute
-from evaluation.runs.planning import SIMULATION, RunSpec, actor_of, why_over_budget
+from evaluation.runs.planning import (
+    SIMULATION,
+    Plan,
+    RunSpec,
+    actor_of,
+    make_plan,
+    prepare_plan,
+    wait_for_other_plans,
+    why_over_budget,
+)
 
-LEASE = timedelta(minutes=10)  # extended before each turn
+LEASE = timedelta(minutes=10)
+FRESH = timedelta(seconds=5)  # a lease is renewed before each turn, and not again within this
 WAIT = 0.2  # seconds between two looks at work that another process has
+SPARE = 4  # environments that compute while as many as there are calls at a time wait
 MOST_EARLIER = 200  # messages of a real conversation that an environment begins with
 ARM, REPEAT, ENVIRONMENT, STEP = "arm", "repeat", "environment", "step"  # tags, beside the experiment's
 OURS = ("tags", "scene", "lines", "until", "apart", "debate")  # overrides that the experiment sets itself
@@ -283,23 +295,34 @@ def _channel(
 
 # -- playing
 def play(experiment: Experiment, *, progress: Progress = lambda environment: None, limit: int = 0) -> Experiment:
-    """Play all environments here, side by side, or wait for the workers that have them; then queue the evaluations.
+    """Play all environments here, side by side, or wait for the workers that have them; their evaluations are then queued.
 
     What was paused or crashed goes on, too.
 
     Args:
         progress: Called with each environment that has ended; perhaps in other threads.
-        limit: Environments side by side; default `WORKER_THREADS`.
+        limit: Environments side by side; default as many as keep this process's calls to the models busy.
     """
     go_on(experiment)
-    open_ones = list(experiment.environments.filter(status__in=ExperimentEnvironment.OPEN).order_by("pk"))
-    if open_ones:
-        _write_personas(experiment)
-    jobs = [partial(_play_here, environment, progress) for environment in open_ones]
-    side_by_side(jobs, limit or settings.WORKER_THREADS, in_turns=connection.vendor == "sqlite")
-    measure(experiment)
+    experiment.refresh_from_db()
+    _do_here(experiment, _prepare)
+    if experiment.status == Status.COMPLETED:
+        open_ones = list(experiment.environments.filter(status__in=ExperimentEnvironment.OPEN).order_by("pk"))
+        jobs = [partial(_play_here, environment, progress) for environment in open_ones]
+        side_by_side(jobs, limit or _at_once(experiment), in_turns=connection.vendor == "sqlite")
+        measure(experiment)
+    _note_stopped()
     experiment.refresh_from_db()
     return experiment
+
+
+def _at_once(experiment: Experiment) -> int:
+    """A few environments more than there are calls at a time, each of which has one agent that waits for its call, or all of them."""
+    if settings.WORKER_THREADS == 1:
+        return 1
+    scenario = Scenario.model_validate(experiment.scenario)
+    together = scenario.order != "sequence" or any(arm.debate for arm in scenario.arms)
+    return max(1, (settings.LLM_MAX_CONCURRENCY + SPARE) // (scenario.agents if together else 1))
 
 
 def go_on(experiment: Experiment) -> int:
@@ -311,6 +334,7 @@ def go_on(experiment: Experiment) -> int:
     if experiment.cancelled_at is not None:
         raise ExperimentRefused([f"experiment {experiment.pk} is cancelled; allowed: one that is not"])
     with transaction.atomic():
+        Experiment.objects.filter(pk=experiment.pk, status=Status.ERRORED).update(status=Status.PENDING)
         queued: int = experiment.environments.filter(status__in=STOPPED).update(status=Status.PENDING, error="")
         queued += evaluations(experiment).filter(status__in=STOPPED).update(status=EvaluationRun.Status.PENDING)
         Experiment.objects.filter(pk=experiment.pk).update(paused="")
@@ -319,52 +343,76 @@ def go_on(experiment: Experiment) -> int:
 
 
 def work_one(*, owner: str) -> bool:
-    """Play the environment that has waited longest; return whether there was one."""
-
-    def do(environment: ExperimentEnvironment) -> Mapping[str, Any] | None:
-        _write_personas(environment.experiment)
-        return _play(environment, owner)
-
-    played = do_next(ExperimentEnvironment, do, owner=owner, lease=LEASE)
-    if played:
-        for experiment in Experiment.objects.filter(measured_at=None, cancelled_at=None):
-            measure(experiment)
-    return played
+    """Have the personas of an experiment written, or play the environment that has waited longest; whether there was one."""
+    done = any(
+        do_next(model, partial(do, owner=owner), owner=owner, lease=LEASE)
+        for model, do in ((Experiment, _prepare), (ExperimentEnvironment, _play))
+    )
+    if done:
+        _note_stopped()
+    return done
 
 
 def cancel(experiment: Experiment) -> Experiment:
-    """End an experiment; what was said stays. One that was measured stays as it is."""
+    """End an experiment and what waits to be judged; what was said stays. One that was played to its end stays as it is."""
     now = timezone.now()
+    ended = {"status": Status.CANCELLED, "lease_owner": "", "lease_expires_at": None, "finished_at": now}
+    going_on = (*ExperimentEnvironment.OPEN, Status.PAUSED_BUDGET)
     with transaction.atomic():
-        if Experiment.objects.filter(pk=experiment.pk, measured_at=None, cancelled_at=None).update(cancelled_at=now):
-            ended = {"status": Status.CANCELLED, "lease_owner": "", "lease_expires_at": None, "finished_at": now}
-            open_ones = (*ExperimentEnvironment.OPEN, Status.PAUSED_BUDGET)
-            experiment.environments.filter(status__in=open_ones).update(**ended)
+        mine = Experiment.objects.filter(pk=experiment.pk, measured_at=None, cancelled_at=None)
+        if mine.update(cancelled_at=now):
+            Experiment.objects.filter(pk=experiment.pk, status__in=Experiment.OPEN).update(**ended)
+            for rows in (experiment.environments, evaluations(experiment)):
+                rows.filter(status__in=going_on).update(**ended)
     experiment.refresh_from_db()
     return experiment
 
 
-def _write_personas(experiment: Experiment) -> None:
-    scenario = Scenario.model_validate(experiment.scenario)
-    if scenario.population is not None:
-        agents = Agent.objects.filter(slug__startswith=f"x{experiment.pk}-", synthetic=True).order_by("pk")
-        model = experiment.actor_model or str(settings.ACTOR_MODEL)
-        write_personas(list(agents), about=scenario.population.about, model=model)
+def _note_stopped() -> None:
+    """Say of experiments why they do not go on by themselves."""
+    unsaid = {"experiment__paused": "", "experiment__cancelled_at": None}
+    stopped = ExperimentEnvironment.objects.filter(status__in=STOPPED, **unsaid).values_list("experiment", "error")
+    crashed = Experiment.objects.filter(status=Status.ERRORED, paused="").values_list("pk", "error")
+    for pk, why in {**dict(stopped), **dict(crashed)}.items():
+        Experiment.objects.filter(pk=pk, paused="").update(paused=why)
+
+
+def _do_here(row: Experiment | ExperimentEnvironment, do: Callable[..., Mapping[str, Any] | None]) -> None:
+    """Do the work of a row here, or wait until the worker that has it has done it."""
+    owner = owner_name()
+    while row.status in row.OPEN:
+        if row.acquire(owner=owner, lease=LEASE):
+            carry_out(row, partial(do, owner=owner), owner=owner)
+        else:
+            pause(WAIT)
+        row.refresh_from_db()
 
 
 def _play_here(environment: ExperimentEnvironment, progress: Progress) -> None:
-    owner = owner_name()
-    while environment.status in ExperimentEnvironment.OPEN:
-        if environment.acquire(owner=owner, lease=LEASE):
-            carry_out(environment, lambda one: _play(one, owner), owner=owner)
-        else:
-            pause(WAIT)
-        environment.refresh_from_db()
+    _do_here(environment, _play)
     progress(environment)
 
 
-def _play(environment: ExperimentEnvironment, owner: str) -> dict[str, Any]:
-    """Play a leased environment from its next step on; returns the columns of its end."""
+def _prepare(experiment: Experiment, *, owner: str) -> dict[str, Any]:
+    """Have the personas of the people of a leased experiment written, once; returns the columns of its end."""
+    scenario, failures = Scenario.model_validate(experiment.scenario), []
+    if scenario.population is not None:
+        agents = Agent.objects.filter(slug__startswith=f"x{experiment.pk}-", synthetic=True).order_by("pk")
+        model = experiment.actor_model or str(settings.ACTOR_MODEL)
+        for failure in write_personas(agents, about=scenario.population.about, model=model):
+            failures += [failure] if failure else []
+            if not experiment.extend_lease(owner=owner, lease=LEASE):
+                raise LeaseLost(f"{experiment} is not held by {owner} any more")
+    why = (
+        f"{len(failures)} personas are our templates', their model wrote none: {'; '.join(failures)}"
+        if failures
+        else ""
+    )
+    return {"status": Status.COMPLETED, "error": why[:1000]}
+
+
+def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] | None:
+    """Play a leased environment from its next step on, and end it, or return the columns of its end."""
     scenario = Scenario.model_validate(environment.experiment.scenario)
     arm = next(one for one in scenario.arms if one.name == environment.arm)
     agents = Agent.objects.in_bulk(environment.agents)
@@ -386,14 +434,30 @@ def _play(environment: ExperimentEnvironment, owner: str) -> dict[str, Any]:
                     if capped[agent.pk] is not None and (why := why_over_budget(agent, actor_of(agent, model))):
                         return {"status": Status.PAUSED_BUDGET, "error": f"{agent.slug}: {why}"}
                 _play_step(environment, scenario, arm, number, step, seats, owner)
-                environment.steps = number
-                environment.save(update_fields=["steps"])
-    return {"status": Status.COMPLETED, **_became(environment, 0 if arm.debate else len(scenario.steps))}
+                _renew(environment, owner, steps=number)
+    became = _became(environment, 0 if arm.debate else len(scenario.steps))
+    plans = _plans(environment, scenario, seats)
+    with transaction.atomic():  # it has all its evaluations, or is played on
+        wait_for_other_plans()  # of two that end at once, the second sees that it is the last
+        if environment.finish(owner=owner, status=Status.COMPLETED, **became):
+            _queue(environment, plans)
+    return None
 
 
-def _renew(environment: ExperimentEnvironment, owner: str) -> None:
-    if not environment.extend_lease(owner=owner, lease=LEASE):
+def _renew(environment: ExperimentEnvironment, owner: str, **fields: Any) -> None:
+    """Renew the lease, where that was not done a moment ago, and store fields.
+
+    Raises:
+        LeaseLost: It is not ours any more, or was cancelled.
+    """
+    check_stop()
+    now = timezone.now()
+    if not fields and environment.lease_expires_at and environment.lease_expires_at > now + LEASE - FRESH:
+        return
+    mine = ExperimentEnvironment.objects.filter(pk=environment.pk, status=Status.RUNNING, lease_owner=owner)
+    if not outlasting(lambda: mine.update(lease_expires_at=now + LEASE, **fields)):
         raise LeaseLost(f"{environment} is not held by {owner} any more")
+    environment.lease_expires_at = now + LEASE
 
 
 def _play_step(
@@ -408,7 +472,6 @@ def _play_step(
     """Have the facilitator speak, then each agent, one after the other or side by side."""
     place = f"experiment:{environment.pk}:{number}"
     tags = {**environment.channel.tags, STEP: str(number)}
-    _renew(environment, owner)
     trigger = None
     if step.says:
         trigger = receive_message(
@@ -422,30 +485,25 @@ def _play_step(
     if scenario.order == "apart":
         shown = {"apart": True}
     elif together:  # what was said before the step, whoever of them has spoken when it goes on after a crash
-        mine = Message.objects.filter(channel=environment.channel_id).exclude(
+        before = Message.objects.filter(channel=environment.channel_id).exclude(
             run__idempotency_key__startswith=f"{place}:"
         )
-        shown = {"until": max(mine.values_list("position", flat=True), default=0)}
+        shown = {"until": before.aggregate(last=Max("position"))["last"] or 0}
     model = {"model": environment.experiment.actor_model} if environment.experiment.actor_model else {}
 
     def take(agent: Agent) -> None:
         _renew(environment, owner)
         lines = {"lines": step.lines[agent.slug]} if agent.slug in step.lines else {}
         overrides = {**model, **arm.overrides, **shown, **lines, "tags": tags}
+        key, run = _place(environment, number, agent.pk), None
         try:
             run = start_turn(
-                agent=agent,
-                channel=environment.channel,
-                trigger=trigger,
-                overrides=overrides,
-                idempotency_key=_place(environment, number, agent.pk),
+                agent=agent, channel=environment.channel, trigger=trigger, overrides=overrides, idempotency_key=key
             )
-        except TurnRefused:  # it was made inactive: a missing turn, which `_became` counts
-            return
-        me = owner_name()
-        while (run := outlasting(partial(run_turn, run, owner=me))).status not in Run.FINAL:
-            pause(WAIT)
-            _renew(environment, owner)
+            finish_turn(run, waiting=partial(_renew, environment, owner))
+        except TurnRefused:  # a missing turn, which `_became` counts
+            if run is not None:
+                cancel_turn(run)
 
     if together:
         limit = 1 if settings.WORKER_THREADS == 1 else len(order)
@@ -518,49 +576,60 @@ def _spent(runs: Sequence[int], messages: int) -> dict[str, float]:
 
 
 # -- measuring
-def measure(experiment: Experiment) -> bool:
-    """Queue the evaluations when every environment has ended; return whether this call did. Notes why it is paused."""
-    waiting = dict(
-        experiment.environments.filter(status__in=(*ExperimentEnvironment.OPEN, *STOPPED)).values_list(
-            "status", "error"
-        )
-    )
-    if waiting:
-        if why := next((waiting[status] for status in STOPPED if status in waiting), ""):
-            Experiment.objects.filter(pk=experiment.pk, paused="").update(paused=why)
-        return False
-    with transaction.atomic():
-        mine = Experiment.objects.filter(pk=experiment.pk, measured_at=None, cancelled_at=None)
-        if not mine.update(measured_at=timezone.now()):
-            return False
-        for spec in specs(experiment):
-            queue_run(spec)
+def measure(experiment: Experiment) -> None:
+    """Queue the evaluations of environments that were not played here, such as those of a bundle."""
+    scenario = Scenario.model_validate(experiment.scenario)
+    here = EvaluationRun.objects.filter(environment=OuterRef("pk"))
+    for environment in experiment.environments.filter(~Exists(here), status=Status.COMPLETED).order_by("pk"):
+        plans = _plans(environment, scenario, Agent.objects.filter(pk__in=environment.agents).order_by("pk"))
+        with transaction.atomic():
+            wait_for_other_plans()
+            _queue(environment, plans)
+
+
+def _plans(environment: ExperimentEnvironment, scenario: Scenario, agents: Iterable[Agent]) -> list[Plan]:
+    files = load_all()
+    return [make_plan(spec, files=files) for spec in _specs(environment, scenario, agents)]
+
+
+def _queue(environment: ExperimentEnvironment, plans: Sequence[Plan]) -> None:
+    """Store the evaluations of an environment that has ended, and whether it was the last; in a transaction."""
+    for plan in plans:
+        prepare_plan(plan)
+    others = ExperimentEnvironment.objects.filter(experiment=environment.experiment_id)
+    if not others.exclude(status__in=(Status.COMPLETED, Status.FAILED, Status.CANCELLED)).exists():
+        last = Experiment.objects.filter(pk=environment.experiment_id, measured_at=None, cancelled_at=None)
+        last.update(measured_at=timezone.now())
     transaction.on_commit(wake_workers)
-    return True
 
 
 def specs(experiment: Experiment) -> Iterator[RunSpec]:
     """What is measured: each agent in each arm and repeat, and each environment, where a dimension is of conversations."""
     scenario = Scenario.model_validate(experiment.scenario)
+    environments = list(experiment.environments.select_related("channel", "experiment").order_by("pk"))
+    agents = Agent.objects.in_bulk({pk for environment in environments for pk in environment.agents})
+    for environment in environments:
+        yield from _specs(environment, scenario, [agents[pk] for pk in environment.agents if pk in agents])
+
+
+def _specs(environment: ExperimentEnvironment, scenario: Scenario, agents: Iterable[Agent]) -> Iterator[RunSpec]:
+    experiment, tags = environment.experiment, environment.channel.tags
     own = [one for one in scenario.dimensions if one.id not in CHANNEL_DIMENSIONS]
-    of_channels = [one for one in scenario.dimensions if one.id in CHANNEL_DIMENSIONS]
-    for environment in experiment.environments.select_related("channel").order_by("pk"):
-        tags = environment.channel.tags
-        where = {name: tags[name] for name in (SIMULATION, Experiment.TAG, ARM, REPEAT)}
-        spec = RunSpec(
-            agent=None,
-            channel=environment.channel,
-            where=where,
-            samples=max(1, len(scenario.steps)) * 5,
-            seed=experiment.seed,
-            judge=experiment.judge,
-            simulated=True,
-            actor_model=experiment.actor_model,
-            dimensions=("convergence",),
-        )
-        yield from _by_hardness(spec, of_channels)
-        for agent in Agent.objects.filter(pk__in=environment.agents).order_by("pk"):
-            yield from _by_hardness(replace(spec, agent=agent, channel=None, dimensions=("fluency",)), own)
+    spec = RunSpec(
+        agent=None,
+        channel=environment.channel,
+        environment=environment,
+        where={name: tags[name] for name in (SIMULATION, Experiment.TAG, ARM, REPEAT)},
+        samples=max(1, len(scenario.steps)) * 5,
+        seed=experiment.seed,
+        judge=experiment.judge,
+        simulated=True,
+        actor_model=experiment.actor_model,
+        dimensions=("convergence",),
+    )
+    yield from _by_hardness(spec, [one for one in scenario.dimensions if one.id in CHANNEL_DIMENSIONS])
+    for agent in agents:
+        yield from _by_hardness(replace(spec, agent=agent, channel=None, dimensions=("fluency",)), own)
 
 
 def _by_hardness(spec: RunSpec, dimensions: Sequence[Measured]) -> Iterator[RunSpec]:
@@ -587,6 +656,6 @@ def judge_here(
         Experiment.objects.filter(pk=experiment.pk).update(paused=why)
 
 
-def evaluations(experiment: Experiment) -> Any:
+def evaluations(experiment: Experiment) -> QuerySet[EvaluationRun]:
     """The evaluations of an experiment."""
-    return EvaluationRun.objects.filter(**{f"where__{Experiment.TAG}": str(experiment.pk)})
+    return EvaluationRun.objects.filter(environment__experiment=experiment)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
+from django.db.models import Count, QuerySet
 
 from agents import llm
 from agents.llm.endpoints import provider_of
@@ -70,26 +71,23 @@ def make_agents(population: Population, *, seed: int, prefix: str, model: str = 
     return agents
 
 
-def write_personas(agents: Sequence[Agent], *, about: str, model: str) -> list[str]:
+def write_personas(agents: QuerySet[Agent], *, about: str, model: str) -> Iterator[str]:
     """Have the actor's model write the personas that are still our templates'; each is stored as it arrives.
 
-    Where it writes nothing that can be used, the template's persona stays.
-
-    Returns:
-        Why, for each of those.
+    Yields:
+        For each, why the template's persona stays; empty where one was written.
     """
     if provider_of(model) == "offline":
-        return []
-    waiting = [agent for agent in agents if agent.persona_versions.count() < 2]
-    failures = []
+        return
+    waiting = list(agents.annotate(versions=Count("persona_versions")).filter(versions=1))
     for place, reply in llm.complete_many([_request(agent, about, model) for agent in waiting], deadline=DEADLINE):
         agent, text = waiting[place], str(reply.value).strip() if reply.ok else ""
         if text and not fault_of(text):
             agent.system_prompt = text[:MOST_CHARACTERS]
             save_persona(agent=agent, note=WRITTEN)
+            yield ""
         else:
-            failures.append(f"{agent.display_name}: {reply.error or 'nothing that can be used'}")
-    return failures
+            yield f"{agent.display_name}: {reply.error or 'nothing that can be used'}"
 
 
 def _request(agent: Agent, about: str, model: str) -> llm.LLMRequest:

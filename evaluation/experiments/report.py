@@ -9,15 +9,17 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evaluation.change.measurements import measurement_of
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
+from evaluation.dimensions import COUNTED as COUNTED_BY_JUDGE
 from evaluation.experiments.compare import Measure, Row, Values, compare, settled
-from evaluation.experiments.play import ARM, ENVIRONMENT, REPEAT, STOPPED, evaluations
+from evaluation.experiments.play import STOPPED, evaluations
 from evaluation.experiments.published import Figure, figures
 from evaluation.experiments.scenario import Arm, Scenario
 from evaluation.models import EvaluationRun, Experiment, ExperimentEnvironment, is_heuristic
+from evaluation.runs.summary import summarize_all
 
 MOST_SHOWN = 3  # conversations for and against
+MOST_AT_ONCE = 1_000  # evaluations whose scores are read together
 # What a stage's counters must show for its arm to have been treated: the stage changed what was said, or what was read.
 ACTED: Mapping[str, tuple[str, ...]] = {
     "gate": ("sent_back", "forced_through"),
@@ -250,28 +252,21 @@ def _cost_per_point(rows: Sequence[Row]) -> dict[str, float]:
 def _judged(experiment: Experiment, scenario: Scenario, judge: str) -> tuple[dict[str, dict[str, Values]], str]:
     """Scores by dimension, arm and environment, and what is still to be judged."""
     hard = {str(one.id): one.hard for one in scenario.dimensions}
-    numbers: dict[tuple[str, str, int], int] = {}  # arm, repeat and agent to the environment
     expected: dict[tuple[str, str], int] = defaultdict(int)
     for one in experiment.environments.all():
-        for agent in one.agents:
-            numbers[one.arm, str(one.repeat), agent] = one.number
         for dimension in hard:
             expected[dimension, one.arm] += 1 if dimension in CHANNEL_DIMENSIONS else len(one.agents)
     scores: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    runs = evaluations(experiment).filter(judge=judge).select_related("agent", "channel").order_by("pk")
-    still = 0
-    for run in runs:
-        if run.status != EvaluationRun.Status.COMPLETED:
-            still += run.status in (*EvaluationRun.OPEN, *STOPPED)
-            continue
-        arm, repeat = run.where[ARM], run.where[REPEAT]
-        for dimension, measured in measurement_of(run).dimensions.items():
-            if measured.score is None or hard.get(dimension) is not run.hard:
-                continue
-            number = (
-                int(run.channel.tags[ENVIRONMENT]) if run.channel is not None else numbers[arm, repeat, run.agent_id]
-            )
-            scores[dimension, arm][number].append(measured.score)
+    runs = list(evaluations(experiment).filter(judge=judge).select_related("environment").order_by("pk"))
+    still = sum(run.status in (*EvaluationRun.OPEN, *STOPPED) for run in runs)
+    judged = [run for run in runs if run.status == EvaluationRun.Status.COMPLETED]
+    for first in range(0, len(judged), MOST_AT_ONCE):
+        for summary in summarize_all(judged[first : first + MOST_AT_ONCE]):
+            place = summary.run.environment
+            for dimension, measured in summary.dimensions.items():
+                value = measured.count if dimension in COUNTED_BY_JUDGE else measured.score
+                if value is not None and place is not None and hard.get(dimension) is summary.run.hard:
+                    scores[dimension, place.arm][place.number].append(float(value))
     values = {
         dimension: {
             arm.name: Values(

@@ -6,18 +6,23 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from agents.models import Channel, Leasable
 
 
-class Experiment(models.Model):
-    """The same conversations played in two or more arms, which differ in their overrides, and measured."""
+class Experiment(Leasable):
+    """The same conversations played in two or more arms, which differ in their overrides, and measured.
+
+    It is leased while the personas of its people are written; once that is `completed`, its environments can be leased.
+    """
 
     TAG: ClassVar = "experiment"  # of every message; its value is the key of the experiment
 
     name = models.SlugField(max_length=64, help_text="of its scenario")
-    scenario = models.JSONField(help_text="as it was read and scaled; see evaluation.experiments.scenario")
+    scenario = models.JSONField(
+        default=dict, help_text="as it was read and scaled; see evaluation.experiments.scenario"
+    )
     seed = models.BigIntegerField(default=0, help_text="of population, assignment and the order of speaking")
     judge = models.CharField(max_length=200, help_text="model that judges; offline judges are heuristic")
     actor_model = models.CharField(
@@ -26,7 +31,7 @@ class Experiment(models.Model):
     measured_at = models.DateTimeField(
         null=True, blank=True, help_text="when all was played and its evaluations were queued; empty = not yet"
     )
-    cancelled_at = models.DateTimeField(null=True, blank=True)
+    cancelled_at = models.DateTimeField(null=True, blank=True, help_text="empty = it was not")
     paused = models.TextField(
         blank=True,
         default="",
@@ -36,11 +41,17 @@ class Experiment(models.Model):
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
-    created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
         db_table = "experiments"
         ordering: ClassVar = ["-pk"]
+        indexes: ClassVar = [
+            models.Index(
+                fields=["created_at", "id"],
+                condition=Q(status__in=["pending", "running"]),
+                name="experiment_open",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"experiment {self.pk}: {self.name}"
@@ -93,3 +104,9 @@ class ExperimentEnvironment(Leasable):
 
     def __str__(self) -> str:
         return f"environment {self.number} of {self.arm} in experiment {self.experiment_id}"
+
+    @classmethod
+    def leasable(cls) -> Q:
+        """As of all work, once the people of the experiment have their personas."""
+        ready = Experiment.objects.filter(pk=OuterRef("experiment"), status=Leasable.Status.COMPLETED)
+        return super().leasable() & Q(Exists(ready))

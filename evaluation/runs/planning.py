@@ -36,6 +36,7 @@ from evaluation.models import (
     EvaluationRun,
     EvaluationSchedule,
     EvaluationScore,
+    ExperimentEnvironment,
     Method,
     SwapHalf,
     is_heuristic,
@@ -89,6 +90,7 @@ class RunSpec:
         actor_model: The model that spoke, where speech was simulated; for the record.
         position_bins: Sample evenly from these stretches of a conversation, in turns of the agent from 1: ``((1, 5), (6, None))``.
         schedule: The schedule that asked for it.
+        environment: The environment of an experiment that it measures.
         swap_test: Which half of a test of the judge it is, where it is one and no measurement of the agent: see `SwapHalf`.
         batch: Ask the judge in batches, at half the price and within a day. The same question otherwise.
     """
@@ -114,6 +116,7 @@ class RunSpec:
     actor_model: str = ""
     position_bins: tuple[tuple[int, int | None], ...] = ()
     schedule: EvaluationSchedule | None = None
+    environment: ExperimentEnvironment | None = None
     swap_test: str = ""
     batch: bool = False
 
@@ -389,6 +392,7 @@ class Plan:
             "schedule": (s.schedule.pk, s.schedule.last_fired_at)
             if s.schedule
             else None,  # each firing is one of its own
+            "environment": s.environment.pk if s.environment else None,
             "digests": (self.persona_digest, self.proposition_digest),
         }
         return hashlib.sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()

@@ -25,6 +25,7 @@ SECTIONS = (
     "capture",
     "gate",
     "debates",
+    "experiments",
     "repetition",
     "guards",
     "swarm",
@@ -126,6 +127,7 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
 
     from tests.bench.capture import capturing
     from tests.bench.debates import debating
+    from tests.bench.experiments import experimenting
     from tests.bench.gate import gating
     from tests.bench.server import ServerProcess
     from tests.bench.startup import starting
@@ -144,6 +146,7 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
             sections = {"startup": partial(starting, folder=folder, latency=LATENCY), **sections}
             sections |= {"capture": partial(capturing, latency=LATENCY), "gate": partial(gating, latency=LATENCY)}
             sections["debates"] = partial(debating, latency=LATENCY)
+            sections["experiments"] = partial(experimenting, latency=LATENCY)
         for row in (row for name, section in sections.items() if name in wanted for row in section(url, server)):
             table.add_row(*row)
     finally:

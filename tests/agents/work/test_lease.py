@@ -17,6 +17,7 @@ from agents.models import LLMBatch, LLMBatchRequest, Run, owner_is_dead, owner_n
 from agents.work.lease import Leasable, _namespace
 from agents.work.queues import release_lost_leases, work_models
 from correction.models import BehaviorRequest
+from evaluation.models import Experiment
 from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
@@ -60,9 +61,13 @@ def held_by(model: type[Leasable], owner: str) -> Leasable:
         "BehaviorRequest": {"agent": agent},
         "DialogSummary": {"agent": agent, "channel": channel, "from_position": 1, "to_position": 1},
         "Debate": {"channel": channel, "mode": "delphi", "topic": "Printer?"},
+        "Experiment": {"name": "small", "judge": "offline:heuristic-1"},
     }
     if model.__name__ == "BehaviorEffect":
         targets["BehaviorEffect"] = {"request": BehaviorRequest.objects.create(agent=agent), "messages": 5}
+    if model.__name__ == "ExperimentEnvironment":
+        experiment = Experiment.objects.create(name="small", status="completed")
+        targets["ExperimentEnvironment"] = {"experiment": experiment, "arm": "a", "number": 1, "channel": channel}
     row: Leasable = model._default_manager.create(**targets[model.__name__])
     leased = model._default_manager.filter(pk=row.pk)
     leased.update(status=model.Status.RUNNING, attempt=1, lease_owner=owner, lease_expires_at=timezone.now() + LEASE)
