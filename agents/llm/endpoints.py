@@ -44,6 +44,7 @@ PLACEHOLDER_KEY = "no-key-configured"  # some local servers insist on a header, 
 OFFLINE_PREFIX = "offline:"
 REPLAY_PREFIX = "replay:"
 ANSWERS = "answers.jsonl"  # in a zip that is replayed
+MOST_UNPACKED = 500_000_000  # bytes of it
 RESCUES_BEFORE_EXAMPLE_FIRST = 2
 ANSWERS_BEFORE_WARNING = 3
 
@@ -330,6 +331,8 @@ def _opened(path: Path) -> Iterator[IO[str]]:
         return
     try:
         with zipfile.ZipFile(path) as archive, archive.open(ANSWERS) as raw:
+            if (size := archive.getinfo(ANSWERS).file_size) > MOST_UNPACKED:
+                raise ValueError(f"{ANSWERS} has {size:,} bytes; allowed: {MOST_UNPACKED:,}")
             yield io.TextIOWrapper(raw, encoding="utf-8")
     except (KeyError, zipfile.BadZipFile) as problem:
         raise ValueError(f"it holds no {ANSWERS}: {problem}") from None

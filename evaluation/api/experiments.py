@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar
 
 from django.http import HttpResponse
@@ -31,7 +32,10 @@ from evaluation.experiments.scenario import shipped as scenarios
 from evaluation.experiments.tables import as_csv, as_markdown
 from evaluation.models import Experiment
 
-FORMS = {"markdown": ("text/markdown", as_markdown), "csv": ("text/csv", as_csv)}
+FORMS: Mapping[str, tuple[str, Callable[[ExperimentReport], str]]] = {
+    "markdown": ("text/markdown", as_markdown),
+    "csv": ("text/csv", as_csv),
+}
 
 
 class ExperimentRow(Row):

@@ -638,10 +638,21 @@ def _by_hardness(spec: RunSpec, dimensions: Sequence[Measured]) -> Iterator[RunS
             yield replace(spec, dimensions=named, hard=hard)
 
 
-def judge_here(experiment: Experiment, *, progress: Callable[[EvaluationRun, int], None] = lambda run, n: None) -> None:
-    """Judge here what is not judged yet; what a worker has is left to it."""
-    execute(list(evaluations(experiment).exclude(status=EvaluationRun.Status.COMPLETED)), progress=progress)
-    if why := evaluations(experiment).filter(status__in=STOPPED).values_list("error", flat=True).first():
+def judge_here(
+    experiment: Experiment,
+    *,
+    judges: Sequence[str] = (),
+    progress: Callable[[EvaluationRun, int], None] = lambda run, n: None,
+) -> None:
+    """Judge here what is not judged yet; what a worker has is left to it.
+
+    Args:
+        judges: Whose evaluations; default the experiment's own judge.
+        progress: Called with an evaluation and the number of judgements just settled, from any thread.
+    """
+    mine = evaluations(experiment).filter(judge__in=judges or [experiment.judge])
+    execute(list(mine.exclude(status=EvaluationRun.Status.COMPLETED)), progress=progress)
+    if why := mine.filter(status__in=STOPPED).values_list("error", flat=True).first():
         Experiment.objects.filter(pk=experiment.pk).update(paused=why)
 
 

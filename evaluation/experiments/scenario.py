@@ -157,7 +157,7 @@ class Scenario(_Part):
         """Name what is wrong with single fields, and how they do not fit each other, at once and each at its place."""
         problems = [
             InitErrorDetails(type=PydanticCustomError("value_error", "{text}", {"text": text}), loc=place, input=None)
-            for place, text in (*_unstorable(data), *_unfitting(data))
+            for place, text in (*unstorable(data), *_unfitting(data))
         ]
         try:
             scenario = read(data)
@@ -208,7 +208,7 @@ class Scenario(_Part):
         return self.model_copy(update=changed)
 
 
-def _unstorable(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
+def unstorable(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
     """Values that no database and no JSON can hold."""
     if len(place) > MOST_LEVELS:
         yield place, f"nested too deeply; allowed: {MOST_LEVELS} levels"
@@ -217,10 +217,10 @@ def _unstorable(value: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
             if not isinstance(name, str) or _UNSTORABLE.search(name):
                 yield place, f"the key {name!r:.40}; allowed: text without NUL characters; numbers and dates in quotes"
             else:
-                yield from _unstorable(one, (*place, name))
+                yield from unstorable(one, (*place, name))
     elif isinstance(value, list):
         for number, one in enumerate(value):
-            yield from _unstorable(one, (*place, number))
+            yield from unstorable(one, (*place, number))
     elif isinstance(value, str):
         if _UNSTORABLE.search(value):
             yield place, "holds a NUL character or half of a surrogate pair; allowed: any other text"

@@ -130,12 +130,12 @@ def _clean(value: object) -> str | int | None:
     return value if value is None or isinstance(value, int) else in_line(str(value), 300).replace("|", "\\|")
 
 
-def as_csv(shown: ExperimentReport) -> str:
-    """A line for each row, all its figures; arms as ``treatment_…`` and ``control_…``."""
+def as_csv(shown: ExperimentReport, *further: ExperimentReport) -> str:
+    """A line for each row of each report, all its figures; arms as ``treatment_…`` and ``control_…``."""
     out = io.StringIO()
     flat = []
-    for row in shown.rows:
-        fields = row.model_dump(exclude={"treatment", "control"})
+    for judge, row in ((one.judge, row) for one in (shown, *further) for row in one.rows):
+        fields = {"judge": judge} | row.model_dump(exclude={"treatment", "control"})
         for name in ("treatment", "control"):
             fields |= {f"{name}_{key}": value for key, value in getattr(row, name).model_dump().items()}
         for name in ("d_interval", "g_interval"):

@@ -6,12 +6,13 @@ import json
 import sys
 import zipfile
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.commands import STOPPED, BaseCommand, Cell, console_on, in_line, print_table, snippet
+from agents.commands import STOPPED, BaseCommand, Cell, console_on, in_line, markdown_table, print_table, snippet
 from agents.llm.endpoints import problem_of
 from agents.work.running import stopping_on_sigterm
 from evaluation.commands import ProgressBar, check_writable, write_text
@@ -28,6 +29,7 @@ from evaluation.experiments.play import (
 )
 from evaluation.experiments.published import read_published
 from evaluation.experiments.report import ExperimentReport, report, rounded
+from evaluation.experiments.rescore import AGREEMENT_HEADS, Rescored, agreement_cells, queue_judges, rescore
 from evaluation.experiments.scenario import Scenario, read_scenario, shipped
 from evaluation.experiments.tables import PUBLISHED_HEADS, as_csv, as_markdown, published_cells, row_cells, show
 from evaluation.models import Experiment, ExperimentEnvironment
@@ -45,6 +47,7 @@ class Command(BaseCommand):
   manage.py experiment run office.yaml --scale 0.1     play a tenth of it, judge it, and report
   manage.py experiment run 12                          go on with experiment 12
   manage.py experiment report 12 --format markdown     its report again (also csv, json)
+  manage.py experiment report 12 --judges A,B          the same speech scored by further judges, and how far they agree
   manage.py experiment compare 12 15                   the same measures of two experiments side by side
   manage.py experiment bundle 12 out.zip               all of it in one file; JUDGE_MODEL=replay:out.zip judges it again
   manage.py experiment run out.zip                     its report again, without a key
@@ -77,6 +80,12 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         run.add_argument("--json", dest="as_json", **json_too)
         again = actions.add_parser("report", help="what an experiment came to")
         again.add_argument("number", nargs="?", type=int)
+        again.add_argument(
+            "--judges",
+            default="",
+            metavar="MODEL,MODEL",
+            help="have these judge what was said, too, and say how far they agree; asked and paid once",
+        )
         again.add_argument("--format", choices=FORMS, default="terminal")
         again.add_argument("--output", type=Path, help="write it to this file")
         again.add_argument(
@@ -142,7 +151,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
                     task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
                     experiment = play(experiment, progress=lambda _: bar.update(task, advance=1))
                 with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
-                    bar.prepared(list(evaluations(experiment)))
+                    bar.prepared(list(evaluations(experiment).filter(judge=experiment.judge)))
                     judge_here(experiment, progress=bar.progress)
         except KeyboardInterrupt:
             raise CommandError(
@@ -175,15 +184,22 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         if form == "terminal" and options.get("output") is None:
             show(shown, console_on(self.stdout))
         else:
-            text = {"json": _json, "markdown": as_markdown, "csv": as_csv}.get(form, as_markdown)(shown)
-            if options.get("output"):
-                write_text("--output", options["output"], text)
-            else:
-                self.stdout.write(text, ending="" if text.endswith("\n") else "\n")
-        if shown.void:
+            text = as_csv(shown) if form == "csv" else _json(shown) if form == "json" else as_markdown(shown)
+            self._write(text, options)
+        self._raise([shown])
+
+    def _write(self, text: str, options: dict[str, Any]) -> None:
+        if options.get("output"):
+            write_text("--output", options["output"], text)
+        else:
+            self.stdout.write(text, ending="" if text.endswith("\n") else "\n")
+
+    def _raise(self, reports: Sequence[ExperimentReport]) -> None:
+        """Say in the exit code what the first lines say."""
+        if any(one.void for one in reports):
             raise CommandError("void: a treatment left no trace", returncode=VOID)
-        if shown.unfinished:
-            raise CommandError(f"not finished: {shown.unfinished}", returncode=FAILED)
+        if why := next((one.unfinished for one in reports if one.unfinished), ""):
+            raise CommandError(f"not finished: {why}", returncode=FAILED)
 
     # -- the others
     def _report(self, options: dict[str, Any]) -> None:
@@ -191,7 +207,45 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             raise _wrong("report: say the number of an experiment, or --published FILE")
         if options["output"]:
             check_writable("--output", options["output"])
-        self._end(report(_experiment(options["number"])), options)
+        experiment, judges = _experiment(options["number"]), [one.strip() for one in options["judges"].split(",")]
+        if not options["judges"]:
+            self._end(report(experiment), options)
+            return
+        for judge in judges:
+            if problem := problem_of("judge", judge) if judge else "a name is empty":
+                raise _wrong(f"--judges {judge!r}: {problem}")
+        try:
+            with stopping_on_sigterm(), ProgressBar("Judging", sys.stderr, quiet=options["json"]) as bar:
+                queue_judges(experiment, judges)
+                bar.prepared(list(evaluations(experiment).filter(judge__in=judges)))
+                shown = rescore(experiment, judges, progress=bar.progress)
+        except ExperimentRefused as error:
+            raise _wrong(str(error)) from None
+        except KeyboardInterrupt:
+            raise CommandError(
+                "Stopped. What was judged is stored; the same command goes on.", returncode=STOPPED
+            ) from None
+        self._end_rescored(shown, options)
+
+    def _end_rescored(self, shown: Rescored, options: dict[str, Any]) -> None:
+        form, cells = "json" if options["json"] else options["format"], agreement_cells(shown)
+        if form == "terminal" and options["output"] is None:
+            console = console_on(self.stdout)
+            for one in shown.reports:
+                console.print(f"[bold]Judge {snippet(one.judge)}[/bold]")
+                show(one, console)
+            print_table(console, AGREEMENT_HEADS, cells, title="Agreement of the judges", tight=True)
+        else:
+            page = "\n".join(
+                [
+                    *map(as_markdown, shown.reports),
+                    "## Agreement of the judges\n",
+                    *markdown_table(AGREEMENT_HEADS, cells),
+                ]
+            )
+            text = {"json": shown.model_dump_json(indent=2), "csv": as_csv(*shown.reports)}.get(form, page)
+            self._write(text, options)
+        self._raise(shown.reports)
 
     def _compare(self, options: dict[str, Any]) -> None:
         first, second = (report(_experiment(options[name])) for name in ("first", "second"))
