@@ -126,7 +126,7 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
     scenario = Scenario.model_validate(experiment.scenario)
     environments = list(experiment.environments.select_related("channel").order_by("repeat", "number", "arm"))
     counted = _counted(environments)
-    judged, waiting = _judged(experiment, scenario, judge)
+    judged, waiting = _judged(experiment, environments, scenario, judge)
     arms = [_arm(arm, [one for one in environments if one.arm == arm.name]) for arm in scenario.arms]
     heuristic = is_heuristic(judge)
     measures = [
@@ -241,7 +241,6 @@ def _cost_per_point(rows: Sequence[Row]) -> dict[str, float]:
         f"{row.treatment.arm}.{row.measure}": more[row.treatment.arm] / row.delta
         for row in rows
         if row.verdict == "gain"
-        and row.unit != ""
         and row.delta
         and row.treatment.arm in more
         and row.measure not in COSTS
@@ -249,11 +248,13 @@ def _cost_per_point(rows: Sequence[Row]) -> dict[str, float]:
 
 
 # -- values
-def _judged(experiment: Experiment, scenario: Scenario, judge: str) -> tuple[dict[str, dict[str, Values]], str]:
+def _judged(
+    experiment: Experiment, environments: Sequence[ExperimentEnvironment], scenario: Scenario, judge: str
+) -> tuple[dict[str, dict[str, Values]], str]:
     """Scores by dimension, arm and environment, and what is still to be judged."""
     hard = {str(one.id): one.hard for one in scenario.dimensions}
     expected: dict[tuple[str, str], int] = defaultdict(int)
-    for one in experiment.environments.all():
+    for one in environments:
         for dimension in hard:
             expected[dimension, one.arm] += 1 if dimension in CHANNEL_DIMENSIONS else len(one.agents)
     scores: dict[tuple[str, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))

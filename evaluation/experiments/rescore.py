@@ -7,11 +7,9 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from django.db import transaction
 from pydantic import BaseModel, ConfigDict
 
 from agents.commands import Cell
-from agents.work.queues import wake_workers
 from evaluation.calibration.agreement import Figure
 from evaluation.experiments.play import ExperimentRefused, evaluations, judge_here, specs
 from evaluation.experiments.report import ExperimentReport, report
@@ -53,14 +51,11 @@ def queue_judges(experiment: Experiment, judges: Sequence[str]) -> int:
         raise ExperimentRefused(
             [f"experiment {experiment.pk} is {experiment.state}; allowed: one that was played to its end"]
         )
-    queued = 0
-    with transaction.atomic():
-        there = {_key(run) for run in evaluations(experiment).filter(judge__in=judges)}
-        for spec in (replace(spec, judge=judge) for judge in judges for spec in specs(experiment)):
-            if _key(spec) not in there:
-                queue_run(spec)
-                queued += 1
-        transaction.on_commit(wake_workers)
+    queued, there = 0, {_key(run) for run in evaluations(experiment).filter(judge__in=judges)}
+    for spec in (replace(spec, judge=judge) for judge in judges for spec in specs(experiment)):
+        if _key(spec) not in there:  # each in a transaction of its own: others write meanwhile, and the next call goes on
+            queue_run(spec)
+            queued += 1
     return queued
 
 

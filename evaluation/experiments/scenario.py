@@ -129,7 +129,7 @@ class Scenario(_Part):
         order: ``together``: in a step all read the same and answer; ``sequence``: one after the other, in an order drawn for each step;
             ``apart``: nobody ever reads what another says, as in a vote.
         facilitator: The name under which the facilitator speaks.
-        start_from: ``CHANNEL@POSITION``: environments begin with what was said there up to that message.
+        start_from: ``CHANNEL@POSITION``: environments begin with the last 200 messages up to that one.
         arms: The first is the control that others are compared with.
         repeats: How often everything is played.
     """

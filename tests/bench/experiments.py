@@ -14,7 +14,12 @@ from typing import Any
 
 AGENTS, STEPS = 5, 4  # a quarter of the paper's plan: 28 environments an arm
 QUARTER, ALONE, MANY = 28, 7, 12  # environments of an arm: played, taken one by one, played at 200 ms
-WORKERS, THREADS, BY_WORKERS = (1, 2, 4), 4, 12
+WORKERS, THREADS, BY_WORKERS, WORKERS_LATENCY = (
+    (1, 2, 4),
+    4,
+    12,
+    0.5,
+)  # which four processes and a server can spend waiting
 NO_STAGES: dict[str, Any] = {"stages": []}
 
 
@@ -27,7 +32,7 @@ def experimenting(url: str, server: Any, *, latency: float) -> Iterator[tuple[st
         yield from _beside_turns_alone(server)
         yield from _many(server, latency)
     if connection.vendor == "postgresql":
-        yield from _workers(url, server, latency)
+        yield from _workers(url, server)
     else:
         yield "several workers", "not measured", "on PostgreSQL: --database"
 
@@ -91,10 +96,10 @@ def _many(server: Any, latency: float) -> Iterator[tuple[str, str, str]]:
     )
 
 
-def _workers(url: str, server: Any, latency: float) -> Iterator[tuple[str, str, str]]:
+def _workers(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
     from agents.models import WorkerHeartbeat
 
-    server.program({"latency": latency}, speaks="I would start with the smallest version.")
+    server.program({"latency": WORKERS_LATENCY}, speaks="I would start with the smallest version.")
     own = {"ACTOR_BASE_URL": url, "JUDGE_BASE_URL": url, "ACTOR_MODEL": "claude-haiku-5-5", "DEBUG": "1"}
     command = [sys.executable, "manage.py", "work", "--queues", "experiments", "--threads", str(THREADS)]
     command += ["--poll", "0.1", "--skip-checks"]
@@ -108,7 +113,7 @@ def _workers(url: str, server: Any, latency: float) -> Iterator[tuple[str, str, 
         try:
             while WorkerHeartbeat.objects.count() < known + workers:
                 time.sleep(0.1)
-            experiment = _experiment(BY_WORKERS, steps=2)
+            experiment = _experiment(BY_WORKERS, steps=1)
             while experiment.measured_at is None:
                 time.sleep(0.1)
                 experiment.refresh_from_db()
@@ -121,7 +126,7 @@ def _workers(url: str, server: Any, latency: float) -> Iterator[tuple[str, str, 
         took[workers] = (max(end for _, end in rows) - min(begin for begin, _ in rows)).total_seconds()
     for workers, floor in ((2, 1.8), (4, 3.0)):
         yield (
-            f"{workers} workers with {THREADS} threads, {2 * BY_WORKERS} environments at {latency * 1000:.0f} ms",
+            f"{workers} workers with {THREADS} threads, {2 * BY_WORKERS} environments at {WORKERS_LATENCY * 1000:.0f} ms",
             f"{took[workers]:.1f} s, {took[1] / took[workers]:.2f} x as fast as one ({took[1]:.1f} s)",
             f">= {floor} x",
         )
