@@ -234,7 +234,7 @@ TABLES = (
         # What people said stands there in other words, too: the next message begins a new one.
         erase=(
             Erase(
-                columns="anchor goal facts assumptions decisions pending asked preferences last_tool",
+                columns="anchor goal facts assumptions decisions pending asked preferences last_tool removed",
                 channel="channel",
                 blank=_where_they_spoke,
                 delete=True,

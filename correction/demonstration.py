@@ -132,14 +132,15 @@ WORDS = 96  # characters of a text shown on one line
 def gate_settings() -> dict[str, Any]:
     """Settings of a scene at the gate: every dimension that the configured judge can say something about.
 
-    Self-consistency needs an LLM: offline it would be unscored in every scene.
+    Self-consistency and fluency need an LLM: offline they would be unscored in every scene, as no draft says the same words again.
     """
+    judged = not is_heuristic(str(settings.JUDGE_MODEL))
     return {
         **OFF,
         "gate_mode": "enforce",
         "gate_adherence_enabled": True,
-        "gate_consistency_enabled": not is_heuristic(str(settings.JUDGE_MODEL)),
-        "gate_fluency_enabled": True,
+        "gate_consistency_enabled": judged,
+        "gate_fluency_enabled": judged,
     }
 
 

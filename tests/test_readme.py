@@ -22,7 +22,7 @@ from tests.console import read, signed_in, superuser
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-DRIFTED = {"angela", "dwight", "kevin", "michael", "stanley"}
+DRIFTED = {"angela", "dwight", "jim", "kevin", "michael", "stanley"}
 PLACEHOLDER = re.compile(r"<[^>]+>|YOUR_|…")
 
 

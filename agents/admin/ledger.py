@@ -37,16 +37,14 @@ MOST_HOURS = MOST_BARS * 24
 DAY = timedelta(days=1)
 
 
-def calls_chart(calls: QuerySet[LLMCall], *, most: int | None) -> SafeString | None:
+def calls_chart(calls: QuerySet[LLMCall], *, newest: int | None) -> SafeString | None:
     """The newest calls as stacked bars, by day, or by hour where all are of two days; None where there is nothing to compare.
 
     Args:
-        calls: What the list's filters leave.
-        most: How many of the newest are looked at; None for all, where it is known that they are few.
+        calls: What the list's filters leave, or the newest of it.
+        newest: How many of the newest these are; None where they are all.
     """
-    older = list(calls.order_by("-pk").values_list("pk", flat=True)[most : most + 1]) if most is not None else []
-    newest = calls.filter(pk__gt=older[0]) if older else calls
-    counted = newest.order_by().annotate(start=TruncHour("created_at")).values("start")
+    counted = calls.order_by().annotate(start=TruncHour("created_at")).values("start")
     rows = counted.annotate(n=Count("pk"), failed=Count("pk", filter=~Q(status=LLMCall.Status.OK)))
     hours = {row["start"]: (row["n"] - row["failed"], row["failed"]) for row in rows.order_by("-start")[:MOST_HOURS]}
     if len(hours) < 2:
@@ -65,7 +63,7 @@ def calls_chart(calls: QuerySet[LLMCall], *, most: int | None) -> SafeString | N
         name, day = f"{local:%a %H:00}" if by_hour else f"{local.day} {local:%b}", local.date()
         url = display.list_url(LLMCall, created_at_from=day, created_at_to=day)
         bars.append(Bar(label=name, values=counts.get(at, (0, 0)), url=url))
-    cut = f", of the newest {most:,}" if most is not None and older else ""
+    cut = f", of the newest {newest:,}" if newest is not None else ""
     label = f"Calls by {'hour' if by_hour else 'day'}{cut}"
     return charts.bars(bars, label=label, series=("ok", "failed"), unit="calls")
 
@@ -79,15 +77,8 @@ def _by_day(hours: dict[datetime, tuple[int, int]]) -> dict[datetime, tuple[int,
     return days
 
 
-TOTALLED_ROWS = 20_000  # sums over more calls than this are not worth the wait of a page
+TOTALLED_ROWS = 5_000  # sums over more calls than this are not worth the wait of a page
 ALL_TOKENS = reduce(add, (Coalesce(F(kind), 0) for kind in TOKENS))
-
-
-def bounded_totals(calls: QuerySet[LLMCall]) -> Totals | None:
-    """Sums over `calls`; None when they are more than `TOTALLED_ROWS`. Reads no more rows than that."""
-    if calls.order_by("-pk").values("pk")[TOTALLED_ROWS : TOTALLED_ROWS + 1]:
-        return None
-    return totals(LLMCall.objects.filter(pk__in=calls.order_by("-pk").values("pk")[:TOTALLED_ROWS]))
 
 
 def _totals(sums: Totals | None) -> dict[str, Any]:
@@ -117,9 +108,11 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
         response: Any = super().changelist_view(request, extra_context)
         changelist = (getattr(response, "context_data", None) or {}).get("cl")
         if changelist is not None:
-            sums = bounded_totals(changelist.queryset)
-            response.context_data["totals"] = _totals(sums)
-            response.context_data["chart"] = calls_chart(changelist.queryset, most=None if sums else TOTALLED_ROWS)
+            # The keys are looked for once: that of a rare status may take a look at every row.
+            keys = list(changelist.queryset.order_by("-pk").values_list("pk", flat=True)[: TOTALLED_ROWS + 1])
+            more, newest = len(keys) > TOTALLED_ROWS, LLMCall.objects.filter(pk__in=keys[:TOTALLED_ROWS])
+            response.context_data["totals"] = _totals(None if more else totals(newest))
+            response.context_data["chart"] = calls_chart(newest, newest=TOTALLED_ROWS if more else None)
         return response  # type: ignore[no-any-return]
 
     @admin.display(description="purpose")

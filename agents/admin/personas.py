@@ -15,7 +15,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.options import InlineModelAdmin
 from django.core.exceptions import PermissionDenied
-from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -41,7 +41,7 @@ from agents.console.site import (
 )
 from agents.llm import ledger
 from agents.llm.endpoints import model_of, problem_of, provider_of
-from agents.models import Agent, Channel, LLMCall, MemoryBlock, Message, PersonaVersion, Run, Trait
+from agents.models import Agent, Channel, LLMCall, MemoryBlock, Message, NumberOf, PersonaVersion, Run, Trait
 from agents.persona import (
     PersonaMovedOn,
     changes_since,
@@ -262,6 +262,9 @@ OWN_FIELDS = (
 )
 
 
+MOST_MESSAGES = 1_000  # of an agent, counted in the list
+
+
 @admin.register(Agent)
 class AgentAdmin(ModelAdmin[Agent]):
     form = AgentForm
@@ -285,8 +288,10 @@ class AgentAdmin(ModelAdmin[Agent]):
         return super().get_search_results(request, queryset.filter(synthetic=False), search_term)
 
     def fill_in(self, rows: list[Any]) -> None:
-        said = Message.objects.filter(agent__in=rows, synthetic=False)  # simulated messages do not count
-        totals = dict(said.order_by().values_list("agent").annotate(n=Count("*")))
+        said = Message.objects.filter(agent=OuterRef("pk"), synthetic=False)  # simulated messages do not count
+        few = said.order_by("sent_at").values("pk")[: MOST_MESSAGES + 1]  # the order of an index, which is then used
+        agents = Agent.objects.filter(pk__in=[agent.pk for agent in rows]).order_by()
+        totals = dict(agents.annotate(n=NumberOf(few)).values_list("pk", "n"))
         for agent in rows:
             agent.messages_total = totals.get(agent.pk, 0)
 
@@ -326,7 +331,7 @@ class AgentAdmin(ModelAdmin[Agent]):
         dot = display.avatar(agent.display_name, agent.avatar_color)
         return format_html('<span class="pl-chip">{}{}</span>', dot, display.lines(name, display.isolated(agent.title)))
 
-    message_count = display.column("messages", lambda agent: display.count(agent.messages_total))
+    message_count = display.column("messages", lambda agent: display.count_up_to(agent.messages_total, MOST_MESSAGES))
 
     @admin.display(description="persona", ordering="version_number")
     def persona_version(self, agent: Any) -> SafeString:

@@ -24,7 +24,7 @@ from agents.models import Agent, DialogState, Message, Swarm, SwarmPhase, SwarmT
 from agents.models.conversations import UnknownAgent, find_agent
 from agents.swarm.assign import SwarmRefused, check_clashes, check_names
 from agents.swarm.intents import intents
-from agents.swarm.memory import newest_summary
+from agents.swarm.memory import newest_summary, text_of
 from agents.swarm.state import KINDS, MANY, StateRefused, edit, entries, pin, remove, unpin, updating
 from agents.swarm.talk import try_swarm
 from agents.text.fences import MAX_CHARACTERS
@@ -170,11 +170,13 @@ class DialogStateAdmin(LogAdmin[DialogState]):
         panels = super().get_panels(request, obj)
         if not request.user.has_perm(READING):
             return panels
+        summary = newest_summary(obj.agent, obj.channel)
         context = {
             "state": obj,
             "pinnable": MANY,
             "kinds": [(kind, entries(obj, kind)) for kind in KINDS if getattr(obj, kind)],
-            "summary": newest_summary(obj.agent, obj.channel),
+            "summary": summary,
+            "summary_text": text_of(summary, obj) if summary else "",
             "transcript": reverse("admin:agents_channel_transcript", args=[obj.channel_id]),
             "turns": display.list_url(SwarmTurn, agent__id__exact=obj.agent_id),
             "may_change": request.user.has_perm("agents.change_dialogstate"),

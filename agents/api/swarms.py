@@ -25,7 +25,7 @@ from agents.api.views import Editable, View, or_404
 from agents.models import Agent, Channel, DialogState, Message, Swarm, SwarmPhase
 from agents.swarm.assign import Name, PhaseValues, SwarmRefused, SwarmValues, check_clashes, save_swarm
 from agents.swarm.calibration import PREFERENCES
-from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, write_summary
+from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, write_summary
 from agents.swarm.state import KINDS, Entry, StateRefused, add, edit, entries, pin, remove, unpin, updating
 from agents.swarm.talk import Trial, try_swarm
 
@@ -239,7 +239,8 @@ class Dialogs(View):
         """What an agent with a swarm remembers of a conversation, each entry with the words it rests on."""
         agent, where = or_404(the_agent, slug), or_404(the_channel, channel)
         state = self._state(agent, where)
-        return self.tagged(request, dialog_of(state).model_dump(mode="json"), _etag(state))
+        dialog = dialog_of(state).model_dump(mode="json")
+        return self.tagged(request, dialog, etag_of(dialog))
 
     @answers(Dialog)
     def partial_update(self, request: Request, slug: str, channel: str) -> Response:
@@ -253,7 +254,8 @@ class Dialogs(View):
         try:
             with transaction.atomic():
                 with updating(agent, where) as state:
-                    if expected is not None and (etag := _etag(state)) not in expected:
+                    etag = etag_of(dialog_of(state).model_dump(mode="json"))
+                    if expected is not None and etag not in expected:
                         raise Changed(etag)
                     for kind in (kind for kind in KINDS if kind in given.sent):
                         _replace(state, kind, getattr(given, kind))
@@ -263,8 +265,8 @@ class Dialogs(View):
                     write_summary(agent, where, given.summary)
         except StateRefused as refused:
             raise ValidationError({refused.field: [str(refused)]}) from None
-        state = self._state(agent, where)
-        return self.tagged(request, dialog_of(state).model_dump(mode="json"), _etag(state))
+        dialog = dialog_of(self._state(agent, where)).model_dump(mode="json")
+        return self.tagged(request, dialog, etag_of(dialog))
 
     def _state(self, agent: Agent, channel: Channel) -> DialogState:
         state = DialogState.objects.select_related("agent", "channel").filter(agent=agent, channel=channel).first()
@@ -286,13 +288,9 @@ def dialog_of(state: DialogState) -> Dialog:
             name: getattr(state, name)
             for name in ("position", "turn", "dropped", "pending", "preferences", "last_tool")
         },
-        summary=summary.text if summary else None,
+        summary=text_of(summary, state) if summary else None,
         **{kind: entries(state, kind) for kind in KINDS},
     )
-
-
-def _etag(state: DialogState) -> str:
-    return etag_of([getattr(state, name) for name in (*KINDS, "preferences", "pending", "position")])
 
 
 def _replace(state: DialogState, kind: str, given: Sequence[EntryBody]) -> None:

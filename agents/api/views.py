@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
+from django.conf import settings
 from django_filters.utils import translate_validation
-from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.exceptions import NotFound, Throttled, ValidationError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
@@ -51,6 +52,12 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
         super().initial(request, *args, **kwargs)
         pages = getattr(self.paginator, "parameters", ()) if self.action == "list" else ()
         self.get_filterset_class().refuse_unknown(request.query_params, *pages)
+
+    def throttled(self, request: Request, wait: float) -> NoReturn:
+        limit = getattr(settings, self.throttle_scope)
+        raise Throttled(
+            wait, detail=f"more than {limit:,} such requests in a minute (the setting {self.throttle_scope})"
+        )
 
     def get_filterset_class(self) -> type[Filters]:
         """The parameters of this action."""

@@ -173,6 +173,11 @@ def count(value: int | None) -> str | SafeString:
     return EMPTY if value is None else f"{value:,}"
 
 
+def count_up_to(value: int, most: int) -> str:
+    """A number that was counted up to `most` + 1: beyond, it is ``1,000+``."""
+    return f"{min(value, most):,}{'+' if value > most else ''}"
+
+
 def money(amount: Decimal | None, *, unpriced: int = 0) -> SafeString:
     """US dollars; calls without a price are *unpriced*, never 0.
 

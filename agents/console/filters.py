@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.core.exceptions import ValidationError
-from django.db.models import Exists, Q, QuerySet, Subquery, TextField
+from django.db.models import Exists, Q, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 from django.http import HttpRequest
@@ -74,7 +74,9 @@ class RecentValuesFilter(DropdownFilter):
 
     def lookups(self, request: HttpRequest, model_admin: admin.ModelAdmin[Any]) -> list[tuple[str, str]]:
         rows = model_admin.model._default_manager.order_by("-pk")
-        newest = rows.filter(pk__gt=Subquery(rows.values("pk")[:1]) - self.newest_rows)
+        newest = rows.filter(
+            pk__in=rows.values("pk")[: self.newest_rows]
+        )  # PostgreSQL reads all for "above a subquery"
         values = newest.order_by(self.field).exclude(**{self.field: ""}).values_list(self.field, flat=True).distinct()
         shown = [str(value) for value in values[: self.most_choices]]
         if (chosen := self.value()) and chosen not in shown:

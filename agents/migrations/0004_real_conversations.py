@@ -29,6 +29,11 @@ class Migration(migrations.Migration):
             field=agents.models.conversations.SaidAt(default=django.utils.timezone.now, editable=False, help_text='sent_at; without one that of the dated message beside it in its source, else when it was stored'),
         ),
         migrations.RunPython(place_in_time, migrations.RunPython.noop),
+        migrations.AddField(
+            model_name='dialogstate',
+            name='removed',
+            field=models.JSONField(blank=True, default=list, help_text='quotes that people removed: position, quote'),
+        ),
         migrations.AddIndex(
             model_name='message',
             index=models.Index(fields=['agent', 'said_at'], name='message_agent_said_at'),

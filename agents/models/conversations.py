@@ -45,6 +45,13 @@ class AgentQuerySet(models.QuerySet["Agent"]):
         return self.listed().filter(is_active=True)
 
 
+class NumberOf(models.Subquery):
+    """How many rows a query has, as a value of another one. Slice it: then no more are counted."""
+
+    template = "(SELECT COUNT(*) FROM (%(subquery)s) counted)"
+    output_field = models.IntegerField()
+
+
 class Agent(models.Model):
     """A persona agent: the character a model is to stay in."""
 

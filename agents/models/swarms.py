@@ -123,6 +123,7 @@ class DialogState(models.Model):
     last_tool = models.JSONField(
         default=dict, blank=True, help_text="the last tool's name, outcome and what it looked up"
     )
+    removed = models.JSONField(default=list, blank=True, help_text="quotes that people removed: position, quote")
     position = models.PositiveBigIntegerField(default=0, help_text="of the last message that it takes into account")
     turn = models.PositiveIntegerField(default=0, help_text="turns of the agent in this conversation")
     dropped = models.PositiveIntegerField(default=0, help_text="entries that were not found in the message they named")

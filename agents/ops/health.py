@@ -247,13 +247,20 @@ class CallHealth:
         return self.ok + sum(self.failed.values())
 
 
-def call_health(*, role: Role, since: datetime) -> CallHealth:
-    """What became of the calls of a role since then; a second query only when some failed."""
+def call_health(*, role: Role, since: datetime, end: datetime | None = None) -> CallHealth:
+    """What became of the calls of a role since then, up to `end`; a second query only when some failed."""
     of_role, by_status = Q(role=role), {"status": F("status")}
     calls: Counter[str] = Counter()
     milliseconds = 0
     for row in read(
-        LEDGER, LEDGER.tables[0], start=since, raw_keys=by_status, keys=by_status, raw_where=of_role, where=of_role
+        LEDGER,
+        LEDGER.tables[0],
+        start=since,
+        end=end,
+        raw_keys=by_status,
+        keys=by_status,
+        raw_where=of_role,
+        where=of_role,
     ):
         calls[row["k_status"]] += row["s_calls"]
         milliseconds += row["s_latency_ms"]

@@ -243,6 +243,29 @@ def read(
     return list(_grouped(summed, keys, sums.added()).union(*parts, all=True))
 
 
+MOST_RAW = 50_000  # rows that a page sums while a person waits for it
+
+
+def end_for_page(rolled: Rolled) -> datetime | None:
+    """Where the sums of a page end: None for now; how far hours are summed where more than `MOST_RAW` rows wait for it.
+
+    The beginning of time where none is summed: there is nothing to show, and the page has to say so.
+    """
+    closed = rolled.closed_before()
+    rows = rolled.model._default_manager.order_by("created_at")
+    waiting = rows.filter(created_at__gte=closed) if closed else rows
+    return (closed or _BEGINNING) if waiting.values("pk")[MOST_RAW : MOST_RAW + 1] else None
+
+
+def says_end(end: datetime | None) -> str:
+    """What a page says of sums that `end_for_page` ends; empty for those up to now."""
+    if end is None:
+        return ""
+    if end == _BEGINNING:
+        return "Not summed up yet: a worker does it (manage.py work)."
+    return f"Up to {timezone.localtime(end):%H:%M}; newer ones are not summed up yet."
+
+
 def _grouped(rows: QuerySet[Any], keys: Expressions, sums: Expressions) -> QuerySet[Any, Any]:
     """Sums over `rows` per combination of keys, as columns ``k_NAME`` and ``s_NAME``: a column may not be named as one of the model."""
     groups: QuerySet[Any, Any] = rows.order_by().values(

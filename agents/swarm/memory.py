@@ -30,7 +30,9 @@ from agents.swarm.state import (
     folded,
     key_of,
     pinned,
+    shortened,
     updating,
+    was_removed,
 )
 from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.text.tokens import split_sentences, tokenize
@@ -43,7 +45,7 @@ SUMMARY_CHARACTERS = 2_000  # of a summary's quotes, pinned ones aside
 # Of all that is remembered in a prompt. The more is pinned, the less is shown of the rest; of a summary at least so much:
 MEMORY_CHARACTERS, LEAST_SUMMARISED = 3_200, 1_200
 SINCE_CHARACTERS, MOST_SINCE = 480, 10  # of messages that no summary covers yet, together
-MOST_MESSAGES = 400  # that one summary reads
+MOST_MESSAGES = 400  # that one summary reads; the first one of a conversation reads the last of them
 MOST_WANTED, MOST_DECIDED = 2, 6  # that the rules choose
 LEAST_NEW = 0.6  # a sentence comes last by the rules when this share of its words stands in others
 NOTE_CHARACTERS = 2_000
@@ -123,8 +125,8 @@ def memory_section(
     since = [_quoted(one.text, one.author_name, one.position, limit=each - 16) for one in between]
     if summary is not None:
         room = MEMORY_CHARACTERS - SINCE_CHARACTERS - sum(map(len, lines))
-        rest = [quote for quote in quotes_of(summary) if quote.key not in shown]
-        if text := compose(fitting(rest, set(), max(room, LEAST_SUMMARISED))):
+        rest = [quote for quote in _left(quotes_of(summary), state) if quote.key not in shown]
+        if text := compose(fitting(rest, set(), room=max(room, LEAST_SUMMARISED))):
             lines += [f"Summary of messages {summary.from_position} to {summary.to_position}:", text]
     if since:
         lines.append("Since then, each message by its beginning:")
@@ -177,6 +179,18 @@ def newest_summary(agent: Agent, channel: Channel) -> DialogSummary | None:
 
 def quotes_of(summary: DialogSummary) -> list[Quote]:
     return [Quote.model_validate(one) for one in summary.quotes]
+
+
+def text_of(summary: DialogSummary, state: DialogState) -> str:
+    """The summary's text without what a person has removed from the state since it was made."""
+    quotes = quotes_of(summary)
+    left = _left(quotes, state)
+    return summary.text if len(left) == len(quotes) else compose(left)
+
+
+def _left(quotes: Iterable[Quote], state: DialogState) -> list[Quote]:
+    """The quotes without those that a person removed from the state."""
+    return [one for one in quotes if one.part == "note" or not was_removed(state, one.position, one.quote)]
 
 
 def compose(quotes: Iterable[Quote]) -> str:
@@ -282,33 +296,45 @@ def _summarise(row: DialogSummary, owner: str) -> Mapping[str, Any] | None:
         return {"status": Status.CANCELLED, "error": f"summary {base.pk} covers as much"}
     since = base.to_position if base else 0
     new = _said(row.channel).filter(position__gt=since, position__lte=row.to_position)
-    messages = list(new.order_by("-position")[:MOST_MESSAGES])[::-1]
-    state = DialogState.objects.filter(agent=row.agent, channel=row.channel).first()
-    must = [quote for quote in _to_hold(state) if quote.position <= row.to_position] if state else []
-    old = quotes_of(base) if base else []
+    messages = list(new.order_by("position" if base else "-position")[:MOST_MESSAGES])
+    messages.sort(key=lambda message: message.position)
+    upto, agent = messages[-1].position if messages else row.to_position, row.agent.display_name
+    state = DialogState.objects.filter(agent=row.agent, channel=row.channel).first() or DialogState()
+    must = [quote for quote in _to_hold(state) if quote.position <= upto]
+    old = _left(quotes_of(base), state) if base else []
     notes = [quote for quote in old if quote.part == "note"]
-    choice = candidates([quote for quote in old if quote.part != "note"], messages, must)
+    choice = _left(candidates([quote for quote in old if quote.part != "note"], messages, must), state)
     reply = complete(_request(row, choice, must), deadline=settings.LLM_EVALUATION_DEADLINE)
     if not reply.ok:
         return {"status": Status.FAILED, "error": f"{reply.status}: {reply.error}"[:1000]}
     chosen: list[Quote] = reply.value
-    quotes = [*notes, *fitting(chosen, {quote.key for quote in must})]
-    text = compose(quotes)
+    if chosen and all(quote.position <= since for quote in chosen):  # the rules choose a sentence of the new messages
+        newer = [quote for quote in choice if quote.position > since]
+        chosen = [*chosen, *_chosen(choose(newer, (), agent=agent), newer, agent)[:1]]
+    quotes = [*notes, *fitting(chosen, {quote.key for quote in must}, since=since)]
     first = base.from_position if base else messages[0].position if messages else row.to_position
     with updating(row.agent, row.channel) as state:
         if newest_summary(row.agent, row.channel) != base:  # a person, or another worker, was faster
             return {"status": Status.PENDING}
-        window_from = _before_window(_said(row.channel)) + 1
-        if why := refusal(text, to_position=row.to_position, window_from=window_from, held=pinned(state)):
+        quotes = _left(quotes, state)
+        text, window_from = compose(quotes), _before_window(_said(row.channel)) + 1
+        if why := refusal(text, to_position=upto, window_from=window_from, held=pinned(state)):
             return {"status": Status.FAILED, "error": f"refused: {why}"[:1000]}
         stored: dict[str, Any] = {
             "text": text,
             "quotes": [quote.model_dump() for quote in quotes],
             "from_position": first,
+            "to_position": upto,
         }
         heuristic = reply.provider == "offline"
+        last = row.to_position
+        others = DialogSummary.objects.filter(agent=row.agent, channel=row.channel, to_position=upto, origin=row.origin)
+        others.exclude(pk=row.pk).delete()  # one that failed there
         if not row.finish(owner=owner, status=Status.COMPLETED, heuristic=heuristic, **stored):
             raise LeaseLost(f"summary {row.pk} is not held by {owner} any more")
+        if upto < last:  # the rest is read next
+            rest = DialogSummary(agent=row.agent, channel=row.channel, from_position=first, to_position=last)
+            DialogSummary.objects.bulk_create([rest], ignore_conflicts=True)
         drop_summarised(state, [quote.key for quote in quotes])
     return None
 
@@ -342,24 +368,35 @@ def candidates(old: Iterable[Quote], messages: Iterable[Message], must: Iterable
     every = {quote.key: quote for quote in old}
     for message in messages:
         for sentence in split_sentences(message.text):
-            flat = " ".join(sentence.split())[:MOST_CHARACTERS]
-            quote = Quote(position=message.position, who=message.author_name, quote=flat)
+            quote = Quote(position=message.position, who=message.author_name, quote=shortened(sentence))
             every.setdefault(quote.key, quote)
     every |= {quote.key: quote for quote in must}
     return sorted(every.values(), key=lambda quote: quote.position)
 
 
-def fitting(chosen: Sequence[Quote], must: set[str], room: int = SUMMARY_CHARACTERS) -> list[Quote]:
-    """Of the chosen, in their order, what fits into a summary; what must stand in it, and a person's note, always do."""
-    kept = []
+def fitting(
+    chosen: Sequence[Quote], must: set[str], *, room: int = SUMMARY_CHARACTERS, since: int | None = None
+) -> list[Quote]:
+    """Of the chosen, in their order, what fits into a summary; what must stand in it, and a person's note, always do.
+
+    What is said again in the same words stands there once.
+
+    Args:
+        since: The first sentence from after this position comes before all others: old ones that tell more leave room for it.
+    """
+    if since is not None:
+        new = next((quote for quote in chosen if quote.position > since and quote.part != "pending"), None)
+        chosen = sorted(chosen, key=lambda quote: quote != new)
+    held, said = [], set[tuple[str, str]]()
     for quote in chosen:
         if quote.key not in must and quote.part != "note":
             size = len(_quoted(quote.quote, quote.who, quote.position)) + 2
-            if size > room:
+            if size > room or (quote.who, folded(quote.quote)) in said:
                 continue
             room -= size
-        kept.append(quote)
-    return kept
+        said.add((quote.who, folded(quote.quote)))
+        held.append(quote)
+    return held
 
 
 class _Numbers(BaseModel):
@@ -435,6 +472,7 @@ _WANTED = re.compile(
 _DECIDED = re.compile(
     r"(?i)\b(?:decided|agreed|booked|chose|settled on|let's|(?:i|we)(?:'ll| will)|(?:i'm|i am|we're|we are) going (?:to|with|for))\b"
 )
+_DENIED = re.compile(r"(?i)\b(?:not|never|nobody|no one)\b|n[\u2019']t\b")
 _OWN = re.compile(r"(?i)\b(?:i|i'm|i've|my|we|we're|we've|our)\b")
 _FIRM = re.compile(
     r"(?i)\b(?:never|always|only|allergic|can't|cannot|must|don't|prefer|favou?rite|birthday|called|named)\b"
@@ -462,7 +500,7 @@ def choose(choice: Sequence[Quote], must: Sequence[int], *, agent: str) -> dict[
     last, seen = max((quote.position for quote in choice), default=0), set[str]()
     repeated: list[int] = []
     free = [(number, quote) for number, quote in enumerate(choice, 1) if number not in must]
-    for number, quote in sorted(free, key=lambda one: _told(one[1].quote), reverse=True):
+    for number, quote in sorted(free, key=lambda one: (_told(one[1].quote), one[1].position), reverse=True):
         text, words = quote.quote, vocabulary([quote.quote])
         if text.endswith("?") and quote.position == last and quote.who == agent:
             numbers["pending"] = [number]
@@ -471,7 +509,7 @@ def choose(choice: Sequence[Quote], must: Sequence[int], *, agent: str) -> dict[
         else:
             seen |= words
             wants = quote.who != agent and not text.endswith("?") and _WANTED.search(text)
-            decides = not text.endswith("?") and _DECIDED.search(text)
+            decides = not text.endswith("?") and _DECIDED.search(text) and not _DENIED.search(text)
             numbers["wants" if wants else "decided" if decides else "discussed"].append(number)
     numbers["wants"].sort(reverse=True)  # the newest wishes
     for part, most in (("wants", MOST_WANTED), ("decided", MOST_DECIDED)):

@@ -99,18 +99,18 @@ def executor_of(swarm: Swarm) -> str:
     return str(settings.TURN_SWARM_POST or swarm.post_executor)
 
 
-def polish(turn: Turn, draft: str, phases: Sequence[SwarmPhase], material: Material, *, executor: str) -> Polished:
+def polish(
+    turn: Turn, draft: str, phases: Sequence[SwarmPhase], material: Material, *, executor: str, deadline: float
+) -> Polished:
     """Have a draft polished.
 
     Args:
         turn: Its agent and model are asked. No transaction may be open.
         phases: The enabled post phases, in order.
         executor: ``combined``, ``sequential`` or ``off``.
-
-    Returns:
-        Never later than `TURN_SWARM_POST_DEADLINE` says for all calls together.
+        deadline: Seconds for all calls together.
     """
-    done, end = Polished(draft), time.monotonic() + settings.TURN_SWARM_POST_DEADLINE
+    done, end = Polished(draft), time.monotonic() + deadline
     groups = [list(phases)] if executor == Swarm.Executor.COMBINED else [[phase] for phase in phases]
     for group in groups if executor != Swarm.Executor.OFF and phases else ():
         name = "post" if executor == Swarm.Executor.COMBINED else group[0].name

@@ -43,7 +43,7 @@ class Place:
         voice: The swarm that calibrates and polishes. `role`: the one of this intent, where that is another.
         stored: Whether what is done is written down; not in a preview or a trial.
         row: What was done in this turn; None while nothing was.
-        polished: What the last polish did.
+        polished: What the last polish did. `seconds`: what polishing took since the last message, all its drafts together.
     """
 
     message: Message
@@ -53,6 +53,7 @@ class Place:
     stored: bool = True
     row: SwarmTurn | None = None
     polished: Polished | None = None
+    seconds: float = 0.0
 
     def phases(self, phase: str) -> list[SwarmPhase]:
         """The enabled phases of a kind, in order; those of the role swarm's main phase come after the voice's."""
@@ -115,7 +116,9 @@ class Polish:
             return Accept(draft)
         row = place.row = place.row or _row_of(turn) or _new_row(turn, place)
         material = _material(turn, place, row)
-        polished = place.polished = polish(turn, draft.text, place.phases("post"), material, executor=executor)
+        left, phases = settings.TURN_SWARM_POST_DEADLINE - place.seconds, place.phases("post")
+        polished = place.polished = polish(turn, draft.text, phases, material, executor=executor, deadline=left)
+        place.seconds += sum(polished.milliseconds.values()) / 1000
         changed = polished.text != draft.text
         row.draft, row.polished, row.replaced = draft.text, polished.text if changed else "", polished.replaced
         row.rejected = [*row.rejected, *polished.rejected]
@@ -138,7 +141,10 @@ class Polish:
 
     def committed(self, turn: Turn, message: Message) -> None:
         place = placed(turn)
-        if not isinstance(place, str) and (row := place.row or _row_of(turn)) is not None:
+        if isinstance(place, str):
+            return
+        place.seconds = 0.0
+        if (row := place.row or _row_of(turn)) is not None:
             SwarmTurn.objects.filter(pk=row.pk).update(message=message)
 
 

@@ -25,6 +25,7 @@ KINDS = (*ONE, *MANY)
 MOST_PINNED = 30  # entries of the three lists together
 MOST_UNPINNED = 10  # of each list; the oldest goes
 MOST_CHARACTERS = 300  # of a text, and of a quote
+MOST_REMOVED = 200  # quotes that people removed and that do not come back
 FIELDS = ("text", "position", "quote", "pinned")  # that a person enters
 
 By = Literal["model", "rule", "person"]
@@ -118,7 +119,8 @@ def pinned(state: DialogState) -> list[Entry]:
 def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Sequence[Message]) -> int:
     """Add the entries whose quote stands in the message at their position; white space, case and the form of quotation marks aside.
 
-    An entry that is there already is not added again, but becomes pinned if the new one is. The goal is replaced, the anchor is not.
+    An entry that is there already is not added again, but becomes pinned if the new one is. The goal is replaced, the anchor is not. What a
+    person removed is passed over, and so is a goal in the words of an agent.
 
     Args:
         state: Not saved here, see `updating`.
@@ -135,6 +137,8 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
         entry = grounded(one, said.get(one.position))
         if entry is None:
             dropped += 1
+        elif was_removed(state, entry.position, entry.quote) or (kind == "goal" and said[one.position].agent_id):
+            continue
         elif kind in ONE:
             held = held if kind == "anchor" and held else [entry]
         elif entry.quote_key not in (known := [one.quote_key for one in held]):
@@ -202,6 +206,7 @@ def add(state: DialogState, kind: str, values: dict[str, Any], messages: Sequenc
     entry = own
     if entry.pinned and kind in MANY:
         _check_room(state, kind)
+    state.removed = [one for one in state.removed if not _overlap(one, entry.position, entry.quote)]
     held = [] if kind in ONE else [one for one in entries(state, kind) if folded(one.text) != folded(entry.text)]
     store(state, kind, [*held, entry])
     make_room(state)
@@ -231,9 +236,22 @@ def edit(state: DialogState, key: str, text: str) -> None:
 
 
 def remove(state: DialogState, key: str) -> None:
-    """Remove an entry."""
+    """Remove an entry. No rule or model enters its quote again, and summaries leave it out."""
     kind, entry = _find(state, key)
     store(state, kind, [one for one in entries(state, kind) if one.key != entry.key])
+    state.removed = [*state.removed, {"position": entry.position, "quote": entry.quote}][-MOST_REMOVED:]
+
+
+def was_removed(state: DialogState, position: int, quote: str) -> bool:
+    """Whether a person removed what rests on these words, or on more or fewer of their message; not while another entry rests on them."""
+    if not any(_overlap(one, position, quote) for one in state.removed):
+        return False
+    return key_of(position, quote) not in {entry.quote_key for kind in KINDS for entry in entries(state, kind)}
+
+
+def _overlap(removed: dict[str, Any], position: int, quote: str) -> bool:
+    gone, words = folded(removed["quote"]), folded(quote)
+    return bool(removed["position"] == position) and (gone in words or words in gone)
 
 
 def _find(state: DialogState, key: str) -> tuple[str, Entry]:
@@ -272,15 +290,17 @@ def store(state: DialogState, kind: str, held: Sequence[Entry]) -> None:
 
 
 # -- words
+CUT = " \u2026"  # behind a quote whose sentence goes on
 _MARKS = str.maketrans({"\u2018": "'", "\u2019": "'", "\u02bc": "'", "\u201c": '"', "\u201d": '"', "\u201e": '"'})
 
 
 def quoted(quote: str, text: str) -> str:
     """The sentences of a text that hold a quote, verbatim on one line; empty when it is not there.
 
-    A quote is whole words. Where its sentences are longer than an entry may be, it is the quote alone.
+    A quote is whole words. Sentences that are longer than an entry may be are cut behind it, never before it, for a "not" may stand there;
+    a quote too far behind their beginning counts as not there.
     """
-    words = quote.translate(_MARKS).split()
+    words = quote.translate(_MARKS).removesuffix(CUT).split()
     if not any(char.isalnum() for char in quote):
         return ""
     plain = text.translate(_MARKS)
@@ -296,7 +316,14 @@ def quoted(quote: str, text: str) -> str:
     sentences = " ".join(text[start:end].split())
     if len(sentences) <= MOST_CHARACTERS:
         return sentences
-    return " ".join(text[match.start() : match.end()].split())[:MOST_CHARACTERS].rstrip()
+    needed = " ".join(text[start : match.end()].split())
+    return max(needed + CUT, shortened(sentences), key=len) if len(needed) <= MOST_CHARACTERS else ""
+
+
+def shortened(sentence: str) -> str:
+    """A sentence that is no longer than a quote may be; where it is cut, a mark says so."""
+    line = " ".join(sentence.split())
+    return line if len(line) <= MOST_CHARACTERS else line[:MOST_CHARACTERS].rsplit(" ", 1)[0] + CUT
 
 
 def key_of(position: int, quote: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import chain
+from math import comb
 
 from agents.text.tokens import tokenize
 
@@ -65,6 +66,56 @@ def recurring_ngrams(messages: Sequence[Sequence[Ngram]]) -> tuple[float, dict[N
     total = sum(map(len, messages))
     hits = sum(map(recurring.__contains__, chain.from_iterable(messages)))
     return (hits / total if total else 0.0), dict(counts)
+
+
+AMONG = 5  # messages
+
+
+def typical_recurrence(messages: Sequence[Sequence[Ngram]], among: int = AMONG) -> tuple[float, list[float]]:
+    """The share of n-gram tokens that recur among five of the messages, on average over all ways to draw five.
+
+    The more messages, the more recurs in any of them; this share is the same for ten and for a hundred that repeat alike
+    (rarefaction: Hurlbert, Ecology 52, 1971).
+
+    Args:
+        messages: The n-grams of each message.
+        among: How many are drawn; all where there are fewer.
+
+    Returns:
+        The share, 0 to 1, and for each message the share without it (empty for fewer than three messages).
+    """
+    holding: Counter[Ngram] = Counter()  # messages that hold each
+    tokens: Counter[Ngram] = Counter()
+    for grams in messages:
+        holding.update(set(grams))
+        tokens.update(grams)
+    by_holding: Counter[int] = Counter()
+    for gram, count in tokens.items():
+        by_holding[holding[gram]] += count
+    share = _recurring(by_holding, len(messages), among)
+    if len(messages) < 3:
+        return share, []
+    without = []
+    for grams in messages:
+        left = Counter(by_holding)
+        for gram, count in Counter(grams).items():
+            left[holding[gram]] -= tokens[gram]
+            left[holding[gram] - 1] += tokens[gram] - count
+        without.append(_recurring(left, len(messages) - 1, among))
+    return share, without
+
+
+def _recurring(by_holding: Mapping[int, int], messages: int, among: int) -> float:
+    """The share of tokens that recur, from the tokens by how many messages hold them."""
+    others = min(among, messages) - 1
+    total = sum(by_holding.values())
+    if others < 1 or not total:
+        return 0.0
+    ways = comb(messages - 1, others)
+    hits = sum(
+        count * (1 - comb(messages - held, others) / ways) for held, count in by_holding.items() if held > 1 and count
+    )
+    return hits / total
 
 
 def compute_corpus_repetition(messages: Sequence[str], n: int = 3) -> float:

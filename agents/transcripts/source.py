@@ -21,6 +21,9 @@ MAX_MESSAGE = MAX_LINE
 MAX_MEMBER = 256 * 1024 * 1024
 """Largest file inside a zip that is read, in bytes: it is held in memory."""
 
+MAX_ARCHIVE = 1024 * 1024 * 1024
+"""Most that all files of a zip may take unpacked, in bytes."""
+
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -112,10 +115,13 @@ class Source:
         """The names of the files in a zip.
 
         Raises:
-            TranscriptError: It is damaged.
+            TranscriptError: It is damaged, or too large when it is unpacked.
         """
         with self._zip() as archive:
-            return [info.filename for info in archive.infolist() if not info.is_dir()]
+            files = [info for info in archive.infolist() if not info.is_dir()]
+        if sum(info.file_size for info in files) > MAX_ARCHIVE:
+            raise TranscriptError(self.name, 0, f"more than {MAX_ARCHIVE:,} bytes when it is unpacked")
+        return [info.filename for info in files]
 
     def member(self, name: str) -> str:
         """The text of a file in a zip.

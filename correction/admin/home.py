@@ -14,10 +14,11 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.home import HomePart, a_few, add_home, card, number_link, percent, since, step, waiting
 from agents.models import LLMCall
+from agents.ops.sums import LEDGER, end_for_page, says_end
 from correction.admin.display import share
 from correction.admin.matrix import config_url
 from correction.costs import BUDGETED, BudgetDay, budgets_today, spent_by_day
-from correction.gate.statistics import PASSED_UNJUDGED, GateStatistics, get_recent_statistics
+from correction.gate.statistics import GATE, PASSED_UNJUDGED, GateStatistics, get_recent_statistics
 from correction.interventions.counts import ENOUGH, never_past_precondition
 from correction.models import (
     AgentEvaluationConfig,
@@ -41,13 +42,15 @@ OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=obse
 
 def gate_cards(request: HttpRequest) -> SafeString:
     """How many first drafts passed, and what became of the others: two cards of the same figures."""
-    day, week = get_recent_statistics(since=since(24 * DAYS), recent=since(HOURS))
-    return format_html("{}{}", _pass_card(day, week), _corrections_card(request, day, week))
+    end = end_for_page(GATE)
+    day, week = get_recent_statistics(since=since(24 * DAYS), recent=since(HOURS), end=end)
+    note = says_end(end)
+    return format_html("{}{}", _pass_card(day, week, note), _corrections_card(request, day, week, note))
 
 
-def _pass_card(day: GateStatistics, week: GateStatistics) -> SafeString:
+def _pass_card(day: GateStatistics, week: GateStatistics, note: str) -> SafeString:
     """First drafts that passed, of those that were judged; what was only observed stands apart."""
-    lines: list[object] = []
+    lines: list[object] = [note]
     if day.judged_count:
         passed = number_link(
             _logs(source__exact="gate", outcome__exact=Outcome.PASSED), share(day.original_pass_count, day.judged_count)
@@ -55,7 +58,7 @@ def _pass_card(day: GateStatistics, week: GateStatistics) -> SafeString:
         lines.append(format_html("{} first drafts passed.", passed))
     elif day.total_actions:
         lines.append(f"None of {day.total_actions:,} drafts could be judged.")
-    else:
+    elif not note:
         lines.append("No draft came to the gate.")
     unjudged = day.timeouts + day.overloads + day.errors + day.unscored + day.over_budget
     if unjudged:
@@ -73,15 +76,16 @@ def _pass_card(day: GateStatistics, week: GateStatistics) -> SafeString:
     return card("Gate pass rate", figure=figure, unit="in 24 h" if rate is not None else "", lines=lines)
 
 
-def _corrections_card(request: HttpRequest, day: GateStatistics, week: GateStatistics) -> SafeString:
+def _corrections_card(request: HttpRequest, day: GateStatistics, week: GateStatistics, note: str) -> SafeString:
     """Messages that were sent back and what became of them, and the nudges that were given."""
     forced = day.forced_through_count
     lines: list[object] = [
+        note,
         format_html(
             "{} passed after a retry, {} forced through.",
             number_link(_logs(outcome__exact=Outcome.PASSED_AFTER_RETRY), f"{day.passed_after_retry_count:,}"),
             number_link(_logs(outcome__exact=Outcome.FORCED_THROUGH), f"{forced:,}"),
-        )
+        ),
     ]
     if day.abandoned:
         url = _logs(outcome__exact=Outcome.ABANDONED)
@@ -129,15 +133,17 @@ def _logs(*, hours: int = HOURS, **filters: object) -> str:
 
 def spend_card(request: HttpRequest) -> SafeString:
     """What today cost (UTC), of which budget, and the last days."""
-    today = budgets_today()
+    end = end_for_page(LEDGER)
+    today = budgets_today(end=end)
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     calls = {"created_at__gte": midnight}
     checks = display.list_url(LLMCall, **calls, purpose__in=",".join(BUDGETED))
     lines = [
+        says_end(end),
         format_html("{} of it on checking and measuring.", number_link(checks, display.dollars(today.checking))),
         _against_budget(today),
         _unpriced(today, calls),
-        _days_of_spending(midnight),
+        _days_of_spending(midnight, end),
     ]
     return card(
         "Spend today",
@@ -170,11 +176,11 @@ def _unpriced(today: BudgetDay, calls: Mapping[str, object]) -> SafeString | str
     return format_html("{} unpriced {}, in no amount.", number_link(url, f"{today.unpriced:,}"), many)
 
 
-def _days_of_spending(midnight: datetime) -> SafeString | str:
+def _days_of_spending(midnight: datetime, end: datetime | None) -> SafeString | str:
     """What the last days cost together, and the most expensive of them."""
     first = midnight - timedelta(days=DAYS - 1)
-    amounts = [amount for amount in spent_by_day(since=first).values() if amount]
-    if not amounts:
+    amounts = spent_by_day(since=first, days=DAYS, end=end)
+    if not any(amounts):
         return ""
     url = display.list_url(LLMCall, created_at__gte=first)
     return display.link(

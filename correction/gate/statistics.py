@@ -202,8 +202,10 @@ _ENDINGS = {
 }
 
 
-def get_recent_statistics(*, since: datetime, recent: datetime) -> tuple[GateStatistics, GateStatistics]:
-    """Statistics of all gates in two windows up to now, in one query and without those of dimensions.
+def get_recent_statistics(
+    *, since: datetime, recent: datetime, end: datetime | None = None
+) -> tuple[GateStatistics, GateStatistics]:
+    """Statistics of all gates in two windows up to now (or `end`), in one query and without those of dimensions.
 
     Args:
         since: Where the longer window begins; a full hour.
@@ -216,7 +218,9 @@ def get_recent_statistics(*, since: datetime, recent: datetime) -> tuple[GateSta
         {"recent": Case(When(created_at__gte=recent, then=1), default=0)},
         {"recent": Case(When(hour__gte=recent, then=1), default=0)},
     )
-    rows = _sums(ATTEMPTS, ("source", "outcome"), None, MessageWindow(start=since), synthetic=False, apart=apart)
+    rows = _sums(
+        ATTEMPTS, ("source", "outcome"), None, MessageWindow(start=since, end=end), synthetic=False, apart=apart
+    )
     return (
         _statistics(None, MessageWindow(start=recent), _counts(row for row in rows if row["k_recent"]), {}),
         _statistics(None, MessageWindow(start=since), _counts(rows), {}),

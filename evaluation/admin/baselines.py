@@ -158,7 +158,9 @@ def _estimated(agent: Agent, spec: RunSpec) -> dict[str, Any]:
     Raises:
         PropositionError: Proposition files cannot be used.
     """
-    judge, simulated = spec.judge_model, has_little_speech(spec) and not why_not_simulated(agent)
+    judge, is_little = spec.judge_model, has_little_speech(spec)
+    not_simulated = why_not_simulated(agent) if is_little else ""
+    simulated = is_little and not not_simulated
     acting, every = None, [] if simulated else estimate_all([spec])
     if simulated:
         acting, judging = estimate_simulation(spec, situations=load_situations())
@@ -178,6 +180,7 @@ def _estimated(agent: Agent, spec: RunSpec) -> dict[str, Any]:
         "answers": answer_words(every),
         "cost": display.money(None if unpriced else sum(filter(None, costs)), unpriced=unpriced),  # type: ignore[arg-type]
         "enough": ENOUGH,
+        "not_simulated": display.visible(not_simulated),
         "budget": display.visible(why_over_budget(agent, judge) or ""),
         "no_key": display.visible(problem_of("judge", judge) or ""),
         "dimensions": spec.dimensions,

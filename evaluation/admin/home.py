@@ -32,6 +32,7 @@ from agents.console.home import (
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall
 from agents.ops.health import call_health
+from agents.ops.sums import LEDGER, end_for_page, says_end
 from evaluation.admin.display import (
     agreement_badge,
     coverage_mark,
@@ -125,9 +126,10 @@ def _fallen(one: Card) -> SafeString:
 def judge_card(request: HttpRequest) -> SafeString:
     """How the judge's calls went in the last 24 hours, the newest failure, and how well it agrees with people."""
     day = since(24)
-    health, judge = call_health(role="judge", since=day), model_of("judge")
+    end, judge = end_for_page(LEDGER), model_of("judge")
+    health = call_health(role="judge", since=day, end=end)
     lately = {"role": "judge", "created_at__gte": day.isoformat()}
-    lines: list[object] = [judge_badge(judge)]
+    lines: list[object] = [judge_badge(judge), says_end(end)]
     if health.calls:
         failed = sum(health.failed.values())
         in_statuses = display.list_url(LLMCall, **lately, status__in=",".join(sorted(health.failed)))
@@ -135,7 +137,7 @@ def judge_card(request: HttpRequest) -> SafeString:
         ok = display.link(display.list_url(LLMCall, **lately, status__exact="ok"), f"{health.ok:,} answered")
         mean = f", {health.mean_ms:,.0f} ms on average" if health.mean_ms is not None else ""
         lines.append(format_html("{}, {}{} in 24 h", ok, wrong, mean))
-    else:
+    elif end is None:
         lines.append("No calls in the last 24 hours.")
     if (last := health.last_failure) is not None:
         status, shown = display.page_of(last, last.get_status_display()), display.shortened(last.error, 60)
@@ -161,7 +163,7 @@ def runs_list(request: HttpRequest) -> SafeString:
     """The newest evaluations, and the newest that failed or paused."""
     url = display.list_url(EvaluationRun)
     rows = EvaluationRun.objects.select_related("agent", "channel").defer(
-        "figures", "proposition_digests", "additional_context"
+        "figures", "proposition_digests", "additional_context", "swaps"
     )
     wrong = rows.filter(status__in=WENT_WRONG, created_at__gte=since(24 * FAILURE_DAYS)).order_by("-created_at")[:RUNS]
     return listing(

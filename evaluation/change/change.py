@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_field
 
+from evaluation.dimensions import BY_MESSAGE
 from evaluation.propositions.schema import DimensionId
 from evaluation.runs.summary import Share, ShareShown, rounded
 from evaluation.statistics.bootstrap import Interval, IntervalShown, Observation, bootstrap_difference, bootstrap_mean
@@ -30,6 +31,7 @@ HIGHEST = 9.0
 FELL_BELOW = 0.5  # of the share scored in the baseline
 MOST_RESAMPLED = 200  # messages; four thousand resamples of more take seconds and change nothing
 NOISE_ALONE = "of the judge's noise alone: other messages might have scored otherwise"
+WORDS_ALONE = "of repeated words alone, from 0 (all repeat) to 9 (none do), by message: an exact statistic, blind to repeated thoughts"
 UNITS = {"message": "messages", "situation": "situations", "channel": "channels", "repeat": "repeats"}
 WHERE = ("in the baseline", "now")
 
@@ -159,6 +161,7 @@ def change_of(
     if why:
         return change
     at_once, known = "repeats" in units, bool(first and second)
+    exact = heuristic and units == {"messages"} and dimension not in BY_MESSAGE
     paired = known and not at_once and _clusters(first) == _clusters(second)
     if known:
         sizes = change.n, change.baseline_n
@@ -168,6 +171,8 @@ def change_of(
         if not counted:
             change = change.model_copy(update={"baseline": mean_of(first), "candidate": mean_of(second)})
         note = NOISE_ALONE if at_once else note
+        if exact:
+            note = "; ".join(filter(None, (WORDS_ALONE, note)))
     else:
         fixed, observations = (before.score or 0.0, second) if second else (now.score or 0.0, first)
         interval, p = bootstrap_mean(observations).interval, from_fixed_p(fixed, observations)
@@ -187,10 +192,11 @@ def change_of(
         baseline_n=None if at_once or paired or not known else change.baseline_n,
     )
     verdict, reason = change.verdict, change.reason
-    if at_once and verdict in ("drifted", "improved") and interval.low < margin and interval.high > -margin:
-        # Two texts always differ a little: what only the judge's noise speaks for must be more than the margin.
+    if (at_once or exact) and verdict in ("drifted", "improved") and interval.low < margin and interval.high > -margin:
+        # Two texts always differ a little: what only the judge's noise, or words, speak for must be more than the margin.
         verdict = undecided(change.delta, margin)
-        reason = f"beyond the judge's noise, but not surely by more than {margin:g}"
+        beyond = "chance" if exact else "the judge's noise"
+        reason = f"beyond {beyond}, but not surely by more than {margin:g}"
     sd = None if at_once else spread(first, second, paired=paired)
     detected = detectable(sd, n=change.n, baseline_n=change.baseline_n, paired=paired)
     update = {"interval_note": note, "reason": reason, "sd": sd, "smallest_detectable": detected, "paired": paired}

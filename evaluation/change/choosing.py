@@ -90,7 +90,7 @@ def of_tags(
     result = Compared()
     for spec, *both in zip(specs, measured[: len(specs)], measured[len(specs) :], strict=True):
         with result.refusing(spec.target.slug if spec.agent else f"#{spec.target.slug}"):
-            if empty := [f"{name}: {s.run.error}" for name, s in zip(names, both, strict=True) if not s.measured]:
+            if empty := [f"{name}: {s.run.error}" for name, s in zip(names, both, strict=True) if not s.comparable]:
                 raise NotComparable("; ".join(empty))
             baseline, candidate = (measurement_of(s.run, name=n) for n, s in zip(names, both, strict=True))
             result.comparisons.append(compare(baseline, candidate, margin=margin))

@@ -20,11 +20,13 @@ from django.utils import timezone
 from agents.models import Agent, Message
 from agents.persona import changes_since, current_digest
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, Evidence, Method, is_heuristic
-from evaluation.runs.summary import RunSummary
+from evaluation.runs.summary import RunSummary, window_statistics
 
 
 def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | None = None) -> list[Baseline]:
     """Make a completed run the baseline of the dimensions it has a number for; the others keep the baseline they have.
+
+    One that is unscored, with a statistic that compares, has a baseline without a score.
 
     Under each judge and procedure (hard, double check, method) there is a baseline of its own: they do not compare. A run that was
     asked for before the one a baseline stands on, and ended after it, does not take its place. Evaluations that no baseline stands on any
@@ -40,7 +42,7 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
     """
     if run.agent is None:
         raise ValueError(f"evaluation run {run.pk} targets a channel; baselines are of agents")
-    now = timezone.now()
+    now, statistics = timezone.now(), window_statistics(run.figures)
     with transaction.atomic():
         # Of two runs that end at once each must see what the other promoted.
         Agent.objects.select_for_update(no_key=True).get(pk=run.agent.pk)
@@ -58,7 +60,7 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
                 captured_at=now,
             )
             for name, dimension in summary.dimensions.items()
-            if dimension.measured
+            if (dimension.measured or name in statistics)
             and (only is None or name in only)
             and (name not in there or there[name].evaluation_run_id <= run.pk)
         ]
@@ -145,7 +147,7 @@ def runs_judged(judged: Judged) -> QuerySet[EvaluationRun]:
 
 
 def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
-    """Store in which dimensions a completed evaluation of an agent scored something, and up to which message.
+    """Store in which dimensions a completed evaluation of an agent scored something (or has a statistic), and up to which message.
 
     It does the same however often it is called: dimensions of channels can be scored after the agent's own.
 
@@ -159,6 +161,7 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     rows = EvaluationScore.objects.filter(status=EvaluationScore.Status.SCORED).order_by().values_list("dimension")
     newest_by_dimension = dict(rows.filter(evaluation_run=run).annotate(at=Max("message__said_at")))
     of_channels = rows.filter(evaluation_run__agent_shares__agent_run=run, evaluation_run__status=run.Status.COMPLETED)
+    newest_by_dimension |= dict.fromkeys(window_statistics(run.figures))
     newest_by_dimension |= dict.fromkeys(of_channels.values_list("dimension", flat=True).distinct())
     newest: datetime | None = None
     if None in newest_by_dimension.values():

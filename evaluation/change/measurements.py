@@ -22,7 +22,16 @@ from agents.models import Message
 from evaluation.change.change import DELETED, Sample, mean_of
 from evaluation.models import BY_MESSAGE, COUNTED, Baseline, ChannelShare, EvaluationRun, EvaluationScore, Method
 from evaluation.propositions.files import dotted, in_words, location_of
-from evaluation.runs.summary import COVERABLE, NOTHING, TOO_LITTLE, WITHOUT_SCORE, Share, total, why_too_little
+from evaluation.runs.summary import (
+    COVERABLE,
+    NOTHING,
+    TOO_LITTLE,
+    WITHOUT_SCORE,
+    Share,
+    total,
+    why_too_little,
+    window_statistics,
+)
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
 
@@ -199,7 +208,8 @@ def _judged(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, Measured
     What is judged message by message is the mean of the repeats of each message. What is judged over a window has one observation per
     channel; with one window alone its repeats, which share one weight so that their mean counts once. A channel's propositions share out
     the weight of the agent's messages there, so that the weighted mean of the observations is the mean of the channels' scores weighted
-    by messages. What adherence judges over the window is in it with judgements of messages, and is compared on its own.
+    by messages. What adherence judges over the window is in it with judgements of messages, and is compared on its own. An exact
+    statistic of a window has the figures of its messages, and their mean as score, also where the claim itself is unscored.
     """
     own, linked = ([d for d in dimensions if (d in run.own_dimensions) is here] for here in (True, False))
     digests: dict[str, dict[str, str]] = {d: dict(of) for d, of in run.proposition_digests.items()}
@@ -216,7 +226,7 @@ def _judged(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, Measured
     judgements = _judgements(run, own, linked, channels)
     judges_messages = any(of.messages for by in judgements.values() for of in by.values())
     keys = dict(_clusters(run)) if judges_messages else {}
-    measured = {}
+    measured, exact = {}, window_statistics(run.figures)
     for dimension, by in judgements.items():
         weights: dict[int, float] = defaultdict(float)  # of all propositions, by window
         for window, rows in ((w, rows) for of in by.values() for w, rows in of.windows.items()):
@@ -224,6 +234,7 @@ def _judged(run: EvaluationRun, dimensions: Sequence[str]) -> dict[str, Measured
         propositions = {}
         for name, of in sorted(by.items()):
             observations = [*of.deleted, *_of_messages(of, keys), *_of_windows(of, weights, channels)]
+            observations = exact.get(dimension, {}).get(name, observations)
             score, share = mean_of(observations), of.share
             if dimension in COUNTED:
                 repeats = (
@@ -388,9 +399,10 @@ class _FileJudgements(_Strict):
     def measured(self, score: float | None) -> Measured:
         pairs = [(key, float(value)) for key, values in self.scores.items() for value in _listed(values)]
         known = self.judged is not None and len(pairs) <= self.judged
+        observations = tuple(Observation(value, self.weights.get(key, self.weight), key) for key, value in pairs)
         return Measured(
-            score=score,
-            observations=tuple(Observation(value, self.weights.get(key, self.weight), key) for key, value in pairs),
+            score=mean_of(observations) if score is None else score,
+            observations=observations,
             share=Share(len(pairs), self.judged or 0) if known else None,
             by_message=known,
             digest=self.digest,
@@ -450,6 +462,10 @@ class _FileRun(_Strict):
             judged = self.observations.get(d, {})
             propositions = {p: Measured(score=score) for p, score in of.propositions.items()}
             propositions |= {p: one.measured(of.propositions.get(p)) for p, one in judged.items()}
+            if of.score is None and d not in (*COUNTED, *BY_MESSAGE):  # unscored, with a statistic that compares
+                of = of.model_copy(
+                    update={"score": mean_of(o for one in propositions.values() for o in one.observations)}
+                )
             dimensions[d] = MeasuredDimension(
                 score=of.count if d in COUNTED else of.score,
                 reason=of.reason if of.reason.startswith(TOO_LITTLE) else "",

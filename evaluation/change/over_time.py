@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_fie
 
 from agents.models import Agent
 from agents.persona import changes_between
+from evaluation.change.change import mean_of
 from evaluation.change.evidence import Judged, runs_judged
 from evaluation.models import (
     COUNTED,
@@ -32,7 +33,7 @@ from evaluation.models import (
     EvaluationScore,
     procedure_name,
 )
-from evaluation.runs.summary import rounded, scores_of, summarize
+from evaluation.runs.summary import rounded, scores_of, summarize, window_statistics
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import SERIES, Point, apart, find_drops
 from evaluation.statistics.difference import error_of
@@ -48,7 +49,7 @@ MOST_SUMMED = 150  # runs of no schedule: their scores are added up, row by row
 MOST_RESTARTS = 3  # explained for one series: the newest; each takes a few queries
 READ = (
     *("agent_id", "schedule_id", "created_at", "window", "window_start", "window_end", "where", "dimensions"),
-    *("series_points", "persona_digest", "judge", "method", "hard", "double_check", "simulated"),
+    *("series_points", "persona_digest", "judge", "method", "hard", "double_check", "simulated", "swap_test"),
 )
 NO_DURATION = "the window is no duration, so evaluations look at the same messages again: not tested for drift"
 
@@ -141,13 +142,17 @@ class Series(BaseModel):
 def points_of(run: EvaluationRun) -> dict[str, dict[str, Any]]:
     """By dimension: `score` (0 to 9), its standard `error` in points (None: not known) and `of`, a digest of the propositions.
 
-    Dimensions that are counted, and those in which nothing was scored, have no point.
+    Dimensions that are counted, and those in which nothing was scored, have no point; an exact statistic has one.
     """
-    return {
+    points = {
         name: {"score": d.score, "error": standard_error(run, name), "of": _asked(run, name)}
         for name, d in summarize(run).dimensions.items()
         if d.score is not None and name not in COUNTED
     }
+    for name, by_proposition in window_statistics(run.figures).items():
+        rows = [row for observations in by_proposition.values() for row in observations]
+        points[name] = {"score": mean_of(rows), "error": error_of(rows), "of": _asked(run, name)}
+    return points
 
 
 def standard_error(run: EvaluationRun, dimension: str) -> float | None:

@@ -29,7 +29,7 @@ from evaluation.change.evidence import (
     runs_of,
 )
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
-from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little
+from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little, window_statistics
 from evaluation.statistics.bootstrap import RESOLUTION
 from evaluation.statistics.difference import MARGIN, welch_interval, welch_p
 from evaluation.wording import counted, decimal
@@ -278,14 +278,19 @@ class _Part(NamedTuple):
 
     weight: float
     inverted: bool
-    points: int | None
+    points: float | None
     scored: int
     unscored: int
     n: int
-    total: int | None
-    squares: int | None
+    total: float | None
+    squares: float | None
     share: Share
     by_message: bool
+
+    def of_messages(self, values: Sequence[float]) -> _Part:
+        """The same by an exact statistic, which has a figure for each message."""
+        total, squares, n = sum(values), sum(value**2 for value in values), len(values)
+        return self._replace(points=total, scored=n, n=n, total=total, squares=squares)
 
     @property
     def mean(self) -> float | None:
@@ -312,7 +317,13 @@ def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compa
         for pk in (*of.baseline.values(), *(run.pk for run in of.candidate.values()))
     }
     parts = _parts(runs)
-    digests = dict(EvaluationRun.objects.filter(pk__in=runs).order_by().values_list("pk", "proposition_digests"))
+    digests: dict[int, Any] = {}
+    stored = EvaluationRun.objects.filter(pk__in=runs).order_by()
+    for pk, digests[pk], figures in stored.values_list("pk", "proposition_digests", "figures"):
+        for dimension, by_proposition in window_statistics(figures).items():
+            for name, rows in by_proposition.items():
+                if part := parts[pk][dimension].get(name):
+                    parts[pk][dimension][name] = part.of_messages([row.value for row in rows])
     cards = [_card(agent, judged, compared[agent.pk], parts, digests) for agent in agents]
     tested = iter(corrected([move for card in cards for move in card.moves], MARGIN, "propositions"))
     for card in cards:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer
 from evaluation.change.change import Change
 from evaluation.change.comparison import NONE_IN_COMMON, Comparison
 from evaluation.models import COUNTED, EvaluationRun
-from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, with_share, worst_judgement
+from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, window_statistics, with_share, worst_judgement
 from evaluation.statistics.difference import ALPHA, MARGIN
 from evaluation.wording import counted, interval_text, number, signed
 
@@ -340,7 +340,7 @@ def decide(
     That and "cannot tell yet" fail nothing unless `Limits.strict` asks for it. Of `simulations` some may be missing among the results.
     """
     findings = [*_not_simulated(simulations, limits)]
-    if not any(result.summary.measured for result in results):
+    if not any(map(_says_something, results)):
         findings.append(_unjudged("", "", "nothing was scored for any agent"))
     findings += [one for result in results for one in _not_judged(result, limits)]
     unjudged = {(one.agent, one.dimension) for one in findings}
@@ -371,6 +371,11 @@ def decide(
     return Findings(verdict=verdict, exit_code=code, findings=findings, without_baseline=without)
 
 
+def _says_something(result: AgentResult) -> bool:
+    """Whether there is a number, or a statistic and something to compare it with."""
+    return result.summary.measured or (result.comparison is not None and result.summary.comparable)
+
+
 def _unjudged(agent: str, dimension: str, why: str, share: float | None = None) -> Finding:
     about: dict[str, Any] = {"agent": agent, "dimension": dimension, "why": why}
     return Finding(kind="could_not_judge", verdict="not judged", **about, data={"why": why, "share": share})
@@ -390,12 +395,14 @@ def _not_judged(result: AgentResult, limits: Limits) -> Iterator[Finding]:
         if result.captured.held_elsewhere and run.status == EvaluationRun.Status.RUNNING:
             why = f"run {run.pk} is being judged by another process ({run.lease_owner}); try again when it ended"
         yield _unjudged(agent, "", why)
-    elif result.expected and not summary.measured:
+    elif result.expected and not _says_something(result):
         yield _unjudged(agent, "", run.error or "nothing scored")
     no_score = "there is a threshold, but no score: "
+    # They prove what is wrong, or nothing: such a dimension can only fall below its threshold.
+    exact = window_statistics(run.figures)
     for dimension, coverage in result.coverage.items():
         of = summary.dimensions.get(dimension)
-        needed = dimension in limits.thresholds or (
+        needed = (dimension in limits.thresholds and dimension not in exact) or (
             of is not None and of.fell_short and limits.threshold(dimension) is not None
         )
         if coverage.failed_share > limits.max_unscored:

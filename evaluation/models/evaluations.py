@@ -432,7 +432,9 @@ class Baseline(models.Model):
     )
     dimension = models.CharField(max_length=32, choices=Dimension.choices)
     evaluation_run = models.ForeignKey(EvaluationRun, on_delete=models.CASCADE, related_name="baselines")
-    score = models.FloatField(null=True, blank=True, help_text="0 to 9; empty for a dimension that is a count")
+    score = models.FloatField(
+        null=True, blank=True, help_text="0 to 9; empty for a count, and where only a statistic compares"
+    )
     count = models.PositiveIntegerField(null=True, blank=True, help_text="distinct ideas, for ideas quantity")
     persona_digest = models.CharField(max_length=64, blank=True, default="", help_text="persona it was captured under")
     captured_at = models.DateTimeField()
@@ -443,14 +445,14 @@ class Baseline(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["agent", "judge", "procedure", "dimension"], name="baseline_one_current"),
             models.CheckConstraint(
-                condition=Q(score__gte=0, score__lte=9, count__isnull=True)
-                | Q(score__isnull=True, count__isnull=False),
+                condition=Q(score__gte=0, score__lte=9, count__isnull=True) | Q(score__isnull=True),
                 name="baseline_score_range",
             ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.agent.slug} {self.dimension}: {self.count if self.score is None else round(self.score, 1)}"
+        number = self.count if self.score is None else round(self.score, 1)
+        return f"{self.agent.slug} {self.dimension}: {'no score' if number is None else number}"
 
 
 class Evidence(models.Model):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -131,6 +132,9 @@ def _values(node: yaml.Node, known: dict[int, int]) -> int:
     return number
 
 
+_path = lru_cache(maxsize=2048)(Path)
+
+
 def read_folders(
     folders: Iterable[Path], setting: str, load: Callable[[Path], T]
 ) -> tuple[list[tuple[Path, T]], list[FileProblem]]:
@@ -147,11 +151,13 @@ def read_folders(
     for folder in folders:
         if not folder.is_dir():
             problems.append(FileProblem(folder, None, setting, "there is no such folder"))
-        for path in sorted([*folder.rglob("*.yaml"), *folder.rglob("*.yml")]):
-            if path.name.startswith("."):  # an editor's, not the team's
-                continue
+        # Each draft at the gate waits for this: a path is made of each name once.
+        entries = ((place, name) for place, _, names in os.walk(folder) for name in names if not name.startswith("."))
+        names = [os.path.join(place, name) for place, name in entries if name.endswith((".yaml", ".yml"))]
+        for name in sorted(names, key=lambda name: name.split(os.sep)):
+            path = _path(name)
             try:
-                stat = path.stat()
+                stat = os.stat(name)
                 read: T = _cached(load, path, stat.st_mtime_ns, stat.st_size)
                 loaded.append((path, read))
             except YamlProblems as error:
@@ -328,8 +334,13 @@ def is_example(file: LoadedFile) -> bool:
     """Whether it holds the propositions of an example agent: a shipped file that bears its slug."""
     if file.agent_id not in example_slugs():
         return False
-    in_team = any(file.path.is_relative_to(folder) for folder in settings.PROPOSITION_DIRS)
-    return not in_team and file.path.is_relative_to(settings.PROPOSITIONS_DIR)
+    in_team = any(_lies_in(file.path, folder) for folder in settings.PROPOSITION_DIRS)
+    return not in_team and _lies_in(file.path, settings.PROPOSITIONS_DIR)
+
+
+@lru_cache(maxsize=2048)  # asked of every file for every draft
+def _lies_in(path: Path, folder: Path) -> bool:
+    return path.is_relative_to(folder)
 
 
 def applying(files: Sequence[LoadedFile], *, seeded: bool) -> list[LoadedFile]:

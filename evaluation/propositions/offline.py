@@ -16,18 +16,20 @@ from typing import Any
 from agents.llm.requests import InvalidAnswer, LLMRequest
 from agents.models import Agent
 from agents.text.fences import MAX_EVENT_CHARACTERS
-from agents.text.ngrams import RepetitionStatistics, extract_ngrams, repetition_statistics
+from agents.text.ngrams import AMONG, comparable_ngrams, extract_ngrams, repeated_ngrams, typical_recurrence
 from agents.text.patterns import Undecided, find_all, one_message
 from agents.text.tokens import tokenize
 from evaluation.judge.questions import Verdict, judged, parse_answers, trivial, verdict_by_rule
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for
 from evaluation.propositions.schema import PRECONDITIONS, Cues, Proposition, Rule, Target, check_rule
+from evaluation.scorers.fluency import repetition_value
 
 NEEDS_JUDGE = "needs an LLM judge: the claim lists no cues for the offline one"
 NEEDS_JUDGE_FOR_FLAWS = "needs an LLM judge: hard mode takes off for every flaw, and cues list none"
 NO_CUE_FOUND = "needs an LLM judge: none of the claim's cues occurs in the text"
 SUPPORTED, CONTRADICTED, BOTH = 8, 1, 4
-ORDINARY_COMPRESSION_GAIN = 0.45  # what unrelated chat messages gain anyway, see agents.text.ngrams.compression_gain
+NO_REPETITION = "needs an LLM judge: no words are repeated, and n-grams cannot tell whether thoughts are"
+REPETITIVE = 0.3  # share of 3-grams, as for suppression (specification 000, S-7.2)
 LEAST_LINES = 10  # lines of a conversation that make voices
 DISTINCT = 0.15  # distinctness at which the scale has risen by 1 - 1/e
 
@@ -99,7 +101,7 @@ def score_claim(claim: Mapping[str, Any], texts: Sequence[str], history: Sequenc
     """
     if claim["hard"]:
         return {"unscored": NEEDS_JUDGE_FOR_FLAWS, "out_of_reach": True}
-    if claim["measure"] == "repetition":
+    if claim["measure"] in ("repetition", "phrases"):
         return _score_repetition(texts) if history is None else _score_draft_repetition("\n".join(texts), history)
     cues = claim["cues"]
     if not cues:
@@ -121,21 +123,25 @@ def score_claim(claim: Mapping[str, Any], texts: Sequence[str], history: Sequenc
 
 
 def _score_repetition(texts: Sequence[str]) -> dict[str, Any]:
+    """How far messages repeat each other: ``round(9 * (1 - r)**2)``, r = share of the 3-grams that recur among any five of them.
+
+    Only what repeats is scored, as r above 0.3 does: the same thought in other words has no n-gram in common.
+    """
     if len(texts) < 2:
         return {"unscored": f"repetition shows across at least 2 messages, the window has {len(texts)}"}
-    statistics = repetition_statistics(texts)
-    value = repetition_value(statistics)
-    phrases = _quoted([phrase for phrase, _ in statistics.repeated_phrases[:5]])
-    reasoning = (
-        f"{statistics.trigram_repetition:.0%} of the 3-grams recur in other messages, compression gain "
-        f"{statistics.compression_gain:.0%}, {statistics.messages} messages."
-        + (f" Most frequent: {phrases}." if phrases else "")
-    )
-    return _entry(value, reasoning, 0.6)
+    share, _ = typical_recurrence([comparable_ngrams(text, 3) for text in texts])
+    recurs = f"{share:.0%} of the 3-grams recur among any {min(AMONG, len(texts))} of {len(texts)} messages."
+    if share <= REPETITIVE:
+        return {"unscored": f"{NO_REPETITION}: {recurs}"}
+    phrases = _quoted([phrase for phrase, _ in repeated_ngrams(texts, 3, 5)])
+    return _entry(round(repetition_value(share)), f"{recurs} Most frequent: {phrases}.", 0.6)
 
 
 def _score_draft_repetition(draft: str, history: Sequence[str]) -> dict[str, Any]:
-    """How far a draft says again what its speaker said before: ``round(9 * (1 - r)**2)``, r = share of its 3-grams said before."""
+    """How far a draft says again what its speaker said before: ``round(9 * (1 - r)**2)``, r = share of its 3-grams said before.
+
+    Only where r is above 0.3: see `_score_repetition`. "Yes." may be said twice.
+    """
     grams = extract_ngrams(draft, 3)
     if not history:
         return {"unscored": "repetition shows against earlier messages, and the agent said nothing before"}
@@ -143,20 +149,11 @@ def _score_draft_repetition(draft: str, history: Sequence[str]) -> dict[str, Any
         return {"unscored": "repetition shows in 3-grams, and the message has fewer than 3 words"}
     said = {gram for text in history for gram in extract_ngrams(text, 3)}
     again = [" ".join(gram) for gram in grams if gram in said]
-    phrases = f" Said again: {_quoted(list(dict.fromkeys(again)))}." if again else ""
-    reasoning = (
-        f"{len(again) / len(grams):.0%} of the 3-grams stand in the agent's {len(history)} earlier messages.{phrases}"
-    )
-    return _entry(round(9 * (1 - len(again) / len(grams)) ** 2), reasoning, 0.6)
-
-
-def repetition_value(statistics: RepetitionStatistics) -> int:
-    """0 (all the same) to 9 (nothing recurs): ``round(9 * (1 - r)**2)``.
-
-    r is the larger of the share of recurring 3-grams and of the compression gain above what ordinary chat gains.
-    """
-    excess = max(0.0, (statistics.compression_gain - ORDINARY_COMPRESSION_GAIN) / (1 - ORDINARY_COMPRESSION_GAIN))
-    return round(9 * (1 - max(statistics.trigram_repetition, excess)) ** 2)
+    share = len(again) / len(grams)
+    stand = f"{share:.0%} of the 3-grams stand in the agent's {len(history)} earlier messages."
+    if share <= REPETITIVE:
+        return {"unscored": f"{NO_REPETITION}: {stand}"}
+    return _entry(round(repetition_value(share)), f"{stand} Said again: {_quoted(list(dict.fromkeys(again)))}.", 0.6)
 
 
 def _entry(value: int, reasoning: str, confidence: float) -> dict[str, Any]:

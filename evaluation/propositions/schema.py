@@ -199,6 +199,7 @@ if TYPE_CHECKING:
 else:
     DimensionId = Literal[tuple(Dimension.values)]  # a type checker cannot read a computed one
 MEASURED_IN = {
+    "phrases": "fluency",
     "voice": "consistency",
     "voices": "convergence",
 }  # the one dimension in which the statistic has a meaning
@@ -276,7 +277,7 @@ class PropositionSpec(BaseModel):
         None, description="an exact check of the message instead of a judge: 9 when it holds, 0 when not"
     )
     cues: Cues | None = Field(None, description="what the offline judge may go by")
-    measure: Literal["repetition", "voice", "voices"] | None = Field(
+    measure: Literal["repetition", "phrases", "voice", "voices"] | None = Field(
         None, description="the statistic the offline judge may answer from: in fluency, consistency, convergence"
     )
     trait: str | None = Field(

@@ -408,7 +408,7 @@ def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any
                 dimension["swap_test"] = swap_json(agreements.get(name))
         elif run.channel is not None:
             dimension["ideas"] = [idea.model_dump() for idea in distinct_ideas(run)]
-        if name in run.figures:
+        if name in run.figures and name in CHANNEL_DIMENSIONS:  # others are among the observations
             dimension["figures"] = run.figures[name]
         if run.simulated and name in CHANNEL_DIMENSIONS:
             dimension["reason"] = SIMULATED_ALONE

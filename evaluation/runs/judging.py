@@ -385,14 +385,10 @@ def _judge_scores(judging: Judging, dimension: str, calls: Counter[str]) -> None
     scorer = SCORERS[dimension]
     asked = [p for (name, _), p in judging.propositions.items() if name == dimension]
     measure = getattr(scorer, "figures", None)
-    if (
-        measure
-        and asked
-        and not judging.run.swap_test
-        and judging.renew()
-        and not scorer.not_evaluable(judging.subject)
-    ):
-        judging.run.figures = {**judging.run.figures, dimension: measure(judging.subject, asked[0])}
+    if not measure or not asked or judging.run.swap_test or not judging.renew():
+        return
+    if not scorer.not_evaluable(judging.subject) and (figures := measure(judging.subject, asked)):
+        judging.run.figures = {**judging.run.figures, dimension: figures}
         EvaluationRun.objects.filter(pk=judging.run.pk).update(figures=judging.run.figures)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import sqrt
 from statistics import median_low
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from django.conf import settings
 from django.db.models import Count, F, Max, Q, Sum
@@ -27,9 +27,7 @@ from evaluation.models import (
     EvaluationRun,
     EvaluationScore,
 )
-
-if TYPE_CHECKING:
-    pass
+from evaluation.statistics.bootstrap import Observation
 
 FAILURES = ("timeout", "rate_limited", "unavailable", "rejected")  # of the call, not of the answer
 CALL_FAILED = Q(status="unscored", cause__in=FAILURES)
@@ -176,6 +174,24 @@ def shares_of(runs: Collection[int]) -> dict[int, dict[str, Share]]:
         for run in agent_runs[part]:
             shares[run][dimension] = shares[run].get(dimension, NOTHING) + Share(scored, asked)
     return shares
+
+
+def window_statistics(stored: Mapping[str, Any]) -> dict[str, dict[str, list[Observation]]]:
+    """By dimension and proposition the exact statistic of a window, message by message (see `evaluation.scorers.fluency.figures`).
+
+    Comparisons go by it, also where the claim itself is unscored.
+
+    Args:
+        stored: The figures of an evaluation (`EvaluationRun.figures`).
+    """
+    return {
+        dimension: {
+            proposition: [Observation(score, of["weight"], key) for key, score in of["scores"].items()]
+            for proposition, of in figures["phrases"].items()
+        }
+        for dimension, figures in stored.items()
+        if "phrases" in figures
+    }
 
 
 Usd = Annotated[Decimal | None, PlainSerializer(lambda usd: None if usd is None else float(usd))]
@@ -330,6 +346,11 @@ class RunSummary(Used):
     def measured(self) -> bool:
         """Whether any dimension has a number. A count is one, and is in no `overall_score`."""
         return any(d.measured for d in self.dimensions.values())
+
+    @property
+    def comparable(self) -> bool:
+        """Whether it can be compared: any dimension has a number, or a statistic."""
+        return self.measured or bool(window_statistics(self.run.figures))
 
     @model_serializer
     def _dumped(self) -> dict[str, Any]:

@@ -50,9 +50,8 @@ class Pair:
 
 def can_pair(halves: Halves) -> bool:
     """Whether any message of now can be compared with one of the history; reads no texts."""
-    channel_of = dict(_values([*halves.current, *halves.history], "channel_id"))
-    past = {channel_of[pk] for pk in halves.history}
-    return any(channel_of[pk] in past for pk in halves.current)
+    past = {halves.channel_of[pk] for pk in halves.history}
+    return any(halves.channel_of[pk] in past for pk in halves.current)
 
 
 def find_pairs(halves: Halves, *, seed: int) -> list[Pair]:
@@ -61,7 +60,7 @@ def find_pairs(halves: Halves, *, seed: int) -> list[Pair]:
     Nearness is the share of words two messages have in common, rare words counting more (weighted Jaccard, weights
     ``log((1 + n) / df)`` over the channel's pool). Of equally near messages the latest is chosen.
     """
-    channel_of = dict(_values([*halves.current, *halves.history], "channel_id"))
+    channel_of = halves.channel_of
     pools: dict[int, list[int]] = defaultdict(list)
     for pk in halves.history:
         pools[channel_of[pk]].append(pk)
@@ -72,7 +71,7 @@ def find_pairs(halves: Halves, *, seed: int) -> list[Pair]:
     for pk in drawn:
         by_channel[channel_of[pk]].append(pk)
     pools = {channel: _drawn(pools[channel], POOL, rng) for channel in by_channel}
-    texts = dict(_values([*drawn, *(pk for pool in pools.values() for pk in pool)], "text"))
+    texts = dict(_texts([*drawn, *(pk for pool in pools.values() for pk in pool)]))
     words = {pk: frozenset(tokenize(text)) for pk, text in texts.items()}
     pairs = [pair for channel, current in by_channel.items() for pair in _match(current, pools[channel], words)]
     return sorted(pairs, key=lambda pair: halves.current.index(pair.current))
@@ -84,9 +83,9 @@ def _drawn(ids: list[int], most: int, rng: random.Random) -> list[int]:
     return [ids[i] for i in sorted(rng.sample(range(len(ids)), most))]
 
 
-def _values(ids: Sequence[int], field: str) -> Iterator[tuple[int, Any]]:
+def _texts(ids: Sequence[int]) -> Iterator[tuple[int, str]]:
     for start in range(0, len(ids), 5000):
-        yield from Message.objects.filter(pk__in=ids[start : start + 5000]).values_list("pk", field)
+        yield from Message.objects.filter(pk__in=ids[start : start + 5000]).order_by().values_list("pk", "text")
 
 
 def _match(current: list[int], pool: list[int], words: Mapping[int, frozenset[str]]) -> list[Pair]:

@@ -50,12 +50,15 @@ def context(
     )
 
 
-def figures(subject: ChannelSubject, proposition: Proposition) -> dict[str, Any]:
+def figures(subject: ChannelSubject, propositions: Sequence[Proposition]) -> dict[str, Any]:
     """What is stored with the run: each agent's figures, and how alike each pair is, most alike first (AC-6.4.8).
+
+    They are of the messages that the first proposition shows.
 
     Returns:
         ``agents``: figures by slug; ``pairs``: [slug, slug, similarity 0 to 1]; ``voices``: distinctness, null when it cannot be computed.
     """
+    proposition = propositions[0]
     _, messages = subject.conversation(proposition.first_n, proposition.last_n)
     slugs = {message.agent_id: message.agent_slug for message in messages if message.agent_id is not None}
     voices, agents, pairs = _measured(_lines(subject, proposition))

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.db import models
-from django.db.models import Count, F, Max, Q, QuerySet, TextField
+from django.db.models import Count, F, Max, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, RowNumber
 from django.utils import timezone
@@ -168,8 +168,9 @@ def said_in(
 
 def said_before(message: Message, *, agent: Agent, where: Mapping[str, str] | None = None) -> QuerySet[Message]:
     """What the agent said before a message of its own, in the order of `spoken_by`."""
-    earlier = Q(said_at__lt=message.said_at) | Q(said_at=message.said_at, pk__lt=message.pk)
-    return spoken_by(agent=agent, window=MessageWindow(), where=where).filter(earlier)
+    # Not "earlier, or at the same time and stored earlier": SQLite would look for both, and sort all that it finds.
+    spoken = spoken_by(agent=agent, window=MessageWindow(), where=where).filter(said_at__lte=message.said_at)
+    return spoken.exclude(said_at=message.said_at, pk__gte=message.pk)
 
 
 Bin = tuple[int, int | None]  # first and last position, from 1; None = no end
@@ -457,12 +458,14 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """Ids of an agent's messages now and in its history, each oldest first. No message stands in both."""
+    """Ids of an agent's messages now and in its history, each oldest first, and the channel of each. No message stands in both."""
 
     current: tuple[int, ...]
     history: tuple[int, ...]
+    channel_of: Mapping[int, int]
 
 
+HISTORY = 1_000  # earlier messages that are looked at from each end: the oldest and the newest
 STRETCH = 20  # most consecutive events of a channel whose messages are shown the same window
 SEEN_BEFORE = 10  # events shown before each judged message, where the channel and `last_n` have them
 
@@ -547,12 +550,13 @@ class Subject:
 
         ``before`` is everything before the first message of the window; where the window has no beginning (``all``, no tags) what the
         agent said is cut in the middle, the newer half is compared with the older one. The history has tags of its own
-        (`history_where`, default none), so that one build can be compared with what was said before it.
+        (`history_where`, default none), so that one build can be compared with what was said before it. Of a long history its two
+        ends are looked at, the voice it began with and the latest one: a window costs the same after a million messages.
 
         Simulated speech has no past: it is never compared with real speech.
         """
         if self._halves is None:
-            current, history = tuple(self.spoken().values_list("pk", flat=True)), self.history
+            current, history = list(self.spoken().values_list("pk", "channel_id")), self.history
             past = Message.objects.none()
             if current and not self.simulated:
                 if history.spec != BEFORE:
@@ -561,10 +565,15 @@ class Subject:
                     current = current[len(current) // 2 :]
                     past = spoken_by(agent=self.agent, window=self.window, where=self.history_where)
                 else:
-                    first = Message.objects.get(pk=current[0])
+                    first = Message.objects.get(pk=current[0][0])
                     past = said_before(first, agent=self.agent, where=self.history_where)
-            now = set(current)
-            self._halves = Halves(current, tuple(pk for pk in past.values_list("pk", flat=True) if pk not in now))
+            now = {pk for pk, _ in current}
+            most = HISTORY + len(now)  # `past` may hold what is said now
+            both = past.values_list("pk", "channel_id")
+            oldest, newest = both.order_by("said_at", "pk")[:most], both.order_by("-said_at", "-pk")[:most]
+            ends = dict([*oldest, *list(newest)[::-1]])
+            history_ids = [pk for pk in ends if pk not in now]
+            self._halves = Halves(tuple(pk for pk, _ in current), tuple(history_ids), {**ends, **dict(current)})
         return self._halves
 
     def window_around(self, message: Message, first_n: int, last_n: int) -> tuple[Window, int | None]:
@@ -678,14 +687,21 @@ class Ends(NamedTuple):
         return None
 
 
+COUNTED_UP_TO = 200  # events left out; of more it is said how many positions they take, which deleted ones take, too
+
+
 def read_ends(messages: QuerySet[Message], first_n: int, last_n: int) -> Ends:
-    """The ends of a channel, without reading what lies between."""
-    total = messages.count()
-    if total <= first_n + last_n:
-        return Ends(said(messages.order_by("position")), 0, [])
-    first = said(messages.order_by("position")[:first_n])
-    last = said(messages.order_by("-position")[:last_n])
-    return Ends(first, total - first_n - last_n, last[::-1])
+    """The ends of a channel, without reading or counting what lies between."""
+    newest = said(messages.order_by("-position")[: first_n + last_n + 1])[::-1]
+    if len(newest) <= first_n + last_n:
+        return Ends(newest, 0, [])
+    first, last = said(messages.order_by("position")[:first_n]), newest[len(newest) - last_n :]
+    begin, end = first[-1].position if first else 0, last[0].position if last else newest[-1].position + 1
+    between = messages.filter(position__gt=begin, position__lt=end).order_by()
+    omitted = between[:COUNTED_UP_TO].count()
+    if omitted == COUNTED_UP_TO:
+        omitted = end - begin - 1
+    return Ends(first, omitted, last)
 
 
 EVERYBODY = "everybody"

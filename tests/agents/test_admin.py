@@ -82,7 +82,7 @@ def test_logs_are_never_counted(root: Client) -> None:
             for sql in queries(root, list_of(model))
             if re.match(rf'SELECT COUNT.*FROM "{model._meta.db_table}"', sql)
         ]
-        assert all("LIMIT" in sql for sql in counted), counted
+        assert all("LIMIT" in sql or '"id" IN (' in sql for sql in counted), counted  # or of rows whose keys are known
 
 
 def test_the_menu_shows_what_one_may_view() -> None:

@@ -100,6 +100,16 @@ def test_sample_lines_are_a_list_of_texts(console: Client, ada: Agent, lines: st
 
 
 @pytest.mark.parametrize(
+    ("aliases", "stored"), [('["Countess"]', ["Countess"]), ("[]", []), ('["@ada"]', None), ('"Countess"', None)]
+)
+def test_aliases_are_a_list_of_names(console: Client, ada: Agent, aliases: str, stored: list[str] | None) -> None:
+    response = console.post(page_of(ada), form(console, ada, aliases=aliases))
+
+    ada.refresh_from_db()
+    assert (response.status_code, ada.aliases) == (200, []) if stored is None else (302, stored)
+
+
+@pytest.mark.parametrize(
     "clash",
     [
         {"traits-1-name": "DRY"},

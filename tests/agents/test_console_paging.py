@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.test import Client
 
+from agents.admin import conversations, personas
 from agents.console import site
 from agents.console.site import BoundedPaginator
-from agents.models import Agent
+from agents.models import Agent, Channel, Message
 from tests.console import list_of, plain, queries, read, signed_in, superuser
+from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
 
@@ -68,3 +72,35 @@ def test_an_action_on_all_of_too_many_does_nothing_and_says_so(root: Client, mon
 
     assert "Nothing was done: that would be more than" in plain(answer.content.decode())
     assert not Agent.objects.filter(evaluation_runs__isnull=False).exists()
+
+
+def test_a_search_of_messages_looks_at_the_newest_and_with_a_filter_at_all(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversations, "MOST_SEARCHED", 2)
+    channel, ada = make_channel(), make_agent("ada")
+    said = [say(channel, ada, f"raccoon {n}") for n in range(4)]
+
+    newest = read(root, list_of(Message, "?q=raccoon"))
+    all_of_ada = read(root, list_of(Message, f"?q=raccoon&agent__id__exact={ada.pk}"))
+
+    assert [message.text in newest for message in said] == [False, False, True, True]
+    assert "the newest 2 messages" in newest
+    assert all(message.text in all_of_ada for message in said)
+
+
+def test_messages_of_agents_and_channels_are_counted_no_further_than_a_list_needs(
+    root: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversations, "MOST_MESSAGES", 2)
+    monkeypatch.setattr(personas, "MOST_MESSAGES", 2)
+    channel, ada, bob = make_channel(), make_agent("ada"), make_agent("bob")
+    for author in (ada, ada, ada, bob, bob):
+        say(channel, author, "Noted.")
+
+    counts = {
+        model: re.findall(r'class="field-message_count[^"]*"[^>]*>\s*([\d,+]+)', read(root, list_of(model)))
+        for model in (Agent, Channel)
+    }
+
+    assert counts == {Agent: ["2+", "2"], Channel: ["2+"]}

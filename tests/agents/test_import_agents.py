@@ -51,6 +51,16 @@ def text_chunk(keyword: bytes, value: Any) -> tuple[bytes, bytes]:
     return b"tEXt", keyword + b"\x00" + base64.b64encode(json.dumps(value).encode())
 
 
+def test_aliases_are_imported_and_a_wrong_one_is_refused_by_field(tmp_path: Path) -> None:
+    run_json("import_agents", write(tmp_path, "mara.yaml", OURS + "aliases: [The Owl, ' Mo ']\n"))
+    assert Agent.objects.get().aliases == ["The Owl", "Mo"]
+
+    with pytest.raises(
+        CommandError, match=r"'aliases' is a list: Aliases are \['@mo'\]; allowed: a list of at most 20 names"
+    ):
+        call_command("import_agents", write(tmp_path, "mara.yaml", OURS + "aliases: ['@mo']\n"))
+
+
 def test_our_yaml_gives_agent_traits_memory_lines_and_a_first_version(tmp_path: Path) -> None:
     report = run_json("import_agents", write(tmp_path, "mara.yaml", OURS))
     agent = Agent.objects.get()

@@ -70,9 +70,15 @@ def test_what_costs_is_bounded_per_user_and_minute_over_all_its_routes(settings:
         refused = client.post(route, {})
         assert refused.status_code == 429, route
         assert 0 < int(refused["Retry-After"]) <= 60
+        assert setting in refused.json()["detail"], "which limit, and where it is set"
     assert client.get("/api/messages/").status_code == 200, "reading is free"
     assert client.post(f"/api/evaluations/{run.pk}/cancel/").status_code == 200, "and so is stopping"
     assert program(superuser("bob")).post(routes[0], {}).status_code == 400
+
+
+@pytest.mark.django_db
+def test_a_program_that_checks_ten_drafts_a_second_is_not_refused(settings: Settings) -> None:
+    assert settings.API_SENDS_PER_MINUTE >= 2 * 10 * 60, "requests come in bursts"
 
 
 # -- counting

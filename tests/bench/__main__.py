@@ -44,11 +44,14 @@ def main() -> None:
     parser.add_argument("--database", help="an empty PostgreSQL database to measure in; it is filled")
     parser.add_argument(
         "--only",
-        choices=(*SECTIONS, "scale", "lists", "drift_alarms", "clarify", "memory", "null"),
+        choices=(*SECTIONS, "scale", "lists", "drift_alarms", "clarify", "memory", "voice", "null"),
         help="measure this alone",
     )
     parser.add_argument(
-        "file", nargs="?", type=Path, help="data to measure on (clarify, memory); an example ships with each"
+        "file",
+        nargs="*",
+        type=Path,
+        help="data to measure on: of clarify and memory (an example ships with each), or transcripts (voice, repetition)",
     )
     options = parser.parse_args()
     if options.only == "scale":  # on PostgreSQL, and needs no model server
@@ -79,13 +82,22 @@ def main() -> None:
         with on_a_database_of_its_own():
             from tests.bench.clarify import EXAMPLE, measure_clarify
 
-            measure_clarify(options.file or EXAMPLE)
+            measure_clarify(*options.file[:1] or [EXAMPLE])
         return
     if options.only == "memory":
         with on_a_database_of_its_own():
             from tests.bench.memory import EXAMPLE, measure_memory
 
-            measure_memory(options.file or EXAMPLE)
+            measure_memory(*options.file[:1] or [EXAMPLE])
+        return
+    if options.only == "voice":
+        os.environ.setdefault("DJANGO_SETTINGS_MODULE", "project.settings")
+        import django
+
+        django.setup()
+        from tests.bench.voice import measure_voice
+
+        measure_voice(options.file)
         return
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(
@@ -160,7 +172,7 @@ def measure(options: argparse.Namespace, folder: Path) -> None:
     if "repetition" in wanted:
         from tests.bench.repetition import repetition
 
-        for row in repetition():
+        for row in repetition(options.file):
             table.add_row(*row)
     if "guards" in wanted:
         from tests.bench.guards import guarding

@@ -36,7 +36,7 @@ def web(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
         room.memberships.create(agent=agent)
     yield from sending(token, agent, rooms[0], rooms[1])
     if server:
-        yield gating(token, agent, rooms[0], url, server)
+        yield from gating(token, agent, rooms[0], rooms[1], url, server)
     yield ingesting(token)
 
 
@@ -70,8 +70,8 @@ def sending(token: str, agent: Any, spoken: Any, bare: Any) -> Iterator[tuple[st
     yield "   ratio of their rates, rounds in turn", f"{rates['send'] / rates['bare']:.2f}", ">= 0.6"
 
 
-def gating(token: str, agent: Any, channel: Any, url: str, server: Any) -> tuple[str, str, str]:
-    """Sends through a gate of three dimensions, whose judge answers at once."""
+def gating(token: str, agent: Any, channel: Any, bare: Any, url: str, server: Any) -> Iterator[tuple[str, str, str]]:
+    """Sends through a gate of three dimensions, whose judge answers at once; beside the bare request, calls and rows."""
     from correction.models import AgentEvaluationConfig
     from tests.bench.gate import VERDICT
 
@@ -82,17 +82,33 @@ def gating(token: str, agent: Any, channel: Any, url: str, server: Any) -> tuple
     def send() -> tuple[str, dict[str, Any]]:
         return "/api/messages/send/", {"agent": agent.slug, "channel": channel.slug, "text": "I filed it this morning."}
 
+    position = itertools.count(1_000_000)
+
+    def create() -> tuple[str, dict[str, Any]]:
+        number = next(position)
+        row = {"channel": bare.pk, "position": number, "external_id": f"b{number}", "agent": agent.pk}
+        return "/bare-gated/", {**row, "text": "I filed it this morning."}
+
+    routes = {"gated": send, "bare": create}
+    walls: dict[str, list[float]] = {name: [] for name in routes}
+    taken: list[float] = []
     with Server(JUDGE_MODEL="claude-haiku-5-5", JUDGE_BASE_URL=url) as port:
-        load(port, token, send, 100)
-        calls = server.stats()["calls"]
-        wall, seconds = load(port, token, send, REQUESTS)
-        calls = server.stats()["calls"] - calls
-    p95 = sorted(seconds)[REQUESTS * 95 // 100] * 1000
-    return (
+        for route in routes.values():
+            load(port, token, route, 100)
+        for _ in range(ROUNDS):
+            for name, route in routes.items():
+                wall, seconds = load(port, token, route, REQUESTS)
+                walls[name].append(wall)
+                taken += seconds if name == "gated" else []
+    p95 = sorted(taken)[len(taken) * 95 // 100] * 1000
+    best = {name: min(each) for name, each in walls.items()}
+    yield (
         f"messages/send/ through a gate of 3 dimensions, judge at 0 ms, {CLIENTS} clients, one process",
-        f"{REQUESTS / wall:.0f} requests/s, 95 % within {p95:.0f} ms, {calls / REQUESTS:.1f} calls each",
+        f"{REQUESTS / best['gated']:.0f} requests/s, 95 % within {p95:.0f} ms",
         "-",
     )
+    yield "   a bare request, three bare SDK calls, the same rows", f"{REQUESTS / best['bare']:.0f} requests/s", "-"
+    yield "   ratio of their times, best of rounds in turn", f"{best['gated'] / best['bare']:.2f}", "<= 1.5"
 
 
 def load(

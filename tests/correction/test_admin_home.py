@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from agents.models import Agent, LLMCall
+from agents.ops import sums
+from agents.ops.sums import sum_up
 from correction.admin import home as console_home
 from correction.config.configure import configure
+from correction.costs import spent_by_day
 from correction.models import BehaviorRequest, CorrectionLog, InterventionLog
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
 from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, staff, superuser, viewer
@@ -88,6 +92,44 @@ def test_spending_stands_against_the_budgets() -> None:
     assert f"{list_of(LLMCall)}?cost_usd__isnull=True&" in html.replace("&amp;", "&")
     assert "at most $0.75" in text
     assert '<section class="pl-card pl-edge-bad">' in html
+
+
+def test_before_any_hour_was_summed_home_reads_no_long_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what is missing instead of zeros, and shows the figures as soon as a worker summed them."""
+    monkeypatch.setattr(sums, "MOST_RAW", 3)
+    ada = make_agent("ada")
+    midnight = timezone.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    for _ in range(4):
+        call(ada, cost="0.10")
+        logged(ada, "passed", hours_ago=30)
+    LLMCall.objects.update(created_at=midnight - timedelta(hours=3))
+    unsummed = home()
+
+    for title in ("Spend today", "Judge", "Gate pass rate", "Corrections"):
+        assert "Not summed up yet" in card(unsummed, title)
+    assert "$0.40" not in card(unsummed, "Spend today")
+    assert "No calls in the last 24 hours" not in plain(unsummed)
+
+    sum_up()
+    summed = home(superuser("second"))
+
+    assert "Not summed up yet" not in plain(summed)
+    assert "$0.40" in card(summed, "Spend today")
+
+
+def test_days_of_spending_are_told_apart_by_raw_rows_and_by_sums() -> None:
+    ada = make_agent("ada")
+    since = datetime(2026, 3, 2, tzinfo=UTC)
+    for days, cost in ((-1, "9"), (0, "0.10"), (1, "0.20"), (1, "0.05"), (6, "0.40")):
+        row = call(ada, cost=cost)
+        LLMCall.objects.filter(pk=row.pk).update(created_at=since + timedelta(days=days, hours=23, minutes=59))
+
+    raw = spent_by_day(since=since, days=7)
+    sum_up()
+
+    assert (
+        raw == spent_by_day(since=since, days=7) == [Decimal(c) for c in ("0.10", "0.25", "0", "0", "0", "0", "0.40")]
+    )
 
 
 def test_a_gate_that_never_watched_is_said_until_it_did_or_its_alarms_are_marked() -> None:

@@ -57,8 +57,8 @@ def test_fluency_counts_what_the_agent_said_before() -> None:
     again = send(agent, channel, "Hey everyone, just wanted to say the forms are due.")
     assert not again.committed
     assert "hey everyone just" in again.feedback
-    assert send(agent, channel, "My desk drawer is stuck; who has a crowbar?").outcome == "passed"
-    assert outcomes() == ["corrected", "passed"]
+    assert send(agent, channel, "My desk drawer is stuck; who has a crowbar?").outcome == "unscored_passed"
+    assert outcomes() == ["corrected", "unscored_passed"], "n-grams prove repetition, not its absence"
 
 
 def repetition(draft: str, *history: str) -> int | None:
@@ -66,12 +66,14 @@ def repetition(draft: str, *history: str) -> int | None:
 
 
 def test_repetition_of_a_draft_is_measured_against_earlier_messages_only() -> None:
-    assert repetition("one two three four five", "six seven eight nine") == 9
+    assert repetition("one two three four five", "six seven eight nine") is None
     assert repetition("one two three four five", "one two three four five") == 0
-    assert repetition("one two three four. Five six seven!", "ONE, two; three") == 6  # 1 of 5 3-grams
-    assert repetition("one two three one two three one two three", "something else entirely") == 9
+    assert repetition("one two three four. Five six seven!", "ONE, two; three four") == 3  # 2 of 5 3-grams
+    assert repetition("one two three four. Five six seven!", "ONE, two; three") is None  # 1 of 5
+    assert repetition("one two three one two three one two three", "something else entirely") is None
     assert repetition("one two three four five") is None
     assert repetition("one two", "one two three") is None
+    assert repetition("Yes.", "Yes.") is None, "a short answer may be given twice"
 
 
 def test_every_dimension_of_the_gate_has_one_claim_of_its_own() -> None:

@@ -104,7 +104,7 @@ def test_a_textual_precondition_asks_the_judge_about_the_conversation_ac_7_1_5(
     assert claims_of(body) == {"p1": "Nobody has mentioned the weather."}
     assert "The conversation so far:" in prompt_of(body)
     assert "Guest-1 acts: I agree, the picnic is a great idea." in prompt_of(body)
-    assert "you decide whether the claim is true" in prompt_of(body)
+    assert "Decide whether the claim is true" in prompt_of(body)
     assert body["output_config"]["format"]["schema"]["properties"]["value"] == {"type": "boolean"}
     assert "keeper of the stamp drawer" not in prompt_of(body)
     assert bool(guidance(turn)) is holds

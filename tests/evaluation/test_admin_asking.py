@@ -83,11 +83,21 @@ def test_a_click_queues_what_was_estimated_and_leads_to_its_progress(root: Clien
 
 
 def test_who_said_too_little_is_simulated_first_and_the_page_says_so(root: Client) -> None:
-    bob = make_agent("bob")
-    assert "fewer than 10 messages" in read(root, ask(bob, "capture"))
+    bob = make_agent("bob", sample_lines=["Fine."])
+    assert "a worker simulates conversations with it first" in read(root, ask(bob, "capture"))
     root.post(ask(bob, "capture"), {"dimensions": ["adherence"], "samples": "20"})
 
     assert EvaluationRun.objects.get().simulated
+
+
+def test_who_could_say_nothing_in_a_simulation_is_not_simulated_and_the_page_says_so(root: Client) -> None:
+    bob = make_agent("bob")
+    html = read(root, ask(bob, "capture"))
+    assert "a worker simulates" not in html
+    assert "not simulated: no sample lines" in html
+    root.post(ask(bob, "capture"), {"dimensions": ["adherence"], "samples": "20"})
+
+    assert not EvaluationRun.objects.get().simulated
 
 
 @pytest.mark.parametrize("asked", [{"samples": "0"}, {"samples": "501"}, {"samples": "x"}, {"dimensions": ["taste"]}])

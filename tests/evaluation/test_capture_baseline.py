@@ -44,8 +44,9 @@ def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capf
     assert [run["agent"] for run in document["runs"]] == ["ada", "bob"]
     for run in document["runs"]:
         assert list(run) == RUN_FIELDS.split()
-        for dimension in run["dimensions"].values():
-            assert list(dimension) == "score scored trivial unscored coverage propositions calibration".split()  # noqa: SIM905
+        for name, dimension in run["dimensions"].items():
+            keys = "score scored trivial unscored coverage propositions calibration".split()  # noqa: SIM905
+            assert list(dimension) == [*keys, *(["swap_test"] if name == "adherence" else [])]
     ada = document["runs"][0]
     assert ada["dimensions"]["adherence"] == {
         "score": pytest.approx((4 * 8 + 4 * 6 + 9 + 0 + 9 + 0) / 12, abs=1e-4),
@@ -55,6 +56,7 @@ def test_json_is_one_object_with_the_documented_keys(llm_server: LLMServer, capf
         "coverage": 1.0,
         "propositions": {"brief": 4.5, "mood": 6.0, "voice": 8.0},
         "calibration": None,
+        "swap_test": None,
     }
     assert ada["dimensions"]["fluency"]["score"] == 3.0
     assert (ada["calls"], ada["tokens"], ada["cost_usd"]) == (4 + 1, 5 * 110, None)

@@ -84,7 +84,7 @@ def test_the_whole_conversation_is_shown_once_in_order_ac_6_4_4_ac_6_4_5(llm_ser
     assert [prompt.count(line) for line in lines] == [1] * 15
     places = [prompt.index(line) for line in lines]
     assert places == sorted(places)
-    assert "material about a conversation" in prompt
+    assert "You judge conversations" in prompt
     assert "The conversation so far:" in prompt
     assert len(claims_of(body)) == 5
     assert all("#diverse" in claim for claim in claims_of(body).values())

@@ -139,9 +139,11 @@ def two_sets() -> dict[str, Agent]:
 
 
 def test_demo_s_6_3_copies_with_minor_edits_score_lower_than_variety_offline(offline: None) -> None:
-    scores = {n: evaluate_agent(agent=a, dimensions=("fluency",)).overall_score or 0 for n, a in two_sets().items()}
+    scores = {n: evaluate_agent(agent=a, dimensions=("fluency",)).overall_score for n, a in two_sets().items()}
 
-    assert scores["copied"] <= scores["varied"] - 3, scores
+    assert scores["varied"] is None, "n-grams do not say that no thought is repeated"
+    assert scores["copied"] is not None
+    assert scores["copied"] <= 2
 
 
 # --- S-6.4: convergence
@@ -179,7 +181,7 @@ def test_demo_s_6_5_baselines_of_three_agents_and_the_delta_of_a_later_evaluatio
     for run in document["runs"]:
         assert set(run["dimensions"]) == set(EVERYTHING)
         measured = [name for name, found in run["dimensions"].items() if found.get("score") is not None]
-        assert set(measured) >= {"adherence", "fluency", "convergence"}
+        assert set(measured) >= {"adherence", "convergence"} | ({"fluency"} if judge != OFFLINE else set())
 
     dwight = Agent.objects.get(slug="dwight")
     llm_server.respond = judging(lambda prompt: 3)

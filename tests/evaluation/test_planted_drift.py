@@ -9,8 +9,11 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel
 from agents.seed import loader
+from evaluation.change.comparison import compare
+from evaluation.change.measurements import measurement_of
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
+from evaluation.runs.summary import RunSummary
 from evaluation.scorers.subjects import parse_window
 from tests.agents.test_seed import CAST
 from tests.evaluation.conversing import convergence, converse, ideas
@@ -46,19 +49,24 @@ def test_adherence_falls_by_two_points_for_those_who_lose_their_voice_and_for_no
     assert {slug for slug, points in drops.items() if abs(points) >= 2} == LOSE_THEIR_VOICE, drops
 
 
-def test_fluency_falls_by_two_points_for_the_one_who_repeats_himself_and_for_nobody_else() -> None:
-    scores: dict[str, dict[str, float]] = {slug: {} for slug in CAST}
+def test_fluency_surely_falls_for_the_one_who_repeats_himself_and_for_nobody_else() -> None:
+    """No score says that thoughts are not repeated; what repeats words is scored, and the fall is sure by the messages alone."""
+    measured: dict[str, dict[str, RunSummary]] = {slug: {} for slug in CAST}
     for build in ("40", "41"):
         specs = [RunSpec(agent=a, dimensions=("fluency",), where={"build": build}) for a in Agent.objects.all()]
         for found in capture(specs):
-            score = found.summary.dimensions["fluency"].score
-            assert score is not None
             assert found.summary.run.agent is not None
-            scores[found.summary.run.agent.slug][build] = score
-    drops = {slug: drop(found) for slug, found in scores.items()}
+            measured[found.summary.run.agent.slug][build] = found.summary
 
-    assert {slug for slug, points in drops.items() if abs(points) >= 2} == {"jim"}, drops
-    assert drops["jim"] >= 2
+    changes = {slug: compare(*(measurement_of(of[b].run) for b in ("40", "41"))) for slug, of in measured.items()}
+
+    scored = {
+        (slug, build) for slug, of in measured.items() for build, one in of.items() if one.overall_score is not None
+    }
+    assert scored == {("jim", "41")}
+    assert {slug for slug, change in changes.items() if change.worse} == {"jim"}
+    (change,) = changes["jim"].dimensions
+    assert (change.verdict, change.delta is not None and change.delta < -6) == ("drifted", True)
 
 
 def test_consistency_is_low_for_those_who_lose_their_voice_and_high_for_the_others_and_for_earlier_weeks() -> None:

@@ -81,6 +81,10 @@ FORMATS: dict[str, Format] = {  # the last that recognises a file reads it
 
 # What is known, but not read: how to tell it, and what to do instead.
 _OTHER_JSON: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "a batch of OpenTelemetry's logs or metrics": (
+        lambda v: {"resourceLogs", "resourceMetrics"} & set(v),
+        "export spans: messages are read from these",
+    ),
     "Telegram's export": (lambda v: "messages" in v and {"type", "name"} & set(v) and "id" in v, ""),
     "an export of Messenger or Instagram": (lambda v: {"participants", "messages"} <= set(v), ""),
     "Claude's export": (lambda v: "chat_messages" in v, ""),

@@ -1,6 +1,7 @@
 """Histories of Character.AI as browser tools save them: ``histories`` of ``msgs``, or ``turns`` with candidates.
 
-Read: https://github.com/0x000011b/characterai-dumper, https://github.com/irsat000/CAI-Tools and ``importCAIChat`` of SillyTavern.
+Read: https://github.com/0x000011b/characterai-dumper, https://github.com/irsat000/CAI-Tools, ``importCAIChat`` of SillyTavern, and what a
+public client of its API says of a turn's fields.
 """
 
 from __future__ import annotations

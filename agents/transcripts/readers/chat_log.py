@@ -1,7 +1,6 @@
 """Chat logs: "Name: text", IRC and messenger exports, with or without time stamps; lines without a speaker go on.
 
-Read: https://irssi.org/documentation/help/log/ and settings of its log lines, logs of irclogs.ubuntu.com ("=== ann is now known as bo"),
-mIRC's "Session Start", and for WhatsApp what `whatsapp` names.
+Read: public parsers of irssi's logs (its line forms, "--- Day changed", "-!-"), and for WhatsApp what `whatsapp` names.
 """
 
 from __future__ import annotations
@@ -79,15 +78,15 @@ def day_comes_first(source: Source, match: re.Match[str]) -> bool:
 
 Style = Literal["stamped", "nick", "named"]
 
-_NICK = re.compile(r"<[~&@%+ ]?(?P<speaker>[^<>\s][^<>]{0,63})>(?: (?P<text>.*)|$)")
-_ACTION = re.compile(r"\* (?P<speaker>[^\s:*]{1,64}) (?P<text>.+)")
-_NOTICE = re.compile(r"(?:-!-|\*\*\*|-->|<--|<->|===?|---?)(?:\s|$)")
-_AFTER_STAMP = re.compile(r"(?P<speaker>[^\s:][^:]{0,79}):(?:\s+(?P<text>.*)|$)")
+_NICK = re.compile(r"<[~&@%+ ]?(?P<speaker>[^<>\s][^<>]{0,63})>(?:[ \t](?P<text>.*)|$)")
+_ACTION = re.compile(r"\*[ \t](?P<speaker>[^\s:*]{1,64}) (?P<text>.+)")
+_NOTICE = re.compile(r"(?:-!-|-[^\s-]\S{0,80}-|\*\*\*|-->|<--|<->|===?|---?)(?:\s|$)")
+_AFTER_STAMP = re.compile(r"(?P<speaker>[^\s:<][^:\t]{0,79}):(?:\s+(?P<text>.*)|$)")
 _NAMED = re.compile(
     r"(?P<bold>\*\*|__)?(?P<speaker>[^\W_][^:<>\[\]{}|\"*]{0,39})(?(bold)(?::(?P=bold)|(?P=bold):)|:)(?:\s+(?P<text>.*)|$)"
 )
 _DAY_CHANGED = re.compile(
-    r"(?:-+ (?:Day changed|Log (?:opened|closed))|Session (?:Start|Time|Close|Ident):) (?P<text>.+)"
+    r"(?:-+ (?:Day changed|Log (?:opened|closed))|Session (?:Start|Time|Close|Ident):|\*+ (?:BEGIN|ENDING) LOGGING AT) (?P<text>.+)"
 )
 _QUOTED = re.compile('["“”„«»]')  # in what stands before a colon: 'Ann changed the subject to "Ferries: late"'
 MAX_WORDS = 5

@@ -1,7 +1,6 @@
 """Logs of WeeChat (tab-separated: time, prefix, text) and of HexChat and XChat ("Mar 03 10:28:41 <nick>", tab, text).
 
-Read: https://weechat.org/files/doc/stable/weechat_user.en.html#logger, https://github.com/misterhat/weechat-log (test.js),
-https://hexchat.readthedocs.io/en/latest/settings.html and the sample in plaso's parser of XChat's logs.
+Read: https://github.com/misterhat/weechat-log (test.js), the sample in plaso's parser of XChat's logs, and public logs of HexChat.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ def is_weechat(head: str) -> bool:
 
 
 def is_hexchat(head: str) -> bool:
-    """Whether it begins as logs of HexChat do, or most of the first lines are of it."""
-    return any(_BEGIN.fullmatch(line.strip()) for line in head.split("\n")[:5]) or _mostly(_HEXCHAT, head)
+    """Whether most of the first lines are of HexChat, beside those that say when a log begins."""
+    return _mostly(_HEXCHAT, "\n".join(line for line in head.split("\n") if not _BEGIN.fullmatch(line.strip())))
 
 
 def _mostly(pattern: re.Pattern[str], head: str) -> bool:
-    lines = [line.rstrip("\r") for line in head.split("\n")[:60] if line.strip()]
+    lines = [line.rstrip("\r") for line in head.split("\n") if line.strip()][:60]
     return bool(lines) and 2 * sum(pattern.fullmatch(line) is not None for line in lines) > len(lines)
 
 

@@ -1,7 +1,6 @@
 """Exports of Langfuse: a trace or session as JSON, tables of traces or observations (JSON, JSON Lines), answers of its API.
 
-Read: https://langfuse.com/faq/all/export-single-trace-or-session, https://langfuse.com/docs/api-and-data-platform/features/export-from-ui
-and TraceWithFullDetails and Observation of its OpenAPI specification.
+Read: https://langfuse.com/faq/all/export-single-trace-or-session, and TraceWithFullDetails and Observation of its OpenAPI specification.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Exports of LangSmith: runs as JSON Lines, as a list, or as the API answers them.
 
-Read: https://docs.langchain.com/langsmith/run-data-format, https://docs.langchain.com/langsmith/threads and
+Read: https://docs.langchain.com/langsmith/run-data-format and
 https://docs.zenml.io/kitaru/import-your-traces/import-langsmith-traces (shapes of exports).
 """
 

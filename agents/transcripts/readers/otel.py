@@ -1,6 +1,6 @@
 """GenAI spans of OpenTelemetry as OTLP JSON: lines of a collector's file exporter, or the body of an OTLP/HTTP request.
 
-Read: https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/, https://opentelemetry.io/docs/specs/otlp/#otlphttp and
+Read: https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/ and
 https://github.com/open-telemetry/semantic-conventions-genai, docs/gen-ai/gen-ai-spans.md (messages as attributes, since 1.37); before, each
 message was an event of the span. OpenLLMetry writes ``gen_ai.prompt.0.role``, OpenInference ``llm.input_messages.0.message.role``.
 """

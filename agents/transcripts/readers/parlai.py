@@ -1,6 +1,6 @@
 """Conversations of ParlAI as its scripts log them: JSON Lines with ``dialog``, a list of exchanges of acts.
 
-Read: https://github.com/facebookresearch/ParlAI, parlai/utils/conversations.py and parlai/utils/world_logging.py.
+Read: https://github.com/facebookresearch/ParlAI, parlai/utils/conversations.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Slack's export: the zip with ``users.json`` and a folder of day files for each channel, or one such day file.
 
-Read: https://slack.com/help/articles/220556107 (how to read an export), https://docs.slack.dev/reference/events/message (subtypes)
-and the schemas at https://gist.github.com/viccro/734581d3c9777f9733d1f665279e5b54.
+Read: https://github.com/omgitsjessie/slack-exports and https://github.com/yangdanny97/slack-export-extraction (folders and files), and the
+schemas at https://gist.github.com/viccro/734581d3c9777f9733d1f665279e5b54.
 """
 
 from __future__ import annotations

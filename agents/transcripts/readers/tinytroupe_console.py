@@ -5,7 +5,7 @@ with times). So words are counted per view and receiver, and are new only when t
 
 One output may hold several sessions, which share no words: a session is an environment's, by the name in its "step 1 of 2" lines, or
 that of the agents who were spoken to together or hear each other.
-Read: https://github.com/microsoft/TinyTroupe, tinytroupe/environment/tiny_world.py and tinytroupe/agent/tiny_person.py.
+Read: https://github.com/microsoft/TinyTroupe, examples/simple_chat.ipynb and examples/advertisement_for_tv.ipynb.
 """
 
 from __future__ import annotations
@@ -188,15 +188,16 @@ class _Sessions:
                 hears |= {block.target, *block.more}
                 count += 1
             self.stepping = False
-            self._enter_for(hears)
+            self._enter_for(hears, asked=True)
             for block in waiting[:count]:
                 yield _record(block, self.all[-1])
             waiting = waiting[count:]
 
-    def _enter_for(self, names: set[str]) -> None:
-        """Enter the session of these agents; who acts in a step of an environment belongs to it."""
-        if not (self.stepping and self.all) and not (self.all and names & self.all[-1].agents):
-            self._enter(self._with(names))
+    def _enter_for(self, names: set[str], *, asked: bool = False) -> None:
+        """Enter the session of these agents. Those who are in none are `asked` something in a new one, else they act in the current one."""
+        current = self.all[-1] if self.all else None
+        if current is None or not (self.stepping or names & current.agents):
+            self._enter(self._with(names) or (None if asked else current))
         self.all[-1].agents |= names
 
     def _printed_later(self, block: _Block) -> Record:
@@ -208,7 +209,7 @@ class _Sessions:
             if session.shown[view] < session.said[words]:
                 return _record(block, session)
         if not theirs:
-            self._enter_for(name)
+            self._enter_for(name, asked=not self.all)
         return _record(block, (theirs or self.all)[-1])
 
 

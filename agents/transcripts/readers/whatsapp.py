@@ -1,8 +1,8 @@
 """What WhatsApp itself writes into an exported chat: placeholders of media, deleted and edited messages, the notice of encryption.
 
 On iOS such a text has a left-to-right mark before it, in every language. On Android it has none: media are known by their form
-(``<…>``, ``IMG-20260131-WA0001.jpg (…)``), the rest by its words in the ten languages below; in others it is read as speech.
-Read: https://github.com/Pustur/whatsapp-chat-parser, https://faq.whatsapp.com/1180414079177245 and public parsers that list the wordings.
+(``<…>``, ``IMG-20260131-WA0001.jpg (…)``), the rest by its words in the eleven languages below; in others it is read as speech.
+Read: https://github.com/Dlurak/Whis (src/lib/constants/whatsapp.ts) and other public parsers that list the wordings.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 MARK = "\u200e"
+LONGEST_NOTE = 80  # characters
 _DELETED = re.compile(
     r"(?:this message was deleted|you deleted this message|message deleted by admin .{0,60}"
     r"|diese nachricht wurde gelöscht|du hast diese nachricht gelöscht"
@@ -25,7 +26,7 @@ _DELETED = re.compile(
     re.IGNORECASE,
 )
 _EDITED = re.compile(
-    r"\s*\u200e?<(?:this message was edited|diese nachricht wurde bearbeitet|se editó este mensaje|ce message a été modifié"
+    r"\u200e?<(?:this message was edited|diese nachricht wurde bearbeitet|se editó este mensaje|ce message a été modifié"
     r"|(?:esta )?mensagem (?:foi )?editada|(?:questo )?messaggio (?:è stato )?modificato|dit bericht is bewerkt|сообщение изменено"
     r"|данное сообщение изменено|ta wiadomość została edytowana|bu mesaj düzenlendi|pesan ini diedit)\.?>\Z",
     re.IGNORECASE,
@@ -68,7 +69,8 @@ def said_in(lines: Sequence[str], *, marks: bool) -> tuple[str, str]:
     """
     left, reason = [], ""
     for line in lines:
-        text = _EDITED.sub("", line)
+        edited = _EDITED.search(line, max(0, len(line) - LONGEST_NOTE))
+        text = line[: edited.start()].rstrip() if edited else line
         bare = text.strip(MARK + " ")
         if _DELETED.fullmatch(bare):
             reason = "deleted message"

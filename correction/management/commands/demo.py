@@ -126,6 +126,10 @@ def overview_table(overview: Overview, out: Any) -> None:
     console.print(
         "Scores in the baseline → now. In %: the share of judgements scored, of the propositions this judge can score at all."
     )
+    if judged and is_heuristic(judged.judge):
+        console.print(
+            "Fluency at 0 %: the share of words repeated, as 0 to 9. Whether thoughts are repeated takes an LLM judge."
+        )
 
 
 def _tags(card: Card) -> str:

@@ -154,7 +154,7 @@ class Command(CodedCommand):
                 problems.append(
                     f"{name}: run {run.pk} is being judged by another process ({run.lease_owner}); run this again when it ended"
                 )
-            elif run.status != "completed" or not result.summary.measured:
+            elif run.status != "completed" or not result.summary.comparable:
                 status = "" if run.status == "completed" else f"{run.status}: "
                 problems.append(f"{name}: {status}{run.error or 'nothing scored'}")
         if problems:

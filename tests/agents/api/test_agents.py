@@ -100,6 +100,21 @@ def test_traits_are_replaced_as_a_whole_and_only_when_they_are_given(client: Pro
 
 
 # -- what the model is sent
+def test_aliases_are_changed_without_a_version_and_refused_with_what_is_allowed(client: Program, ada: Agent) -> None:
+    assert client.patch(f"{AGENTS}ada/", {"aliases": ["Countess", "Lady L"]}).json()["aliases"] == [
+        "Countess",
+        "Lady L",
+    ]
+    assert PersonaVersion.objects.filter(agent=ada).count() == 1
+
+    for wrong in (["@ada"], [""], ["a" * 81], ["two\nlines"], [f"a{n}" for n in range(21)], ["..."]):
+        answer = client.patch(f"{AGENTS}ada/", {"aliases": wrong})
+        assert answer.status_code == 400
+        assert "allowed: a list of at most 20 names" in answer.content.decode()
+    ada.refresh_from_db()
+    assert ada.aliases == ["Countess", "Lady L"]
+
+
 def test_the_prompt_is_what_the_model_would_be_sent_with_the_sections_of_stages(
     client: Program, ada: Agent, office: Channel, settings: Settings
 ) -> None:

@@ -195,16 +195,19 @@ def test_one_process_plays_and_another_cancels_and_no_seat_is_asked_after_it(
     """The seats of round 1 that are asked before it (one after the other, or side by side) answer after it."""
     panel = Panel(llm_server)
     answer = panel.__call__
+    held: list[str] = []
 
-    def held(body: dict[str, Any]) -> dict[str, Any]:
+    def respond(body: dict[str, Any]) -> dict[str, Any]:
         reply = answer(body)
-        return {**reply, "hold": "tools" in body and panel.turns[seat_of(body)] == 1}
+        if hold := "tools" in body and panel.turns[seat_of(body)] == 1:
+            held.append(seat_of(body))
+        return {**reply, "hold": hold}
 
-    llm_server.respond = held
+    llm_server.respond = respond
     installation = install(llm_server)
     debate = installation.asks(MAKE, json.dumps({"mode": mode}))
     player = installation.plays("player", debate)
-    assert llm_server.wait_until(lambda: llm_server.inflight == len(asked), timeout=120)
+    assert llm_server.wait_until(lambda: len(held) == len(asked) == llm_server.inflight, timeout=120)
 
     installation.asks(CANCEL, debate)
     llm_server.release()

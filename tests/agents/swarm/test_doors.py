@@ -225,9 +225,21 @@ def test_a_state_is_read_with_the_right_to_view_messages_and_changed_by_operator
     assert reader.get(dialog(reader)).status_code == 200
     assert reader.patch(dialog(reader), {"facts": []}).status_code == 403
     assert blind.get(dialog(blind)).status_code == 403
-    assert (
-        "remembers nothing" in program(superuser("r")).get("/api/agents/ada/dialogs/office/").json()["detail"] or True
+
+
+def test_a_state_read_before_a_new_summary_is_not_the_present_one(client: Program, remembered: DialogState) -> None:
+    etag = client.get(dialog(client))["ETag"]
+    DialogSummary.objects.create(
+        agent=remembered.agent,
+        channel=remembered.channel,
+        from_position=1,
+        to_position=2,
+        text="A.",
+        status="completed",
     )
+
+    assert client.get(dialog(client), headers={"If-None-Match": etag}).status_code == 200
+    assert client.patch(dialog(client), {"facts": []}, headers={"If-Match": etag}).status_code == 412
 
 
 # -- the terminal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -37,7 +38,7 @@ from agents.swarm.memory import (
     write_summary,
 )
 from agents.swarm.phases import ensure_default_swarm
-from agents.swarm.state import Entry, StateRefused, add_quoted, advance, edit, entries, folded, pinned, updating
+from agents.swarm.state import Entry, StateRefused, add_quoted, advance, edit, entries, folded, pinned, remove, updating
 from agents.turn import orchestrator
 from agents.turn.prompt import Prompt
 from agents.turn.receive import receive_message
@@ -268,6 +269,88 @@ def test_the_messages_of_a_refused_summary_are_in_the_next(
     assert summary is not None
     assert summary.to_position > refused.to_position
     assert {quote.position for quote in quotes_of(summary)} >= {refused.to_position - 1, refused.to_position}
+
+
+def test_a_summary_of_old_sentences_alone_gets_one_of_the_new_messages(db: None, llm_server: LLMServer) -> None:
+    llm_server.respond = lambda body: {"json": {"wants": [], "discussed": [1], "decided": [], "pending": []}}
+    agent, channel = seated()
+    for number in range(1, 13):
+        take_turn(agent, channel, number, pin_every=100)
+
+    first, second = DialogSummary.objects.order_by("to_position")
+
+    assert (first.status, second.status) == ("completed", "completed")
+    assert max(quote.position for quote in quotes_of(second)) > first.to_position
+
+
+def test_a_conversation_that_repeats_itself_is_summarised_to_its_end_and_each_sentence_once(db: None) -> None:
+    agent, channel = seated()
+    for number in range(1, 41):
+        message = say(channel, "Mia", f"We sold the flowers of field {number} to the hotel.")
+        say(channel, agent, "The hotel buys flowers each week and never pays in time.")
+        with updating(agent, channel) as state:
+            advance(state, message)
+            queue_summary(state)
+        while work_one(owner=owner_name()):
+            pass
+
+    summaries = list(DialogSummary.objects.order_by("to_position"))
+    assert len(summaries) == 9
+    for before, after in itertools.pairwise(summaries):
+        assert max(quote.position for quote in quotes_of(after) if quote.who == "Mia") > before.to_position
+        said = [(quote.who, quote.quote) for quote in quotes_of(after)]
+        assert len(said) == len(set(said))
+
+
+def test_more_new_messages_than_a_summary_reads_are_read_by_the_next(db: None) -> None:
+    agent, channel = _talked(9)
+    before = newest_summary(agent, channel)
+    assert before is not None
+    for number in range(450):
+        say(channel, "Mia", f"Number {number}.")
+    with updating(agent, channel) as state:
+        state.turn = 12
+        state.position = 468
+        queue_summary(state)
+
+    while work_one(owner=owner_name()):
+        pass
+
+    ranges = [(one.from_position, one.to_position, one.status) for one in DialogSummary.objects.order_by("pk")]
+    assert ranges == [
+        (1, before.to_position, "completed"),
+        (1, before.to_position + 400, "completed"),
+        (1, 456, "completed"),
+    ]
+
+
+def test_what_did_not_come_about_is_no_decision(db: None) -> None:
+    agent, channel = seated()
+    said = ("We haven't decided where to go.", "I will never eat fish.", "We decided to take the ferry.")
+    for text in (*said, *("Yes.",) * 12):
+        message = say(channel, "Mia", text)
+    with updating(agent, channel) as state:
+        advance(state, message)
+        state.turn = 4
+        queue_summary(state)
+    work_one(owner=owner_name())
+
+    decided = [quote.quote for quote in quotes_of(DialogSummary.objects.get()) if quote.part == "decided"]
+    assert decided == ["We decided to take the ferry."]
+
+
+def test_what_a_person_removed_comes_back_neither_in_the_prompt_nor_in_a_summary(talked: tuple[Agent, Channel]) -> None:
+    agent, channel = talked
+    sentence = "I bought bicycle number 1 in Oslo"
+    assert sentence in _text(prompt_of(agent, channel))
+    with updating(agent, channel) as state:
+        remove(state, next(one.key for one in entries(state, "facts") if one.position == 1))
+
+    assert sentence not in _text(prompt_of(agent, channel))
+    summary = _next_summary(agent, channel)
+    assert summary.status == "completed"
+    assert sentence not in summary.text
+    assert sentence not in _text(prompt_of(agent, channel))
 
 
 # -- the worker

@@ -522,6 +522,19 @@ def test_all_polishers_in_a_row_share_one_deadline(llm_server: LLMServer, settin
     assert counters(run, "polish")["failed"] >= 1
 
 
+def test_all_drafts_of_a_message_share_the_deadline_of_the_polishers(llm_server: LLMServer, settings: Settings) -> None:
+    settings.TURN_PIPELINE = [*STAGES, "tests.agents.turn.stages.Strict"]
+    settings.TURN_SWARM_POST_DEADLINE = DEADLINE
+    mind = Mind(llm_server, says=["It is a bad lamp.", "It is a good lamp."])
+    mind.polishes = lambda draft: {"hang": True}
+
+    run, said = asks(with_swarm(), "Is the blue lamp any good?")
+
+    assert [message.text for message in said] == ["It is a good lamp."]
+    assert mind.calls.count("post") == 1
+    assert counters(run, "polish")["failed"] == 2
+
+
 def test_in_health_two_calls_are_added(llm_server: LLMServer) -> None:
     mind = Mind(llm_server)
 

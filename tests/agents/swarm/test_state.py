@@ -245,3 +245,48 @@ def test_people_add_edit_and_remove(room: tuple[Agent, Channel, Message]) -> Non
     with updating(agent, channel) as state:
         states.remove(state, entry.key)
     assert entries(DialogState.objects.get(), "facts") == []
+
+
+def test_what_a_person_removed_enters_again_only_by_a_person(room: tuple[Agent, Channel, Message]) -> None:
+    agent, channel, message = room
+    fish = Entry(text="x", position=1, quote="eat fish")
+    with updating(agent, channel) as state:
+        add_quoted(state, "facts", [fish], [message])
+        states.remove(state, entries(state, "facts")[0].key)
+    for kind in ("facts", "decisions", "goal"):
+        with updating(agent, channel) as state:
+            add_quoted(state, kind, [fish, fish.with_(quote="fish. I weigh 72 kg")], [message])
+            assert entries(state, kind) == []
+
+    with updating(agent, channel) as state:
+        states.add(state, "facts", {"text": "No fish", "position": 1, "quote": "eat fish"}, [message])
+        add_quoted(state, "decisions", [fish], [message])
+
+    state = DialogState.objects.get()
+    assert [len(entries(state, kind)) for kind in ("facts", "decisions")] == [1, 1]
+
+
+def test_the_words_of_an_agent_are_no_goal_of_the_person(room: tuple[Agent, Channel, Message]) -> None:
+    agent, channel, _ = room
+    said = say(channel, agent, "I want to sell you a boat.")
+
+    with updating(agent, channel) as state:
+        add_quoted(state, "goal", [Entry(text="a boat", position=said.position, quote="sell you a boat")], [said])
+
+    assert entries(DialogState.objects.get(), "goal") == []
+
+
+LONG = f"I would never say, {'as he does ' * 26}that I eat fish, though I {'really ' * 60}like the sea"
+
+
+@pytest.mark.parametrize(
+    ("quote", "beginning"),
+    [("I would never say", "I would never say, as"), ("that I eat fish", ""), ("like the sea", "")],
+)
+def test_a_long_sentence_is_quoted_with_its_beginning_or_not_at_all(quote: str, beginning: str) -> None:
+    words = quoted(quote, f"Hello. {LONG}. Bye.")
+
+    assert bool(words) == bool(beginning)
+    assert words.startswith(beginning)
+    assert len(words) <= 302
+    assert quoted(words, f"Hello. {LONG}. Bye.") == words

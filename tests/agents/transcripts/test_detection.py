@@ -71,6 +71,7 @@ def test_formats_are_recognised_in_every_encoding(tmp_path: Path, name: str, enc
             '{"name": "Quay", "type": "private_group", "id": 1, "messages": [{"id": 1, "type": "message"}]}',
             "this is Telegram's export",
         ),
+        ('{"resourceLogs": []}', "OpenTelemetry's logs or metrics, which is not read; export spans"),
         ('[{"uuid": "u", "name": "n", "chat_messages": []}]', "this is Claude's export, which is not read; convert it"),
         ('{"participants": [], "messages": [{"sender_name": "A"}]}', "an export of Messenger or Instagram"),
         (

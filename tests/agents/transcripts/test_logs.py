@@ -60,11 +60,11 @@ def test_a_log_of_hexchat_has_its_year_and_tells_actions_from_notices(tmp_path: 
 def test_what_an_irc_log_says_itself_is_not_glued_to_a_message(tmp_path: Path, stamp: str) -> None:
     log = (
         f"--- Log opened Mon Jan 05 09:00:00 2026\n{stamp}<ann> hi\n=== bo is now known as bo_away\n{stamp}<bo> ho\n"
-        f"{stamp}=== bo_away is now known as bo\n{stamp}* cy waves\n--- Log closed Mon Jan 05 10:00:00 2026\n"
+        f"{stamp}=== bo_away is now known as bo\n{stamp}-NickServ- identify\n{stamp}* cy waves\n--- Log closed Mon Jan 05 10:00:00 2026\n"
     )
     report = imported(tmp_path, log)
     assert said() == [("ann", "hi"), ("bo", "ho"), ("cy", "waves")]
-    assert report["skipped_by_reason"] == {"notice": 2}
+    assert report["skipped_by_reason"] == {"notice": 3}
 
 
 def test_headers_of_mirc_are_no_speakers(tmp_path: Path) -> None:
@@ -74,6 +74,26 @@ def test_headers_of_mirc_are_no_speakers(tmp_path: Path) -> None:
     )
     assert said() == [("ann", "hi")]
     assert Message.objects.get().sent_at == datetime(2026, 1, 5, 9, 12, tzinfo=UTC)
+
+
+def test_a_log_with_times_of_its_own_is_read_without_a_wrong_speaker(tmp_path: Path) -> None:
+    log = (
+        "**** BEGIN LOGGING AT Mon Jan  5 09:00:00 2026\n\n[09:12:00] <ann>\tIs it late: the ferry?\n[09:13:00] *\tbo waves\n"
+        "[09:14:00] ann\tcolumns: of another client\n[09:15:00] <ann>\tBye\n[09:16:00] <ann>\tBye\n[09:17:00] <bo>\tBye\n"
+    )
+    report = imported(tmp_path, log)
+    assert report["speakers"].keys() == {"ann", "bo"}
+    assert report["skipped_by_reason"] == {"line not understood": 1}
+    assert report["first_sent_at"] == "2026-01-05T09:12:00Z"
+
+
+def test_a_list_of_our_messages_may_be_pretty_json(tmp_path: Path) -> None:
+    imported(
+        tmp_path,
+        json.dumps([{"agent": "Ann", "text": "one"}, {"speaker": "Bo", "text": "two"}], indent=2),
+        name="talk.json",
+    )
+    assert said() == [("Ann", "one"), ("Bo", "two")]
 
 
 # -- what is not understood
@@ -269,3 +289,12 @@ def test_an_environment_that_runs_again_goes_on(tmp_path: Path) -> None:
     report = imported(tmp_path, world("One", "Ann", "Bo") + again, name="run.log")
     assert report["channels"] == ["run"]
     assert said()[-2:] == [("USER", "More?"), ("Bo", "No.")]
+
+
+def test_who_acts_without_having_been_asked_acts_in_the_session_there_is(tmp_path: Path) -> None:
+    heard = "Ann --> Bo: [CONVERSATION]\n     > Hello.\n"
+    report = imported(
+        tmp_path, told("Ann", "Talk to Bo.") + says("Bo", "Hm.") + says("Ann", "Hello.") + heard, name="run.log"
+    )
+    assert report["channels"] == ["run"]
+    assert said() == [("USER", "Talk to Bo."), ("Bo", "Hm."), ("Ann", "Hello.")]

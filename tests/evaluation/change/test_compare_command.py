@@ -260,9 +260,11 @@ def test_those_who_lose_their_voice_are_found_and_nobody_else_is_accused_ac_6_5_
     by_agent = {c["target"]: c for c in found["comparisons"]}
     assert set(by_agent) == set(CAST)
     assert {slug for slug, c in by_agent.items() if "adherence" in c["worse"]} == LOSE_THEIR_VOICE
-    assert {slug for slug, c in by_agent.items() if c["worse"]} == LOSE_THEIR_VOICE, (
+    assert {slug for slug, c in by_agent.items() if c["worse"]} == LOSE_THEIR_VOICE | {"jim"}, (
         "no proposition of the others either"
     )
+    assert [slug for slug, c in by_agent.items() if "fluency" in c["worse"]] == ["jim"], "who repeats himself"
     fluency = by_agent["jim"]["dimensions"]["fluency"]
-    assert (fluency["delta"] <= -2, fluency["interval"], fluency["verdict"]) == (True, None, "possibly drifted")
+    assert fluency["interval"][1] < -2
+    assert "repeated words alone" in fluency["interval_note"]
     assert code == 1

@@ -83,7 +83,7 @@ def test_a_build_is_gated_by_files_alone_though_the_configured_database_is_not_t
     assert json.loads(before.stdout)["summary"]["without_baseline"] == ["ada"]
     assert after.returncode == 1, after.stderr
     document: dict[str, Any] = json.loads(after.stdout)
-    (entry,) = document["regressions"]
+    (entry,) = (e for e in document["regressions"] if e["dimension"] == "adherence")
     assert (entry["agent"], entry["proposition"], entry["baseline"], entry["candidate"]) == (
         "ada",
         "ada-brief",

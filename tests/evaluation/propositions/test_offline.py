@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from pytest_django import Settings
 
 from agents.models import LLMCall
 from agents.swarm.guards import agent_rules, refusal
-from agents.text.ngrams import RepetitionStatistics
+from agents.text.ngrams import ngrams_of, typical_recurrence
 from evaluation.judge.questions import Verdict, score_proposition, score_propositions
-from evaluation.propositions.offline import check_draft, repetition_value
+from evaluation.propositions.offline import check_draft
 from evaluation.propositions.schema import GUARDED, Cues
+from evaluation.scorers.fluency import repetition_value
 from evaluation.scorers.subjects import Context, Event, Window
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drafting.proposing import make_ada
@@ -154,12 +156,21 @@ def repetition(*texts: str) -> Verdict:
     return verdict(said(*texts), measure="repetition", include_personas=False)
 
 
-def test_different_messages_are_not_repetitive() -> None:
-    result = repetition(
-        "Toast again.", "Who moved my chair?", "Quarter closes tomorrow, bring figures", "I fed the geese"
-    )
+SAME_THOUGHT = (
+    "We ought to start the meeting later.",
+    "Mornings are too early for this get-together.",
+    "Could everybody gather after lunch instead?",
+    "Let us not assemble before noon.",
+)
+SALAD = ("paper green seven the", "of lamp quickly moon", "river did blue ten", "under cake an slow")
 
-    assert result.value == 9
+
+@pytest.mark.parametrize("texts", [SAME_THOUGHT, SALAD, ("Toast again.", "Who moved my chair?", "I fed the geese")])
+def test_n_grams_say_nothing_of_messages_that_repeat_no_words(texts: Sequence[str]) -> None:
+    result = repetition(*texts)
+
+    assert (result.status, result.value) == ("unscored", None)
+    assert "needs an LLM judge" in result.reason
 
 
 @pytest.mark.parametrize("texts", [(), ("only one",)])
@@ -179,20 +190,46 @@ def test_the_more_copies_the_lower_the_score() -> None:
         "I have seen owls do better accounting.",
         "Lunch is at noon, not one minute later.",
     ]
-    values = [repetition(*different[: 6 - n], *[different[0]] * n).value or 0 for n in range(6)]
+    values = [repetition(*different[: 6 - n], *[different[0]] * n).value for n in range(6)]
+    scored = [value for value in values if value is not None]
 
-    assert values == sorted(values, reverse=True)
-    assert values[0] == 9
+    assert values[0] is None, "nothing is repeated: nothing is proven"
+    assert scored == sorted(scored, reverse=True)
+    assert max(scored) <= 4
     assert values[-1] == 0
+
+
+def test_a_window_that_is_longer_and_repeats_alike_scores_alike() -> None:
+    """With every message something more recurs by chance; the score is of any five of them."""
+    opening = "Hey everyone, just wanted to say a word about the"
+    texts = [f"{opening} {''.join(chr(97 + ord(digit) - 48) for digit in str(n * 7919))}." for n in range(60)]
+
+    assert abs((repetition(*texts[:6]).value or 9) - (repetition(*texts).value or 9)) <= 1
 
 
 shares = st.floats(0, 1)
 
 
-@given(shares, shares, shares, shares)
-def test_more_recurring_words_never_raise_the_score(a: float, b: float, c: float, d: float) -> None:
-    (few, many), (low, high) = sorted((a, b)), sorted((c, d))
-    less = RepetitionStatistics(5, few, few, low, ())
-    more = RepetitionStatistics(5, many, many, high, ())
+@given(shares, shares)
+def test_more_recurring_words_never_raise_the_score(a: float, b: float) -> None:
+    few, many = sorted((a, b))
 
-    assert 0 <= repetition_value(more) <= repetition_value(less) <= 9
+    assert 0 <= repetition_value(many) <= repetition_value(few) <= 9
+
+
+@given(st.lists(st.lists(st.sampled_from("abcd"), min_size=3, max_size=8), min_size=2, max_size=8))
+def test_what_recurs_among_five_is_the_mean_over_all_ways_to_draw_five(texts: list[list[str]]) -> None:
+    grams = [ngrams_of(words, 3) for words in texts]
+    chances = []
+    for n, own in enumerate(grams):
+        others = grams[:n] + grams[n + 1 :]
+        for gram in own:
+            draws = [any(gram in of for of in drawn) for drawn in combinations(others, min(4, len(others)))]
+            chances.append(sum(draws) / len(draws))
+
+    share, without = typical_recurrence(grams)
+
+    assert share == pytest.approx(sum(chances) / len(chances))
+    assert without == pytest.approx(
+        [typical_recurrence(grams[:n] + grams[n + 1 :])[0] for n in range(len(grams))] if len(grams) > 2 else []
+    )
