@@ -122,7 +122,7 @@ def test_states_from_playing_to_reported(client: Program) -> None:
     url = f"{URL}{experiment.pk}/"
 
     def state() -> str:
-        return next(row["state"] for row in client.get(URL).json()["results"] if row["id"] == experiment.pk)
+        return str(next(row["state"] for row in client.get(URL).json()["results"] if row["id"] == experiment.pk))
 
     assert state() == "playing"
     assert "to play" in client.get(url).json()["unfinished"]
