@@ -55,9 +55,8 @@ from evaluation.runs.planning import (
     Plan,
     RunSpec,
     actor_of,
+    create_run,
     make_plan,
-    prepare_plan,
-    wait_for_other_plans,
     why_over_budget,
 )
 
@@ -438,7 +437,6 @@ def _play(environment: ExperimentEnvironment, *, owner: str) -> dict[str, Any] |
     became = _became(environment, 0 if arm.debate else len(scenario.steps))
     plans = _plans(environment, scenario, seats)
     with transaction.atomic():  # it has all its evaluations, or is played on
-        wait_for_other_plans()  # of two that end at once, the second sees that it is the last
         if environment.finish(owner=owner, status=Status.COMPLETED, **became):
             _queue(environment, plans)
     return None
@@ -583,8 +581,9 @@ def measure(experiment: Experiment) -> None:
     for environment in experiment.environments.filter(~Exists(here), status=Status.COMPLETED).order_by("pk"):
         plans = _plans(environment, scenario, Agent.objects.filter(pk__in=environment.agents).order_by("pk"))
         with transaction.atomic():
-            wait_for_other_plans()
-            _queue(environment, plans)
+            Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
+            if not environment.evaluation_runs.exists():  # meanwhile, by another process
+                _queue(environment, plans)
 
 
 def _plans(environment: ExperimentEnvironment, scenario: Scenario, agents: Iterable[Agent]) -> list[Plan]:
@@ -595,11 +594,12 @@ def _plans(environment: ExperimentEnvironment, scenario: Scenario, agents: Itera
 def _queue(environment: ExperimentEnvironment, plans: Sequence[Plan]) -> None:
     """Store the evaluations of an environment that has ended, and whether it was the last; in a transaction."""
     for plan in plans:
-        prepare_plan(plan)
+        create_run(plan)
+    experiments = Experiment.objects.filter(pk=environment.experiment_id)
+    experiments.select_for_update(no_key=True).get()  # of two that end at once, the second sees that it is the last
     others = ExperimentEnvironment.objects.filter(experiment=environment.experiment_id)
-    if not others.exclude(status__in=(Status.COMPLETED, Status.FAILED, Status.CANCELLED)).exists():
-        last = Experiment.objects.filter(pk=environment.experiment_id, measured_at=None, cancelled_at=None)
-        last.update(measured_at=timezone.now())
+    if not others.filter(status__in=(*ExperimentEnvironment.OPEN, *STOPPED)).exists():
+        experiments.filter(measured_at=None, cancelled_at=None).update(measured_at=timezone.now())
     transaction.on_commit(wake_workers)
 
 

@@ -96,7 +96,7 @@ def _workers(url: str, server: Any, latency: float) -> Iterator[tuple[str, str, 
 
     server.program({"latency": latency}, speaks="I would start with the smallest version.")
     own = {"ACTOR_BASE_URL": url, "JUDGE_BASE_URL": url, "ACTOR_MODEL": "claude-haiku-5-5", "DEBUG": "1"}
-    command = [sys.executable, "manage.py", "work", "--queue", "experiments", "--threads", str(THREADS)]
+    command = [sys.executable, "manage.py", "work", "--queues", "experiments", "--threads", str(THREADS)]
     command += ["--poll", "0.1", "--skip-checks"]
     took: dict[int, float] = {}
     for workers in WORKERS:

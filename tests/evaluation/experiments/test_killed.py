@@ -1,28 +1,34 @@
-"""Experiments whose process is killed: real processes on a database of the configured kind."""
+"""Experiments whose process is killed, or that several play at once: real processes on a database of the configured kind."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
+import re
 import signal
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.agents.debates.test_killed import Installation
+from tests.evaluation.experiments.test_planted import scored
+from tests.llm_server import LLMServer, example_of
+from tests.machinery import wait_until
 
 MAKE = """
 import json, sys, django; django.setup()
-from agents.models import Agent
 from evaluation.experiments.play import start_experiment
+from agents.models import Agent
 from tests.evaluation.experiments.test_play import scenario
 from tests.factories import make_agent
-cast = [f"agent-{n}" for n in range(6)]
 if not Agent.objects.exists():
-    for slug in cast:
-        make_agent(slug, sample_lines=[f"{slug} says number {n}, as always." for n in range(5)])
-print(json.dumps(start_experiment(scenario(environments=3, population=None, cast=cast)).pk))
+    for n in range(6):
+        make_agent(f"agent-{n}", sample_lines=[f"Number {n} says line {line}, as always." for line in range(5)])
+print(json.dumps(start_experiment(scenario(environments=3, **json.loads(sys.argv[1]))).pk))
 """
 PLAY = """
 import os, signal, sys, django; django.setup()
@@ -30,13 +36,14 @@ from django.db.backends.signals import connection_created
 from evaluation.experiments.play import judge_here, play
 from evaluation.experiments.report import report
 from evaluation.models import Experiment
-key, writes = int(sys.argv[1]), int(sys.argv[2])
+key, last = int(sys.argv[1]), int(sys.argv[2])
+writes = 0
 
 def count(execute, sql, params, many, context):
     global writes
     if sql.lstrip().upper().startswith(("INSERT", "UPDATE", "DELETE")):
-        writes -= 1
-        if writes == 0:
+        writes += 1
+        if writes == last:
             os.kill(os.getpid(), signal.SIGKILL)
     return execute(sql, params, many, context)
 
@@ -49,52 +56,159 @@ experiment = play(Experiment.objects.get(pk=key))
 judge_here(experiment)
 experiment.refresh_from_db()
 report(experiment)
+print(f"writes: {writes}")
 """
 LOOK = """
 import json, re, sys, django; django.setup()
 from agents.models import Agent, Message, Run
 from evaluation.experiments.play import evaluations
-from evaluation.models import Experiment
+from evaluation.models import EvaluationScore, Experiment
 experiment = Experiment.objects.get(pk=int(sys.argv[1]))
 environments = list(experiment.environments.order_by("pk"))
 names = dict(Agent.objects.values_list("pk", "display_name"))
 shown = dict(experiment.report, id=0)
-shown["rows"] = [row for row in shown["rows"] if row["measure"] != "seconds"]  # which no two runs share
+shown["rows"] = [row for row in shown["rows"] if row["measure"] not in ("seconds", "tokens")]  # which no two runs share
+judged = evaluations(experiment)
 print(json.dumps({
     "seats": [[one.arm, one.number, [names[pk] for pk in one.agents]] for one in environments],
     "said": [
         [[names.get(agent, ""), text] for agent, text in Message.objects.filter(channel=one.channel_id).order_by("position").values_list("agent", "text")]
         for one in environments
     ],
+    "personas": list(Agent.objects.filter(slug__startswith=f"x{experiment.pk}-").order_by("pk").values_list("system_prompt", flat=True)),
     "turns": Run.objects.filter(channel__in=[one.channel_id for one in environments]).count(),
-    "evaluations": evaluations(experiment).count(),
+    "evaluations": [judged.count(), judged.values("environment", "agent", "channel", "hard").distinct().count()],
+    "judgements": EvaluationScore.objects.filter(evaluation_run__in=judged).count(),
+    "state": experiment.state,
     "report": re.sub(r"talk-[0-9]+-", "talk-", json.dumps(shown)),
 }))
 """  # noqa: E501
+CAST = {"population": None, "cast": [f"agent-{n}" for n in range(6)]}
+EQUAL = {
+    "population": {"size": 6, "about": "people of one street"},
+    "arms": [{"name": "north"}, {"name": "south"}],
+}
 
 
 @pytest.fixture
-def installation(tmp_path: Path, database_url: str) -> Iterator[Installation]:
-    installed = Installation(tmp_path, database_url, WORKER_THREADS="1")
-    yield installed
-    installed.plumbline.stop()
+def install(tmp_path: Path, database_url: str) -> Iterator[Callable[..., Installation]]:
+    installed: list[Installation] = []
+
+    def make(server: LLMServer | None = None, **environment: str) -> Installation:
+        models = {"ACTOR_MODEL": "plain-model", "JUDGE_MODEL": "judge-model"} if server else {}
+        installed.append(Installation(tmp_path, database_url, server, **models, **environment))
+        return installed[-1]
+
+    yield make
+    for each in installed:
+        each.plumbline.stop()
 
 
-def test_killed_at_random_moments_an_experiment_comes_to_the_same_report(installation: Installation) -> None:
-    calm, killed = installation.asks(MAKE), installation.asks(MAKE)
+def question(body: dict[str, Any]) -> str:
+    """A request without what differs between two experiments that ask the same: fences, times, numbers of rows, ids of calls."""
+    own = r"\b[0-9a-f]{12}\b|\d{4}-\d\d-\d\d \d\d:\d\d|toolu_\w+|talk-\d+-|\bx\d+-"
+    return re.sub(own, "", json.dumps(body, sort_keys=True))
+
+
+def respond(body: dict[str, Any]) -> dict[str, Any]:
+    """Actors and a judge whose answers follow from what they are asked."""
+    prompt, text = question(body), json.dumps(body["messages"])
+    draw = int(hashlib.sha256(prompt.encode()).hexdigest(), 16) % 1_000
+    if body["model"] == "judge-model":
+        return {"json": scored(example_of(body["output_config"]["format"]["schema"]), prompt, draw)}
+    if "tools" not in body:
+        return {"json": {"persona": f"You are one of the street, number {draw}, and build walls."}}
+    if "tool_result" in text:
+        return {"text": "done"}
+    channel = re.search(r"talk-\d+-\d+", text)
+    assert channel is not None
+    return {"tool_calls": [("send_message", {"channel": channel.group(), "text": f"Number {draw}: I would wait."})]}
+
+
+def differing(expected: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    return {key: (expected[key], result[key]) for key in expected if expected[key] != result[key]}
+
+
+def killed_again_and_again(installation: Installation, experiment: int, moments: Sequence[int]) -> None:
+    """Play it in one process after the other, each killed before so many writes; then in one that ends it."""
     start: Callable[..., Any] = installation.plumbline.start
-    assert start("calm", "-c", PLAY, str(calm), "0").wait(120) == 0, installation.plumbline.log_of("calm")
-
-    chance, deaths, writes = random.Random(20), 0, 0
-    while deaths < 20:
-        writes = chance.randint(1, 60) + 4 * deaths
-        ended = start("killed", "-c", PLAY, str(killed), str(writes)).wait(120)
-        if ended == 0:
-            break
+    for writes in moments:
+        ended = start("killed", "-c", PLAY, str(experiment), str(writes)).wait(120)
         assert ended == -signal.SIGKILL, installation.plumbline.log_of("killed")
-        deaths += 1
-    assert start("last", "-c", PLAY, str(killed), "0").wait(120) == 0, installation.plumbline.log_of("last")
+    assert start("last", "-c", PLAY, str(experiment), "0").wait(120) == 0, installation.plumbline.log_of("last")
 
-    expected, result = installation.asks(LOOK, calm), installation.asks(LOOK, killed)
-    assert deaths >= 5
-    assert {key: (expected[key], result[key]) for key in expected if expected[key] != result[key]} == {}
+
+def played_in_peace(installation: Installation, experiment: int) -> int:
+    """Play it in one process; returns how often that writes."""
+    start: Callable[..., Any] = installation.plumbline.start
+    assert start("calm", "-c", PLAY, str(experiment), "0").wait(120) == 0, installation.plumbline.log_of("calm")
+    return int(re.findall(r"writes: (\d+)", installation.plumbline.log_of("calm"))[-1])
+
+
+def moments(deaths: int, writes: int) -> list[int]:
+    """When to die so often before so much is written: while personas are written, people talk, evaluations are planned and judged."""
+    chance = random.Random(20)
+    return [chance.randint(1, 3 * writes // (2 * deaths)) for _ in range(deaths)]
+
+
+def test_killed_at_20_random_moments_an_experiment_comes_to_the_same_report(
+    install: Callable[..., Installation],
+) -> None:
+    installation = install(WORKER_THREADS="1")
+    calm, killed = (installation.asks(MAKE, json.dumps(CAST)) for _ in range(2))
+    writes = played_in_peace(installation, calm)
+
+    killed_again_and_again(installation, killed, moments(20, writes))
+
+    assert differing(installation.asks(LOOK, calm), installation.asks(LOOK, killed)) == {}
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_killed_while_models_think_only_the_calls_that_were_lost_are_made_again(
+    threads: int, install: Callable[..., Installation], llm_server: LLMServer
+) -> None:
+    llm_server.respond = respond
+    installation, deaths = install(llm_server, WORKER_THREADS=str(threads), LLM_MAX_CONCURRENCY="4"), 6
+    calm, killed = (installation.asks(MAKE, json.dumps(EQUAL)) for _ in range(2))
+    writes = played_in_peace(installation, calm)
+    wanted = Counter(map(question, llm_server.bodies))
+    llm_server.bodies.clear()
+
+    killed_again_and_again(installation, killed, moments(deaths, writes))
+
+    asked = Counter(map(question, llm_server.bodies))
+    assert asked.keys() == wanted.keys()
+    assert set(wanted.values()) == {1}
+    assert asked.total() - wanted.total() <= deaths * threads, "a call in flight, or an answer that was not stored yet"
+    assert differing(installation.asks(LOOK, calm), installation.asks(LOOK, killed)) == {}
+
+
+def test_two_workers_and_a_command_at_once_ask_every_question_once(
+    install: Callable[..., Installation], llm_server: LLMServer
+) -> None:
+    llm_server.respond = respond
+    installation = install(llm_server, WORKER_THREADS="4")
+    calm = installation.asks(MAKE, json.dumps(EQUAL))
+    played_in_peace(installation, calm)
+    wanted = Counter(map(question, llm_server.bodies))
+    llm_server.bodies.clear()
+    workers = [
+        installation.plumbline.start(name, "manage.py", "work", "--poll", "0.1", "--skip-checks")
+        for name in ("one", "two")
+    ]
+    for name in ("one", "two"):
+        wait_until(
+            lambda name=name: "Working as" in installation.plumbline.log_of(name),  # type: ignore[misc]
+            timeout=120,
+            what="the worker has started",
+        )
+
+    shared = installation.asks(MAKE, json.dumps(EQUAL))
+    installation.plumbline.start_and_wait("command", "-c", PLAY, str(shared), "0")
+
+    for worker in workers:
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
+    installation.plumbline.start_and_wait("last", "-c", PLAY, str(shared), "0")
+    assert Counter(map(question, llm_server.bodies)) == wanted
+    assert differing(installation.asks(LOOK, calm), installation.asks(LOOK, shared)) == {}

@@ -1,0 +1,91 @@
+"""What an experiment asks of the database: no more for a turn than the turn itself, and no more for a report with more people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from pytest_django import Settings
+
+from agents.models import Agent, Run
+from agents.turn.orchestrator import finish_turn, start_turn
+from agents.turn.receive import receive_message
+from evaluation.experiments.play import evaluations, judge_here, play, start_experiment, work_one
+from evaluation.experiments.report import report
+from evaluation.models import Experiment, ExperimentEnvironment
+from tests.evaluation.experiments.test_play import scenario
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _offline(settings: Settings) -> None:
+    settings.ACTOR_MODEL, settings.JUDGE_MODEL, settings.WORKER_THREADS = "offline:scripted-1", "offline:heuristic-1", 1
+
+
+def statements(action: Callable[[], Any]) -> int:
+    with CaptureQueriesContext(
+        connection,
+    ) as asked:
+        action()
+    return len(asked)
+
+
+def started(environments: int, *, steps: int = 2) -> Experiment:
+    return start_experiment(
+        scenario(
+            population={"size": 2 * environments, "about": "people of one street"},
+            environments=environments,
+            arms=[{"name": "north", "overrides": {"stages": []}}, {"name": "south", "overrides": {"stages": []}}],
+            steps=[{"says": f"Question {n}?"} for n in range(steps)],
+        )
+    )
+
+
+def test_a_further_step_asks_no_more_than_its_turns_do() -> None:
+    short, long = started(2, steps=3), started(2, steps=6)
+    extra = statements(lambda: play(long)) - statements(lambda: play(short))
+    alone = started(2, steps=6)
+
+    def step(environment: ExperimentEnvironment, number: int) -> None:
+        said = receive_message(channel=environment.channel, outsider="Facilitator", text=f"Question {number}?")
+        for agent in Agent.objects.filter(pk__in=environment.agents):
+            overrides: dict[str, Any] = {"stages": []}
+            finish_turn(start_turn(agent=agent, channel=environment.channel, trigger=said, overrides=overrides))
+
+    asked = 0
+    for environment in alone.environments.select_related("channel"):
+        for number in range(6):
+            n = statements(lambda environment=environment, number=number: step(environment, number))  # type: ignore[misc]
+            asked += n if number >= 3 else 0
+
+    assert Run.objects.filter(channel__experiment_environment__experiment=long).count() == 2 * 2 * 2 * 6
+    assert extra <= asked
+
+
+def test_a_report_asks_as_much_for_many_people_as_for_few() -> None:
+    experiments = [play(started(environments)) for environments in (2, 6)]
+    for experiment in experiments:
+        judge_here(experiment)
+
+    few, many = (statements(lambda one=one: report(one)) for one in experiments)  # type: ignore[misc]
+
+    assert many == few
+    assert few <= 15
+
+
+def test_workers_play_it_and_plan_what_is_judged_of_each_environment_when_it_ends() -> None:
+    experiment = started(2)
+
+    assert work_one(owner="one"), "the people"
+    planned = []
+    while work_one(owner="one"):
+        ended = experiment.environments.filter(status="completed").count()
+        planned.append((ended, evaluations(experiment).values("environment").distinct().count()))
+
+    assert planned == [(1, 1), (2, 2), (3, 3), (4, 4)]
+    experiment.refresh_from_db()
+    assert experiment.state == "judging"
