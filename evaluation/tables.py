@@ -85,6 +85,14 @@ TABLES = (
         empty="Play one with manage.py experiment run gate-on-off; manage.py experiment list names the scenarios that come with Plumbline.",
         columns="pk name state judge created_by=started_by created_at=started",
         filters="judge created_at",
+        fields=(
+            (
+                "",
+                "state paused name judge actor_model seed created_by=started_by created_at=started measured_at cancelled_at "
+                "error",
+            ),
+            ("What is played", "scenario"),
+        ),
         search="name*",
         deleting="Its conversations stay, marked synthetic; its evaluations stay, too.",
         export=export_of(

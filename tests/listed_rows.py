@@ -54,6 +54,7 @@ from evaluation.models import (
     EvaluationSchedule,
     EvaluationScore,
     Evidence,
+    Experiment,
     LabelSet,
     LineUpRun,
 )
@@ -295,6 +296,13 @@ def _states(cast: Cast, have: int, more: int) -> None:
     make(DialogState, cast, range(len(fresh)), lambda n: {"channel_id": fresh[n]})
 
 
+def _experiment(cast: Cast, n: int) -> dict[str, Any]:
+    scenario: dict[str, Any] = {"name": "small", "cast": ["ada", "bob"], "environments": 1, "agents": 2}
+    scenario |= {"title": "<script>alert('x')</script>", "steps": [{"says": "Well?"}]}
+    scenario |= {"arms": [{"name": "north"}, {"name": "south"}], "dimensions": [{"id": "adherence"}]}
+    return {"name": "small", "scenario": scenario, "judge": "offline:lexical-1", "paused": "agent-3: 3 of 2 dollars"}
+
+
 def _batch(cast: Cast, n: int) -> dict[str, Any]:
     planned = {"agent": cast.agent(n), "planned_usd": Decimal("0.1"), "requests": 100, "answered": 100}
     return {"status": "completed", "role": "judge", "batch_id": f"batch_{n}", **planned}
@@ -333,6 +341,7 @@ MAKERS: dict[str, Maker] = {
     "evaluation.evaluationschedule": _schedules,
     "evaluation.driftalert": _alerts,
     "evaluation.labelset": maker(LabelSet, lambda cast, n: {"population": {"runs": [], "until": cast.now.isoformat()}}),
+    "evaluation.experiment": maker(Experiment, _experiment),
     "evaluation.lineuprun": maker(LineUpRun, lambda cast, n: {"status": "failed", "error": "too few messages"}),
     "correction.behaviorrequest": _requests,
     "correction.agentevaluationconfig": _configurations,

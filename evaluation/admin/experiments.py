@@ -7,7 +7,6 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 from django.template.loader import render_to_string
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.commands import Cell
@@ -74,8 +73,6 @@ def _cell(cell: Cell) -> object:
 def _conversations(shown: ExperimentReport) -> list[SafeString]:
     """Links to the conversations that speak most for and against."""
     slugs = {slug for one in (*shown.most_for, *shown.most_against) for slug in (*one.treatment, *one.control)}
-    pages = {channel.slug: display.page_of(channel, channel.slug) for channel in Channel.objects.filter(slug__in=slugs)}
     return [
-        format_html("{}: {}", display.isolated(slug), page) if slug != page else page
-        for slug, page in sorted(pages.items())
+        display.page_of(channel, channel.slug) for channel in Channel.objects.filter(slug__in=slugs).order_by("slug")
     ]

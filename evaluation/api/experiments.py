@@ -41,12 +41,12 @@ FORMS: Mapping[str, tuple[str, Callable[[ExperimentReport], str]]] = {
 class ExperimentRow(Row):
     """An experiment, without its report."""
 
-    state = CharField(help_text="playing, judging, reported or cancelled")
+    state = CharField(help_text="playing, judging, paused, reported or cancelled")
 
     class Meta:
         model = Experiment
         fields = (
-            *("id", "url", "name", "state", "seed", "judge", "actor_model", "created_by", "created_at"),
+            *("id", "url", "name", "state", "paused", "seed", "judge", "actor_model", "created_by", "created_at"),
             *("measured_at", "cancelled_at", "resume_url", "cancel_url", "export_url"),
         )
 
@@ -122,6 +122,7 @@ class Experiments(Rows):
             go_on(experiment := self.get_object())
         except ExperimentRefused as error:
             raise Conflict(str(error)) from None
+        experiment.refresh_from_db()
         return located(self.get_serializer(experiment).data, status=202)
 
     @answers(ExperimentRow)

@@ -156,7 +156,9 @@ class Scenario(_Part):
     def _all_problems(cls, data: Any, read: ModelWrapValidatorHandler[Scenario]) -> Scenario:
         """Name what is wrong with single fields, and how they do not fit each other, at once and each at its place."""
         problems = [
-            InitErrorDetails(type=PydanticCustomError("value_error", "{text}", {"text": text}), loc=place, input=None)
+            InitErrorDetails(
+                type=PydanticCustomError("value_error", "{error}", {"error": ValueError(text)}), loc=place, input=None
+            )
             for place, text in (*unstorable(data), *_unfitting(data))
         ]
         try:

@@ -13,7 +13,9 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from agents.commands import STOPPED, BaseCommand, Cell, console_on, in_line, markdown_table, print_table, snippet
-from agents.llm.endpoints import problem_of
+from agents.llm.endpoints import problem_of, provider_of, replay_file
+from agents.llm.requests import Role
+from agents.ops.checks import OFFLINE_MODELS
 from agents.work.running import stopping_on_sigterm
 from evaluation.commands import ProgressBar, check_writable, write_text
 from evaluation.experiments.bundle import read_bundle, write_bundle
@@ -111,13 +113,15 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             return
         action = options["action"]
         if action is None:
-            raise _wrong("say what to do: run, report, compare, cancel or list; manage.py experiment --help shows how")
+            raise _wrong(
+                "say what to do: run, report, compare, bundle, cancel or list; manage.py experiment --help shows how"
+            )
         getattr(self, f"_{action}")(options)
 
     # -- run
     def _run(self, options: dict[str, Any]) -> None:
         for name, role in (("judge", "judge"), ("model", "actor")):
-            if options[name] and (problem := problem_of(role, options[name])):  # type: ignore[arg-type]
+            if options[name] and (problem := _problem_of(role, options[name])):  # type: ignore[arg-type]
                 raise _wrong(f"--{name} {options[name]!r}: {problem}")
         what = options["what"]
         if what.isdecimal():
@@ -212,7 +216,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             self._end(report(experiment), options)
             return
         for judge in judges:
-            if problem := problem_of("judge", judge) if judge else "a name is empty":
+            if problem := _problem_of("judge", judge):
                 raise _wrong(f"--judges {judge!r}: {problem}")
         try:
             with stopping_on_sigterm(), ProgressBar("Judging", sys.stderr, quiet=options["json"]) as bar:
@@ -324,8 +328,19 @@ def _json(shown: ExperimentReport) -> str:
     return shown.model_dump_json(indent=2)
 
 
+def _problem_of(role: Role, model: str) -> str:
+    """Why a model that was named cannot be asked; empty when it can."""
+    if not model:
+        return "the name is empty; allowed: names of models, with commas between them"
+    if provider_of(model) == "replay" and not replay_file(model).is_file():
+        return "there is no such file; manage.py experiment bundle writes one"
+    if provider_of(model) == "offline" and model not in OFFLINE_MODELS[role]:
+        return f"there is no such offline model; allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, replay:FILE"
+    return problem_of(role, model)
+
+
 def _estimate_line(one: ExperimentEstimate) -> str:
-    cost = "unpriced" if one.usd is None else f"some {rounded(one.usd)} US dollars"
+    cost = "unpriced" if one.usd is None else f"some {rounded(one.usd)} US dollars" if one.usd else "free of cost"
     return (
         f"{one.conversations:,} conversations, {one.turns:,} turns: about {one.actor_calls:,} calls of {one.actor_model} "
         f"({one.actor_tokens:,} tokens) and {one.judge_calls:,} of {one.judge} ({one.judge_tokens:,} tokens), {cost}; "

@@ -153,3 +153,16 @@ def test_the_shipped_scenarios_and_the_good_one_are_accepted(tmp_path: Path) -> 
 
     call_command("experiment", "run", str(path), "--dry-run", "--json")
     call_command("experiment", "run", "paper-exp-1", "--dry-run", "--json", "--scale", "0.1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--judge", "offline:nothing"), "no such offline model"),
+        (("--model", "replay:nowhere.zip"), "no such file"),
+        (("--scale", "0"), "allowed: above 0"),
+        (("--seed", "-1"), "--seed -1"),
+    ],
+)
+def test_a_wrong_option_is_refused(tmp_path: Path, arguments: tuple[str, str], named: str) -> None:
+    assert named in refused(tmp_path / "good.yaml", GOOD, *arguments)

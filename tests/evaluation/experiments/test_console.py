@@ -1,0 +1,63 @@
+"""The list of experiments and the page of one in the console."""
+
+from __future__ import annotations
+
+import pytest
+from pytest_django import Settings
+
+from evaluation.experiments.play import judge_here, play, start_experiment
+from evaluation.experiments.report import report
+from evaluation.models import Experiment, ExperimentEnvironment
+from tests.console import list_of, page_of, plain, queries, read, signed_in, superuser
+from tests.evaluation.experiments.test_play import scenario
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _offline(settings: Settings) -> None:
+    settings.ACTOR_MODEL, settings.JUDGE_MODEL = "offline:scripted-1", "offline:lexical-1"
+
+
+def finished(size: int) -> Experiment:
+    made = scenario(population={"size": size, "about": "people of one street"}, environments=size // 2)
+    experiment = play(start_experiment(made))
+    judge_here(experiment)
+    experiment.refresh_from_db()
+    report(experiment)
+    experiment.refresh_from_db()
+    return experiment
+
+
+def test_the_page_shows_the_report_and_links_to_the_conversations() -> None:
+    experiment = finished(4)
+
+    html = read(signed_in(superuser()), page_of(experiment))
+
+    shown = plain(html)
+    assert "no claim rests on them" in shown
+    for words in ("Silence", "Length", "plain (control)", "gated"):
+        assert words in shown
+    for slug in {slug for one in report(experiment).most_for for slug in (*one.treatment, *one.control)}:
+        assert slug in shown
+
+
+def test_a_paused_one_says_why_and_goes_on_at_a_button() -> None:
+    experiment, client = start_experiment(scenario()), signed_in(superuser())
+    experiment.environments.update(status=ExperimentEnvironment.Status.PAUSED_BUDGET, error="ada: 3 of 2 dollars")
+    Experiment.objects.update(paused="ada: 3 of 2 dollars")
+
+    assert "paused" in plain(read(client, list_of(Experiment)))
+    assert "ada: 3 of 2 dollars" in plain(read(client, page_of(experiment)))
+    assert client.post(page_of(experiment, "resume")).status_code == 302
+
+    assert set(experiment.environments.values_list("status", flat=True)) == {"pending"}
+    experiment.refresh_from_db()
+    assert experiment.state == "playing"
+
+
+def test_a_page_takes_as_many_statements_for_many_conversations_as_for_few() -> None:
+    small, large, client = finished(4), finished(12), signed_in(superuser())
+
+    read(client, page_of(small))
+    assert len(queries(client, page_of(large))) <= len(queries(client, page_of(small))) + 6  # channels it links to
