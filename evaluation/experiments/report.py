@@ -240,10 +240,7 @@ def _cost_per_point(rows: Sequence[Row]) -> dict[str, float]:
     return {
         f"{row.treatment.arm}.{row.measure}": more[row.treatment.arm] / row.delta
         for row in rows
-        if row.verdict == "gain"
-        and row.delta
-        and row.treatment.arm in more
-        and row.measure not in COSTS
+        if row.verdict == "gain" and row.delta and row.treatment.arm in more and row.measure not in COSTS
     }
 
 

@@ -53,7 +53,9 @@ def queue_judges(experiment: Experiment, judges: Sequence[str]) -> int:
         )
     queued, there = 0, {_key(run) for run in evaluations(experiment).filter(judge__in=judges)}
     for spec in (replace(spec, judge=judge) for judge in judges for spec in specs(experiment)):
-        if _key(spec) not in there:  # each in a transaction of its own: others write meanwhile, and the next call goes on
+        if (
+            _key(spec) not in there
+        ):  # each in a transaction of its own: others write meanwhile, and the next call goes on
             queue_run(spec)
             queued += 1
     return queued
