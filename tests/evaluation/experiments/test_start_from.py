@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from django.apps import apps
 from django.contrib.auth.models import User
+from django.core.management import call_command
 from pytest_django import Settings
 
 from agents.models import Agent, Channel, ChannelMember, MemoryBlock, MemoryPassage, Message, Reaction
@@ -116,3 +118,19 @@ def test_what_was_said_before_is_neither_measured_nor_counted(office: Channel) -
     assert [arm.messages for arm in shown.arms] == [8, 8]
     silence = next(row for row in shown.rows if row.measure == "silence")
     assert silence.treatment.mean == 0
+
+
+def test_forgetting_a_person_erases_their_words_in_the_copies_too(office: Channel) -> None:
+    said = "My boiler has leaked since the third of March."
+    say(office, "Marla Quint", said)
+    experiment = start_experiment(scenario(population=None, cast=["ada", "bob", "eve", "joe"], start_from="office@13"))
+    judge_here(play(experiment))
+    assert Message.objects.filter(text=said).count() == 1 + experiment.environments.count()
+
+    call_command("forget", "--outsider", "Marla Quint", "--json", stdout=io.StringIO())
+
+    remaining = json.dumps(rows(), default=str)
+    assert said not in remaining
+    assert "Marla Quint" not in remaining
+    experiment.refresh_from_db()
+    assert report(experiment).unfinished == ""
