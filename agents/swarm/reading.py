@@ -72,6 +72,7 @@ _CONTRACTION = re.compile(rf"(?<![\w'])(?:{_either(_SHORTENED)})(?!\w)", re.IGNO
 _FILLER_PHRASE = re.compile(rf"\b(?:{_either(_DATA['filler_phrases'])})\b", re.IGNORECASE)
 _MODAL = re.compile(r"\b(?:must|shall|should|ought|may|might|(?:have|has|had|needs?|got|ve) to)\b")
 _DATED = re.compile(r"⟦[^⟧]*⟧")
+_LIMIT = re.compile(rf"\b(?:{_either(_DATA['limits'])})\b|\b(?:about|around|roughly|over|under)(?= [$€£¥]?\d)")
 _MODALS = {"may": "may", "might": "may", "should": "should", "ought": "should"}
 _MONTH = "|".join(_MONTHS)
 _DAY = r"(?:(?P<{0}>\d{{1,2}})(?:st|nd|rd|th)?|(?P<{0}word>" + "|".join(_ORDINALS) + "))"
@@ -88,7 +89,7 @@ _ISO = re.compile(r"\d{4}-\d")
 _TOKEN = re.compile(
     r"(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)(?![^\W_])"
     r"|(?P<date>⟦[^⟧]*⟧)"
-    r"|(?P<number>[$€£¥]?\d+(?:[.,:/]\d+)*)(?P<suffix>\s?(?:%|°|[ap]\.m\.|[ap]m\b)|[^\W\d_]+)?(?![^\W_])"
+    r"|(?P<number>(?:(?<![\w.)%-])-)?[$€£¥]?\d+(?:[.,:/]\d+)*)(?P<suffix>\s?(?:%|°|[ap]\.m\.|[ap]m\b)|[^\W\d_]+)?(?![^\W_])"
     r"|(?P<mixed>[^\W_]*\d[^\W_]*)"
     r"|(?P<mark>[.!?…。！？]+|[,;:()\[\]\"“”„«»\n—–•]| -+ )",
 )
@@ -110,6 +111,12 @@ _SCRIPTS = {
 _DETERMINERS = frozenset(["the", "a", "an", "another", "this", "that", "which", "each", "every", "any"])
 A_ONE = "one"  # as in "the red one", which counts nothing
 CONTENT = ("word", "name", "start")  # kinds of words that say something by themselves
+OPPOSITES = frozenset(
+    pair
+    for one, other in (each.split("/") for each in _DATA["opposites"].split())
+    for pair in ((_stem(one), _stem(other)), (_stem(other), _stem(one)))
+)
+OPPOSING = ("un", "in", "im", "dis", "non")  # what a word and its opposite differ by
 _TITLES = frozenset(["mr", "mrs", "ms", "dr", "prof", "st"])
 
 stem = lru_cache(maxsize=8192)(_stem)
@@ -153,6 +160,7 @@ class Reading:
     code: Counter[str]
     quotes: Counter[str]
     modals: frozenset[str]
+    limits: frozenset[str]
     language: str
     alone: Counter[str]
 
@@ -199,6 +207,7 @@ def read(text: str, *, names: Collection[str] = (), context: str = "") -> Readin
         code=code,
         quotes=Counter(_bare("".join(parts)) for parts in _QUOTE.findall(plain)),
         modals=frozenset(_MODALS.get(modal, "must") for modal in _MODAL.findall(_DATED.sub(" ", lowered))),
+        limits=frozenset(_LIMIT.findall(_DATED.sub(" ", lowered))),
         language=language,
         alone=Counter(word.text for word in row if word.sentence not in spoken),
     )
