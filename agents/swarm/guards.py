@@ -94,7 +94,7 @@ def opposites(draft: Reading, polished: Reading) -> Difference:
     return Difference((), tuple(sorted(stem for stem in polished.every - draft.every if gone and _opposes(stem, gone))))
 
 
-def _opposes(stem: str, others: Collection[str]) -> bool:
+def _opposes(stem: str, others: frozenset[str]) -> bool:
     if any((stem, other) in OPPOSITES for other in others):
         return True
     return any(prefix + stem in others or stem.removeprefix(prefix) in others - {stem} for prefix in OPPOSING)
