@@ -111,11 +111,11 @@ _SCRIPTS = {
 _DETERMINERS = frozenset(["the", "a", "an", "another", "this", "that", "which", "each", "every", "any"])
 A_ONE = "one"  # as in "the red one", which counts nothing
 CONTENT = ("word", "name", "start")  # kinds of words that say something by themselves
-OPPOSITES = frozenset(
-    pair
-    for one, other in (each.split("/") for each in _DATA["opposites"].split())
-    for pair in ((_stem(one), _stem(other)), (_stem(other), _stem(one)))
-)
+OPPOSITES: dict[str, set[str]] = {}  # by stem
+for _pair in _DATA["opposites"].split():
+    _one, _other = map(_stem, _pair.split("/"))
+    OPPOSITES.setdefault(_one, set()).add(_other)
+    OPPOSITES.setdefault(_other, set()).add(_one)
 OPPOSING = ("un", "in", "im", "dis", "non")  # what a word and its opposite differ by
 _TITLES = frozenset(["mr", "mrs", "ms", "dr", "prof", "st"])
 
