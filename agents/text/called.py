@@ -4,7 +4,7 @@ A name is *called* where it stands apart from the sentence: at its start or end,
 before "please", "can you", "what" and their like; an ``@name`` anywhere; a full display name where the sentence passes the word to it ("Ask
 Jim Halpert", "What about Jim Halpert?"); and the author of the message replied to, up to the first sentence that calls another. A name
 that is left out ("except Jim", "not you, Jim") is not called, nor do quotations and code call. Display names go before aliases and first
-names; a name that several share is nobody's, unless one of them is who the sentence before was said to. After an @, agents go before people.
+names, after an @ agents before people; a name that several share is nobody's, unless one of them is who the sentence before was said to.
 The words for greetings, verbs and exclusions are English, the first two with a few of other languages; commas, colons, dashes and @ are
 read in all.
 """
@@ -77,14 +77,16 @@ _APPOSITION = re.compile(
 )  # "I met my boss, Jim, and left"
 _YOU = re.compile(r"\byou\W*$", re.IGNORECASE)
 _PASSES_ON = re.compile(  # the word to the name behind it: "Ask Jim Halpert", "This one is for Jim Halpert"
-    rf"(?:^[\s\W]*(?:(?:{_LEAD_WORD}|maybe|let['’]?s|(?:can|could|should|shall) (?:we|someone|somebody|you)|(?:i|we)(?: would|['’]d)? (?:want|like) to)\b[\s,]*)*"
+    rf"(?:^[\s\W]*(?:(?:{_LEAD_WORD}|maybe|let['’]?s|(?:can|could|should|shall) (?:we|someone|somebody|you)"
+    r"|(?:i|we)(?: would|['’]d)? (?:want|like) to)\b[\s,]*)*"
     r"(?:ask|call|tell|let|hear(?: from)?)"
     r"|\b(?:what|how) about|\bover to"
     r"|\b(?:questions?|message|request|task|this(?: one)?|that one)(?:['’]s| (?:is|goes))? (?:for|to))\s+$",
     re.IGNORECASE,
 )
 _LEFT_OUT = re.compile(  # "everyone except Jim", "not Jim"; "not you, Jim" at the start, for "it is not you, Jim" is said to Jim
-    rf"\b(?:except(?:ing)?(?: for)?|excluding|without|apart from|other than|(?:every(?:one|body)|any(?:one|body)|all)(?: of you)? but|(?<!why )not(?: for)?)\s+$"
+    rf"\b(?:except(?:ing)?(?: for)?|excluding|without|apart from|other than"
+    r"|(?:every(?:one|body)|any(?:one|body)|all)(?: of you)? but|(?<!why )not(?: for)?)\s+$"
     rf"|(?:^[\s\W]*(?:{_LEAD_WORD}\b[\s,]*)*not|\bbut not|\bexcept(?: for)?|\bapart from) you\s*,?\s*$",
     re.IGNORECASE,
 )
