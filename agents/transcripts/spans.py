@@ -22,7 +22,9 @@ from agents.transcripts.store import Rights
 
 REMEMBERED = 200  # messages of a conversation that a call may send again
 CHUNK = 500
-MOST_SPANS = MOST_NEW = 5_000  # spans and new messages of a batch: one transaction, in which SQLite lets no other process write
+MOST_SPANS = MOST_NEW = (
+    5_000  # spans and new messages of a batch: one transaction, in which SQLite lets no other process write
+)
 
 
 class IngestedSpans(BaseModel):
@@ -93,7 +95,9 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
 
 def _check_size(number: int, what: str, most: int) -> None:
     if number > most:
-        text = f"{number:,} {what} in one request; allowed: {most:,}, set your exporter's or collector's batch size lower"
+        text = (
+            f"{number:,} {what} in one request; allowed: {most:,}, set your exporter's or collector's batch size lower"
+        )
         raise TranscriptError("the body", 0, text)
 
 
