@@ -33,14 +33,20 @@ _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 class Source:
     """A transcript file in UTF-8 (with or without BOM) or UTF-16 with BOM."""
 
-    def __init__(self, path: Path, *, name: str = "") -> None:
-        """Open nothing yet, only look at the first bytes; `name` is what the file is called in errors, by default its path.
+    def __init__(self, path: Path, *, name: str = "", dates: str = "") -> None:
+        """Open nothing yet, only look at the first bytes.
+
+        Args:
+            path: The file.
+            name: What it is called in errors; default its path.
+            dates: ``day-first`` or ``month-first`` for dates such as 01/02/2026; empty: as the file suggests.
 
         Raises:
             TranscriptError: No regular, readable file is there.
         """
         self.path = path
         self.name = name or str(path)
+        self.dates = dates
         self.stem = Path(self.name).stem
         self.bytes_read = 0
         try:

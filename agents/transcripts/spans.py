@@ -89,7 +89,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         system_prompts=preparer.tally.system_prompts,
         skipped_by_reason=skipped,
         notes=done.notes,
-        channels=dict.fromkeys(preparer.targets.slugs, ""),
+        channels=dict.fromkeys(preparer.tally.channels, ""),
     )
 
 

@@ -40,7 +40,8 @@ _ENCRYPTED = re.compile(
     re.IGNORECASE,
 )
 _OMITTED = re.compile(
-    r"(?:(?:image|video|video note|audio|gif|sticker|document|contact card|media) omitted"
+    r"(?:null|live location shared|(?:image|video|video note|audio|gif|sticker|document|contact card|media"
+    r"|view once (?:voice )?message) omitted"
     r"|(?:bild|video|videonotiz|audio|gif|sticker|dokument|kontaktkarte) weggelassen"
     r"|(?:imagen|video|audio|gif|sticker|documento|tarjeta de contacto) omitid[oa]"
     r"|(?:image|vidéo|audio|gif|sticker|document|fiche contact) (?:omise?|absente?)"
@@ -55,6 +56,11 @@ _ATTACHED = re.compile(
     r"(?:(?:IMG|VID|AUD|PTT|STK|DOC)-\d{8}-WA\d+\.\w{2,5}(?: \([^()]{2,40}\))?|.{1,200}\.\w{2,5} "
     r"\((?:file attached|datei angehängt|archivo adjunto|fichier joint|arquivo anexado|ficheiro anexado|file allegato|bestand bijgevoegd"
     r"|файл добавлен|załączono plik|dosya ekli|file terlampir)\))",
+    re.IGNORECASE,
+)
+_CALL = re.compile(
+    r"(?:missed (?:group )?(?:voice|video) call(?:, tap to call back)?|waiting for this message(?:\. this may take a while)?"
+    r"|you received a view once (?:voice )?(?:message|photo|video)\b.{0,80})\.?",
     re.IGNORECASE,
 )
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.\w{2,5}")
@@ -74,7 +80,7 @@ def said_in(lines: Sequence[str], *, marks: bool) -> tuple[str, str]:
         bare = text.strip(MARK + " ")
         if _DELETED.fullmatch(bare):
             reason = "deleted message"
-        elif _ENCRYPTED.match(bare):
+        elif _ENCRYPTED.match(bare) or _CALL.fullmatch(bare):
             reason = "notice"
         elif _OMITTED.fullmatch(bare) or (number == 0 and _BRACKETED.fullmatch(bare)) or _ATTACHED.fullmatch(bare):
             reason = "media"

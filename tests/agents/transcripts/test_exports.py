@@ -94,6 +94,36 @@ def test_each_chatgpt_conversation_is_a_channel_and_a_circle_ends(tmp_path: Path
     assert [text for _, text in said("round")] == ["one", "two"]
 
 
+def test_what_was_spoken_to_chatgpt_is_speech(tmp_path: Path) -> None:
+    heard = {"content_type": "audio_transcription", "text": "Which ferry?", "direction": "in", "decoding_id": None}
+    sound = {"content_type": "audio_asset_pointer", "asset_pointer": "sediment://file-1", "format": "wav"}
+    asked = node("a", None, "user", kind="multimodal_text")
+    asked["message"]["content"]["parts"] = [sound, heard]
+    silent = node("b", "a", "user", kind="multimodal_text")
+    silent["message"]["content"]["parts"] = [sound]
+    report = imported(tmp_path, [tree(asked, silent, current_node="b", id="c-1"), tree(node("r", None), id="c-2")])
+    assert said() == [("user", "Which ferry?")]
+    assert report["skipped_by_reason"] == {"audio_asset_pointer": 1}
+    assert report["channels"] == list(Channel.objects.values_list("slug", flat=True)) == ["c-1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Oats are food. \ue200cite\ue202turn0search1\ue202turn0news2\ue201", "Oats are food."),
+        ("Oats \ue200cite\ue202turn0search1\ue201. More", "Oats. More"),
+        ("Oats\u3010" + "4:0\u2020source\u3011 and", "Oats and"),
+        ('In \ue200entity\ue202["city","Oslo","capital"]\ue201 now', "In Oslo now"),
+        ("See \ue200url\ue202The docs\ue202turn0search1\ue201.", "See The docs."),
+        ("\ue203Oats\ue204 cut \ue200cite\ue202turn0", "Oats cut"),
+        ("cite turn0search1 [1] stays", "cite turn0search1 [1] stays"),
+    ],
+)
+def test_marks_of_citations_in_chatgpt_are_no_text(tmp_path: Path, text: str, shown: str) -> None:
+    imported(tmp_path, [tree(node("a", None, "assistant", text), current_node="a")])
+    assert said() == [("assistant", shown)]
+
+
 # -- SillyTavern
 CHAT = [
     {"user_name": "Pat", "character_name": "Guide", "create_date": "2026-03-01 @09h 12m 00s", "chat_metadata": {}},
@@ -226,6 +256,26 @@ def test_a_slack_export_has_names_threads_edits_and_deletions(tmp_path: Path) ->
     assert Channel.objects.get(slug="D1").kind == "dm"
     assert Message.objects.get(text="Twenty minutes.").payload == {"bot": True, "edited": True}
     assert run_json("import_transcript", slack_zip(tmp_path))["imported"] == 0
+
+
+def test_a_slack_message_without_a_text_says_what_its_blocks_say(tmp_path: Path) -> None:
+    rich = [{"type": "text", "text": "Late & <odd>, "}, {"type": "user", "user_id": "U2"}, {"type": "emoji", "name": "fog"},
+            {"type": "link", "url": "https://x.org?a=1&b=2"}]  # fmt: skip
+    listed = {
+        "type": "rich_text_list",
+        "elements": [{"type": "rich_text_section", "elements": [{"type": "text", "text": n}]} for n in "ab"],
+    }
+    blocks: list[Any] = [
+        {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": rich}, listed]},
+        {"type": "section", "text": {"type": "mrkdwn", "text": "*Fog* &amp; <https://x.org|tide>"}, "fields": 5},
+        {"type": "divider"},
+        {"type": "actions", "elements": [{"type": "button", "text": {"type": "plain_text", "text": "OK"}}]},
+    ]
+    imported(tmp_path, [entry(0, "", blocks=blocks), entry(1, "", blocks=blocks[2:]), entry(2, "text", blocks=blocks)])
+    assert [text for _, text in said()] == [
+        "Late & <odd>, @U2:fog:https://x.org?a=1&b=2\na\nb\n*Fog* & tide (https://x.org)",
+        "text",
+    ]
 
 
 def test_a_day_file_of_slack_finds_the_users_beside_its_folder(tmp_path: Path) -> None:
