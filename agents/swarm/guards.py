@@ -20,7 +20,7 @@ from django.conf import settings
 from django.utils.module_loading import import_string
 
 from agents.models import Agent
-from agents.swarm.reading import A_ONE, CONTENT, Reading, Word, foreign_words, read
+from agents.swarm.reading import A_ONE, CONTENT, OPPOSING, OPPOSITES, Reading, Word, foreign_words, read
 
 NEW_WORDS = 0.15  # the largest share of content words that a rewriting may add, one word at least
 NEW_IN_SENTENCE = 0.5  # a sentence with a larger share of them is an added one
@@ -81,6 +81,59 @@ def negations(draft: Reading, polished: Reading) -> Difference:
 def modality(draft: Reading, polished: Reading) -> Difference:
     """What must, should or may be: none of the three comes or goes."""
     return Difference(tuple(draft.modals - polished.modals), tuple(polished.modals - draft.modals))
+
+
+def limits(draft: Reading, polished: Reading) -> Difference:
+    """At least, only, some, always, probably and their kin: none comes or goes."""
+    return Difference(tuple(draft.limits - polished.limits), tuple(polished.limits - draft.limits))
+
+
+def opposites(draft: Reading, polished: Reading) -> Difference:
+    """A word in the place of its opposite: open for closed, unsafe for safe."""
+    gone = draft.every - polished.every
+    return Difference((), tuple(sorted(stem for stem in polished.every - draft.every if gone and _opposes(stem, gone))))
+
+
+def _opposes(stem: str, others: frozenset[str]) -> bool:
+    if not others.isdisjoint(OPPOSITES.get(stem, ())):
+        return True
+    return any(prefix + stem in others or stem.removeprefix(prefix) in others for prefix in OPPOSING)
+
+
+def questions(draft: Reading, polished: Reading) -> Difference:
+    """Questions: none comes, and none becomes a statement; one may be left out."""
+    ours, theirs = draft.text.count("?"), polished.text.count("?")
+    lost = ours > theirs and len(polished.sentences) >= len(draft.sentences)
+    return Difference(("a question",) if lost else (), ("a question",) if theirs > ours else ())
+
+
+def swapped(draft: Reading, polished: Reading) -> Difference:
+    """Two words that changed places in a sentence, as in "dogs chase cats"; the order of clauses is free."""
+    ours, theirs = (
+        [tuple(word for word in row if word.kind != "negation") for row in rows]  # "is it not" is "isn't it"
+        for rows in (_changed(draft, polished), _changed(polished, draft))
+    )
+    lost: list[str] = []
+    before: dict[tuple[str, ...], list[tuple[Word, ...]]] = {}
+    for row in ours:
+        before.setdefault(tuple(sorted(map(_plain, row))), []).append(row)
+    for row in theirs:
+        for other in before.get(tuple(sorted(map(_plain, row))), ()):
+            places = [at for at, (one, two) in enumerate(zip(row, other, strict=True)) if _plain(one) != _plain(two)]
+            if len(places) == 2 and _clauses(row) != _clauses(other):
+                lost += [row[at].said for at in places]
+    return Difference(tuple(lost))
+
+
+_CASES = {"me": "i", "him": "he", "us": "we", "them": "they"}
+
+
+def _plain(word: Word) -> str:
+    return _CASES.get(word.text, word.text)
+
+
+def _clauses(row: Sequence[Word]) -> list[tuple[str, ...]]:
+    return sorted(tuple(map(_plain, part)) for _, part in groupby(row, attrgetter("clause")))
 
 
 def language(draft: Reading, polished: Reading) -> Difference:
@@ -280,6 +333,10 @@ GUARDS: Mapping[str, Callable[[Reading, Reading], Difference]] = {
     "names": names,
     "negations": negations,
     "modality": modality,
+    "limits": limits,
+    "opposites": opposites,
+    "questions": questions,
+    "swapped": swapped,
     "words": words,
     "sentences": sentences,
     "moved": moved,
@@ -310,7 +367,10 @@ def refusal(
     other = read(polished, names=names)
     for name, guard in GUARDS.items():
         difference = guard(one, other)
-        for verb, items in (("adds", difference.added), ("loses" if name != "moved" else "moves", difference.lost)):
+        for verb, items in (
+            ("adds", difference.added),
+            ("moves" if name in ("moved", "swapped") else "loses", difference.lost),
+        ):
             if items:
                 return f"The polish {verb} {_listed(items)} ({name})."
     if any(rule(draft) and not rule(polished) for rule in rules):

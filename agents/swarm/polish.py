@@ -31,7 +31,7 @@ _BULLET = re.compile(r"^[ \t]*(?:[-*•–]|\d{1,2}[.)])[ \t]+", re.MULTILINE)
 _WANTS_LIST = re.compile(r"\b(?:list|bullets?|bullet points?|enumerate|itemi[sz]e|checklist|steps)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _OPENING = re.compile(
-    r"(?:^|(?<=[.!?]\s)|(?<=\n))(?:in conclusion|to sum(?:mari[sz]e| up)|in summary|all in all)[,:]?[ \t]+(\w)",
+    r"(?:^|(?<=[.!?]\s)|(?<=\n))(?:in conclusion|to sum(?:mari[sz]e| up)|in summary|all in all)[,:][ \t]+(\w)",
     re.IGNORECASE,
 )
 

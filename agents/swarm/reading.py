@@ -28,11 +28,11 @@ _KINDS |= dict.fromkeys(_DATA["days"].split(), "date")
 _KINDS |= dict.fromkeys(_DATA["languages"]["English"]["negations"].split(), "negation")
 _KINDS |= dict.fromkeys(_DATA["conjunctions"].split(), "conjunction")
 _MONTHS: Sequence[str] = _DATA["months"].split()
-_CARDINALS: Mapping[str, int] = _DATA["cardinals"]
+CARDINALS: Mapping[str, int] = _DATA["cardinals"]
 _SCALES: Mapping[str, int] = _DATA["scales"]
 _ORDINALS: Mapping[str, int] = _DATA["ordinals"]
 _ADVERBS: Mapping[str, str] = _DATA["adverbs"]
-_NUMBER_WORDS = frozenset([*_CARDINALS, *_SCALES, *_ORDINALS, *_ADVERBS])
+_NUMBER_WORDS = frozenset([*CARDINALS, *_SCALES, *_ORDINALS, *_ADVERBS])
 _UNITS = {word: unit for unit, words in _DATA["units"].items() for word in words.split()}
 _NEGATIONS = {name: frozenset(entry["negations"].split()) for name, entry in _DATA["languages"].items()}
 _NUMBERS: Mapping[str, Mapping[str, int]] = {
@@ -72,6 +72,7 @@ _CONTRACTION = re.compile(rf"(?<![\w'])(?:{_either(_SHORTENED)})(?!\w)", re.IGNO
 _FILLER_PHRASE = re.compile(rf"\b(?:{_either(_DATA['filler_phrases'])})\b", re.IGNORECASE)
 _MODAL = re.compile(r"\b(?:must|shall|should|ought|may|might|(?:have|has|had|needs?|got|ve) to)\b")
 _DATED = re.compile(r"⟦[^⟧]*⟧")
+_LIMIT = re.compile(rf"\b(?:{_either(_DATA['limits'])})\b|\b(?:about|around|roughly|over|under)(?= [$€£¥]?\d)")
 _MODALS = {"may": "may", "might": "may", "should": "should", "ought": "should"}
 _MONTH = "|".join(_MONTHS)
 _DAY = r"(?:(?P<{0}>\d{{1,2}})(?:st|nd|rd|th)?|(?P<{0}word>" + "|".join(_ORDINALS) + "))"
@@ -88,7 +89,7 @@ _ISO = re.compile(r"\d{4}-\d")
 _TOKEN = re.compile(
     r"(?P<word>[^\W\d_]+(?:'[^\W\d_]+)*)(?![^\W_])"
     r"|(?P<date>⟦[^⟧]*⟧)"
-    r"|(?P<number>[$€£¥]?\d+(?:[.,:/]\d+)*)(?P<suffix>\s?(?:%|°|[ap]\.m\.|[ap]m\b)|[^\W\d_]+)?(?![^\W_])"
+    r"|(?P<number>(?:(?<![\w.)%-])-)?[$€£¥]?\d+(?:[.,:/]\d+)*)(?P<suffix>\s?(?:%|°|[ap]\.m\.|[ap]m\b)|[^\W\d_]+)?(?![^\W_])"
     r"|(?P<mixed>[^\W_]*\d[^\W_]*)"
     r"|(?P<mark>[.!?…。！？]+|[,;:()\[\]\"“”„«»\n—–•]| -+ )",
 )
@@ -110,6 +111,12 @@ _SCRIPTS = {
 _DETERMINERS = frozenset(["the", "a", "an", "another", "this", "that", "which", "each", "every", "any"])
 A_ONE = "one"  # as in "the red one", which counts nothing
 CONTENT = ("word", "name", "start")  # kinds of words that say something by themselves
+OPPOSITES: dict[str, set[str]] = {}  # by stem
+for _pair in _DATA["opposites"].split():
+    _one, _other = map(_stem, _pair.split("/"))
+    OPPOSITES.setdefault(_one, set()).add(_other)
+    OPPOSITES.setdefault(_other, set()).add(_one)
+OPPOSING = ("un", "in", "im", "dis", "non")  # what a word and its opposite differ by
 _TITLES = frozenset(["mr", "mrs", "ms", "dr", "prof", "st"])
 
 stem = lru_cache(maxsize=8192)(_stem)
@@ -153,6 +160,7 @@ class Reading:
     code: Counter[str]
     quotes: Counter[str]
     modals: frozenset[str]
+    limits: frozenset[str]
     language: str
     alone: Counter[str]
 
@@ -199,6 +207,7 @@ def read(text: str, *, names: Collection[str] = (), context: str = "") -> Readin
         code=code,
         quotes=Counter(_bare("".join(parts)) for parts in _QUOTE.findall(plain)),
         modals=frozenset(_MODALS.get(modal, "must") for modal in _MODAL.findall(_DATED.sub(" ", lowered))),
+        limits=frozenset(_LIMIT.findall(_DATED.sub(" ", lowered))),
         language=language,
         alone=Counter(word.text for word in row if word.sentence not in spoken),
     )
@@ -357,7 +366,7 @@ def _spelled(tokens: Sequence[re.Match[str]], start: int, more: Mapping[str, int
     current: int | None = None
     while at < len(tokens) and tokens[at].lastgroup == "word":
         word = tokens[at].group().casefold().removesuffix("'s")
-        n = _CARDINALS.get(word, more.get(word))
+        n = CARDINALS.get(word, more.get(word))
         below = (current or 0) % 100
         if n is not None:
             if (
@@ -378,7 +387,7 @@ def _spelled(tokens: Sequence[re.Match[str]], start: int, more: Mapping[str, int
         elif (
             word != "and"
             or (current or total) < 100
-            or not any(t[0].casefold() in _CARDINALS for t in tokens[at + 1 : at + 2])
+            or not any(t[0].casefold() in CARDINALS for t in tokens[at + 1 : at + 2])
         ):
             break
         at += 1

@@ -24,12 +24,11 @@ from agents.swarm.intents import chosen, intent_of
 from agents.swarm.polish import Material, Polished, executor_of, polish
 from agents.swarm.state import add_quoted, advance, updating
 from agents.text.fences import fence, neutral, render_prompt
-from agents.turn.pipeline import Accept, Draft, Turn, model_of
+from agents.turn.pipeline import NO_SWARM, Accept, Draft, Turn, model_of
 
 logger = logging.getLogger(__name__)
 
 PLACE = "swarm"  # of what the stages know of a turn, in its reports
-NO_SWARM = "the agent has no swarm"
 CLARIFIER = "clarifier"  # in the payload of a question that was asked in place of an answer
 KINDS = ("anchor", "goal", "facts", "decisions")
 
@@ -65,6 +64,7 @@ class Calibration:
     """Reads the message, asks back where it must, and tells the agent how to answer and what was said before (specification 003)."""
 
     name = "calibration"
+    needs_swarm = True
 
     def prepare(self, turn: Turn) -> Draft | None:
         place = placed(turn)
@@ -102,6 +102,7 @@ class Polish:
     """Has the swarm polish a draft, before the gate judges it (specification 003)."""
 
     name = "polish"
+    needs_swarm = True
 
     def review(self, turn: Turn, draft: Draft) -> Accept:
         place = placed(turn)
@@ -160,8 +161,6 @@ def placed(turn: Turn) -> Place | str:
 def _place(turn: Turn) -> Place | str:
     if not settings.TURN_SWARM_ENABLED:
         return "swarms are off (TURN_SWARM_ENABLED)"
-    if not turn.has_swarm:
-        return NO_SWARM
     if turn.channel.kind == Channel.Kind.DEBATE or turn.answer is not None:
         return "a typed answer is asked for"
     message = _asked(turn)

@@ -197,4 +197,12 @@ class ChannelInfo:
     line: int = 1
 
 
-Record = SourceMessage | Skipped | ChannelInfo
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What a reader had to assume about the whole file, and the option that decides it: a warning of the report."""
+
+    text: str
+    line: int
+
+
+Record = SourceMessage | Skipped | ChannelInfo | Guess

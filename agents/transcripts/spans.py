@@ -17,10 +17,14 @@ from agents.transcripts.json_input import Row
 from agents.transcripts.prepare import Preparer, Speakers, Targets, slug_of
 from agents.transcripts.readers.otel import calls_in, named
 from agents.transcripts.readers.traces import Call, conversations
+from agents.transcripts.records import Cleaner, TranscriptError
 from agents.transcripts.store import Rights
 
 REMEMBERED = 200  # messages of a conversation that a call may send again
 CHUNK = 500
+MOST_SPANS = MOST_NEW = (
+    5_000  # spans and new messages of a batch: one transaction, in which SQLite lets no other process write
+)
 
 
 class IngestedSpans(BaseModel):
@@ -43,11 +47,12 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
     A span whose messages are stored already adds nothing. An agent is known by its slug or display name in ``gen_ai.agent.name``.
 
     Raises:
-        TranscriptError: It is no batch of spans.
+        TranscriptError: It is no batch of spans, or a too large one.
         NotEntitled: It needs a channel or a member more than `rights` allow.
         IngestRefused: A conversation has the name of a synthetic channel.
     """
     calls = named(list(calls_in(Row(batch, path="the body", line=0, what="the body"))))
+    _check_size(len(calls), "spans", MOST_SPANS)
     slugs = _slugs({call.agent for call in calls})
     calls = [
         replace(call, conversation=_slug(call.conversation), agent=slugs.get(call.agent.casefold(), call.agent))
@@ -71,6 +76,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         spoken = {channel.slug: _said_last(channel) for channel in channels}
         new = _new(calls)
         prepared = list(preparer.messages(conversations(new, spoken)))
+        _check_size(len(prepared), "new messages", MOST_NEW)
         done = store_ingested(prepared, rights=rights)
     skipped = dict(preparer.tally.skipped)
     if again := len(calls) - len(new):
@@ -83,8 +89,16 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         system_prompts=preparer.tally.system_prompts,
         skipped_by_reason=skipped,
         notes=done.notes,
-        channels=dict.fromkeys(preparer.targets.slugs, ""),
+        channels=dict.fromkeys(preparer.tally.channels, ""),
     )
+
+
+def _check_size(number: int, what: str, most: int) -> None:
+    if number > most:
+        text = (
+            f"{number:,} {what} in one request; allowed: {most:,}, set your exporter's or collector's batch size lower"
+        )
+        raise TranscriptError("the body", 0, text)
 
 
 def _slugs(names: set[str]) -> dict[str, str]:
@@ -111,7 +125,10 @@ def _said_last(channel: Channel) -> list[tuple[str, str]]:
 
 def _new(calls: Sequence[Call]) -> list[Call]:
     """The calls of which no message is stored."""
-    places = {f"{call.id}:{n}": call.id for call in calls if call.id for n in range(len(call.asked) + len(call.said))}
+    clean = Cleaner().text  # as ids are stored
+    places = {
+        clean(f"{call.id}:{n}"): call.id for call in calls if call.id for n in range(len(call.asked) + len(call.said))
+    }
     keys, there = list(places), set[str]()
     for start in range(0, len(keys), CHUNK):
         part = Message.objects.filter(

@@ -252,6 +252,7 @@ class Stage(Protocol):
 
     name: str
     required: bool
+    needs_swarm: bool  # it has no part in turns of agents without one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,6 +278,7 @@ class SendResult:
 
 
 logger = logging.getLogger(__name__)
+NO_SWARM = "the agent has no swarm"
 
 
 class StageFailed(Exception):
@@ -310,6 +312,8 @@ class Pipeline:
         """Let the stages add to the prompt; a draft when one of them answers at once (the later ones are not asked)."""
         for stage, method in self._having("prepare"):
             with _noted(stage, "prepare", turn.trace, turn.running):
+                if _has_no_part(stage, turn):
+                    continue
                 draft = method(turn)
                 if draft is not None:
                     answer: Draft = _typed(draft, Draft)
@@ -321,6 +325,8 @@ class Pipeline:
         turn.original, accepted = draft, Accept(draft)
         for stage, method in self._having("review"):
             with _noted(stage, "review", turn.trace, turn.running):
+                if _has_no_part(stage, turn):
+                    continue
                 answer = _typed(method(turn, accepted.draft), Accept, Revise)
                 if isinstance(answer, Revise):
                     return answer
@@ -375,6 +381,14 @@ def _typed(answer: Any, *allowed: type) -> Any:
     if not isinstance(answer, allowed):
         raise TypeError(f"expected {' or '.join(a.__name__ for a in allowed)}, got {type(answer).__name__}")
     return answer
+
+
+def _has_no_part(stage: Any, turn: Turn) -> bool:
+    """Whether the stage is one for swarms and the agent has none; noted on the trace."""
+    has_none = not turn.has_swarm and bool(getattr(stage, "needs_swarm", False))
+    if has_none:
+        turn.skip(NO_SWARM)
+    return has_none
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from agents import llm
 from agents.models import Agent, Channel, Message, PersonaVersion, Run
-from agents.models.swarms import has_swarm
+from agents.models.conversations import has_swarm
 from agents.persona import render_persona
 from agents.text.fences import fence, neutral, one_line, render_prompt
 from agents.turn.pipeline import Answer, Draft, Section, TraceEntry, Turn, is_apart, pipeline, until_of

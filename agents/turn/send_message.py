@@ -17,8 +17,7 @@ from django.utils import timezone
 
 from agents.llm.requests import storable
 from agents.models import Agent, Channel, ChannelMember, Message, PersonaVersion, Run
-from agents.models.conversations import validate_tags
-from agents.models.swarms import has_swarm
+from agents.models.conversations import has_swarm, validate_tags
 from agents.text.fences import fault_of
 from agents.turn.pipeline import Accept, Draft, Revise, SendResult, StageFailed, TraceEntry, Turn, pipeline, tags_of
 from agents.work.queues import wake_for_turns

@@ -33,8 +33,8 @@ Regex = Annotated[str, Field(min_length=1), AfterValidator(_regex)]
 Phrase = Annotated[str, Field(min_length=1), AfterValidator(_phrase)]
 Count = Annotated[int, Field(ge=0, le=100_000)]
 GUARDED = tuple(
-    name for name in GUARDS if name not in ("moved", "sentences")
-)  # these two compare a text with its rewriting
+    name for name in GUARDS if name not in ("moved", "sentences", "swapped", "opposites", "questions")
+)  # these compare a text with its rewriting
 
 
 def _known_guards(only: dict[str, str]) -> dict[str, str]:

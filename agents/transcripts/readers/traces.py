@@ -102,6 +102,16 @@ def items_of(value: Any, role: str, depth: int = 0) -> list[Item] | None:
     return None
 
 
+def both_sides(asked: Any, said: Any) -> tuple[list[Item], list[Item]]:
+    """What a call was asked and answered. Where only one of them is a chat, the other counts as left out."""
+    sides = items_of(asked, USER) or [], items_of(said, ASSISTANT) or []
+    if sides[1] and not sides[0] and asked:
+        sides[0].append(Item(USER, "", skip="input that is no chat"))
+    if sides[0] and not sides[1] and said:
+        sides[1].append(Item(ASSISTANT, "", skip="output that is no chat"))
+    return sides
+
+
 def _others(alternatives: list[Any]) -> int:
     inner = alternatives[0] if len(alternatives) == 1 and isinstance(alternatives[0], list) else alternatives
     return len(inner) - 1 if isinstance(inner[0], dict) else 0

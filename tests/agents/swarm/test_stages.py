@@ -273,6 +273,23 @@ def test_a_draft_that_was_sent_back_is_polished_again(llm_server: LLMServer, set
 
 
 @pytest.mark.parametrize(
+    ("line", "sent"),
+    [
+        ("To summarize the report takes an hour.", "To summarize the report takes an hour."),
+        ("In conclusion, the report is long.", "The report is long."),
+    ],
+)
+def test_offline_an_empty_opening_goes_and_no_word_that_its_sentence_needs(
+    line: str, sent: str, settings: Settings
+) -> None:
+    settings.ACTOR_MODEL = "offline:scripted-1"
+
+    _, said = asks(with_swarm(sample_lines=[line]), "How long does the report take to write?")
+
+    assert said[0].text == sent
+
+
+@pytest.mark.parametrize(
     ("answer", "why"),
     [
         ({"json": {"text": "The blue one costs 45 euros and lasts two years. I would take it."}}, "45"),
