@@ -103,10 +103,10 @@ def _check_size(number: int, what: str, most: int) -> None:
 
 def _slugs(names: set[str]) -> dict[str, str]:
     """The slug of the one agent that has this display name, whatever the case."""
-    found: dict[str, list[str]] = {}
+    slugs: dict[str, list[str]] = {}
     for slug, name in Agent.objects.values_list("slug", "display_name"):
-        found.setdefault(name.casefold(), []).append(slug)
-    return {name.casefold(): found[name.casefold()][0] for name in names if len(found.get(name.casefold(), ())) == 1}
+        slugs.setdefault(name.casefold(), []).append(slug)
+    return {name.casefold(): slugs[name.casefold()][0] for name in names if len(slugs.get(name.casefold(), ())) == 1}
 
 
 def _slug(conversation: str) -> str:
