@@ -24,6 +24,9 @@ MAX_MEMBER = 256 * 1024 * 1024
 MAX_ARCHIVE = 1024 * 1024 * 1024
 """Most that all files of a zip may take unpacked, in bytes."""
 
+MOST_PACKED = 200
+"""How many times its size a zip of more than 16 MiB unpacked may unpack to; exports of chats come to some 30 times."""
+
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -125,8 +128,10 @@ class Source:
         """
         with self._zip() as archive:
             files = [info for info in archive.infolist() if not info.is_dir()]
-        if sum(info.file_size for info in files) > MAX_ARCHIVE:
-            raise TranscriptError(self.name, 0, f"more than {MAX_ARCHIVE:,} bytes when it is unpacked")
+        size = sum(info.file_size for info in files)
+        if size > MAX_ARCHIVE or size > max(MAX_LINE, MOST_PACKED * self.size):
+            most = min(MAX_ARCHIVE, max(MAX_LINE, MOST_PACKED * self.size))
+            raise TranscriptError(self.name, 0, f"{size:,} bytes when it is unpacked; allowed for its size: {most:,}")
         return [info.filename for info in files]
 
     def member(self, name: str) -> str:

@@ -20,11 +20,15 @@ from agents.transcripts.json_input import Row
 from agents.transcripts.prepare import Author, Preparer, Speakers, Targets, slug_of
 from agents.transcripts.readers.otel import AGENT, calls_in, named
 from agents.transcripts.readers.traces import ASSISTANT, Call, conversations
-from agents.transcripts.records import SourceMessage
+from agents.transcripts.records import Cleaner, SourceMessage, TranscriptError
 from agents.transcripts.store import Rights, check_rights
 
 REMEMBERED = 200  # messages of a conversation that a call may send again
 CHUNK = 500
+LONGEST_ID = 64  # characters of the id of a span or a trace; of longer ones nothing is remembered
+MOST_SPANS = MOST_NEW = (
+    5_000  # spans and new messages of a batch: one transaction, in which SQLite lets no other process write
+)
 
 
 class IngestedSpans(BaseModel):
@@ -49,12 +53,24 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
     span, else of the nearest one around it in its trace, also when that one comes earlier or later.
 
     Raises:
-        TranscriptError: It is no batch of spans.
+        TranscriptError: It is no batch of spans, or a too large one.
         NotEntitled: It needs a channel or a member more than `rights` allow.
         IngestRefused: A conversation has the name of a synthetic channel.
     """
     calls = named(list(calls_in(Row(batch, path="the body", line=0, what="the body"))))
-    calls = [replace(call, conversation=_slug(call.conversation)) for call in calls]
+    _check_size(len(calls), "spans", MOST_SPANS)
+    clean = Cleaner().text
+    calls = [
+        replace(
+            call,
+            id=clean(call.id),
+            trace=clean(call.trace),
+            parent=clean(call.parent),
+            agent=clean(call.agent),
+            conversation=_slug(call.conversation),
+        )
+        for call in calls
+    ]
     preparer = Preparer(
         path="the body",
         speakers=Speakers({}, on_unknown=lambda _name, _why: None),
@@ -79,6 +95,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         spoken = {channel.slug: _said_last(channel) for channel in channels}
         new = _new(calls)
         prepared = list(preparer.messages(conversations(new, spoken)))
+        _check_size(len(prepared), "new messages", MOST_NEW)
         models = {ASSISTANT} | {call.agent for call in calls if call.agent}
         done = store_ingested(prepared, rights=rights, models=models)
         observers: list[Observer] = [import_string(path) for path in settings.INGEST_OBSERVERS]
@@ -108,7 +125,11 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
 
 def _remembered(calls: Sequence[Call]) -> list[TraceSpan]:
     """Store what joins the spans of their traces, and return all that came of these traces so far."""
-    placed = [call for call in calls if call.trace and call.id and len(call.trace + call.id + call.parent) <= 64]
+    placed = [
+        call
+        for call in calls
+        if call.trace and call.id and max(map(len, (call.trace, call.id, call.parent))) <= LONGEST_ID
+    ]
     TraceSpan.objects.bulk_create(
         [
             TraceSpan(
@@ -165,23 +186,32 @@ def _attribute(
         return speakers.author(SourceMessage(speaker=slugs.get(name.casefold(), name) or ASSISTANT, text="", line=0))
 
     late = [row for row in rows if not row.agent and names.get((row.trace, row.span), "") != row.stored_as]
-    changed, heard, authors = list[Message](), list[Message](), dict[tuple[str, Author], None]()
+    groups: dict[tuple[str, str], dict[str, str]] = {}  # conversation and name before: span to name now
     for row in late:
-        first, before, after = not row.stored_as, author(row.stored_as), author(names[row.trace, row.span])
-        row.stored_as = names[row.trace, row.span]
+        groups.setdefault((row.conversation, row.stored_as), {})[row.span] = names[row.trace, row.span]
+    since = min((row.created_at for row in late), default=None)
+    changed, heard, authors = list[Message](), list[Message](), dict[tuple[str, Author], None]()
+    for (conversation, was), now in groups.items():
+        before = author(was)
         answers = Message.objects.filter(
-            channel__slug=row.conversation,
-            external_id__startswith=f"{row.span}:",
+            channel__slug=conversation,
             agent=before.agent_id,
             user=None,
             outsider=before.outsider,
+            created_at__gte=since,
         )
         for message in answers:
+            name = now.get(message.external_id.rpartition(":")[0])
+            if name is None:
+                continue
+            after = author(name)
             message.agent_id, message.outsider = after.agent_id, after.outsider
             changed.append(message)
-            authors[row.conversation, after] = None
-            if first and after.agent_id is not None:
+            authors[conversation, after] = None
+            if not was and after.agent_id is not None:
                 heard.append(message)
+    for row in late:
+        row.stored_as = names[row.trace, row.span]
     check_rights(authors, rights)
     Message.objects.bulk_update(changed, ["agent", "outsider"], batch_size=250)
     members = {(message.channel_id, message.agent_id) for message in changed if message.agent_id is not None}
@@ -192,12 +222,20 @@ def _attribute(
     return len(changed), heard
 
 
+def _check_size(number: int, what: str, most: int) -> None:
+    if number > most:
+        text = (
+            f"{number:,} {what} in one request; allowed: {most:,}, set your exporter's or collector's batch size lower"
+        )
+        raise TranscriptError("the body", 0, text)
+
+
 def _slugs(names: set[str]) -> dict[str, str]:
     """The slug of the one agent that has this display name, whatever the case."""
-    found: dict[str, list[str]] = {}
+    slugs: dict[str, list[str]] = {}
     for slug, name in Agent.objects.values_list("slug", "display_name"):
-        found.setdefault(name.casefold(), []).append(slug)
-    return {name.casefold(): found[name.casefold()][0] for name in names if len(found.get(name.casefold(), ())) == 1}
+        slugs.setdefault(name.casefold(), []).append(slug)
+    return {name.casefold(): slugs[name.casefold()][0] for name in names if len(slugs.get(name.casefold(), ())) == 1}
 
 
 def _slug(conversation: str) -> str:
@@ -216,7 +254,10 @@ def _said_last(channel: Channel) -> list[tuple[str, str]]:
 
 def _new(calls: Sequence[Call]) -> list[Call]:
     """The calls of which no message is stored."""
-    places = {f"{call.id}:{n}": call.id for call in calls if call.id for n in range(len(call.asked) + len(call.said))}
+    clean = Cleaner().text  # as ids are stored
+    places = {
+        clean(f"{call.id}:{n}"): call.id for call in calls if call.id for n in range(len(call.asked) + len(call.said))
+    }
     keys, there = list(places), set[str]()
     for start in range(0, len(keys), CHUNK):
         part = Message.objects.filter(

@@ -74,7 +74,7 @@ def said_in(lines: Sequence[str], *, marks: bool) -> tuple[str, str]:
         marks: Whether WhatsApp's own texts have a mark before them (iOS).
     """
     left, reason = [], ""
-    for line in lines:
+    for number, line in enumerate(lines):
         edited = _EDITED.search(line, max(0, len(line) - LONGEST_NOTE))
         text = line[: edited.start()].rstrip() if edited else line
         bare = text.strip(MARK + " ")
@@ -82,7 +82,7 @@ def said_in(lines: Sequence[str], *, marks: bool) -> tuple[str, str]:
             reason = "deleted message"
         elif _ENCRYPTED.match(bare) or _CALL.fullmatch(bare):
             reason = "notice"
-        elif _OMITTED.fullmatch(bare) or _BRACKETED.fullmatch(bare) or _ATTACHED.fullmatch(bare):
+        elif _OMITTED.fullmatch(bare) or (number == 0 and _BRACKETED.fullmatch(bare)) or _ATTACHED.fullmatch(bare):
             reason = "media"
         elif marks and MARK in text:  # what stands before it is the speaker's: a caption, or the name of a file
             before = text.partition(MARK)[0].strip()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from itertools import permutations
 from typing import Any
 
 import pytest
 
 from agents.models import Channel, Message
+from agents.transcripts import spans
 from agents.transcripts.spans import ingest_spans
 from agents.transcripts.store import NotEntitled, Rights
 from correction.config.configure import configure
@@ -168,4 +170,21 @@ def test_nothing_is_stored_in_a_synthetic_channel_and_protobuf_is_not_read(clien
     Channel.objects.create(slug="desk", name="desk", synthetic=True)
     assert "synthetic" in refused(client.post(URL, batch(FIRST)))["resourceSpans"][0]
     assert client.post(URL, b"\x0a", content_type="application/x-protobuf").status_code == 415
+    assert not Message.objects.exists()
+
+
+@pytest.mark.parametrize("odd", ["\x00", "\ud800"])
+def test_an_id_that_no_database_stores_is_the_same_span_when_it_comes_again(client: Program, odd: str) -> None:
+    make_agent("ada")
+    body = json.dumps(batch({**FIRST, "spanId": f"s{odd}"}))
+    counts = [client.post(URL, body, content_type="application/json").json()["imported"] for _ in range(2)]
+    assert counts == [2, 0]
+
+
+@pytest.mark.parametrize("bound", ["MOST_SPANS", "MOST_NEW"])
+def test_a_batch_that_would_keep_other_writers_waiting_is_refused(
+    client: Program, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, bound, 1)
+    assert "allowed: 1" in refused(client.post(URL, batch(FIRST, SECOND)))["resourceSpans"][0]
     assert not Message.objects.exists()

@@ -179,6 +179,16 @@ def test_of_candidates_of_character_ai_the_chosen_one_is_read(tmp_path: Path) ->
     assert report["skipped_by_reason"] == {"answer not chosen": 1}
 
 
+def test_turns_of_character_ai_with_the_newest_first_are_read_from_the_oldest(tmp_path: Path) -> None:
+    turns = [
+        {"turn_key": {"chat_id": "chat", "turn_id": str(n)}, "author": {"name": "Guide"}, "create_time": f"2026-03-01T09:12:0{n}Z",
+         "candidates": [{"raw_content": str(n)}]}
+        for n in (3, 2, 1)
+    ]  # fmt: skip
+    imported(tmp_path, {"turns": turns})
+    assert said("chat") == [("Guide", "1"), ("Guide", "2"), ("Guide", "3")]
+
+
 # -- Slack
 USERS = [
     {"id": "U1", "name": "pat.b", "real_name": "Pat Bo", "profile": {"display_name": "Pat"}},
@@ -283,6 +293,15 @@ def test_a_last_text_without_its_message_is_read_from_the_edit(tmp_path: Path) -
     assert [text for _, text in said()] == ["new words", "Late, @U2? <see the plan (https://x.org)>"]
 
 
+def test_a_zip_that_unpacks_to_hundreds_of_times_its_size_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("users.json", "[" + "{}," * 6_000_000 + "{}]")
+        archive.writestr("quay/2026-01-01.json", "[]")
+    with pytest.raises(CommandError, match="allowed for its size"):
+        call_command("import_transcript", path)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
@@ -337,6 +356,13 @@ def test_a_discord_export_has_replies_and_leaves_out_notices(tmp_path: Path) -> 
     assert report["skipped_by_reason"] == {"notice GuildMemberJoin": 1, "file": 1, "forwarded message": 1}
     assert Channel.objects.get().topic == "Ferries"
     assert report["first_sent_at"] == "2026-03-01T09:00:00.100000Z"
+
+
+def test_a_discord_export_in_reverse_is_read_from_the_oldest_message(tmp_path: Path) -> None:
+    export = discord({"content": "Late?"}, {"type": "Reply", "content": "No.", "reference": {"messageId": "0"}})
+    imported(tmp_path, export | {"messages": export["messages"][::-1]})
+    assert said() == [("Pat", "Late?"), ("Pat", "No.")]
+    assert parents()["No."] == "Late?"
 
 
 def test_a_direct_message_of_discord_is_a_dm(tmp_path: Path) -> None:
@@ -411,6 +437,13 @@ def test_a_trace_without_a_call_of_a_model_is_read_from_outside(tmp_path: Path, 
     }
     imported(tmp_path, {"trace": trace, "observations": [inner]})
     assert said() == [("user", "Late?"), ("assistant", "A bit.")]
+
+
+def test_what_a_call_was_asked_that_is_no_chat_is_counted(tmp_path: Path) -> None:
+    report = imported(tmp_path, [observation(1, {"city": "Rome", "days": 3}, "Sunny.", traceId="t")])
+    assert report["skipped_by_reason"] == {"input that is no chat": 1}
+    runs = [run(1, "llm", {"city": "Rome"}, {"text": "Rain."})]
+    assert lines(tmp_path, runs)["skipped_by_reason"] == {"input that is no chat": 1}
 
 
 def test_observations_alone_make_a_conversation_of_their_trace(tmp_path: Path) -> None:

@@ -179,6 +179,11 @@ def test_what_whatsapp_writes_itself_on_android_is_not_speech(tmp_path: Path) ->
     assert report["warnings"] == []
 
 
+def test_a_line_of_a_message_in_brackets_is_speech_where_it_is_not_the_first(tmp_path: Path) -> None:
+    imported(tmp_path, "31/12/2025, 22:14 - Ann: So?\n<shrugs at Bo>\n31/12/2025, 22:15 - Bo: Well.\n")
+    assert said() == [("Ann", "So?\n<shrugs at Bo>"), ("Bo", "Well.")]
+
+
 def test_what_whatsapp_writes_itself_on_ios_is_not_speech(tmp_path: Path) -> None:
     report = imported(tmp_path, IOS)
     assert said() == [("Ann", "Kommt sie?\nWarum nicht: wer weiß?"), ("Ann", "schau"), ("Bo", "Gleich.")]
