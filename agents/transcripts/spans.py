@@ -42,7 +42,7 @@ class IngestedSpans(BaseModel):
     system_prompts: int
     skipped_by_reason: dict[str, int] = Field(description="what is no message, or was said before")
     attributed: int = Field(description="messages of earlier batches whose agent this one names")
-    notes: list[str] = Field(description="what will not be done with the imported ones")
+    notes: list[str] = Field(description="what will not be done with the imported ones, and whose agent is not clear")
     channels: dict[str, str] = Field({}, description="by slug, where to find them")
 
 
@@ -71,9 +71,10 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         )
         for call in calls
     ]
+    unclear: list[str] = []
     preparer = Preparer(
         path="the body",
-        speakers=Speakers({}, on_unknown=lambda _name, _why: None),
+        speakers=Speakers({}, on_unknown=lambda _name, why: unclear.append(f"stored as an outsider's: {why}")),
         targets=Targets(wished="", stem="spans"),
         tags={},
         zone=UTC,
@@ -118,7 +119,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         system_prompts=preparer.tally.system_prompts,
         skipped_by_reason=skipped,
         attributed=attributed,
-        notes=notes,
+        notes=[*notes, *unclear],
         channels=dict.fromkeys(preparer.tally.channels, ""),
     )
 
