@@ -65,7 +65,12 @@ class FunctionalPrecondition:
 
     def evaluate(self, context: InterventionContext) -> PreconditionResult:
         result = self.test(context)
-        finding = result if isinstance(result, Finding) else Finding(bool(result))
+        finding = result if isinstance(result, Finding) else Finding(result)
+        if not isinstance(finding.held, bool | None) or result is None:
+            name = getattr(self.test, "__name__", "<lambda>")
+            name = self.text if name == "<lambda>" else name
+            answer = f"{finding.held!r:.80} ({type(finding.held).__name__})"
+            raise TypeError(f"function {name} returned {answer}; allowed: True, False, or a Finding")
         if finding.held is None:
             return not_judged(self.kind, self.text, finding.reasoning)
         return PreconditionResult(
