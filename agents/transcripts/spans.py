@@ -37,7 +37,7 @@ class IngestedSpans(BaseModel):
     observed: int = Field(description="of the imported, how many wait to be judged")
     system_prompts: int
     skipped_by_reason: dict[str, int] = Field(description="what is no message, or was said before")
-    notes: list[str] = Field(description="what will not be done with the imported ones")
+    notes: list[str] = Field(description="what will not be done with the imported ones, and whose agent is not clear")
     channels: dict[str, str] = Field({}, description="by slug, where to find them")
 
 
@@ -58,9 +58,10 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         replace(call, conversation=_slug(call.conversation), agent=slugs.get(call.agent.casefold(), call.agent))
         for call in calls
     ]
+    unclear: list[str] = []
     preparer = Preparer(
         path="the body",
-        speakers=Speakers({}, on_unknown=lambda _name, _why: None),
+        speakers=Speakers({}, on_unknown=lambda _name, why: unclear.append(f"stored as an outsider's: {why}")),
         targets=Targets(wished="", stem="spans"),
         tags={},
         zone=UTC,
@@ -88,7 +89,7 @@ def ingest_spans(batch: dict[str, Any], *, rights: Rights | None = None) -> Inge
         observed=done.observed,
         system_prompts=preparer.tally.system_prompts,
         skipped_by_reason=skipped,
-        notes=done.notes,
+        notes=[*done.notes, *unclear],
         channels=dict.fromkeys(preparer.tally.channels, ""),
     )
 
@@ -103,10 +104,10 @@ def _check_size(number: int, what: str, most: int) -> None:
 
 def _slugs(names: set[str]) -> dict[str, str]:
     """The slug of the one agent that has this display name, whatever the case."""
-    found: dict[str, list[str]] = {}
+    slugs: dict[str, list[str]] = {}
     for slug, name in Agent.objects.values_list("slug", "display_name"):
-        found.setdefault(name.casefold(), []).append(slug)
-    return {name.casefold(): found[name.casefold()][0] for name in names if len(found.get(name.casefold(), ())) == 1}
+        slugs.setdefault(name.casefold(), []).append(slug)
+    return {name.casefold(): slugs[name.casefold()][0] for name in names if len(slugs.get(name.casefold(), ())) == 1}
 
 
 def _slug(conversation: str) -> str:

@@ -120,3 +120,11 @@ def test_a_batch_that_would_keep_other_writers_waiting_is_refused(
     monkeypatch.setattr(spans, bound, 1)
     assert "allowed: 1" in refused(client.post(URL, batch(FIRST, SECOND)))["resourceSpans"][0]
     assert not Message.objects.exists()
+
+
+def test_an_agent_whose_name_two_have_is_an_outsider_and_that_is_said(client: Program) -> None:
+    for slug in ("ada-1", "ada-2"):
+        make_agent(slug, display_name="Ada")
+    notes = client.post(URL, batch(FIRST)).json()["notes"]
+    assert any("ada-1, ada-2" in note for note in notes)
+    assert said("desk") == [("user", "Late?"), ("Ada", "A bit.")]
