@@ -21,6 +21,8 @@ _FORMATS = (
     "%Y/%m/%d %H:%M",
     "%Y-%m-%d %H:%M:%S UTC",
     "%d %b %Y %H:%M:%S",
+    "%d.%m.%Y %H:%M:%S",
+    "%d.%m.%Y %H:%M",
     "%b %d, %Y %H:%M:%S",
     "%b %d, %Y %I:%M:%S %p",
 )

@@ -28,7 +28,7 @@ Pair = tuple[EvaluationRun, EvaluationRun]  # of an agent's own words, and of sw
 ByText = dict[tuple[int, str], dict[int, float | None]]
 
 
-class Told(BaseModel):
+class ByAgent(BaseModel):
     """How one agent's own words and the texts of others scored: means 0 to 9, and the area under the curve, null without scores."""
 
     agent: str
@@ -57,7 +57,7 @@ class SwapTest(BaseModel):
     swapped_texts: int
     swapped_scored: int
     against: Literal["agents", "foils", "agents and foils"]
-    agents: list[Told]
+    agents: list[ByAgent]
     checked_at: str
 
     @computed_field  # type: ignore[prop-decorator]
@@ -93,10 +93,12 @@ def _test(
     asked = [tuple(scores[run.pk, dimension] for run in pair) for pair in pairs]
     scored = [tuple([s for s in texts.values() if s is not None] for texts in both) for both in asked]
     own, swapped = ([score for both in scored for score in both[side]] for side in (0, 1))
-    told = []
+    by_agent = []
     for (run, _), (first, second) in zip(pairs, scored, strict=True):
         auc = rounded(area_under_curve([(first, second)]).value)
-        told.append(Told(agent=run.agent.slug if run.agent else "", own=_mean(first), swapped=_mean(second), auc=auc))
+        by_agent.append(
+            ByAgent(agent=run.agent.slug if run.agent else "", own=_mean(first), swapped=_mean(second), auc=auc)
+        )
     area = area_under_curve([(first, second) for first, second in scored])
     if area.value is None and (why := _why_unscored(dimension, pairs)):
         area = replace(area, reason=why)
@@ -110,7 +112,7 @@ def _test(
         swapped_texts=sum(len(both[1]) for both in asked),
         swapped_scored=len(swapped),
         against=against,
-        agents=told,
+        agents=by_agent,
         checked_at=timezone.now().isoformat(timespec="seconds"),
     )
 

@@ -72,6 +72,7 @@ def day_comes_first(source: Source, match: re.Match[str]) -> tuple[bool, str]:
     """
     if source.dates or _numbers(match["date"])[0] > 999:
         return source.dates == "day-first", ""
+    dotted = "." in match["date"]  # 01.02.2026 is written by those only who put the day first
     days: list[tuple[int, int, int]] = []
     for _, text in source.lines():
         other = STAMP.match(text.lstrip("\u200e\ufeff"))
@@ -88,7 +89,7 @@ def day_comes_first(source: Source, match: re.Match[str]) -> tuple[bool, str]:
     ]
     if backwards[0] != backwards[1]:
         return backwards[0] < backwards[1], ""
-    if all(first == second for _, second, first in days):
+    if dotted or all(first == second for _, second, first in days):
         return True, ""
     months, numbers = ({day[place] for day in days} for place in (1, 2))
     if min(len(months), len(numbers)) == 1 and max(len(months), len(numbers)) > 2:

@@ -74,9 +74,9 @@ def items_of(value: Any, role: str, depth: int = 0) -> list[Item] | None:
                 return inner if inner is not None else [Item(role, value)]
         return [Item(role, value)]
     if isinstance(value, list):
-        found = [items_of(one, role, depth + 1) for one in value]
+        inside = [items_of(one, role, depth + 1) for one in value]
         none = [Item(role, "", skip="entry that is no message")]
-        return [item for items in found for item in items or none] if any(found) else None
+        return [item for items in inside for item in items or none] if any(inside) else None
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("kwargs"), dict) and "lc" in value:  # LangChain's own form: id ends in the class
