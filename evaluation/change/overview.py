@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 
-from django.db.models import Count, F, IntegerField, Max, OuterRef, Q, Subquery, Sum, Window
+from django.db.models import Count, F, IntegerField, Max, Min, OuterRef, Q, Subquery, Sum, Window
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import RowNumber
 from django.utils import timezone
@@ -30,7 +30,7 @@ from evaluation.change.evidence import (
 )
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
 from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little, window_statistics
-from evaluation.statistics.bootstrap import RESOLUTION
+from evaluation.statistics.bootstrap import Outcomes, least_variance
 from evaluation.statistics.difference import MARGIN, welch_interval, welch_p
 from evaluation.wording import counted, decimal
 
@@ -284,25 +284,31 @@ class _Part(NamedTuple):
     n: int
     total: float | None
     squares: float | None
+    low: float | None
+    high: float | None
     share: Share
     by_message: bool
 
     def of_messages(self, values: Sequence[float]) -> _Part:
         """The same by an exact statistic, which has a figure for each message."""
         total, squares, n = sum(values), sum(value**2 for value in values), len(values)
-        return self._replace(points=total, scored=n, n=n, total=total, squares=squares)
+        ends = {"low": min(values), "high": max(values)}
+        return self._replace(points=total, scored=n, n=n, total=total, squares=squares, **ends)
 
     @property
     def mean(self) -> float | None:
         return round((self.points or 0) / self.scored, 4) if self.scored else None
 
     @property
-    def variance(self) -> tuple[float, int]:
-        """Of the mean of the messages, at least what rounding scores to whole numbers gives; with its degrees of freedom."""
+    def outcomes(self) -> Outcomes:
+        return Outcomes(self.n, self.total or 0, self.squares or 0, self.low or 0, self.high or 0)
+
+    def variance(self, other: _Part) -> tuple[float, int]:
+        """Of the mean of the messages, at least `least_variance`; with its degrees of freedom."""
         if self.n < 2:
             return 0.0, 0
         between = max(0.0, (self.squares or 0) - (self.total or 0) ** 2 / self.n) / (self.n - 1)
-        return max(between, RESOLUTION**2 / 12) / self.n, self.n - 1
+        return max(between, least_variance(self.outcomes, other.outcomes)) / self.n, self.n - 1
 
 
 Parts = dict[int, dict[str, dict[str, _Part]]]  # by evaluation, dimension and proposition
@@ -346,6 +352,8 @@ def _parts(runs: Collection[int]) -> Parts:
             n=Count("pk", filter=once),
             total=Sum("score", filter=once),
             squares=Sum(F("score") * F("score"), filter=once, output_field=IntegerField()),
+            low=Min("score", filter=once),
+            high=Max("score", filter=once),
             **share_counts(),
             single=Count("pk", filter=MESSAGES),
         )
@@ -411,7 +419,7 @@ def _move(
         baseline_run=runs[0],
         candidate_run=runs[1],
     )
-    variances = [before.variance, now.variance]
+    variances = [before.variance(now), now.variance(before)]
     if simulated or not all(freedom for _, freedom in variances):
         return move
     delta = (now.total or 0) / now.n - (before.total or 0) / before.n
