@@ -37,7 +37,7 @@ DELETED = "message:deleted"  # the cluster of what was judged of messages that a
 FELL_BELOW = 0.5  # of the share scored in the baseline
 MOST_RESAMPLED = 200  # messages; four thousand resamples of more take seconds and change nothing
 NOISE_ALONE = "of the judge's noise alone: other messages might have scored otherwise"
-WORDS_ALONE = "of repeated words alone, from 0 (all repeat) to 9 (none do), by message: an exact statistic, blind to repeated thoughts"
+WORDS_ALONE = "words: of repeated words alone, 0 (all repeat) to 9 (none do): an exact statistic, no score; blind to repeated thoughts"
 UNITS = {"message": "messages", "situation": "situations", "channel": "channels", "repeat": "repeats"}
 WHERE = ("in the baseline", "now")
 
@@ -67,6 +67,7 @@ class Change(BaseModel):
         paired: Whether the same situations (channels, messages) are in both and were compared one by one.
         counted: Whether it is a count of ideas, which is in no comparison of scores.
         too_little_scored: Whether there is no verdict because too little of what the judge can score was scored.
+        of_words: Whether the numbers are the exact statistic of repeated words, not scores of the judge.
     """
 
     model_config = ConfigDict(frozen=True, serialize_by_alias=True, json_schema_serialization_defaults_required=True)
@@ -92,6 +93,7 @@ class Change(BaseModel):
     paired: bool = False
     counted: bool = Field(False, exclude_if=lambda counted: not counted)
     too_little_scored: bool = Field(False, exclude=True)
+    of_words: bool = Field(False, exclude=True)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -209,7 +211,14 @@ def change_of(
         reason = f"beyond {beyond}, but not surely by more than {margin:g}"
     sd = None if at_once else spread(first, second, paired=paired, unseen=unseen)
     detected = detectable(sd, n=change.n, baseline_n=change.baseline_n, paired=paired)
-    update = {"interval_note": note, "reason": reason, "sd": sd, "smallest_detectable": detected, "paired": paired}
+    update = {
+        "interval_note": note,
+        "reason": reason,
+        "sd": sd,
+        "smallest_detectable": detected,
+        "paired": paired,
+        "of_words": exact,
+    }
     update["verdict"] = "drifted" if counted and verdict == "improved" else verdict
     return change.model_copy(update={**update, "p_value": p})
 

@@ -288,12 +288,13 @@ class _Part(NamedTuple):
     high: float | None
     share: Share
     by_message: bool
+    of_words: bool
 
     def of_messages(self, values: Sequence[float]) -> _Part:
-        """The same by an exact statistic, which has a figure for each message."""
+        """The same by the exact statistic of repeated words, which has a figure for each message."""
         total, squares, n = sum(values), sum(value**2 for value in values), len(values)
-        ends = {"low": min(values), "high": max(values)}
-        return self._replace(points=total, scored=n, n=n, total=total, squares=squares, **ends)
+        part = self._replace(low=min(values), high=max(values), of_words=True)
+        return part._replace(points=total, scored=n, n=n, total=total, squares=squares)
 
     @property
     def mean(self) -> float | None:
@@ -360,7 +361,7 @@ def _parts(runs: Collection[int]) -> Parts:
     )
     parts: Parts = defaultdict(lambda: defaultdict(dict))
     for run, dimension, proposition, *sums, scored_once, asked, single in rows:
-        parts[run][dimension][proposition] = _Part._make([*sums, Share(scored_once, asked), bool(single)])
+        parts[run][dimension][proposition] = _Part._make([*sums, Share(scored_once, asked), bool(single), False])
     return parts
 
 
@@ -418,6 +419,7 @@ def _move(
         inverted=now.inverted,
         baseline_run=runs[0],
         candidate_run=runs[1],
+        of_words=now.of_words,
     )
     variances = [before.variance(now), now.variance(before)]
     if simulated or not all(freedom for _, freedom in variances):
@@ -446,6 +448,7 @@ def _dimension(
         reason=short[1] or short[0],
         share=total(part.share for part in now),
         baseline_share=total(part.share for part in before),
+        of_words=any(pair[1].of_words for pair in by_message),
     )
 
 
@@ -604,19 +607,21 @@ def sentence_of(card: Card) -> str:
 def dimension_words(move: Change) -> str:
     """E.g. ``adherence 7.2 → 6.9``."""
     scores = ("–" if score is None else decimal(score) for score in (move.baseline, move.candidate))
-    return f"{move.dimension.replace('_', ' ')} {' → '.join(scores)}"
+    return f"{move.dimension.replace('_', ' ')} {'words ' if move.of_words else ''}{' → '.join(scores)}"
 
 
 def numbers_of(move: Move) -> str:
-    """E.g. ``8.1 → 3.2``."""
-    return f"{decimal(move.baseline or 0.0)} → {decimal(move.candidate or 0.0)}"
+    """E.g. ``8.1 → 3.2``, or ``words 8.1 → 3.2``."""
+    return f"{'words ' if move.of_words else ''}{decimal(move.baseline or 0.0)} → {decimal(move.candidate or 0.0)}"
 
 
 def how_sure(move: Move) -> str:
     """What stands behind a difference: how much was judged, and whether that decides."""
     if not (move.baseline_n and move.n):
         return "judged once over the whole window: one judgement decides nothing"
-    judged = f"{counted(move.baseline_scored, 'judgement')} in the baseline, {move.scored:,} now"
+    what = "message" if move.of_words else "judgement"
+    judged = f"{counted(move.baseline_scored, what)} in the baseline, {move.scored:,} now"
+    judged = f"by the words repeated in {judged}" if move.of_words else judged
     return f"{judged}; {'more than chance explains, among all propositions compared' if move.is_sure else 'too few to tell from chance'}"
 
 

@@ -326,8 +326,8 @@ def bootstrap_difference(
     if not before or not now:
         return Estimate(None, None, 0, "no scores now" if before else "no scores in the baseline")
     samples = [_draw(before, resamples, of=2), _draw(now, resamples, of=2, part=1)]
-    both = outcomes_of(before), outcomes_of(now)
-    least = [least_variance(one, other, unseen=unseen) for one, other in (both, both[::-1])]
+    one, other = outcomes_of(before), outcomes_of(now)
+    least = [least_variance(one, other, unseen=unseen), least_variance(other, one, unseen=unseen)]
     return _estimate(mean_of(now) - mean_of(before), samples, least, n=min(sample.clusters for sample in samples))
 
 
