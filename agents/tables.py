@@ -46,6 +46,7 @@ from agents.models import (
     Swarm,
     SwarmPhase,
     SwarmTurn,
+    TraceSpan,
     Trait,
     UserPreferences,
     WorkerHeartbeat,
@@ -454,6 +455,12 @@ TABLES = (
                 created_at__lt=timezone.now() - IdempotentRequest.KEPT
             )
         ),
+    ),
+    Table(
+        model=TraceSpan,
+        no_speech="trace span around agent conversation stored_as",
+        # They only join spans of one trace, however long the other logs are kept.
+        prune=Prune(rows=lambda _before: TraceSpan.objects.filter(created_at__lt=timezone.now() - TraceSpan.KEPT)),
     ),
     Table(model=LedgerHour, no_speech="purpose mechanism model role provider status"),
     Table(model=Rollup, no_speech="name"),

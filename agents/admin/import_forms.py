@@ -13,7 +13,7 @@ from agents.console.site import Select, TextInput
 from agents.models import Agent, Import
 from agents.models.conversations import TAG_KEY
 from agents.personas_io.shape import SLUG_LIMIT
-from agents.transcripts.importer import AUTO, ReadOptions
+from agents.transcripts.importer import AUTO, DAY_FIRST, MONTH_FIRST, ReadOptions
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.readers.csv_table import FIELDS
 from agents.transcripts.records import zone
@@ -38,6 +38,13 @@ class ImportForm(forms.Form):
         "empty = as the file says",
     )
     tags = _text(1_000, "put on every message, e.g. build=41, locale=en; evaluations can be narrowed to them")
+    dates = forms.ChoiceField(
+        label="dates such as 01/02/2026",
+        required=False,
+        choices=[("", "as the file suggests"), (DAY_FIRST, "day first"), (MONTH_FIRST, "month first")],
+        widget=Select,
+        help_text="for chat logs",
+    )
     time_zone = _text(64, "for times without an offset, e.g. Europe/Berlin; empty = the TIME_ZONE setting")
 
     def __init__(self, data: Any, *, job: Import) -> None:
@@ -48,6 +55,7 @@ class ImportForm(forms.Form):
             "channel": stored.channel,
             "tags": ", ".join(f"{key}={value}" for key, value in stored.tags.items()),
             "time_zone": stored.time_zone,
+            "dates": stored.dates,
             "tag_columns": [name for field, name in stored.columns.items() if field.startswith("tags.")],
             **{COLUMN + field: column for field, column in stored.columns.items()},
         }
@@ -76,7 +84,7 @@ class ImportForm(forms.Form):
 
     @property
     def plain_fields(self) -> list[forms.BoundField]:
-        return [self[name] for name in ("format", "channel", "tags", "time_zone")]
+        return [self[name] for name in ("format", "channel", "tags", "time_zone", "dates")]
 
     @property
     def column_fields(self) -> list[forms.BoundField]:
@@ -117,6 +125,7 @@ class ImportForm(forms.Form):
             tags=given["tags"],
             columns=columns,
             time_zone=given["time_zone"],
+            dates=given["dates"],
         )
         return True
 

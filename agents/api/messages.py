@@ -32,7 +32,7 @@ from agents.models import Message
 from agents.transcripts.ingest import Ingested, IngestRefused, NewMessages, ingest_messages
 from agents.transcripts.store import NotEntitled, rights_of
 from agents.turn.pipeline import SendResult
-from agents.turn.receive import receive_message
+from agents.turn.receive import receive_message, uncalled
 from agents.turn.send_message import RequiredStageFailed, SendRefused, send_message
 
 NARROWING = ("channel", "agent", "since")  # what an index holds, so that a search need not read every message there is
@@ -65,7 +65,7 @@ class Received(MessageRow):
 
     turns = SerializerMethodField(help_text="the runs that answer it; a worker takes them")
     notes = SerializerMethodField(
-        help_text="what a stage does not do with it, by agent, and the setting that decides it"
+        help_text="what a stage does not do with it, by agent, and the setting that decides it; when it is saved, also why it calls nobody"
     )
 
     class Meta(MessageRow.Meta):
@@ -204,7 +204,7 @@ class Messages(Rows):
         """Say something as a person. The stages hear of it, and the turns of the agents it is addressed to are queued.
 
         Those are at most 50: in a direct message all of them, elsewhere those it names by `@slug` or name. 201 with the message and its
-        `turns`.
+        `turns`; where it calls nobody, `notes` say why, and how to call an agent.
         """
         given = self.read_body()
         try:
@@ -219,7 +219,10 @@ class Messages(Rows):
             )
         except SendRefused as error:
             raise Conflict(str(error)) from None
-        return located(Received(message, context=self.get_serializer_context()).data)
+        shown = Received(message, context=self.get_serializer_context()).data
+        if not shown["turns"] and (why := uncalled(message)):
+            shown["notes"].append(why)
+        return located(shown)
 
     @answers({200: SentFields, 201: SentFields}, 503)
     @action(detail=False, methods=["post"], throttle_scope=SENDS)

@@ -245,4 +245,4 @@ class Tokens(TokenAuthentication):
             limit = WrongTokens()
             if limit.allow_request(request):
                 raise
-            raise Throttled(limit.seconds(), detail="too many wrong tokens") from None
+            raise Throttled(limit.seconds(), detail="too many wrong tokens.") from None

@@ -23,7 +23,7 @@ from agents.api.schema import answers
 from agents.api.views import View, or_404
 from agents.models import Message
 from agents.transcripts.exporter import EXPORTS, export_transcript
-from agents.transcripts.importer import AUTO, ImportReport, ReadOptions, import_transcript
+from agents.transcripts.importer import AUTO, DAY_FIRST, MONTH_FIRST, ImportReport, ReadOptions, import_transcript
 from agents.transcripts.ingest import IngestRefused
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import OptionError, TranscriptError
@@ -54,6 +54,9 @@ class NewTranscript(Body):
         {}, max_length=MOST_TAGS, description="for CSV: our field to the file's column"
     )
     time_zone: str = Field("", min_length=1, max_length=64, description="for times without an offset; default UTC")
+    dates: Annotated[str, OneOf("", DAY_FIRST, MONTH_FIRST)] = Field(
+        "", description="for logs with dates such as 01/02/2026; default as the file suggests"
+    )
     dry_run: bool = Field(False, description="check and count, store nothing")
 
 
@@ -125,6 +128,7 @@ class Transcripts(View):
             tags=given.tags,
             columns=given.columns,
             time_zone=given.time_zone,
+            dates=given.dates,
         )
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "transcript"

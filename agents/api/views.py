@@ -56,7 +56,7 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
     def throttled(self, request: Request, wait: float) -> NoReturn:
         limit = getattr(settings, self.throttle_scope)
         raise Throttled(
-            wait, detail=f"more than {limit:,} such requests in a minute (the setting {self.throttle_scope})"
+            wait, detail=f"more than {limit:,} such requests in a minute (the setting {self.throttle_scope})."
         )
 
     def get_filterset_class(self) -> type[Filters]:

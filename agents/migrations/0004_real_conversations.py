@@ -38,4 +38,23 @@ class Migration(migrations.Migration):
             model_name='message',
             index=models.Index(fields=['agent', 'said_at'], name='message_agent_said_at'),
         ),
+        migrations.CreateModel(
+            name='TraceSpan',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('trace', models.CharField(max_length=64)),
+                ('span', models.CharField(max_length=64)),
+                ('around', models.CharField(blank=True, default='', help_text='the span around it', max_length=64)),
+                ('agent', models.CharField(blank=True, default='', help_text='as the span names it', max_length=200)),
+                ('conversation', models.CharField(help_text='slug of the channel its messages are in', max_length=120)),
+                ('stored_as', models.CharField(blank=True, default='', help_text='name of the agent its messages are stored under; empty = none yet', max_length=200)),
+                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+            ],
+            options={
+                'db_table': 'trace_spans',
+                'default_permissions': (),
+                'indexes': [models.Index(fields=['created_at'], name='tracespan_created')],
+                'constraints': [models.UniqueConstraint(fields=('trace', 'span'), name='tracespan_once')],
+            },
+        ),
     ]

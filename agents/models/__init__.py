@@ -16,7 +16,7 @@ from agents.models.debates import Debate, DebateRound, DebateSeat, DebateTurn
 from agents.models.descriptions import DescriptionUpdate
 from agents.models.imports import Import, ImportChunk
 from agents.models.ledger import LedgerHour, LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, Rollup
-from agents.models.ops import Chore, IdempotentRequest, WorkerHeartbeat
+from agents.models.ops import Chore, IdempotentRequest, TraceSpan, WorkerHeartbeat
 from agents.models.runs import Run, RunMessage, RunStep
 from agents.models.swarms import DialogState, DialogSummary, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 from agents.work.lease import LastServed, Leasable, owner_is_dead, owner_name
@@ -57,6 +57,7 @@ __all__ = [
     "Swarm",
     "SwarmPhase",
     "SwarmTurn",
+    "TraceSpan",
     "Trait",
     "UserPreferences",
     "WorkerHeartbeat",

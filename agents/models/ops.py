@@ -39,6 +39,34 @@ class IdempotentRequest(models.Model):
         return f"{self.method} {self.path} ({self.key})"
 
 
+class TraceSpan(models.Model):
+    """A span of OpenTelemetry that came in: a child is sent before the span around it, which names the agent."""
+
+    KEPT = timedelta(days=7)
+
+    trace = models.CharField(max_length=64)
+    span = models.CharField(max_length=64)
+    around = models.CharField(max_length=64, blank=True, default="", help_text="the span around it")
+    agent = models.CharField(max_length=200, blank=True, default="", help_text="as the span names it")
+    conversation = models.CharField(max_length=120, help_text="slug of the channel its messages are in")
+    stored_as = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        help_text="name of the agent its messages are stored under; empty = none yet",
+    )
+    created_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        db_table = "trace_spans"
+        default_permissions = ()  # no page shows them
+        constraints = (models.UniqueConstraint(fields=("trace", "span"), name="tracespan_once"),)
+        indexes = (models.Index(fields=("created_at",), name="tracespan_created"),)
+
+    def __str__(self) -> str:
+        return f"{self.trace}/{self.span}"
+
+
 class WorkerHeartbeat(models.Model):
     """A process that does queued work, and when it was last heard of. Rows of processes that ended stay for a day."""
 

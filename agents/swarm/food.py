@@ -20,6 +20,7 @@ from agents import llm
 from agents.models import DialogState, RunMessage, Swarm
 from agents.swarm.assign import ensure_swarm
 from agents.swarm.intents import intent_of
+from agents.swarm.reading import CARDINALS
 from agents.swarm.state import updating
 from agents.turn.pipeline import Turn
 from agents.turn.tools import Performed, Tool, ToolFault, shown
@@ -28,17 +29,7 @@ MOST_FOODS = 20
 THAT = re.compile(
     r"\W*(?:please |ok(?:ay)?,? |yes,? )*(?:log|track|record) (?:that|this|it|them)(?: please)?\W*", re.IGNORECASE
 )
-NUMBERS = {
-    "a": 1.0,
-    "an": 1.0,
-    "one": 1.0,
-    "two": 2.0,
-    "three": 3.0,
-    "four": 4.0,
-    "five": 5.0,
-    "six": 6.0,
-    "half a": 0.5,
-}
+NUMBERS = {"a": 1.0, "an": 1.0, "half a": 0.5, "a couple of": 2.0, "a dozen": 12.0, **CARDINALS}
 
 
 class Portion(BaseModel):
@@ -206,8 +197,20 @@ def _looked_up(turn: Turn) -> Held:
 
 
 def _portions(message: str) -> list[dict[str, Any]]:
-    """The foods of the table that a message names, with the number before each, or 1."""
+    """The foods of the table that a message names, with the number before each, or 1; without those whose number cannot be read."""
     names = "|".join(sorted(map(re.escape, _foods()), key=len, reverse=True))
-    number = r"(?:(\d+(?:\.\d+)?|" + "|".join(sorted(NUMBERS, key=len, reverse=True)) + r")\s+)?"
-    named = re.findall(rf"\b{number}(?:\w+ of )?({names})\b", message.casefold())
-    return [{"food": food, "amount": NUMBERS.get(count) or float(count or 1)} for count, food in named][:MOST_FOODS]
+    word = "|".join(sorted(NUMBERS, key=len, reverse=True))
+    number = rf"(?:(\d[\d.,/–-]*|(?:{word})(?:[ -](?:{word}))*(?: hundred| thousand)?)\s+)?"
+    named = re.findall(rf"(?<![\w-]){number}(?:\w+ of )?({names})\b", message.casefold())
+    amounts = ((food, _amount(count)) for count, food in named)
+    return [{"food": food, "amount": amount} for food, amount in amounts if amount is not None][:MOST_FOODS]
+
+
+def _amount(count: str) -> float | None:
+    """The value of what stands before a food; None where it cannot be read."""
+    if re.fullmatch(r"\d+(?:[.,]\d{1,2})?", count):
+        return float(count.replace(",", "."))
+    if count[:1].isdigit() or count.endswith(("hundred", "thousand")):
+        return None
+    said = re.findall("|".join(sorted(NUMBERS, key=len, reverse=True)), count)
+    return sum(NUMBERS[one] for one in said) if said else 1.0

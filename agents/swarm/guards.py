@@ -95,9 +95,9 @@ def opposites(draft: Reading, polished: Reading) -> Difference:
 
 
 def _opposes(stem: str, others: frozenset[str]) -> bool:
-    if any((stem, other) in OPPOSITES for other in others):
+    if not others.isdisjoint(OPPOSITES.get(stem, ())):
         return True
-    return any(prefix + stem in others or stem.removeprefix(prefix) in others - {stem} for prefix in OPPOSING)
+    return any(prefix + stem in others or stem.removeprefix(prefix) in others for prefix in OPPOSING)
 
 
 def questions(draft: Reading, polished: Reading) -> Difference:

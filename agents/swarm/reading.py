@@ -28,11 +28,11 @@ _KINDS |= dict.fromkeys(_DATA["days"].split(), "date")
 _KINDS |= dict.fromkeys(_DATA["languages"]["English"]["negations"].split(), "negation")
 _KINDS |= dict.fromkeys(_DATA["conjunctions"].split(), "conjunction")
 _MONTHS: Sequence[str] = _DATA["months"].split()
-_CARDINALS: Mapping[str, int] = _DATA["cardinals"]
+CARDINALS: Mapping[str, int] = _DATA["cardinals"]
 _SCALES: Mapping[str, int] = _DATA["scales"]
 _ORDINALS: Mapping[str, int] = _DATA["ordinals"]
 _ADVERBS: Mapping[str, str] = _DATA["adverbs"]
-_NUMBER_WORDS = frozenset([*_CARDINALS, *_SCALES, *_ORDINALS, *_ADVERBS])
+_NUMBER_WORDS = frozenset([*CARDINALS, *_SCALES, *_ORDINALS, *_ADVERBS])
 _UNITS = {word: unit for unit, words in _DATA["units"].items() for word in words.split()}
 _NEGATIONS = {name: frozenset(entry["negations"].split()) for name, entry in _DATA["languages"].items()}
 _NUMBERS: Mapping[str, Mapping[str, int]] = {
@@ -111,11 +111,11 @@ _SCRIPTS = {
 _DETERMINERS = frozenset(["the", "a", "an", "another", "this", "that", "which", "each", "every", "any"])
 A_ONE = "one"  # as in "the red one", which counts nothing
 CONTENT = ("word", "name", "start")  # kinds of words that say something by themselves
-OPPOSITES = frozenset(
-    pair
-    for one, other in (each.split("/") for each in _DATA["opposites"].split())
-    for pair in ((_stem(one), _stem(other)), (_stem(other), _stem(one)))
-)
+OPPOSITES: dict[str, set[str]] = {}  # by stem
+for _pair in _DATA["opposites"].split():
+    _one, _other = map(_stem, _pair.split("/"))
+    OPPOSITES.setdefault(_one, set()).add(_other)
+    OPPOSITES.setdefault(_other, set()).add(_one)
 OPPOSING = ("un", "in", "im", "dis", "non")  # what a word and its opposite differ by
 _TITLES = frozenset(["mr", "mrs", "ms", "dr", "prof", "st"])
 
@@ -366,7 +366,7 @@ def _spelled(tokens: Sequence[re.Match[str]], start: int, more: Mapping[str, int
     current: int | None = None
     while at < len(tokens) and tokens[at].lastgroup == "word":
         word = tokens[at].group().casefold().removesuffix("'s")
-        n = _CARDINALS.get(word, more.get(word))
+        n = CARDINALS.get(word, more.get(word))
         below = (current or 0) % 100
         if n is not None:
             if (
@@ -387,7 +387,7 @@ def _spelled(tokens: Sequence[re.Match[str]], start: int, more: Mapping[str, int
         elif (
             word != "and"
             or (current or total) < 100
-            or not any(t[0].casefold() in _CARDINALS for t in tokens[at + 1 : at + 2])
+            or not any(t[0].casefold() in CARDINALS for t in tokens[at + 1 : at + 2])
         ):
             break
         at += 1

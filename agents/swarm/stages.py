@@ -22,7 +22,7 @@ from agents.swarm.calibration import Calibration as Reading
 from agents.swarm.clarifier import Decision, decide
 from agents.swarm.intents import chosen, intent_of
 from agents.swarm.polish import Material, Polished, executor_of, polish
-from agents.swarm.state import add_quoted, advance, updating
+from agents.swarm.state import add_quoted, advance, forget_asked, updating
 from agents.text.fences import fence, neutral, render_prompt
 from agents.turn.pipeline import NO_SWARM, Accept, Draft, Turn, model_of
 
@@ -254,6 +254,8 @@ def _apply(place: Place, state: DialogState, reading: Reading, transcript: Seque
     message, dropped = place.message, 0
     decision, saved = decide(reading, state, message.text), _saved_preferences(message)
     if advance(state, message):
+        if message.agent_id is None:
+            forget_asked(state, message)
         for kind in KINDS:
             dropped += add_quoted(state, kind, getattr(reading, kind), transcript)
         if not state.anchor:

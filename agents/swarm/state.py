@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agents.models import Agent, Channel, DialogState, Message
 from agents.text.tokens import split_sentences
+from agents.text.voices import vocabulary
 
 ONE = ("anchor", "goal")  # kinds of which there is one entry
 MANY = ("facts", "assumptions", "decisions")
@@ -27,6 +28,13 @@ MOST_UNPINNED = 10  # of each list; the oldest goes
 MOST_CHARACTERS = 300  # of a text, and of a quote
 MOST_REMOVED = 200  # quotes that people removed and that do not come back
 FIELDS = ("text", "position", "quote", "pinned")  # that a person enters
+
+_FORGET = re.compile(  # English only; not "don't forget that …"
+    r"\W*(?:(?:please|pls|ok(?:ay)?|actually|and|so|no|sorry|(?:can|could|would) you|just)\b[\s,]*)*"
+    r"(?:forget|disregard|(?:ignore|scratch) (?=that i\b|what i\b))\b\s*"
+    r"(?:(?:that|about|what i (?:said|told you|wrote|mentioned)(?: about)?|the (?:thing|part|bit) about|my|it)\b\s*)*(?P<what>[^.!?;,]*)",
+    re.IGNORECASE,
+)
 
 By = Literal["model", "rule", "person"]
 
@@ -137,7 +145,11 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
         entry = grounded(one, said.get(one.position))
         if entry is None:
             dropped += 1
-        elif was_removed(state, entry.position, entry.quote) or (kind == "goal" and said[one.position].agent_id):
+        elif (
+            was_removed(state, entry.position, entry.quote)
+            or (kind == "goal" and said[one.position].agent_id)
+            or (kind != "anchor" and entry.by != "person" and _to_forget(entry.quote))
+        ):
             continue
         elif kind in ONE:
             held = held if kind == "anchor" and held else [entry]
@@ -149,6 +161,33 @@ def add_quoted(state: DialogState, kind: str, new: Iterable[Entry], messages: Se
     state.dropped += dropped
     make_room(state)
     return dropped
+
+
+def forget_asked(state: DialogState, message: Message) -> int:
+    """Remove what the message's sender asks to forget: "Forget that I am vegetarian". No entry that a person pinned.
+
+    An entry goes when it quotes the sender, and all telling words of what is to be forgotten. What else that sentence says goes, too.
+
+    Returns:
+        How many entries were removed.
+    """
+    wanted = list(filter(None, map(_to_forget, split_sentences(message.text))))
+    gone = [
+        entry.key
+        for kind in ("goal", *MANY)
+        for entry in entries(state, kind)
+        if entry.by != "person" and entry.who == message.author_name and entry.position != message.position
+        if any(words <= vocabulary([entry.quote]) for words in wanted)
+    ]
+    for key in gone:
+        remove(state, key)
+    return len(gone)
+
+
+def _to_forget(sentence: str) -> frozenset[str]:
+    """The telling words of what a sentence asks to forget; empty where it asks nothing of the kind, or says only "forget it"."""
+    match = _FORGET.match(sentence)
+    return vocabulary([match["what"]]) if match else frozenset()
 
 
 def grounded(entry: Entry, message: Message | None) -> Entry | None:

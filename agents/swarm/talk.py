@@ -11,7 +11,7 @@ from django.db import transaction
 from pydantic import BaseModel, Field
 
 from agents import llm
-from agents.models import Agent, Channel, ChannelMember, Message, Run, RunMessage, Swarm, SwarmTurn, owner_name
+from agents.models import Agent, Channel, ChannelMember, Message, Run, RunMessage, RunStep, Swarm, SwarmTurn, owner_name
 from agents.swarm.intents import intent_of
 from agents.swarm.memory import summarise_now
 from agents.swarm.stages import PLACE, Calibration, Place, Polish
@@ -77,12 +77,14 @@ class Exchange(BaseModel):
     Attributes:
         message: What the person wrote.
         replies: What the agent said.
+        silent: Why the agent said nothing, where it did.
         run, status, error: The turn, and how it ended.
         trace: What its swarm did; None where none took part.
     """
 
     message: str
     replies: list[str]
+    silent: str = ""
     run: int
     status: str
     error: str
@@ -123,11 +125,19 @@ def exchange(
     return Exchange(
         message=text,
         replies=list(said),
+        silent="" if said else _why_silent(run),
         run=run.pk,
         status=run.status,
         error=run.error,
         trace=trace_of(row) if row else None,
     )
+
+
+def _why_silent(run: Run) -> str:
+    """The reason that the agent gave, or how its turn ended."""
+    steps = RunStep.objects.filter(run=run, detail__has_key="reason").order_by("-number")
+    given = str((steps.values_list("detail", flat=True).first() or {}).get("reason", ""))
+    return given or run.error or run.get_stop_reason_display()
 
 
 def trace_of(row: SwarmTurn) -> Trace:

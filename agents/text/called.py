@@ -1,10 +1,12 @@
 """Whom a person's message calls, and which of its sentences are said to whom. Read from the words; no model is asked.
 
 A name is *called* where it stands apart from the sentence: at its start or end, set off by a comma, colon or dash, after a greeting, or
-before "please", "can you" and their like; an ``@name`` anywhere; a full display name anywhere but as the subject or a possessive; and the
-author of the message replied to, up to the first sentence that calls another. Quotations and code call nobody. Display names go before
-aliases and first names; a name that several share is nobody's, unless one of them is who the sentence before was said to.
-The words for greetings and verbs are English with a few of other languages; commas, colons, dashes and @ are read in all.
+before "please", "can you", "what" and their like; an ``@name`` anywhere; a full display name where the sentence passes the word to it ("Ask
+Jim Halpert", "What about Jim Halpert?"); and the author of the message replied to, up to the first sentence that calls another. A name
+that is left out ("except Jim", "not you, Jim") is not called, nor do quotations and code call. Display names go before aliases and first
+names, after an @ agents before people; a name that several share is nobody's, unless one of them is who the sentence before was said to.
+The words for greetings, verbs and exclusions are English, the first two with a few of other languages; commas, colons, dashes and @ are
+read in all.
 """
 
 from __future__ import annotations
@@ -54,12 +56,6 @@ _AUXILIARY = (
     r"(?:(?:is|are|was|were|has|have|had|does|do|did|will|would|can|could|should|shall|must|may|might)(?:n['’]?t)?|ain't|ca\s?n't|won't"
     r"|ist|war|sind|hat|wird|kann|soll|est|a|es|está|era|fue)"
 )
-_INVERTED = re.compile(rf"\b(?:{_AUXILIARY}|i['’]?m|am|named|called)\s+$", re.IGNORECASE)  # "Did Jim", "I'm Jim"
-_VERB = re.compile(
-    rf"(?:['’](?:ll|d|re|ve)\b|\s+(?:{_AUXILIARY}|said|never|always|also|just|still|really|often|and|or|went|came|took|made|got|knew|told"
-    r"|(?!this\b|his\b|its\b|yes\b|as\b|us\b|always\b)\w+(?:[^s\W]s|ed))\b)",
-    re.IGNORECASE,
-)
 _BESIDES = re.compile(  # "Dwight, who sits there", "Dwight, my neighbour, is loud": the name is the subject, though a comma follows
     rf"{_SET}\s*(?:(?:who|whose|whom|which)\b(?=[^?？]*\Z)|(?:(?-i:[A-Z][^\W\d]+)|the|an?|my|our|his|her|their|like|unlike|as|of|along|together|however|though|too|by|on|in"
     rf"|at|for|with|without|even)\b[^,.–—]{{0,80}}{_SET}\s*(?:{_AUXILIARY}|said|never|always)\b"
@@ -69,7 +65,7 @@ _BESIDES = re.compile(  # "Dwight, who sits there", "Dwight, my neighbour, is lo
 _SECOND_PERSON = re.compile(
     r"\s+(?:please|pls|you|your|be|stop|don['’]?t|do not|let['’]s"
     r"|(?:can|could|would|will|do|did|are|were|have|should|may|must)(?:n['’]?t)? you"
-    r"|(?:what|why|how|where|when|which)\b(?:\W+\w+){0,3}?\W+you)\b",
+    r"|what|why|how|where|(?:when|which)\b(?:\W+\w+){0,3}?\W+you)\b",
     re.IGNORECASE,
 )
 _GOES_ON = re.compile(  # "It is lovely, Jim, but I am late"; not "Anna, Jim, and Bob"
@@ -80,6 +76,21 @@ _APPOSITION = re.compile(
     r"\b(?:my|our|his|her|their)\s+\w+(?:\s+\w+)?,\s*$", re.IGNORECASE
 )  # "I met my boss, Jim, and left"
 _YOU = re.compile(r"\byou\W*$", re.IGNORECASE)
+_PASSES_ON = re.compile(  # the word to the name behind it: "Ask Jim Halpert", "This one is for Jim Halpert"
+    rf"(?:^[\s\W]*(?:(?:{_LEAD_WORD}|maybe|let['’]?s|(?:can|could|should|shall) (?:we|someone|somebody|you)"
+    r"|(?:i|we)(?: would|['’]d)? (?:want|like) to)\b[\s,]*)*"
+    r"(?:ask|call|tell|let|hear(?: from)?)"
+    r"|\b(?:what|how) about|\bover to"
+    r"|\b(?:questions?|message|request|task|this(?: one)?|that one)(?:['’]s| (?:is|goes))? (?:for|to))\s+$",
+    re.IGNORECASE,
+)
+_LEFT_OUT = re.compile(  # "everyone except Jim", "not Jim"; "not you, Jim" at the start, for "it is not you, Jim" is said to Jim
+    rf"\b(?:except(?:ing)?(?: for)?|excluding|without|apart from|other than"
+    r"|(?:every(?:one|body)|any(?:one|body)|all)(?: of you)? but|(?<!why )not(?: for)?)\s+$"
+    rf"|(?:^[\s\W]*(?:{_LEAD_WORD}\b[\s,]*)*not|\bbut not|\bexcept(?: for)?|\bapart from) you\s*,?\s*$",
+    re.IGNORECASE,
+)
+_AND_SO = re.compile(r"\s*(?:,?\s*(?:and|or|nor)\s+|[&+/]\s*)", re.IGNORECASE)
 _OBJECT = re.compile(r"\b(?:with|to|for|from|like|about|of|and|or|than|as|by|at|on|cc)\s+$", re.IGNORECASE)
 _SIGNATURE = re.compile(r",\s*\n\s*$|\n\s*[-–—]+\s*$")
 _CLAUSE = re.compile(r",\s+(?:and|but|while|und|aber)\s+$", re.IGNORECASE)
@@ -93,14 +104,17 @@ class Party(NamedTuple):
     slug: str
     full: tuple[str, ...]
     short: tuple[str, ...]
+    person: bool = False
 
     @classmethod
-    def named(cls, key: Hashable, name: str, *, slug: str = "", aliases: Iterable[str] = ()) -> Party:
+    def named(
+        cls, key: Hashable, name: str, *, slug: str = "", aliases: Iterable[str] = (), person: bool = False
+    ) -> Party:
         """With the first name of a display name that has several words, titles and articles aside."""
         words = name.split()
         bare = [word for word in words if word.casefold() not in _TITLES]
         first = bare[:1] if len(words) > 1 else []
-        return cls(key, _folded(slug), (_folded(name),), tuple(_folded(one) for one in (*aliases, *first)))
+        return cls(key, _folded(slug), (_folded(name),), tuple(_folded(one) for one in (*aliases, *first)), person)
 
 
 class _Name(NamedTuple):
@@ -124,10 +138,15 @@ class _Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """The sentences of a text by whom they are said to."""
+    """The sentences of a text by whom they are said to.
+
+    Attributes:
+        names: Each name of a party as the text writes it, with its key; the key is `SHARED` where several have the name.
+    """
 
     text: str
     sentences: tuple[_Sentence, ...]
+    names: tuple[tuple[str, Hashable], ...] = ()
 
     @property
     def called(self) -> frozenset[Hashable]:
@@ -154,10 +173,15 @@ def read_calls(text: str, parties: Sequence[Party], *, replied_to: Hashable | No
     to = nobody if replied_to is None else frozenset({replied_to})
     names_only = False  # "Jim! Pam! Listen!" is said to both
     sentences: list[_Sentence] = []
+    written: dict[tuple[str, Hashable], None] = {}
     for start, end in list(_bounds(masked, names)):
         sentence, within = masked[:end], list[_Name]()
         while names and names[0].start < end:
             within.append(names.popleft())
+        written |= dict.fromkeys((name.text, _meant(name, parties, to)) for name in within)
+        left_out = _left_out(sentence, start, within)
+        to -= {_meant(name, parties, to) for name in left_out}
+        within = [name for name in within if name not in left_out]
         apart, subject = _set_apart(sentence, start, within) if within else ([], [])
         besides = [name for name in within if name.at and name not in apart]
         if apart:
@@ -167,11 +191,11 @@ def read_calls(text: str, parties: Sequence[Party], *, replied_to: Hashable | No
             names_only = lead is not None and not _said(sentence[apart[-1].end :])
         else:
             inner = [name for name in within if not name.at and name not in subject and _folded(name.text) in full]
-            besides += [name for name in inner if _is_object(sentence, start, name)]
+            besides += [name for name in inner if _is_passed_on(sentence, start, name)]
         named = frozenset(_meant(name, parties, to) for name in besides)
         is_empty = not masked[start:end].strip(f"{_MASK} \t\n")  # a quotation is said to nobody
         sentences.append(_Sentence(start, len(text) if end == len(masked) else end, nobody if is_empty else to, named))
-    return Calls(text, tuple(sentences))
+    return Calls(text, tuple(sentences), tuple(one for one in written if one[1] != EVERYONE))
 
 
 def _names(text: str, parties: Sequence[Party]) -> Iterator[_Name]:
@@ -256,20 +280,30 @@ def _said(text: str) -> bool:
     return any(char.isalnum() or char == _MASK for char in text)
 
 
-def _is_object(text: str, start: int, name: _Name) -> bool:
-    """Whether a name within the sentence is neither its subject nor a possessive."""
-    before = _before(text, start, name)
-    if _INVERTED.search(before) or _POSSESSIVE.match(text, name.end):
-        return False
-    lowered = " " not in name.text and name.text.islower() and not text.islower()  # "I will", with an agent Will
-    return not lowered and _VERB.match(text, name.end) is None
+def _is_passed_on(text: str, start: int, name: _Name) -> bool:
+    """Whether a name within the sentence is one that the sentence passes the word to, and no possessive."""
+    return _PASSES_ON.search(_before(text, start, name)) is not None and not _POSSESSIVE.match(text, name.end)
+
+
+def _left_out(text: str, start: int, names: Sequence[_Name]) -> list[_Name]:
+    """The names that the sentence excludes: "except Jim and Pam"."""
+    left: list[_Name] = []
+    for number, name in enumerate(names):
+        goes_on = left and left[-1] is names[number - 1] and _AND_SO.fullmatch(text, left[-1].end, name.start)
+        if goes_on or _LEFT_OUT.search(_before(text, start, name)):
+            left.append(name)
+    return left
 
 
 def _meant(name: _Name, parties: Sequence[Party], current: frozenset[Hashable]) -> Hashable:
     """The key of the one that a name means."""
     form = _folded(name.text)
+    agents = [party for party in parties if not party.person] if name.at else []
     for mean in (
+        [party.key for party in agents if party.slug == form],
         [party.key for party in parties if name.at and party.slug == form],
+        [party.key for party in agents if form in party.full],
+        [party.key for party in agents if form in party.short],
         [party.key for party in parties if form in party.full],
         [party.key for party in parties if form in party.short],
     ):

@@ -20,6 +20,7 @@ from agents.transcripts.store import Key, Rights, check_rights, count_batch, lin
 
 BATCH = 1000
 AUTO = "auto"
+DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
 CHECKING, COMPARING, IMPORTING = "Checking", "Comparing", "Importing"
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it, and how much there is."""
@@ -69,6 +70,7 @@ class ReadOptions:
         tags: Put on every message, over those of the file.
         columns: For CSV: our field, or ``tags.NAME``, to the file's column.
         time_zone: For times without an offset; empty = the TIME_ZONE setting.
+        dates: For logs with dates such as 01/02/2026: ``day-first`` or ``month-first``; empty = as the file suggests.
     """
 
     format: str = AUTO
@@ -77,6 +79,7 @@ class ReadOptions:
     tags: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     time_zone: str = ""
+    dates: str = ""
 
 
 class Transcript:
@@ -97,13 +100,17 @@ class Transcript:
         wished, columns = options.format, options.columns
         if wished != AUTO and wished not in FORMATS:
             raise OptionError(f"unknown format {wished!r}; allowed: {AUTO}, {', '.join(FORMATS)}")
-        self.source, self.options = Source(path, name=name), options
+        if options.dates not in ("", DAY_FIRST, MONTH_FIRST):
+            raise OptionError(f"--dates {options.dates!r}: allowed: {DAY_FIRST}, {MONTH_FIRST}")
+        self.source, self.options = Source(path, name=name, dates=options.dates), options
         self.format = ("csv" if columns else detect(self.source)) if wished == AUTO else wished
         for key in options.tags:
             if not TAG_KEY.fullmatch(key):
                 raise OptionError(f"--tag: {bad_tag_key(key)}")
         if columns and self.format != "csv":
             raise OptionError(f"--columns is for CSV; this file is to be read as {self.format}")
+        if options.dates and self.format != "chat":
+            raise OptionError(f"--dates is for chat logs; this file is to be read as {self.format}")
         try:
             self.zone = zone(options.time_zone)
         except ValueError as error:
@@ -178,7 +185,7 @@ def import_transcript(
         progress(doing, imported + duplicates, tally.messages)
     return ImportReport(
         format=transcript.format,
-        channels=checked.targets.slugs,
+        channels=tally.channels,
         read=tally.read,
         imported=imported,
         duplicates=duplicates,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Self
 
@@ -115,8 +115,15 @@ def ingest_messages(given: NewMessages, *, rights: Rights | None = None) -> Inge
     return store_ingested(_prepared(given.messages), rights=rights)
 
 
-def store_ingested(prepared: Sequence[Prepared], *, rights: Rights | None = None) -> Ingested:
+def store_ingested(
+    prepared: Sequence[Prepared], *, rights: Rights | None = None, models: Collection[str] = ()
+) -> Ingested:
     """Store messages that are ready, as `ingest_messages` does.
+
+    Args:
+        prepared: The messages, in their order.
+        rights: What the sender may do; everything by default.
+        models: Names of outsiders that are no people.
 
     Raises:
         NotEntitled: They need a channel or a member more than `rights` allow, or are another user's.
@@ -138,7 +145,7 @@ def store_ingested(prepared: Sequence[Prepared], *, rights: Rights | None = None
         other_author=result.other_author,
         observed=observed,
         replies_without_parent=link_orphans(result.orphans) if result.orphans else 0,
-        notes=pipeline().ingested(stored),
+        notes=pipeline().ingested([message for message in stored if message.outsider not in models]),
     )
 
 

@@ -18,6 +18,7 @@ from agents.models import Agent, Channel
 from agents.transcripts.records import (
     ChannelInfo,
     Cleaner,
+    Guess,
     OptionError,
     Record,
     Skipped,
@@ -138,6 +139,7 @@ class Tally:
     skipped: Counter[str] = field(default_factory=Counter)
     not_understood: int = 0
     first_not_understood: list[str] = field(default_factory=list)
+    guesses: list[str] = field(default_factory=list)
     first: datetime | None = None
     last: datetime | None = None
     undated: int = 0
@@ -163,6 +165,11 @@ class Tally:
             if len(self.first_not_understood) < 3:
                 self.first_not_understood.append(f"line {entry.line}: {entry.text[:80]!r}")
 
+    @property
+    def channels(self) -> list[str]:
+        """The channels (slugs) that a message is in, in order."""
+        return list(dict.fromkeys(slug for slug, _ in self.authors))
+
     def times(self) -> dict[str, str]:
         """When the first and the last message with a time were sent, as texts."""
         first, last = (
@@ -182,7 +189,7 @@ class Tally:
     def warnings(self) -> list[str]:
         """What a person should look at before the messages are measured."""
         many = self.not_understood > WARN_NOT_UNDERSTOOD * self.read
-        return [f"{self._said_of_lines()}."] if many else []
+        return [*([f"{self._said_of_lines()}."] if many else []), *self.guesses]
 
     def _said_of_lines(self) -> str:
         share = 100 * self.not_understood / self.read
@@ -248,11 +255,6 @@ class Targets:
         target = self._targets[key] = Target(slug=slug, name=name[:200])
         return target
 
-    @property
-    def slugs(self) -> list[str]:
-        """The channels met so far, in order."""
-        return [target.slug for target in self._targets.values()]
-
 
 def slug_of(name: str) -> str:
     """A channel id made of a name: ASCII letters, digits, - and _ only, whatever the name tries."""
@@ -303,10 +305,12 @@ class Preparer:
             TranscriptError: A record cannot be stored; names the line and the reason.
         """
         for record in records:
-            self.tally.read += not isinstance(record, ChannelInfo)
+            self.tally.read += not isinstance(record, ChannelInfo | Guess)
             try:
                 if isinstance(record, ChannelInfo):
                     self.targets.announce(record)
+                elif isinstance(record, Guess):
+                    self.tally.guesses.append(record.text)
                 elif isinstance(record, Skipped):
                     self.tally.skip(record)
                 elif record.kind == "system":

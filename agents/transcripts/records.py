@@ -21,6 +21,8 @@ _FORMATS = (
     "%Y/%m/%d %H:%M",
     "%Y-%m-%d %H:%M:%S UTC",
     "%d %b %Y %H:%M:%S",
+    "%d.%m.%Y %H:%M:%S",
+    "%d.%m.%Y %H:%M",
     "%b %d, %Y %H:%M:%S",
     "%b %d, %Y %I:%M:%S %p",
 )
@@ -197,4 +199,12 @@ class ChannelInfo:
     line: int = 1
 
 
-Record = SourceMessage | Skipped | ChannelInfo
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """What a reader had to assume about the whole file, and the option that decides it: a warning of the report."""
+
+    text: str
+    line: int
+
+
+Record = SourceMessage | Skipped | ChannelInfo | Guess

@@ -24,20 +24,29 @@ MAX_MEMBER = 256 * 1024 * 1024
 MAX_ARCHIVE = 1024 * 1024 * 1024
 """Most that all files of a zip may take unpacked, in bytes."""
 
+MOST_PACKED = 200
+"""How many times its size a zip of more than 16 MiB unpacked may unpack to; exports of chats come to some 30 times."""
+
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Source:
     """A transcript file in UTF-8 (with or without BOM) or UTF-16 with BOM."""
 
-    def __init__(self, path: Path, *, name: str = "") -> None:
-        """Open nothing yet, only look at the first bytes; `name` is what the file is called in errors, by default its path.
+    def __init__(self, path: Path, *, name: str = "", dates: str = "") -> None:
+        """Open nothing yet, only look at the first bytes.
+
+        Args:
+            path: The file.
+            name: What it is called in errors; default its path.
+            dates: ``day-first`` or ``month-first`` for dates such as 01/02/2026; empty: as the file suggests.
 
         Raises:
             TranscriptError: No regular, readable file is there.
         """
         self.path = path
         self.name = name or str(path)
+        self.dates = dates
         self.stem = Path(self.name).stem
         self.bytes_read = 0
         try:
@@ -119,8 +128,10 @@ class Source:
         """
         with self._zip() as archive:
             files = [info for info in archive.infolist() if not info.is_dir()]
-        if sum(info.file_size for info in files) > MAX_ARCHIVE:
-            raise TranscriptError(self.name, 0, f"more than {MAX_ARCHIVE:,} bytes when it is unpacked")
+        size = sum(info.file_size for info in files)
+        if size > MAX_ARCHIVE or size > max(MAX_LINE, MOST_PACKED * self.size):
+            most = min(MAX_ARCHIVE, max(MAX_LINE, MOST_PACKED * self.size))
+            raise TranscriptError(self.name, 0, f"{size:,} bytes when it is unpacked; allowed for its size: {most:,}")
         return [info.filename for info in files]
 
     def member(self, name: str) -> str:

@@ -9,7 +9,7 @@ from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
 
 from agents.models import Agent, Channel, Message, Run
-from agents.text.called import Calls, Party, read_calls
+from agents.text.called import SHARED, Calls, Party, read_calls
 from agents.text.fences import fault_of
 from agents.turn.pipeline import StageFailed, pipeline
 from agents.turn.send_message import (
@@ -23,6 +23,7 @@ from agents.turn.send_message import (
 )
 
 logger = logging.getLogger(__name__)
+MOST_REASONS = 5  # of names in a note
 RECENT = 100  # messages of a channel: the people who wrote them may be called, too
 MOST_ADDRESSED = 50  # agents by one message: the stages get it once for each, while its sender waits
 
@@ -129,6 +130,32 @@ def _notify(message: Message, agent: Agent) -> None:
     )
 
 
+def uncalled(message: Message) -> str:
+    """Why a person's message called no agent of its group, and how to call one; empty where it did, and in direct messages and debates."""
+    channel, agents = message.channel, agents_of(message.channel)
+    if channel.synthetic or channel.kind in (Channel.Kind.DM, Channel.Kind.DEBATE):
+        return ""
+    if not agents:
+        return "no agent takes a turn: channel has no active agent as a member"
+    author = _person(message.user_id, message.outsider)
+    calls = calls_in(channel, message.text, agents=agents, parent=message.parent, author=author)
+    slugs = {agent.pk: agent.slug for agent in agents}
+    if calls.called & slugs.keys():
+        return ""
+    reasons, allowed = list[str](), [slugs[key] for _, key in calls.names if key in slugs]
+    for name, key in calls.names:
+        if key in slugs:
+            reasons.append(f"{name[:80]!r} is named and not addressed")
+            continue
+        reasons.append(f"{name[:80]!r} " + ("is the name of several here" if key == SHARED else "is a person here"))
+        words = Party.named(key, name).full[0]
+        bearers = [_party(one) for one in agents]
+        allowed += [one.slug for one in bearers if words in (one.slug, *one.full, *one.short)]
+    why = "; ".join(reasons[:MOST_REASONS]) or "it names none of them"
+    ways = ", ".join(f"@{slug}" for slug in list(dict.fromkeys(allowed or slugs.values()))[:MOST_REASONS])
+    return f"no agent takes a turn: {why}; to call one, write {ways}, or its name with a comma"
+
+
 def calls_in(
     channel: Channel, text: str, *, agents: Sequence[Agent], parent: Message | None = None, author: Hashable = None
 ) -> Calls:
@@ -140,15 +167,19 @@ def calls_in(
     rows = recent.values_list(
         "agent_id", "user_id", "outsider", "user__username", "user__first_name", "user__last_name"
     )
-    parties = [Party.named(one.pk, one.display_name, slug=one.slug, aliases=one.aliases) for one in agents]
+    parties = [_party(one) for one in agents]
     known = {party.full[0] for party in parties}
     people = {_person(row[1], row[2]): row for row in rows[:RECENT] if row[0] is None}
     for key, (_, _, outsider, username, first, last) in people.items():
-        party = Party.named(key, outsider or f"{first} {last}".strip() or username, slug=username or "")
+        party = Party.named(key, outsider or f"{first} {last}".strip() or username, slug=username or "", person=True)
         if key != author and party.full[0] not in known:
             parties.append(party)
     wrote = None if parent is None else parent.agent_id or _person(parent.user_id, parent.outsider)
     return read_calls(text, parties, replied_to=wrote)
+
+
+def _party(agent: Agent) -> Party:
+    return Party.named(agent.pk, agent.display_name, slug=agent.slug, aliases=agent.aliases)
 
 
 def _person(user_id: int | None, outsider: str | None) -> Hashable:

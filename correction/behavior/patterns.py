@@ -27,6 +27,11 @@ LONGEST_READ = 4_000  # characters of a message, from its beginning and its end
 LONGEST_NAME, LONGEST_TEXT = 60, 300
 MOST_SENTENCES = 60  # of a message, from its beginning and its end
 CORE = "core persona"
+LENGTHS = (
+    "short, concise answers",
+    "long answers",
+    "detailed answers",
+)  # "stop being so wordy" asks for less, not for none
 DIRECTING = ("not", "end", "less", "more")  # kinds of words that begin an order
 TURNING = ("not", "end", "less", "turn")
 VERB_LAST = ("de", "nl", "others", "unspaced")
@@ -345,6 +350,12 @@ class _Sentence:
             if sign > 0 or (of_something and counted and not _is_marked(name, "of texts")):
                 return None
         compared = self.compares(before, word)
+        if sign < 0 and compared and form != "complaint" and (later := self.rest.partition(clause)[2].strip(" ,:;-–—")):
+            instead = replace(self, rest=later).decide(form)  # "don't be shorter, be longer"
+            if instead is not None:
+                return instead if instead.amount == "more" else Reading(rest, form)
+        if name not in LENGTHS and self.is_emphatic(before, after):
+            soft = False
         if (self.is_for_a_work and form != "complaint") or (
             _form("no need").search(rest) and (compared or language.has(f"{before} {after}", "less"))
         ):
@@ -359,6 +370,16 @@ class _Sentence:
         if form == "complaint" and sign < 0 and opposite:
             return Reading(rest, form, opposite, _topics()[opposite][1]["text"], "more")
         return Reading(rest, form, name, topic.text, self.amount(before, word, after, Direction(sign, soft, stop)))
+
+    def is_emphatic(self, before: str, after: str) -> bool:
+        """Whether "so" only stresses what is to end: "stop being so cheerful", not "so often" nor "no need to be so formal"."""
+        stressed = _form("stressed").search(before)
+        rest = before[: stressed.start()] if stressed else ""
+        return (
+            stressed is not None
+            and not _form("no need").search(self.rest)
+            and not self.language.has(f"{rest} {after}", "soft", "less", "too")
+        )
 
     def is_for_content(self, form: str, topic: Topic, before: str, compared: bool) -> bool:
         """Whether a bare request is for a piece of work, or says too little to be one of manner: "a joke, please"."""
@@ -469,8 +490,15 @@ class _Sentence:
         if re.search(r"\bless\b", what):
             sign = -1
         soft = soft or _form("too often").search(what) is not None
+        place = _form("place of a habit").search(
+            before
+        )  # "stop ending every sentence with …": "every" does not soften it
+        soft = soft and (place is None or _form("too often").search(rest) is not None)
         name = "" if _form("and").search(what) and len(what.split()) > 8 else _name(what)
         name = f"being {name}" if name and group == "quality" else name
+        if name and place is not None:
+            verb = {"end": "ending", "start": "starting", "begin": "beginning"}[place[1]]
+            name = f"{verb} {place[2]} {name}"[:LONGEST_NAME].rstrip()
         text = f"{name[:1].upper()}{name[1:]}, as a user asked for it." if name else ""
         return Reading(rest, form, name, text, self.amount(f"{before} {what}", "", "", Direction(sign, soft, stop)))
 
@@ -504,7 +532,7 @@ def _topic(clause: str) -> Topic | None:
     ]
     if not places:
         return None
-    lengths = [place for place in places if place[3] in ("short, concise answers", "long answers")]
+    lengths = [place for place in places if place[3] in LENGTHS[:2]]
     comparing = [place for place in lengths if _form("of length").search(clause[place[0] : place[2]])]
     start, _, end, name = min(comparing or places)
     return Topic(name, _topics()[name][1]["text"], start, end)
@@ -544,7 +572,8 @@ def gate(request: LLMRequest) -> dict[str, Any]:
     if reading is not None:
         name = written_name(reading.name, text)
         about = f" about {name}" if name else ", but what about is not certain"
-        confidence, reason = "medium" if name else "low", f"reads like a {reading.form}{about}; a heuristic"
+        article = "an" if reading.form == "order" else "a"
+        confidence, reason = "medium" if name else "low", f"reads like {article} {reading.form}{about}; a heuristic"
     elif hostile := hostile_signs(masked(text)):
         confidence, reason = "low", f"the words read like an attempt to take the persona over: {hostile[0]}"
     else:

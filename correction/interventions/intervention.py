@@ -64,8 +64,14 @@ class FunctionalPrecondition:
         return cls(test=function_named(name).bind(given), text=f"{name}({shown})")
 
     def evaluate(self, context: InterventionContext) -> PreconditionResult:
-        result = self.test(context)
-        finding = result if isinstance(result, Finding) else Finding(bool(result))
+        result: object = self.test(context)
+        held: object = result.held if isinstance(result, Finding) else result
+        if not (isinstance(held, bool) or (held is None and isinstance(result, Finding))):
+            name = getattr(self.test, "__name__", "<lambda>")
+            name = self.text if name == "<lambda>" else name
+            answer = f"{held!r:.80} ({type(held).__name__})"
+            raise TypeError(f"function {name} returned {answer}; allowed: True, False, or a Finding of one or None")
+        finding = result if isinstance(result, Finding) else Finding(held)
         if finding.held is None:
             return not_judged(self.kind, self.text, finding.reasoning)
         return PreconditionResult(

@@ -29,7 +29,7 @@ Text = Mapping[str, tuple[float, float]]  # of each proposition that is scored i
 ByText = dict[tuple[int, str], dict[int, Text]]
 
 
-class Told(BaseModel):
+class ByAgent(BaseModel):
     """How one agent's own words and the texts of others scored: means 0 to 9, and the area under the curve, null without scores.
 
     The means are, like the area, over pairs of an own and a swapped text, each by the propositions that are scored for both.
@@ -61,7 +61,7 @@ class SwapTest(BaseModel):
     swapped_texts: int
     swapped_scored: int
     against: Literal["agents", "foils", "agents and foils"]
-    agents: list[Told]
+    agents: list[ByAgent]
     checked_at: str
 
     @computed_field  # type: ignore[prop-decorator]
@@ -103,14 +103,14 @@ def _test(
     asked = [tuple(scores[run.pk, dimension] for run in pair) for pair in pairs]
     scored = [tuple([text for text in texts.values() if text] for texts in both) for both in asked]
     own, swapped = ([text for both in scored for text in both[side]] for side in (0, 1))
-    told, strata, totals = [], [], [0.0, 0.0]
+    by_agent, strata, totals = [], [], [0.0, 0.0]
     for (run, _), (first, second) in zip(pairs, scored, strict=True):
         compared, *means = _compared(first, second)
         strata.append(compared)
         totals = [total + mean * compared.pairs for total, mean in zip(totals, means, strict=True)]
         shown = [rounded(mean) if compared.pairs else None for mean in means]
         auc = rounded(area_of([compared]).value)
-        told.append(Told(agent=run.agent.slug if run.agent else "", own=shown[0], swapped=shown[1], auc=auc))
+        by_agent.append(ByAgent(agent=run.agent.slug if run.agent else "", own=shown[0], swapped=shown[1], auc=auc))
     area, compared_pairs = area_of(strata), sum(one.pairs for one in strata)
     if area.value is None and (why := _why_unscored(dimension, pairs)):
         area = replace(area, reason=why)
@@ -124,7 +124,7 @@ def _test(
         swapped_texts=sum(len(both[1]) for both in asked),
         swapped_scored=len(swapped),
         against=against,
-        agents=told,
+        agents=by_agent,
         checked_at=timezone.now().isoformat(timespec="seconds"),
     )
 

@@ -191,14 +191,17 @@ def _hear(subject: Subject) -> Voices:
     beside = f"{len(voices)} other agent{'s' * (len(voices) != 1)}"
     if len(voices) < LEAST_VOICES:
         foils = load_foils().values()
-        voices.extend(map(unjudged, foils))
-        beside += f" and {len(foils)} stock voices"
+        stock = [texts for texts in map(unjudged, foils) if len(texts) >= LEAST_EACH]
+        voices += stock
+        beside += f" and {len(stock)} stock voices"
     agents = Agent.objects.filter(pk__in=[subject.agent.pk, *others]).values_list("slug", "display_name")
     mask = NameMask(name for names in agents for name in names)
     if len(own) < LEAST_OWN:
         return Voices(
             None, mask, why=f"a voice shows across at least {LEAST_OWN} earlier messages, there are {len(own)}"
         )
+    if not voices:
+        return Voices(None, mask, why="no other voice is left to learn from: all their messages are swapped in")
     masked = [[_masked(text, mask) for text in texts] for texts in (own, *voices)]
     voice = learn_voice(masked[0], masked[1:])
     why = "" if voice else f"the agent's earlier messages cannot be told from those of {beside} by how they are written"

@@ -32,6 +32,7 @@ from agents.models import (
     RunMessage,
     RunStep,
     SwarmTurn,
+    TraceSpan,
 )
 from agents.ops import retention
 from agents.registry import prunings
@@ -56,6 +57,7 @@ AGED: Any = {
     CorrectionLog: "created_at",
     InterventionLog: "created_at",
     IdempotentRequest: "created_at",
+    TraceSpan: "created_at",
     SwarmTurn: "created_at",
 }
 LOGS = (
@@ -73,6 +75,7 @@ LOGS = (
     RunMessage,
     SwarmTurn,
     IdempotentRequest,
+    TraceSpan,
     Import,
     ImportChunk,
 )
@@ -156,6 +159,7 @@ def everything(at: datetime) -> Agent:
     aged(
         IdempotentRequest.objects.create(user=user, key=str(uuid.uuid4()), method="POST", path="/", body_digest=""), at
     )
+    aged(TraceSpan.objects.create(trace=str(uuid.uuid4()), span="s1", agent="Ada", conversation="desk"), at)
     handed_in = Import.objects.create(name="talk.jsonl", size=1, status="completed", finished_at=at)
     ImportChunk.objects.create(of=handed_in, number=0, content=b"x")
     measured = EvaluationRun.objects.create(

@@ -29,6 +29,17 @@ def held(
     return result.held, result.score
 
 
+@pytest.mark.parametrize("answer", ["no", None, 1, Finding("no")])  # type: ignore[arg-type]
+def test_a_function_answers_true_or_false_and_anything_else_is_an_error_that_names_it(
+    ada: Agent, office: Channel, answer: Any
+) -> None:
+    def is_late(context: Any) -> Any:
+        return answer
+
+    with pytest.raises(TypeError, match=r"is_late returned .*allowed: True, False"):
+        FunctionalPrecondition(test=is_late, text="late").evaluate(context_of(ada, office))
+
+
 @pytest.mark.parametrize(("said", "expected"), [(6, False), (7, True), (8, True)])
 def test_message_count_holds_from_n_messages_of_the_agent_on_ac_7_1_7(
     ada: Agent, office: Channel, said: int, expected: bool

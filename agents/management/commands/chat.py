@@ -108,7 +108,7 @@ Exit code: 0 all was answered, 1 a turn failed, 2 wrong usage, 130 interrupted."
     def _show(self, agent: Agent, done: Exchange, *, trace: bool, echo: bool) -> None:
         if echo:
             self.stdout.write(f"> {printable(done.message)}")
-        for reply in done.replies or ["(says nothing)"]:
+        for reply in done.replies or [f"(says nothing: {done.silent})" if done.silent else "(says nothing)"]:
             self.stdout.write(f"{printable(agent.display_name)}: {printable(reply)}")
         for line in trace_lines(done.trace) if trace and done.trace is not None else ():
             self.stdout.write(f"    {in_line(line, LONGEST)}")

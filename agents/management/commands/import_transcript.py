@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from agents.commands import WRONG_USAGE, CodedCommand, console_for_bars, console_on
-from agents.transcripts.importer import ImportReport, ReadOptions, import_transcript
+from agents.transcripts.importer import DAY_FIRST, MONTH_FIRST, ImportReport, ReadOptions, import_transcript
 from agents.transcripts.readers import FORMATS
 from agents.transcripts.records import OptionError, TranscriptError
 
@@ -42,6 +42,12 @@ class Command(CodedCommand):
         )
         parser.add_argument(
             "--timezone", default="", metavar="ZONE", help="for times without an offset; default: TIME_ZONE"
+        )
+        parser.add_argument(
+            "--dates",
+            default="",
+            choices=[DAY_FIRST, MONTH_FIRST],
+            help="chat logs: how 01/02/2026 is read; default: as the file suggests",
         )
         parser.add_argument("--dry-run", action="store_true", help="check and count, store nothing")
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -82,6 +88,7 @@ class Command(CodedCommand):
                     tags=dict(pair(text, "--tag") for part in options["tag"] for text in part.split(",")),
                     columns=dict(pair(text, "--columns") for text in options["columns"].split(",") if text),
                     time_zone=options["timezone"],
+                    dates=options["dates"],
                 ),
                 dry_run=options["dry_run"],
                 progress=progress,

@@ -10,11 +10,13 @@ from django.core.management.base import CommandError
 from agents.commands import WRONG_USAGE, CodedCommand
 from agents.seed import loader
 from agents.seed.removing import remove_examples
+from agents.swarm.phases import seed_swarm
 
 
 class Command(CodedCommand):
     help = (
         "Load the 16 example agents with their personas, and their conversations. Safe to run again: only what is missing is added. "
+        "With --swarm: only store the default swarm. "
         "With --remove: take them, and what the demonstration and evaluations made of them, out again."
     )
 
@@ -27,15 +29,25 @@ class Command(CodedCommand):
             action="store_true",
             help="remove the example agents, their channels and messages, and what was measured of them; nothing of your own",
         )
+        parser.add_argument(
+            "--swarm", action="store_true", help="store only the default swarm, without example agents or conversations"
+        )
         parser.add_argument("--dry-run", action="store_true", help="with --remove: say what would go, change nothing")
         parser.add_argument("--yes", action="store_true", help="with --remove: remove it")
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["remove"]:
+            if options["swarm"]:
+                raise CommandError("--remove or --swarm, one of the two", returncode=WRONG_USAGE)
             self._remove(options)
             return
         if options["dry_run"] or options["yes"]:
             raise CommandError("--dry-run and --yes go with --remove", returncode=WRONG_USAGE)
+        if options["swarm"]:
+            if options["reset"]:
+                raise CommandError("--swarm or --reset, one of the two", returncode=WRONG_USAGE)
+            self.stdout.write(seed_swarm([]))
+            return
         report = loader.seed(reset=options["reset"])
         done = ", ".join(f"{count} {outcome.replace('_', ' ')}" for outcome, count in sorted(report.agents.items()))
         self.stdout.write(f"Agents: {done}.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agents.transcripts.json_input import Row, json_values
+from agents.transcripts.json_input import Row, json_values, oldest_first
 from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError
 from agents.transcripts.source import Source
 
@@ -47,8 +47,9 @@ def read_character_ai(source: Source, columns: Mapping[str, str]) -> Iterator[Re
             history = Row(place, path=source.name, line=line, what="a history")
             channel = history.name("external_id") or history.name("chat_id")
             key = next(key for key in ("msgs", "turns", "messages") if isinstance(place.get(key), list))
-            for at, message in enumerate(history.list(key), start=1):
-                yield from _message(history.child(message, f"message {at}"), channel, number)
+            rows = [history.child(message, f"message {at}") for at, message in enumerate(history.list(key), start=1)]
+            for row in oldest_first(rows, "create_time", "created"):  # its API answers with the newest turn first
+                yield from _message(row, channel, number)
     if not number:
         raise TranscriptError(source.name, 0, "the file holds no history of Character.AI")
 

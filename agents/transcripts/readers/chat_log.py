@@ -9,17 +9,19 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Literal
 
 from agents.transcripts.readers import whatsapp
-from agents.transcripts.records import Record, Skipped, SourceMessage, TranscriptError
+from agents.transcripts.records import Guess, Record, Skipped, SourceMessage, TranscriptError
 from agents.transcripts.source import Source
 
 STAMP = re.compile(
     r"""
     (?P<open>[\[(]?)
-    (?:(?P<date>\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2}))(?:,?\s+|T|,))?
+    (?:(?P<date>\d{4}(?:[-/.]|\.[ ])\d{1,2}(?:[-/.]|\.[ ])\d{1,2}\.?|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2}))
+       (?:,?\s+(?:(?:à|às|alle|um|kl\.?|at)\s+)?|T|,))?
+    (?:(?P<before>오전|오후|上午|下午|午前|午後)\s?)?
     (?P<hour>\d{1,2})(?(date)[:.]|:)(?P<minute>\d{2})(?:(?(date)[:.]|:)(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,6}))?)?
     (?:\s?(?P<half>[AaPp])\.?\s?[Mm]\b\.?)?
     (?:\s?(?P<offset>Z|UTC|[+-]\d{2}:?\d{2}))?
@@ -30,13 +32,16 @@ STAMP = re.compile(
 )
 
 
+_AFTERNOON = ("오후", "下午", "午後")
+
+
 def _clock_and_day(match: re.Match[str], *, day_first: bool) -> tuple[time, date | None]:
     """Read a match of `STAMP`, with or without a date. Raises `ValueError`: no such date or time."""
     hour, offset = int(match["hour"]), (match["offset"] or "").replace("UTC", "Z")
-    if match["half"]:
+    if match["half"] or match["before"]:
         if not 1 <= hour <= 12:
             raise ValueError(f"{hour} is no hour of a 12-hour clock")
-        hour = hour % 12 + (12 if match["half"] in "pP" else 0)
+        hour = hour % 12 + (12 if (match["half"] or "") in ("p", "P") or match["before"] in _AFTERNOON else 0)
     clock = time(
         hour,
         int(match["minute"]),
@@ -54,26 +59,48 @@ def _clock_and_day(match: re.Match[str], *, day_first: bool) -> tuple[time, date
 
 
 def _numbers(text: str) -> tuple[int, int, int]:
-    first, second, third = re.split(r"[-/.]", text)
+    first, second, third = re.split(r"[-/.] ?", text.rstrip("."))
     return int(first), int(second), int(third)
 
 
-def day_comes_first(source: Source, match: re.Match[str]) -> bool:
-    """Whether 01/02/2026 is the 1st of February in this file: a number above 12 anywhere in it decides.
+def day_comes_first(source: Source, match: re.Match[str]) -> tuple[bool, str]:
+    """Whether 01/02/2026 is the 1st of February in this file, and, where that is only likely, why.
 
-    Without one: dots mean day first, AM/PM means month first, else day first.
+    A number above 12 anywhere decides, else the order of the messages: the reading in which time runs backwards less often.
+    Likely is the reading in which three days or more are of one month; then US English ("AM", "PM" in capitals after slashes)
+    means month first, everything else day first.
     """
-    if _numbers(match["date"])[0] > 999:
-        return False
+    if source.dates or _numbers(match["date"])[0] > 999:
+        return source.dates == "day-first", ""
+    dotted = "." in match["date"]  # 01.02.2026 is written by those only who put the day first
+    days: list[tuple[int, int, int]] = []
     for _, text in source.lines():
         other = STAMP.match(text.lstrip("\u200e\ufeff"))
         if other and other["date"]:
-            first, second, _ = _numbers(other["date"])
+            first, second, year = _numbers(other["date"])
             if 12 < first <= 31:
-                return True
+                return True, ""
             if 12 < second <= 31:
-                return False
-    return "." in match["date"] or not match["half"]
+                return False, ""
+            if not days or days[-1] != (year, second, first):
+                days.append((year, second, first))
+    backwards = [
+        sum(this < before for before, this in pairwise(order)) for order in (days, [_swapped(d) for d in days])
+    ]
+    if backwards[0] != backwards[1]:
+        return backwards[0] < backwards[1], ""
+    if dotted or all(first == second for _, second, first in days):
+        return True, ""
+    months, numbers = ({day[place] for day in days} for place in (1, 2))
+    if min(len(months), len(numbers)) == 1 and max(len(months), len(numbers)) > 2:
+        return len(months) == 1, "all of its days are of one month then"
+    if re.search(r"\d\s?[AP]M\b", match.group()) and "/" in match["date"]:
+        return False, "AM and PM in capitals are the US form"
+    return True, "only the US form, with slashes and AM or PM in capitals, has the month first"
+
+
+def _swapped(day: tuple[int, int, int]) -> tuple[int, int, int]:
+    return day[0], day[2], day[1]
 
 
 Style = Literal["stamped", "nick", "named"]
@@ -88,6 +115,7 @@ _NAMED = re.compile(
 _DAY_CHANGED = re.compile(
     r"(?:-+ (?:Day changed|Log (?:opened|closed))|Session (?:Start|Time|Close|Ident):|\*+ (?:BEGIN|ENDING) LOGGING AT) (?P<text>.+)"
 )
+_MARKED = re.compile(r"(?m)^[\u200e\ufeff]*\[[^\[\]\n]{8,40}\] ?[^:\n]{1,80}: ?\u200e")
 _QUOTED = re.compile('["“”„«»]')  # in what stands before a colon: 'Ann changed the subject to "Ferries: late"'
 MAX_WORDS = 5
 
@@ -160,6 +188,9 @@ class _Log:
         self.shape: tuple[bool, str] | None = None
         self.day: date | None = None
         self.day_first: bool | None = None
+        self.guess: Guess | None = None
+        # WhatsApp on iOS writes a mark before its own texts; some languages have no comma after the date.
+        self.marked = _MARKED.search(source.head()) is not None
         self.one_line = False  # IRC: a message is one line
 
     def records(self) -> Iterator[Record]:
@@ -174,6 +205,9 @@ class _Log:
             if not text and self.style is None:
                 continue
             start = self._start(line, text)
+            if self.guess is not None:
+                yield self.guess
+                self.guess = None
             if start is not None:
                 if draft is not None:
                     yield draft.record()
@@ -215,12 +249,15 @@ class _Log:
         self.shape = self.shape or shape
         if shape != self.shape:
             return None  # a time inside a text, not a stamp like the others
+        why = ""
         if self.day_first is None and match["date"]:
-            self.day_first = day_comes_first(self.source, match)
+            self.day_first, why = day_comes_first(self.source, match)
         try:
             clock, day = _clock_and_day(match, day_first=bool(self.day_first))
         except ValueError as error:
             raise TranscriptError(self.source.name, line, f"{match.group().strip()!r} is no time: {error}") from None
+        if why and day:
+            self.guess = _guess(line, match["date"], day, self.day_first is True, why)
         rest = text[match.end() :].strip("\u200e").strip(" \t\u202f\xa0")
         if other := _other(line, rest):
             start: _Draft | Skipped = other
@@ -236,13 +273,21 @@ class _Log:
     def _messenger(self, line: int, match: re.Match[str], rest: str) -> _Draft | Skipped:
         """A line "Name: text" after its time; in a messenger's export one without a name is a notice of the messenger's."""
         written = match.group()
-        exported = bool(match["date"]) and ("," in written if match["open"] else written.rstrip()[-1:] in ("-", "–"))
+        ios = match["open"] == "[" and ("," in written or self.marked)
+        exported = bool(match["date"]) and (ios if match["open"] else written.rstrip()[-1:] in ("-", "–"))
         said = _AFTER_STAMP.fullmatch(rest)
         if said and not (exported and _QUOTED.search(said["speaker"])):
             speaker = said["speaker"].lstrip("~\u202f\xa0 ").strip() or said["speaker"].strip()
             messenger = ("marked" if match["open"] else "plain") if exported else ""
             return _Draft(line, speaker, [said["text"] or ""], messenger=messenger)
         return Skipped("notice", line) if exported else Skipped("line not understood", line, text=rest)
+
+
+def _guess(line: int, text: str, day: date, day_first: bool, why: str) -> Guess:
+    form, option = ("day first", "month-first") if day_first else ("month first", "day-first")
+    return Guess(
+        f"Dates are read {form} ({text} as {day}), which is a guess: {why}. If that is wrong: --dates {option}", line
+    )
 
 
 def _other(line: int, text: str) -> _Draft | Skipped | None:

@@ -11,13 +11,25 @@ from agents.models.conversations import TAG_KEY
 from agents.transcripts.json_input import Row, parse
 from agents.transcripts.readers.chat import SYSTEM_ROLES
 from agents.transcripts.readers.plumbline import AUTHORS, MESSAGE_KEYS, message_of
-from agents.transcripts.records import OptionError, Record, Skipped, SourceMessage, TranscriptError
+from agents.transcripts.records import Guess, OptionError, Record, Skipped, SourceMessage, TranscriptError
 from agents.transcripts.source import MAX_LINE, Source
 
 FIELDS: dict[str, tuple[str, ...]] = {
     "speaker": ("speaker", "author", "name", "username", "user", "sender", "from", "who", "nick", "agent", "character"),
     "text": ("text", "message", "content", "body", "msg", "utterance", "line"),
-    "sent_at": ("sent_at", "timestamp", "datetime", "created_at", "time", "date", "when", "ts"),
+    "sent_at": (
+        "sent_at",
+        "timestamp",
+        "datetime",
+        "created_at",
+        "time",
+        "date",
+        "when",
+        "ts",
+        "sent",
+        "date_sent",
+        "sent_on",
+    ),
     "id": ("id", "message_id", "msg_id", "uuid"),
     "reply_to": ("reply_to", "in_reply_to", "parent_id", "parent"),
     "channel": (
@@ -63,6 +75,15 @@ def read_csv(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
                 line,
                 f"no column for {field!r} among {', '.join(names) or 'none'}; say which: --columns {field}=COLUMN",
             )
+    unused = [name for place, name in enumerate(names) if name and place not in places.values()]
+    if "sent_at" not in places and unused:
+        read = ", ".join(f"{field}={names[place]}" for field, place in places.items())
+        shown = ", ".join(unused[:20])
+        yield Guess(
+            f"No column holds the time of a message as far as the names say. Read: {read}; not used: {shown}. If one of these "
+            "is the time: --columns sent_at=COLUMN",
+            line,
+        )
     for line, cells in rows:
         yield _message(source, line, {field: cells[place] for field, place in places.items()})
 

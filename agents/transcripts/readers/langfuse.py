@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agents.transcripts.json_input import Row
-from agents.transcripts.readers.traces import ASSISTANT, USER, Call, calls_of, conversations, items_of, moment
+from agents.transcripts.readers.traces import Call, both_sides, calls_of, conversations, moment
 from agents.transcripts.records import Record, TranscriptError
 from agents.transcripts.source import Source
 
@@ -70,7 +70,8 @@ def _calls(row: Row, session: str) -> Iterator[Call]:
 
 def _call(row: Row, trace: str, session: str) -> Call:
     kind = row.name("type").upper()
-    asked, said = items_of(row.value.get("input"), USER), items_of(row.value.get("output"), ASSISTANT)
+    chat = kind in ("", "GENERATION", "AGENT", "CHAIN", "SPAN")
+    asked, said = both_sides(row.value.get("input"), row.value.get("output")) if chat else ([], [])
     model = kind == "GENERATION"
     return Call(
         id=row.name("id"),
@@ -84,7 +85,7 @@ def _call(row: Row, trace: str, session: str) -> Call:
         is_model=model,
         started=moment(row.time("startTime", "timestamp")),
         ended=moment(row.time("endTime")),
-        asked=asked or [] if kind in ("", "GENERATION", "AGENT", "CHAIN", "SPAN") else [],
-        said=said or [] if kind in ("", "GENERATION", "AGENT", "CHAIN", "SPAN") else [],
+        asked=asked,
+        said=said,
         unread="call without a chat" if model else "",
     )

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from agents.transcripts.json_input import Row
-from agents.transcripts.readers.traces import ASSISTANT, USER, Call, calls_of, conversations, items_of, moment
+from agents.transcripts.readers.traces import Call, both_sides, calls_of, conversations, moment
 from agents.transcripts.records import Record, TranscriptError
 from agents.transcripts.source import Source
 
@@ -53,6 +53,7 @@ def _calls(row: Row, parent: str, depth: int) -> Iterator[Call]:
     agent = next((str(about[key]) for key in ("lc_agent_name", "agent_name") if isinstance(about.get(key), str)), "")
     name = about.get("ls_model_name")
     chat = row.name("run_type") in ("llm", "chain", "")
+    asked, said = both_sides(row.value.get("inputs"), row.value.get("outputs")) if chat else ([], [])
     yield Call(
         id=own,
         line=row.line,
@@ -64,8 +65,8 @@ def _calls(row: Row, parent: str, depth: int) -> Iterator[Call]:
         is_model=model,
         started=moment(row.time("start_time")),
         ended=moment(row.time("end_time")),
-        asked=items_of(row.value.get("inputs"), USER) or [] if chat else [],
-        said=items_of(row.value.get("outputs"), ASSISTANT) or [] if chat else [],
+        asked=asked,
+        said=said,
         unread="call without a chat" if model else "",
     )
     for child in row.list("child_runs") if row.has("child_runs") else []:

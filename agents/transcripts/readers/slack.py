@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from agents.transcripts.json_input import Row, json_values, parse
+from agents.transcripts.json_input import MAX_DEPTH, Row, json_values, parse
 from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage, TranscriptError
 from agents.transcripts.source import Source
 
@@ -154,7 +154,7 @@ def _message(row: Row, names: Names, channel: str) -> Record:
     profiles = (row.child(row.object(key), f"{key!r}") for key in ("user_profile", "bot_profile"))
     known = (row.name("username"), names.get(user, ""), names.get(bot, ""), *map(_called, profiles), user, bot)
     speaker = next((name.strip() for name in known if name.strip()), "")
-    text = plain(row.text("text") or "\n".join(_fallbacks(row)), names).strip()
+    text = plain(row.text("text") or "\n".join(_blocks(row)) or "\n".join(_fallbacks(row)), names).strip()
     files = len(row.list("files")) if row.has("files") else 0
     if not text:
         return Skipped("file" if files else "empty message", row.line)
@@ -175,6 +175,38 @@ def _message(row: Row, names: Names, channel: str) -> Record:
         | ({"edited": True} if row.has("edited") else {})
         | ({"files": files} if files else {}),
     )
+
+
+def _blocks(row: Row) -> Iterator[str]:
+    """The texts of a message's blocks, of rich text with its mentions and links as Slack marks them."""
+    for value in row.list("blocks") if row.has("blocks") else []:
+        said = _marked(value, 0).strip()
+        if said:
+            yield said
+
+
+def _marked(value: Any, depth: int) -> str:
+    if isinstance(value, list):
+        return "".join(_marked(one, depth + 1) for one in value)
+    if not isinstance(value, dict) or depth > MAX_DEPTH:
+        return ""
+    kind = value.get("type")
+    if isinstance(target := value.get({"user": "user_id", "channel": "channel_id"}.get(str(kind), "")), str):
+        return f"<{'@' if kind == 'user' else '#'}{target}>"
+    if kind in ("actions", "input", "image"):
+        return ""
+    text = value.get("text")
+    if kind == "emoji":
+        return f":{value.get('name')}:"
+    if kind == "broadcast":
+        return f"<!{value.get('range')}>"
+    said = text if isinstance(text, str) else _marked(text, depth + 1)
+    if isinstance(text, str) and kind != "mrkdwn":  # which alone has Slack's markup
+        said = html.escape(said, quote=False)
+    inner = said or _marked(value.get("elements") or value.get("fields"), depth + 1)
+    if kind == "link":
+        return inner or html.escape(str(value.get("url") or ""), quote=False)
+    return inner + "\n" * (str(kind).startswith("rich_text_") or kind in ("mrkdwn", "plain_text"))
 
 
 def _fallbacks(row: Row) -> Iterator[str]:

@@ -74,9 +74,9 @@ def items_of(value: Any, role: str, depth: int = 0) -> list[Item] | None:
                 return inner if inner is not None else [Item(role, value)]
         return [Item(role, value)]
     if isinstance(value, list):
-        found = [items_of(one, role, depth + 1) for one in value]
+        inside = [items_of(one, role, depth + 1) for one in value]
         none = [Item(role, "", skip="entry that is no message")]
-        return [item for items in found for item in items or none] if any(found) else None
+        return [item for items in inside for item in items or none] if any(inside) else None
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("kwargs"), dict) and "lc" in value:  # LangChain's own form: id ends in the class
@@ -100,6 +100,16 @@ def items_of(value: Any, role: str, depth: int = 0) -> list[Item] | None:
             system = value.get("system")
             return ([Item("system", system)] if isinstance(system, str) and system.strip() else []) + items
     return None
+
+
+def both_sides(asked: Any, said: Any) -> tuple[list[Item], list[Item]]:
+    """What a call was asked and answered. Where only one of them is a chat, the other counts as left out."""
+    sides = items_of(asked, USER) or [], items_of(said, ASSISTANT) or []
+    if sides[1] and not sides[0] and asked:
+        sides[0].append(Item(USER, "", skip="input that is no chat"))
+    if sides[0] and not sides[1] and said:
+        sides[1].append(Item(ASSISTANT, "", skip="output that is no chat"))
+    return sides
 
 
 def _others(alternatives: list[Any]) -> int:

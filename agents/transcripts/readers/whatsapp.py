@@ -40,7 +40,8 @@ _ENCRYPTED = re.compile(
     re.IGNORECASE,
 )
 _OMITTED = re.compile(
-    r"(?:(?:image|video|video note|audio|gif|sticker|document|contact card|media) omitted"
+    r"(?:null|live location shared|(?:image|video|video note|audio|gif|sticker|document|contact card|media"
+    r"|view once (?:voice )?message) omitted"
     r"|(?:bild|video|videonotiz|audio|gif|sticker|dokument|kontaktkarte) weggelassen"
     r"|(?:imagen|video|audio|gif|sticker|documento|tarjeta de contacto) omitid[oa]"
     r"|(?:image|vidéo|audio|gif|sticker|document|fiche contact) (?:omise?|absente?)"
@@ -57,6 +58,11 @@ _ATTACHED = re.compile(
     r"|файл добавлен|załączono plik|dosya ekli|file terlampir)\))",
     re.IGNORECASE,
 )
+_CALL = re.compile(
+    r"(?:missed (?:group )?(?:voice|video) call(?:, tap to call back)?|waiting for this message(?:\. this may take a while)?"
+    r"|you received a view once (?:voice )?(?:message|photo|video)\b.{0,80})\.?",
+    re.IGNORECASE,
+)
 _FILE_NAME = re.compile(r"[^\n]{1,200}\.\w{2,5}")
 
 
@@ -68,15 +74,15 @@ def said_in(lines: Sequence[str], *, marks: bool) -> tuple[str, str]:
         marks: Whether WhatsApp's own texts have a mark before them (iOS).
     """
     left, reason = [], ""
-    for line in lines:
+    for number, line in enumerate(lines):
         edited = _EDITED.search(line, max(0, len(line) - LONGEST_NOTE))
         text = line[: edited.start()].rstrip() if edited else line
         bare = text.strip(MARK + " ")
         if _DELETED.fullmatch(bare):
             reason = "deleted message"
-        elif _ENCRYPTED.match(bare):
+        elif _ENCRYPTED.match(bare) or _CALL.fullmatch(bare):
             reason = "notice"
-        elif _OMITTED.fullmatch(bare) or _BRACKETED.fullmatch(bare) or _ATTACHED.fullmatch(bare):
+        elif _OMITTED.fullmatch(bare) or (number == 0 and _BRACKETED.fullmatch(bare)) or _ATTACHED.fullmatch(bare):
             reason = "media"
         elif marks and MARK in text:  # what stands before it is the speaker's: a caption, or the name of a file
             before = text.partition(MARK)[0].strip()

@@ -171,13 +171,13 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
     ]
     heads = ("Dimension", ">AUC", "95 %", ">Own", ">Swapped", f">≥ {HIGH}", ">Own higher", ">Own scored", ">Sw. scored")
     print_table(console, heads, rows, title=f"Swap test of {judge}", unwrapped=("Dimension",))
-    told: list[list[Cell]] = [
+    by_agent: list[list[Cell]] = [
         [one.agent, name, number(one.own), number(one.swapped), "–" if one.auc is None else decimal(one.auc, 2)]
         for name, test in tests.items()
         for one in test.agents
         if one.own is not None or one.swapped is not None
     ]
-    print_table(console, ("Agent", "Dimension", ">Own", ">Swapped", ">AUC"), told, title="Agent by agent")
+    print_table(console, ("Agent", "Dimension", ">Own", ">Swapped", ">AUC"), by_agent, title="Agent by agent")
     console.print(
         "AUC: how often an agent's own text scores higher than one of somebody else put in its place: 0.5 is chance, 1 never wrong.\n"
         "Two texts are compared by the propositions that are scored for both; so are the means.\n"

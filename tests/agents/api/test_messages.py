@@ -129,6 +129,13 @@ def test_an_outsider_speaks_through_a_program_and_in_a_thread(client: Program, a
     assert len(shown["turns"]) == 1, "a reply calls the author of what it replies to"
 
 
+def test_the_answer_says_when_a_message_calls_nobody(client: Program, ada: Agent, bob: Agent) -> None:
+    shown = client.post(MESSAGES, {"channel": "office", "text": "Good morning."}).json()
+
+    assert shown["turns"] == []
+    assert [("@ada" in note, "no agent takes a turn" in note) for note in shown["notes"]] == [(True, True)]
+
+
 def test_the_stages_hear_of_it(client: Program, ada: Agent, settings: Settings) -> None:
     settings.TURN_PIPELINE = ["tests.agents.turn.stages.Ear"]
     stages.heard.clear()

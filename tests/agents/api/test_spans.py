@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from itertools import permutations
 from typing import Any
 
 import pytest
 
 from agents.models import Channel, Message
+from agents.transcripts import spans
+from agents.transcripts.spans import ingest_spans
+from agents.transcripts.store import NotEntitled, Rights
 from correction.config.configure import configure
 from correction.models import ObservedMessage
 from tests.agents.transcripts.helpers import said
@@ -37,7 +42,8 @@ def test_a_conversation_that_comes_span_by_span_is_stored_once(client: Program) 
     assert counts.pop("channels")["desk"].endswith("/api/channels/desk/")
     assert counts.pop("notes") is not None
     assert counts == {
-        "partialSuccess": {}, "spans": 1, "imported": 2, "duplicates": 0, "observed": 0, "system_prompts": 0, "skipped_by_reason": {},
+        "partialSuccess": {}, "spans": 1, "imported": 2, "duplicates": 0, "observed": 0, "attributed": 0, "system_prompts": 0,
+        "skipped_by_reason": {},
     }  # fmt: skip
     assert client.post(URL, batch(SECOND)).json()["imported"] == 2
     for again in (batch(FIRST), batch(SECOND), batch(SECOND, FIRST)):
@@ -52,6 +58,70 @@ def test_a_step_around_calls_that_comes_after_them_adds_nothing(client: Program)
     around = call(9, ("user", "Late?"), answer="A bit.", gen_ai__operation__name="invoke_agent")
     assert client.post(URL, batch(around)).json()["imported"] == 0
     assert Message.objects.count() == 2
+
+
+def step(number: int, around: int | None = None, **fields: Any) -> dict[str, Any]:
+    """A span of a trace in the conversation desk, inside another one."""
+    inside = {} if around is None else {"parentSpanId": f"s{around}"}
+    return {**span(number, gen_ai__conversation__id="desk", **fields), **inside}
+
+
+def answer(number: int, around: int, text: str) -> dict[str, Any]:
+    held = {
+        "gen_ai__input__messages": parts(("user", f"{text}?")),
+        "gen_ai__output__messages": parts(("assistant", text)),
+    }
+    return step(number, around, gen_ai__operation__name="chat", **held)
+
+
+TREE = [
+    step(1, gen_ai__operation__name="invoke_agent", gen_ai__agent__name="Ada"),
+    step(2, 1, gen_ai__operation__name="execute_tool"),
+    answer(3, 2, "by ada"),
+    step(4, 2, gen_ai__operation__name="invoke_agent", gen_ai__agent__name="bo"),
+    answer(5, 4, "by bo"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("order", list(permutations(range(5))), ids=lambda order: "".join(map(str, order)))
+def test_an_answer_is_of_the_agent_around_it_in_every_order_of_arrival(order: tuple[int, ...]) -> None:
+    ada, bo = make_agent("ada"), make_agent("bo")
+    for _ in range(2):
+        for number in order:
+            ingest_spans(batch(TREE[number]))
+        agents = dict(Message.objects.values_list("text", "agent"))
+        assert agents == {"by ada?": None, "by ada": ada.pk, "by bo?": None, "by bo": bo.pk}
+    members = Channel.objects.get().memberships.values_list("agent", flat=True)
+    assert {ada.pk, bo.pk} <= set(members)
+    assert ingest_spans(batch(*TREE)).attributed == 0
+
+
+def test_spans_of_another_trace_change_nothing_and_answers_of_no_agent_are_named(client: Program) -> None:
+    make_agent("ada")
+    notes = " ".join(client.post(URL, batch(TREE[2])).json()["notes"])
+    assert "1 of 'assistant'" in notes
+    assert "gen_ai.agent.name" in notes
+    assert "2 messages" not in notes
+    other = [{**one, "traceId": "u" * 32} for one in TREE[:2]]
+    assert client.post(URL, batch(*other)).json()["attributed"] == 0
+    assert not Message.objects.filter(agent__isnull=False).exists()
+    assert client.post(URL, batch(*TREE[:2])).json()["attributed"] == 1
+
+
+def test_answers_wait_to_be_judged_once_their_agent_is_known(client: Program) -> None:
+    changes = {"gate_mode": "observe", "gate_adherence_enabled": True, "observe_sample_rate": 1.0}
+    configure(agent=make_agent("ada"), changes=changes)
+    assert client.post(URL, batch(TREE[2])).json()["observed"] == 0
+    assert [client.post(URL, batch(*TREE[:2])).json()["observed"] for _ in range(2)] == [1, 0]
+    assert ObservedMessage.objects.count() == 1
+
+
+def test_an_agent_named_later_joins_only_for_who_may_let_it(client: Program) -> None:
+    make_agent("ada")
+    client.post(URL, batch(TREE[2]))
+    with pytest.raises(NotEntitled, match="agent 'ada' is not a member of channel 'desk'"):
+        ingest_spans(batch(*TREE[:2]), rights=Rights(add_members=False))
+    assert not Message.objects.filter(agent__isnull=False).exists()
 
 
 def test_an_agent_and_a_conversation_may_be_named_for_the_whole_program(client: Program) -> None:
@@ -101,3 +171,28 @@ def test_nothing_is_stored_in_a_synthetic_channel_and_protobuf_is_not_read(clien
     assert "synthetic" in refused(client.post(URL, batch(FIRST)))["resourceSpans"][0]
     assert client.post(URL, b"\x0a", content_type="application/x-protobuf").status_code == 415
     assert not Message.objects.exists()
+
+
+@pytest.mark.parametrize("odd", ["\x00", "\ud800"])
+def test_an_id_that_no_database_stores_is_the_same_span_when_it_comes_again(client: Program, odd: str) -> None:
+    make_agent("ada")
+    body = json.dumps(batch({**FIRST, "spanId": f"s{odd}"}))
+    counts = [client.post(URL, body, content_type="application/json").json()["imported"] for _ in range(2)]
+    assert counts == [2, 0]
+
+
+@pytest.mark.parametrize("bound", ["MOST_SPANS", "MOST_NEW"])
+def test_a_batch_that_would_keep_other_writers_waiting_is_refused(
+    client: Program, bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spans, bound, 1)
+    assert "allowed: 1" in refused(client.post(URL, batch(FIRST, SECOND)))["resourceSpans"][0]
+    assert not Message.objects.exists()
+
+
+def test_an_agent_whose_name_two_have_is_an_outsider_and_that_is_said(client: Program) -> None:
+    for slug in ("ada-1", "ada-2"):
+        make_agent(slug, display_name="Ada")
+    notes = client.post(URL, batch(FIRST)).json()["notes"]
+    assert any("ada-1, ada-2" in note for note in notes)
+    assert said("desk") == [("user", "Late?"), ("Ada", "A bit.")]

@@ -122,6 +122,13 @@ def test_rules_remember_sentences_of_people_word_for_word() -> None:
     assert dropped == [0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    "text", ["Actually I moved to Bergen yesterday.", "I've recently switched to tea.", "I no longer eat meat."]
+)
+def test_what_changed_in_a_persons_life_is_a_fact(text: str) -> None:
+    assert [one.quote for one in read(text).facts] == [text]
+
+
 def test_the_anchor_is_set_by_the_first_message_alone() -> None:
     anchor = {"text": "Taxes.", "position": 1, "quote": "Taxes."}
 

@@ -274,6 +274,22 @@ def test_an_agent_without_a_swarm_can_be_talked_to_and_the_json_is_one_object(ad
     assert (one["message"], one["replies"], one["trace"]) == ("Hello", list(ada.sample_lines), None)
 
 
+def test_an_agent_without_sample_lines_says_why_it_is_silent(ada: Agent, tmp_path: Path) -> None:
+    make_agent("mute", sample_lines=[])
+    script = tmp_path / "script.txt"
+    script.write_text("Hello\n")
+
+    assert "says nothing: no sample lines" in chat("mute", "--script", str(script))
+
+
+def test_the_default_swarm_is_stored_without_the_example_agents(db: None) -> None:
+    before = Agent.objects.count()
+
+    call_command("seed", "--swarm", stdout=StringIO())
+
+    assert (Swarm.objects.filter(phases__isnull=False).exists(), Agent.objects.count()) == (True, before)
+
+
 def test_a_long_talk_is_summarised_without_a_worker(ada: Agent, tmp_path: Path) -> None:
     ensure_default_swarm().agents.add(ada)
     script = tmp_path / "script.txt"

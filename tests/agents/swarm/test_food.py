@@ -153,3 +153,27 @@ def test_offline_the_scripted_actor_uses_the_tools_and_says_what_they_answered(
 
     assert run.status == "completed"
     assert texts(kitchen)[-1] == reply
+
+
+@pytest.mark.parametrize(
+    ("said", "logged"),
+    [
+        ("I ate seven eggs", "Logged: 7 eggs,"),
+        ("I ate twenty-five eggs", "Logged: 25 eggs,"),
+        ("I ate a dozen eggs", "Logged: 12 eggs,"),
+        ("I ate a couple of eggs", "Logged: 2 eggs,"),
+        ("I ate 1,5 eggs", "Logged: 1.5 eggs,"),
+        ("I ate an egg", "Logged: 1 egg,"),
+        ("I ate 1/2 eggs", ""),
+        ("I ate 10-12 eggs", ""),
+        ("I ate three hundred eggs", ""),
+    ],
+)
+def test_offline_a_number_is_logged_as_it_was_said_or_not_at_all(
+    said: str, logged: str, ada: Agent, kitchen: Channel, settings: Settings
+) -> None:
+    settings.ACTOR_MODEL = "offline:scripted-1"
+
+    answered = [text for _, _, text in tools(asked(ada, kitchen, said))]
+
+    assert [text[: len(logged)] for text in answered] == ([logged] if logged else [])

@@ -290,3 +290,57 @@ def test_a_long_sentence_is_quoted_with_its_beginning_or_not_at_all(quote: str, 
     assert words.startswith(beginning)
     assert len(words) <= 302
     assert quoted(words, f"Hello. {LONG}. Bye.") == words
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Forget that I am vegetarian.", ["My budget is 50 euros."]),
+        ("Hm. Please forget what I said about Oslo, it was wrong.", ["My budget is 50 euros."]),
+        ("Actually, can you forget my budget?", ["I am vegetarian and live in Oslo."]),
+        ("Ignore what I said about the budget!", ["I am vegetarian and live in Oslo."]),
+        ("Don't forget that I am vegetarian.", ["I am vegetarian and live in Oslo.", "My budget is 50 euros."]),
+        ("Forget it, I will take the bus.", ["I am vegetarian and live in Oslo.", "My budget is 50 euros."]),
+        ("Forget that I own a dog.", ["I am vegetarian and live in Oslo.", "My budget is 50 euros."]),
+    ],
+)
+def test_what_a_person_asks_to_forget_is_removed_and_the_asking_is_no_fact(
+    room: tuple[Agent, Channel, Message], text: str, left: list[str]
+) -> None:
+    agent, channel, _ = room
+    told = say(channel, "Guest", "I am vegetarian and live in Oslo. My budget is 50 euros.")
+    asked = say(channel, "Guest", text)
+    said = ["I am vegetarian and live in Oslo.", "My budget is 50 euros."]
+    with states.updating(agent, channel) as state:
+        add_quoted(
+            state, "facts", [Entry(text=one, position=told.position, quote=one, pinned=True) for one in said], [told]
+        )
+        states.forget_asked(state, asked)
+        asking = text.removeprefix("Hm. ")
+        new = [Entry(text=asking, position=asked.position, quote=asking, pinned=True)]
+        add_quoted(state, "facts", new, [asked])
+
+    facts = [entry.quote for entry in states.entries(state, "facts")]
+    assert [one for one in facts if one in said] == left
+    assert facts == [*left, *([text] if text.startswith(("Don't", "Forget it")) else [])]
+
+
+def test_another_person_makes_nothing_forgotten_nor_does_anybody_what_a_person_pinned(
+    room: tuple[Agent, Channel, Message],
+) -> None:
+    agent, channel, _ = room
+    told = say(channel, "Guest", "I am vegetarian. I am allergic to nuts.")
+    with states.updating(agent, channel) as state:
+        new = [
+            Entry(text=one, position=told.position, quote=one, pinned=True)
+            for one in ("I am vegetarian.", "I am allergic to nuts.")
+        ]
+        add_quoted(state, "facts", new, [told])
+        states.pin(state, key(state, 1))
+
+        removed = [
+            states.forget_asked(state, say(channel, who, what))
+            for who, what in [("Zed", "Forget that I am vegetarian."), ("Guest", "Forget that I am allergic.")]
+        ]
+
+    assert removed == [0, 0]

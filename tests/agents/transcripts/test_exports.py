@@ -94,6 +94,36 @@ def test_each_chatgpt_conversation_is_a_channel_and_a_circle_ends(tmp_path: Path
     assert [text for _, text in said("round")] == ["one", "two"]
 
 
+def test_what_was_spoken_to_chatgpt_is_speech(tmp_path: Path) -> None:
+    heard = {"content_type": "audio_transcription", "text": "Which ferry?", "direction": "in", "decoding_id": None}
+    sound = {"content_type": "audio_asset_pointer", "asset_pointer": "sediment://file-1", "format": "wav"}
+    asked = node("a", None, "user", kind="multimodal_text")
+    asked["message"]["content"]["parts"] = [sound, heard]
+    silent = node("b", "a", "user", kind="multimodal_text")
+    silent["message"]["content"]["parts"] = [sound]
+    report = imported(tmp_path, [tree(asked, silent, current_node="b", id="c-1"), tree(node("r", None), id="c-2")])
+    assert said() == [("user", "Which ferry?")]
+    assert report["skipped_by_reason"] == {"audio_asset_pointer": 1}
+    assert report["channels"] == list(Channel.objects.values_list("slug", flat=True)) == ["c-1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Oats are food. \ue200cite\ue202turn0search1\ue202turn0news2\ue201", "Oats are food."),
+        ("Oats \ue200cite\ue202turn0search1\ue201. More", "Oats. More"),
+        ("Oats\u3010" + "4:0\u2020source\u3011 and", "Oats and"),
+        ('In \ue200entity\ue202["city","Oslo","capital"]\ue201 now', "In Oslo now"),
+        ("See \ue200url\ue202The docs\ue202turn0search1\ue201.", "See The docs."),
+        ("\ue203Oats\ue204 cut \ue200cite\ue202turn0", "Oats cut"),
+        ("cite turn0search1 [1] stays", "cite turn0search1 [1] stays"),
+    ],
+)
+def test_marks_of_citations_in_chatgpt_are_no_text(tmp_path: Path, text: str, shown: str) -> None:
+    imported(tmp_path, [tree(node("a", None, "assistant", text), current_node="a")])
+    assert said() == [("assistant", shown)]
+
+
 # -- SillyTavern
 CHAT = [
     {"user_name": "Pat", "character_name": "Guide", "create_date": "2026-03-01 @09h 12m 00s", "chat_metadata": {}},
@@ -147,6 +177,16 @@ def test_of_candidates_of_character_ai_the_chosen_one_is_read(tmp_path: Path) ->
     report = imported(tmp_path, {"turns": turns})
     assert said("chat") == [("Guide", "two")]
     assert report["skipped_by_reason"] == {"answer not chosen": 1}
+
+
+def test_turns_of_character_ai_with_the_newest_first_are_read_from_the_oldest(tmp_path: Path) -> None:
+    turns = [
+        {"turn_key": {"chat_id": "chat", "turn_id": str(n)}, "author": {"name": "Guide"}, "create_time": f"2026-03-01T09:12:0{n}Z",
+         "candidates": [{"raw_content": str(n)}]}
+        for n in (3, 2, 1)
+    ]  # fmt: skip
+    imported(tmp_path, {"turns": turns})
+    assert said("chat") == [("Guide", "1"), ("Guide", "2"), ("Guide", "3")]
 
 
 # -- Slack
@@ -218,6 +258,26 @@ def test_a_slack_export_has_names_threads_edits_and_deletions(tmp_path: Path) ->
     assert run_json("import_transcript", slack_zip(tmp_path))["imported"] == 0
 
 
+def test_a_slack_message_without_a_text_says_what_its_blocks_say(tmp_path: Path) -> None:
+    rich = [{"type": "text", "text": "Late & <odd>, "}, {"type": "user", "user_id": "U2"}, {"type": "emoji", "name": "fog"},
+            {"type": "link", "url": "https://x.org?a=1&b=2"}]  # fmt: skip
+    listed = {
+        "type": "rich_text_list",
+        "elements": [{"type": "rich_text_section", "elements": [{"type": "text", "text": n}]} for n in "ab"],
+    }
+    blocks: list[Any] = [
+        {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": rich}, listed]},
+        {"type": "section", "text": {"type": "mrkdwn", "text": "*Fog* &amp; <https://x.org|tide>"}, "fields": 5},
+        {"type": "divider"},
+        {"type": "actions", "elements": [{"type": "button", "text": {"type": "plain_text", "text": "OK"}}]},
+    ]
+    imported(tmp_path, [entry(0, "", blocks=blocks), entry(1, "", blocks=blocks[2:]), entry(2, "text", blocks=blocks)])
+    assert [text for _, text in said()] == [
+        "Late & <odd>, @U2:fog:https://x.org?a=1&b=2\na\nb\n*Fog* & tide (https://x.org)",
+        "text",
+    ]
+
+
 def test_a_day_file_of_slack_finds_the_users_beside_its_folder(tmp_path: Path) -> None:
     folder = tmp_path / "quay"
     folder.mkdir()
@@ -231,6 +291,15 @@ def test_a_day_file_of_slack_finds_the_users_beside_its_folder(tmp_path: Path) -
 def test_a_last_text_without_its_message_is_read_from_the_edit(tmp_path: Path) -> None:
     imported(tmp_path, [*DAY_2[:1], *DAY_1[:1]])
     assert [text for _, text in said()] == ["new words", "Late, @U2? <see the plan (https://x.org)>"]
+
+
+def test_a_zip_that_unpacks_to_hundreds_of_times_its_size_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("users.json", "[" + "{}," * 6_000_000 + "{}]")
+        archive.writestr("quay/2026-01-01.json", "[]")
+    with pytest.raises(CommandError, match="allowed for its size"):
+        call_command("import_transcript", path)
 
 
 @pytest.mark.parametrize(
@@ -287,6 +356,13 @@ def test_a_discord_export_has_replies_and_leaves_out_notices(tmp_path: Path) -> 
     assert report["skipped_by_reason"] == {"notice GuildMemberJoin": 1, "file": 1, "forwarded message": 1}
     assert Channel.objects.get().topic == "Ferries"
     assert report["first_sent_at"] == "2026-03-01T09:00:00.100000Z"
+
+
+def test_a_discord_export_in_reverse_is_read_from_the_oldest_message(tmp_path: Path) -> None:
+    export = discord({"content": "Late?"}, {"type": "Reply", "content": "No.", "reference": {"messageId": "0"}})
+    imported(tmp_path, export | {"messages": export["messages"][::-1]})
+    assert said() == [("Pat", "Late?"), ("Pat", "No.")]
+    assert parents()["No."] == "Late?"
 
 
 def test_a_direct_message_of_discord_is_a_dm(tmp_path: Path) -> None:
@@ -361,6 +437,13 @@ def test_a_trace_without_a_call_of_a_model_is_read_from_outside(tmp_path: Path, 
     }
     imported(tmp_path, {"trace": trace, "observations": [inner]})
     assert said() == [("user", "Late?"), ("assistant", "A bit.")]
+
+
+def test_what_a_call_was_asked_that_is_no_chat_is_counted(tmp_path: Path) -> None:
+    report = imported(tmp_path, [observation(1, {"city": "Rome", "days": 3}, "Sunny.", traceId="t")])
+    assert report["skipped_by_reason"] == {"input that is no chat": 1}
+    runs = [run(1, "llm", {"city": "Rome"}, {"text": "Rain."})]
+    assert lines(tmp_path, runs)["skipped_by_reason"] == {"input that is no chat": 1}
 
 
 def test_observations_alone_make_a_conversation_of_their_trace(tmp_path: Path) -> None:

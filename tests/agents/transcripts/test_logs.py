@@ -179,6 +179,11 @@ def test_what_whatsapp_writes_itself_on_android_is_not_speech(tmp_path: Path) ->
     assert report["warnings"] == []
 
 
+def test_a_line_of_a_message_in_brackets_is_speech_where_it_is_not_the_first(tmp_path: Path) -> None:
+    imported(tmp_path, "31/12/2025, 22:14 - Ann: So?\n<shrugs at Bo>\n31/12/2025, 22:15 - Bo: Well.\n")
+    assert said() == [("Ann", "So?\n<shrugs at Bo>"), ("Bo", "Well.")]
+
+
 def test_what_whatsapp_writes_itself_on_ios_is_not_speech(tmp_path: Path) -> None:
     report = imported(tmp_path, IOS)
     assert said() == [("Ann", "Kommt sie?\nWarum nicht: wer weiß?"), ("Ann", "schau"), ("Bo", "Gleich.")]
@@ -214,7 +219,68 @@ def test_the_texts_of_whatsapp_are_known_in_several_languages_and_forms_of_time(
     assert report["first_sent_at"] == "2025-12-31T22:15:00Z"
 
 
+@pytest.mark.parametrize(
+    "stamp",
+    ["05/01/2026 21:58:01", "05-01-2026 21:58:01", "05/01/2026, 21:58:01", "2026. 01. 05. 21:58:01", "2026. 1. 5. 오후 9:58:01",
+     "05/01/2026 à 21:58:01", "2026/1/5 下午9:58:01", "5.1.2026 um 21:58:01"],
+)  # fmt: skip
+def test_an_export_of_ios_is_known_by_its_marks_however_it_writes_the_time(tmp_path: Path, stamp: str) -> None:
+    log = (
+        f"[{stamp}] Quay: \u200eLes messages et les appels sont chiffrés de bout en bout.\n[{stamp}] Ann: Elle vient ?\n"
+        f"\u200e[{stamp}] Pat: \u200eimage absente\n[{stamp}] Pat: Oui. \u200e<Ce message a été modifié>\n[{stamp}] Pat: \u200eunbekannt\n"
+    )
+    report = imported(tmp_path, log, dates="day-first")
+    assert said() == [("Ann", "Elle vient ?"), ("Pat", "Oui.")]
+    assert report["skipped_by_reason"] == {"notice": 2, "media": 1}
+    assert report["first_sent_at"] == "2026-01-05T21:58:01Z"
+
+
+@pytest.mark.parametrize(
+    "stamp", ["05/01/2026 à 21:58 - ", "05/01/2026 às 21:58 - ", "2026. 01. 05. 21:58 - ", "2026. 1. 5. 오후 9:58 - "]
+)
+def test_words_between_date_and_time_are_no_hindrance(tmp_path: Path, stamp: str) -> None:
+    report = imported(tmp_path, f"{stamp}Ann: one\n{stamp}Ann a quitté\n{stamp}Bo: two\n", dates="day-first")
+    assert said() == [("Ann", "one"), ("Bo", "two")]
+    assert report["first_sent_at"] == "2026-01-05T21:58:00Z"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["null", "Missed voice call, tap to call back", "Missed video call", "live location shared", "<View once voice message omitted>",
+     "Waiting for this message. This may take a while.", "Waiting for this message"],
+)  # fmt: skip
+@pytest.mark.parametrize("stamp", ["13/01/2026, 21:58 - ", "[13/01/2026, 21:58:01] "])
+def test_more_texts_of_whatsapp_are_not_speech(tmp_path: Path, stamp: str, text: str) -> None:
+    imported(tmp_path, f"{stamp}Ann: {text}\n{stamp}Ann: {text}, she said\n")
+    assert said() == [("Ann", f"{text}, she said")]
+
+
+def test_a_notice_to_a_channel_is_no_message_of_irssi(tmp_path: Path) -> None:
+    for number, stamp in enumerate(("21:58 ", "21:58:01 ", "[21:58] ", "")):
+        log = f"{stamp}<ann> hi\n{stamp}-Bo:#quay- late\n{stamp}-bo- psst\n{stamp}-Bo:@#quay-ops- ops\n{stamp}<bo> ho\n"
+        report = imported(tmp_path, log, name=f"{number}.txt")
+        assert report["skipped_by_reason"] == {"notice": 3}
+
+
 # -- CSV with dialogues
+@pytest.mark.parametrize(
+    ("header", "options", "warned"),
+    [
+        ("Who,Text,Uhrzeit", {}, True),
+        ("Who,Text,Uhrzeit", {"columns": "sent_at=Uhrzeit"}, False),
+        ("Who,Text,Sent", {}, False),
+    ],
+)
+def test_a_table_without_a_known_column_of_times_says_what_was_read_and_what_not(
+    tmp_path: Path, header: str, options: dict[str, str], warned: bool
+) -> None:
+    report = imported(tmp_path, f"{header}\nann,hi,2026-03-01 09:00\n", name="talk.csv", **options)
+    assert report["undated"] == warned
+    assert [all(name in text for name in ("speaker=Who", "text=Text", "Uhrzeit", "--columns sent_at=")) for text in report["warnings"]] == (
+        [True] * warned
+    )  # fmt: skip
+
+
 def test_each_dialogue_of_a_table_is_a_channel(tmp_path: Path) -> None:
     table = (
         "Sr No.,Utterance,Speaker,Emotion,Dialogue_ID,Utterance_ID,Season\n"

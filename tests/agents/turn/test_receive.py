@@ -10,7 +10,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, Message, Run, owner_name
 from agents.turn.orchestrator import start_turn, work_one
-from agents.turn.receive import receive_message
+from agents.turn.receive import receive_message, uncalled
 from agents.turn.send_message import SendRefused
 from tests.agents.turn import stages
 from tests.agents.turn.playing import join, plays, texts
@@ -125,6 +125,44 @@ def test_a_person_who_once_spoke_under_an_agents_name_does_not_stand_in_its_way(
     receive_message(channel=office, outsider="Zed", text="Michael, hello")
 
     assert queued() == ["michael"]
+
+
+@pytest.mark.parametrize(
+    ("text", "addressed", "why", "ways"),
+    [
+        ("Mira, dose?", [], "'Mira' is a person here", "write @mira-vale, or"),
+        ("Max, dose?", [], "'Max' is the name of several here", "write @max-1, @max-2, or"),
+        ("I asked Mira Vale yesterday", [], "'Mira Vale' is named and not addressed", "write @mira-vale, or"),
+        ("What is the dose?", [], "it names none of them", "write @max-1, @max-2, @mira-vale, or"),
+        ("Everyone except Mira Vale: dose?", [], "'Mira Vale' is named and not addressed", "@mira-vale"),
+        ("@mira-vale dose?", ["mira-vale"], "", ""),
+        ("@mira dose?", ["mira-vale"], "", ""),
+        ("Mira Vale, dose?", ["mira-vale"], "", ""),
+    ],
+)
+def test_a_message_that_calls_nobody_says_why_and_how_to_call(
+    office: Channel, text: str, addressed: list[str], why: str, ways: str
+) -> None:
+    agents = [make_agent("mira-vale", display_name="Mira Vale"), make_agent("max-1", display_name="Max Moss")]
+    office.memberships.all().delete()
+    join(office, *agents, make_agent("max-2", display_name="Max Marsh"))
+    say(office, "Mira", "hi")
+
+    message = receive_message(channel=office, outsider="Zed", text=text)
+
+    assert queued() == addressed
+    assert (why in uncalled(message), ways in uncalled(message)) == (True, True)
+    assert (uncalled(message) == "") == bool(addressed)
+
+
+def test_a_slug_calls_the_agent_although_a_person_bears_it(office: Channel) -> None:
+    join(office, make_agent("mira", display_name="Dr. Mira Vale"))
+    say(office, "mira", "hi")
+    receive_message(channel=office, user=User.objects.create_user("mira"), text="hello")
+
+    receive_message(channel=office, outsider="Zed", text="@mira dose?")
+
+    assert queued() == ["mira"]
 
 
 def test_in_a_channel_that_is_played_nobody_is_addressed(ada: Agent, dm: Channel) -> None:

@@ -57,6 +57,16 @@ never stop being sarcastic | sarcasm | more
 don't be afraid to use emojis | emoji | more
 don't forget to use emojis | emoji | more
 there's no need to be so formal | formal | less
+Stop being so formal | formal | stop
+stop being so cheerful please | enthusiasm | stop
+don't be so sarcastic | sarcasm | stop
+never sound so robotic again | coldness | stop
+no more being so dramatic | drama | stop
+stop being sarcastic so often | sarcasm | less
+don't use so many emojis | emoji | less
+Stop ending every sentence with traveler | ending every sentence with traveler | stop
+please don't be shorter, be longer | long | more
+not longer, shorter please | short | more
 you don't need to apologize all the time | apologising | less
 don't be less formal | formal | more
 don't be too formal | formal | less

@@ -230,6 +230,27 @@ def test_the_voice_measure_does_not_learn_from_the_texts_that_are_swapped_in(
     assert shown["others"] == sum(map(len, load_foils().values())) - len(swapped.swaps)
 
 
+def test_where_the_swap_test_takes_the_foils_up_no_voice_is_learned_from_what_is_left(
+    settings: Settings, propositions: PropositionFolder
+) -> None:
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    propositions.claims("consistency/_default.yaml", "voice", extra="include_personas: false, measure: voice")
+    (ada,) = cast("ada")
+    talk(ada, [f"The ada way, later {n}." for n in range(200)], channel=make_channel("hall"))
+    foils = sum(map(len, load_foils().values()))
+    spec = RunSpec(agent=ada, dimensions=("adherence", "consistency"), samples=foils, swap_test="swapped-texts")
+    swapped, _ = queue_run(spec)
+    rows = swapped.scores.filter(dimension="consistency").select_related("message", "compared_with")
+    subject, (row,) = subject_of(swapped), rows[:1]
+    assert len(swapped.swaps) == foils
+
+    context = SCORERS["consistency"].context(
+        subject, propositions_asked(ada, "consistency")[0], row.message, row.compared_with
+    )
+
+    assert "no other voice is left" in context.measured["voice"]["why"]
+
+
 def test_the_foils_are_four_voices_with_texts_enough() -> None:
     foils = load_foils()
 

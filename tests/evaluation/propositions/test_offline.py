@@ -44,6 +44,7 @@ def test_each_guard_judges_a_draft_at_the_gate(guard: str, propositions: Proposi
         "language": "Das ist hier und nicht für uns.",
         "words": "Refunds arrive tomorrow.",
         "modality": "It must be here.",
+        "limits": "It is only here.",
         "names": "It is here, says Oscar.",
     }
     draft = made_up.get(guard, 'It is not "free": pay 5 euros today at www.example.com with `--now`.')
