@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.panels import table
 from agents.models import Agent
-from evaluation.admin.display import TONES, dimension_badge, evaluation_link, number
+from evaluation.admin.display import TONES, dimension_badge, evaluation_link, number, of_words
 from evaluation.change.change import Change
 from evaluation.change.comparison import Comparison, compare_runs, compare_to_baseline
 from evaluation.change.evidence import Judged, newest_since_baselines, runs_of
@@ -99,6 +99,8 @@ def _row(change: Change) -> tuple[object, ...]:
 def _number(change: Change, value: float | None, share: Share | None) -> SafeString:
     if change.counted and value is not None:
         return number(None, int(value), share=share)
+    if change.of_words:
+        return of_words(value)
     return number(value, None, share=share, why=change.reason if change.too_little_scored else "")
 
 

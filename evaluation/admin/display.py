@@ -113,6 +113,16 @@ def meter(value: float | None, digits: int = 1, *, share: Share | None = None, w
     )
 
 
+def of_words(value: float | None) -> SafeString:
+    """The statistic of repeated words that a comparison goes by: no score, so neither with a bar nor with a share scored."""
+    if value is None:
+        return meter(None)
+    hint = "of repeated words alone, 0 (all repeat) to 9 (none do): an exact statistic, not a score"
+    return format_html(
+        '<span class="pl-number">{}</span> <span class="pl-subtle" title="{}">· words</span>', f"{value:.1f}", hint
+    )
+
+
 def number(
     score: float | None, count: int | None, *, digits: int = 1, share: Share | None = None, why: str = ""
 ) -> SafeString:

@@ -23,7 +23,7 @@ from agents.console.panels import table
 from agents.console.site import Button, ModelAdmin, Select, TextInput
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import TAG_KEY
-from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, way_name
+from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words, way_name
 from evaluation.change.evidence import Judged, Tag, judged_ways
 from evaluation.change.overview import (
     Card,
@@ -137,8 +137,10 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
         "dimensions": [
             (
                 move.dimension,
-                meter(move.baseline, share=move.baseline_share, why=move.reason),
-                meter(move.candidate, share=move.share, why=move.reason),
+                of_words(move.baseline)
+                if move.of_words
+                else meter(move.baseline, share=move.baseline_share, why=move.reason),
+                of_words(move.candidate) if move.of_words else meter(move.candidate, share=move.share, why=move.reason),
                 signed(move.delta),
             )
             for move in card.dimensions
@@ -326,8 +328,8 @@ def _move(card: Card, move: Move) -> tuple[object, ...]:
     judged = f"{move.baseline_scored:,} · {move.scored:,}"
     return (
         format_html("{} {} {}", link, dimension_badge(move.dimension), inverted),
-        meter(move.baseline, share=move.baseline_share),
-        meter(move.candidate, share=move.share),
+        of_words(move.baseline) if move.of_words else meter(move.baseline, share=move.baseline_share),
+        of_words(move.candidate) if move.of_words else meter(move.candidate, share=move.share),
         signed(move.delta),
         f"{judged}, {move.unscored:,} unscored" if move.unscored else judged,
         verdict,

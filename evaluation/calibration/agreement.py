@@ -60,10 +60,21 @@ def swap_text(row: JudgeCalibration | None) -> str:
         return f"no figure: {test.reason}"
     low, high = test.interval
     passed = "" if test.high_share is None else f", {test.high_share:.0%} of swapped texts ≥ 7"
-    chance = ": worse than chance" if high < 0.5 else ": no better than chance so far" if low <= 0.5 else ""
+    chance = f": {verdict}" if (verdict := swap_verdict(test.interval)) != BETTER else ""
     foils = "" if test.against == "agents" else f" ({test.against})"
     auc = f"AUC {decimal(test.auc, 2)} [{decimal(low, 2)}, {decimal(high, 2)}]"
     return f"{auc} over {counted(test.agents, 'agent')}{passed}{foils}{chance}"
+
+
+BETTER = "better than chance"
+
+
+def swap_verdict(interval: tuple[float, float] | None) -> str:
+    """What an area under the curve says, by its interval; empty without one."""
+    if interval is None:
+        return ""
+    low, high = interval
+    return BETTER if low > 0.5 else "worse than chance" if high < 0.5 else "no better than chance so far"
 
 
 class SwapShown(BaseModel):
@@ -312,7 +323,7 @@ def calibration(
         spearman=Figure.of(spearman(raw, people)),
         alpha=Figure.of(krippendorff_alpha(list(zip(raw, people, strict=True)))),
         people_alpha=Figure.of(krippendorff_alpha(by_annotator)),
-        bias=Figure.of(bootstrap_mean(biases, resamples=RESAMPLES)),
+        bias=Figure.of(bootstrap_mean(biases, unseen=False, resamples=RESAMPLES)),
         prediction_powered=[_powered(drawn, items) for drawn in sets],
         digest=hashlib.sha256(json.dumps(data, ensure_ascii=False).encode()).hexdigest() if data else "",
     )

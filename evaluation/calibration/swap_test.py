@@ -7,29 +7,33 @@ place. A judge that cannot tell the two apart cannot see a persona that is lost.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from django.utils import timezone
 from pydantic import BaseModel, computed_field
 
-from evaluation.calibration.agreement import Figure, SwapShown
+from evaluation.calibration.agreement import Figure, SwapShown, swap_verdict
 from evaluation.models import BY_MESSAGE, EvaluationRun, EvaluationScore, JudgeCalibration, SwapHalf
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import rounded
 from evaluation.runs.swaps import foils_in
-from evaluation.statistics.separation import area_under_curve
+from evaluation.statistics.separation import Compared, area_of
 
 HIGH = 7  # "mostly true": a swapped text that scores this passes for the agent's own
 SAMPLES = 10
 
 Pair = tuple[EvaluationRun, EvaluationRun]  # of an agent's own words, and of swapped texts
-ByText = dict[tuple[int, str], dict[int, float | None]]
+Text = Mapping[str, tuple[float, float]]  # of each proposition that is scored its weight and mean score
+ByText = dict[tuple[int, str], dict[int, Text]]
 
 
 class ByAgent(BaseModel):
-    """How one agent's own words and the texts of others scored: means 0 to 9, and the area under the curve, null without scores."""
+    """How one agent's own words and the texts of others scored: means 0 to 9, and the area under the curve, null without scores.
+
+    The means are, like the area, over pairs of an own and a swapped text, each by the propositions that are scored for both.
+    """
 
     agent: str
     own: float | None
@@ -42,7 +46,7 @@ class SwapTest(BaseModel):
 
     Attributes:
         auc: The chance that an own text scores higher than a swapped one of the same agent: 0.5 is chance, 1 never wrong.
-        own_mean, swapped_mean: 0 to 9, over the texts scored.
+        own_mean, swapped_mean: 0 to 9, over the pairs of texts that are compared.
         high_share: Share of the swapped texts scored 7 or more, 0 to 1.
         own_texts, swapped_texts: How many were asked about; `own_scored` and `swapped_scored` of them have a score.
         against: Whose texts were swapped in.
@@ -59,6 +63,12 @@ class SwapTest(BaseModel):
     against: Literal["agents", "foils", "agents and foils"]
     agents: list[ByAgent]
     checked_at: str
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def verdict(self) -> str:
+        """``better than chance``, ``no better than chance so far`` or ``worse than chance``; empty without a figure."""
+        return swap_verdict(self.auc.interval)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -91,22 +101,24 @@ def _test(
     dimension: str, pairs: Sequence[Pair], scores: ByText, against: Literal["agents", "foils", "agents and foils"]
 ) -> SwapTest:
     asked = [tuple(scores[run.pk, dimension] for run in pair) for pair in pairs]
-    scored = [tuple([s for s in texts.values() if s is not None] for texts in both) for both in asked]
-    own, swapped = ([score for both in scored for score in both[side]] for side in (0, 1))
-    by_agent = []
+    scored = [tuple([text for text in texts.values() if text] for texts in both) for both in asked]
+    own, swapped = ([text for both in scored for text in both[side]] for side in (0, 1))
+    by_agent, strata, totals = [], [], [0.0, 0.0]
     for (run, _), (first, second) in zip(pairs, scored, strict=True):
-        auc = rounded(area_under_curve([(first, second)]).value)
-        by_agent.append(
-            ByAgent(agent=run.agent.slug if run.agent else "", own=_mean(first), swapped=_mean(second), auc=auc)
-        )
-    area = area_under_curve([(first, second) for first, second in scored])
+        compared, *means = _compared(first, second)
+        strata.append(compared)
+        totals = [total + mean * compared.pairs for total, mean in zip(totals, means, strict=True)]
+        shown = [rounded(mean) if compared.pairs else None for mean in means]
+        auc = rounded(area_of([compared]).value)
+        by_agent.append(ByAgent(agent=run.agent.slug if run.agent else "", own=shown[0], swapped=shown[1], auc=auc))
+    area, compared_pairs = area_of(strata), sum(one.pairs for one in strata)
     if area.value is None and (why := _why_unscored(dimension, pairs)):
         area = replace(area, reason=why)
     return SwapTest(
         auc=Figure.of(area),
-        own_mean=_mean(own),
-        swapped_mean=_mean(swapped),
-        high_share=_mean([float(score >= HIGH) for score in swapped]),
+        own_mean=rounded(totals[0] / compared_pairs) if compared_pairs else None,
+        swapped_mean=rounded(totals[1] / compared_pairs) if compared_pairs else None,
+        high_share=rounded(sum(_mean(text) >= HIGH for text in swapped) / len(swapped)) if swapped else None,
         own_texts=sum(len(both[0]) for both in asked),
         own_scored=len(own),
         swapped_texts=sum(len(both[1]) for both in asked),
@@ -124,32 +136,67 @@ def _why_unscored(dimension: str, pairs: Sequence[Pair]) -> str:
     return unscored.order_by("pk").values_list("reason", flat=True).first() or ""
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return rounded(sum(values) / len(values)) if values else None
+def _compared(own: Sequence[Text], swapped: Sequence[Text]) -> tuple[Compared, float, float]:
+    """Each own text with each swapped one, by the propositions scored for both; with the mean of either over these pairs.
+
+    A text scored by an exact rule alone has a 9, one that the judge could say more about an 8: over different propositions that is
+    nothing that tells one from the other.
+    """
+    pairs, wins, totals, seen = 0, 0.0, [0.0, 0.0], (set[int](), set[int]())
+    for i, first in enumerate(own):
+        for j, second in enumerate(swapped):
+            both = first.keys() & second.keys()
+            if not both:
+                continue
+            a, b = (round(_mean({name: text[name] for name in both}), 9) for text in (first, second))
+            pairs, wins, totals = pairs + 1, wins + (a > b) + (a == b) / 2, [totals[0] + a, totals[1] + b]
+            seen[0].add(i)
+            seen[1].add(j)
+    own_mean, swapped_mean = (total / max(1, pairs) for total in totals)
+    return Compared(len(seen[0]), len(seen[1]), pairs, wins), own_mean, swapped_mean
+
+
+def _mean(text: Text) -> float:
+    """Its score, 0 to 9."""
+    return sum(weight * score for weight, score in text.values()) / sum(weight for weight, _ in text.values())
 
 
 def _scores_by_text(runs: Iterable[EvaluationRun]) -> ByText:
-    """By run and dimension the score of each message: the weighted mean of its propositions; None without one."""
-    sums: dict[tuple[int, str, int], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    """By run and dimension of each message the propositions that are scored, those of a weight above 0."""
+    asked: dict[tuple[int, str, int], dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     rows = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs], message__isnull=False).order_by()
-    fields = ("evaluation_run", "dimension", "message", "status", "weight", "score")
-    for run, dimension, message, status, weight, score in rows.values_list(*fields).iterator():
-        cell = sums[run, dimension, message]
-        if status == EvaluationScore.Status.SCORED and score is not None:
-            cell[0] += weight * score
-            cell[1] += weight
+    fields = ("evaluation_run", "dimension", "message", "proposition_id", "status", "weight", "score")
+    for run, dimension, message, proposition, status, weight, score in rows.values_list(*fields).iterator():
+        text = asked[run, dimension, message]
+        if status == EvaluationScore.Status.SCORED and score is not None and weight:
+            text[proposition].append((weight, score))
     by_text: ByText = defaultdict(dict)
-    for (run, dimension, message), (points, weights) in sums.items():
-        by_text[run, dimension][message] = points / weights if weights else None
+    for (run, dimension, message), text in asked.items():
+        by_text[run, dimension][message] = {
+            name: (rows[0][0], sum(score for _, score in rows) / len(rows)) for name, rows in text.items()
+        }
     return by_text
 
 
-def store_swap_tests(*, judge: str, procedure: str, tests: dict[str, SwapTest]) -> None:
-    """Store swap tests beside the judge's agreement with people, in place of earlier ones."""
+def store_swap_tests(*, judge: str, procedure: str, tests: dict[str, SwapTest], of_all: bool) -> dict[str, SwapShown]:
+    """Store swap tests beside the judge's agreement with people, in place of earlier ones.
+
+    Args:
+        of_all: Whether all agents were checked; a check of some does not replace one of more of them.
+
+    Returns:
+        The earlier ones that stay, by dimension.
+    """
+    rows = JudgeCalibration.objects.filter(judge=judge, procedure=procedure, dimension__in=tests)
+    earlier = {row.dimension: SwapShown.model_validate(row.swap_test) for row in rows if row.swap_test}
+    stays = {name: one for name, one in earlier.items() if not of_all and one.agents > len(tests[name].agents)}
     for dimension, test in tests.items():
+        if dimension in stays:
+            continue
         figures = test.model_dump(include={"high_share", "own_scored", "swapped_scored", "against", "checked_at"})
         figures |= {"auc": test.auc.value, "interval": test.auc.interval, "reason": test.auc.reason}
         shown = SwapShown(**figures, agents=len(test.agents))
         JudgeCalibration.objects.update_or_create(
             judge=judge, procedure=procedure, dimension=dimension, defaults={"swap_test": shown.model_dump(mode="json")}
         )
+    return stays

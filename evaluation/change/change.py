@@ -11,7 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, computed_fie
 from evaluation.dimensions import BY_MESSAGE
 from evaluation.propositions.schema import DimensionId
 from evaluation.runs.summary import Share, ShareShown, rounded
-from evaluation.statistics.bootstrap import Interval, IntervalShown, Observation, bootstrap_difference, bootstrap_mean
+from evaluation.statistics.bootstrap import (
+    HIGHEST,
+    Interval,
+    IntervalShown,
+    Observation,
+    bootstrap_difference,
+    bootstrap_mean,
+)
 from evaluation.statistics.difference import (
     ALPHA,
     Scores,
@@ -27,11 +34,10 @@ from evaluation.statistics.difference import (
 )
 
 DELETED = "message:deleted"  # the cluster of what was judged of messages that are gone
-HIGHEST = 9.0
 FELL_BELOW = 0.5  # of the share scored in the baseline
 MOST_RESAMPLED = 200  # messages; four thousand resamples of more take seconds and change nothing
 NOISE_ALONE = "of the judge's noise alone: other messages might have scored otherwise"
-WORDS_ALONE = "of repeated words alone, from 0 (all repeat) to 9 (none do), by message: an exact statistic, blind to repeated thoughts"
+WORDS_ALONE = "words: of repeated words alone, 0 (all repeat) to 9 (none do): an exact statistic, no score; blind to repeated thoughts"
 UNITS = {"message": "messages", "situation": "situations", "channel": "channels", "repeat": "repeats"}
 WHERE = ("in the baseline", "now")
 
@@ -61,6 +67,7 @@ class Change(BaseModel):
         paired: Whether the same situations (channels, messages) are in both and were compared one by one.
         counted: Whether it is a count of ideas, which is in no comparison of scores.
         too_little_scored: Whether there is no verdict because too little of what the judge can score was scored.
+        of_words: Whether the numbers are the exact statistic of repeated words, not scores of the judge.
     """
 
     model_config = ConfigDict(frozen=True, serialize_by_alias=True, json_schema_serialization_defaults_required=True)
@@ -86,6 +93,7 @@ class Change(BaseModel):
     paired: bool = False
     counted: bool = Field(False, exclude_if=lambda counted: not counted)
     too_little_scored: bool = Field(False, exclude=True)
+    of_words: bool = Field(False, exclude=True)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -163,11 +171,14 @@ def change_of(
     at_once, known = "repeats" in units, bool(first and second)
     exact = heuristic and units == {"messages"} and dimension not in BY_MESSAGE
     paired = known and not at_once and _clusters(first) == _clusters(second)
+    # Other messages may show an outcome that none of these did. Repeats, and the same messages judged again, are no draw of messages.
+    unseen = not (at_once or counted or (paired and units == {"messages"}))
     if known:
         sizes = change.n, change.baseline_n
         many = min(sizes) > MOST_RESAMPLED or max(sizes) > 10 * MOST_RESAMPLED
         by = difference_interval if many else _resampled
-        interval, p = by(first, second, paired=paired), difference_p(first, second, paired=paired)
+        interval = by(first, second, paired=paired, unseen=unseen)
+        p = difference_p(first, second, paired=paired, unseen=unseen)
         if not counted:
             change = change.model_copy(update={"baseline": mean_of(first), "candidate": mean_of(second)})
         note = NOISE_ALONE if at_once else note
@@ -175,7 +186,8 @@ def change_of(
             note = "; ".join(filter(None, (WORDS_ALONE, note)))
     else:
         fixed, observations = (before.score or 0.0, second) if second else (now.score or 0.0, first)
-        interval, p = bootstrap_mean(observations).interval, from_fixed_p(fixed, observations)
+        interval = bootstrap_mean(observations, unseen=unseen).interval
+        p = from_fixed_p(fixed, observations, unseen=unseen)
         if interval is not None:
             low, high = interval.low - fixed, interval.high - fixed
             interval = Interval(low, high) if second else Interval(-high, -low)
@@ -197,9 +209,16 @@ def change_of(
         verdict = undecided(change.delta, margin)
         beyond = "chance" if exact else "the judge's noise"
         reason = f"beyond {beyond}, but not surely by more than {margin:g}"
-    sd = None if at_once else spread(first, second, paired=paired)
+    sd = None if at_once else spread(first, second, paired=paired, unseen=unseen)
     detected = detectable(sd, n=change.n, baseline_n=change.baseline_n, paired=paired)
-    update = {"interval_note": note, "reason": reason, "sd": sd, "smallest_detectable": detected, "paired": paired}
+    update = {
+        "interval_note": note,
+        "reason": reason,
+        "sd": sd,
+        "smallest_detectable": detected,
+        "paired": paired,
+        "of_words": exact,
+    }
     update["verdict"] = "drifted" if counted and verdict == "improved" else verdict
     return change.model_copy(update={**update, "p_value": p})
 
@@ -260,8 +279,8 @@ def corrected(changes: Sequence[AnyChange], margin: float, what: str) -> list[An
     return rows
 
 
-def _resampled(first: Scores, second: Scores, *, paired: bool) -> Interval | None:
-    return bootstrap_difference(first, second, paired=paired).interval
+def _resampled(first: Scores, second: Scores, *, paired: bool, unseen: bool) -> Interval | None:
+    return bootstrap_difference(first, second, paired=paired, unseen=unseen).interval
 
 
 def _why_no_interval(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 
-from django.db.models import Count, F, IntegerField, Max, OuterRef, Q, Subquery, Sum, Window
+from django.db.models import Count, F, IntegerField, Max, Min, OuterRef, Q, Subquery, Sum, Window
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import RowNumber
 from django.utils import timezone
@@ -30,7 +30,7 @@ from evaluation.change.evidence import (
 )
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
 from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little, window_statistics
-from evaluation.statistics.bootstrap import RESOLUTION
+from evaluation.statistics.bootstrap import Outcomes, least_variance
 from evaluation.statistics.difference import MARGIN, welch_interval, welch_p
 from evaluation.wording import counted, decimal
 
@@ -284,25 +284,32 @@ class _Part(NamedTuple):
     n: int
     total: float | None
     squares: float | None
+    low: float | None
+    high: float | None
     share: Share
     by_message: bool
+    of_words: bool
 
     def of_messages(self, values: Sequence[float]) -> _Part:
-        """The same by an exact statistic, which has a figure for each message."""
+        """The same by the exact statistic of repeated words, which has a figure for each message."""
         total, squares, n = sum(values), sum(value**2 for value in values), len(values)
-        return self._replace(points=total, scored=n, n=n, total=total, squares=squares)
+        part = self._replace(low=min(values), high=max(values), of_words=True)
+        return part._replace(points=total, scored=n, n=n, total=total, squares=squares)
 
     @property
     def mean(self) -> float | None:
         return round((self.points or 0) / self.scored, 4) if self.scored else None
 
     @property
-    def variance(self) -> tuple[float, int]:
-        """Of the mean of the messages, at least what rounding scores to whole numbers gives; with its degrees of freedom."""
+    def outcomes(self) -> Outcomes:
+        return Outcomes(self.n, self.total or 0, self.squares or 0, self.low or 0, self.high or 0)
+
+    def variance(self, other: _Part) -> tuple[float, int]:
+        """Of the mean of the messages, at least `least_variance`; with its degrees of freedom."""
         if self.n < 2:
             return 0.0, 0
         between = max(0.0, (self.squares or 0) - (self.total or 0) ** 2 / self.n) / (self.n - 1)
-        return max(between, RESOLUTION**2 / 12) / self.n, self.n - 1
+        return max(between, least_variance(self.outcomes, other.outcomes)) / self.n, self.n - 1
 
 
 Parts = dict[int, dict[str, dict[str, _Part]]]  # by evaluation, dimension and proposition
@@ -346,13 +353,15 @@ def _parts(runs: Collection[int]) -> Parts:
             n=Count("pk", filter=once),
             total=Sum("score", filter=once),
             squares=Sum(F("score") * F("score"), filter=once, output_field=IntegerField()),
+            low=Min("score", filter=once),
+            high=Max("score", filter=once),
             **share_counts(),
             single=Count("pk", filter=MESSAGES),
         )
     )
     parts: Parts = defaultdict(lambda: defaultdict(dict))
     for run, dimension, proposition, *sums, scored_once, asked, single in rows:
-        parts[run][dimension][proposition] = _Part._make([*sums, Share(scored_once, asked), bool(single)])
+        parts[run][dimension][proposition] = _Part._make([*sums, Share(scored_once, asked), bool(single), False])
     return parts
 
 
@@ -410,8 +419,9 @@ def _move(
         inverted=now.inverted,
         baseline_run=runs[0],
         candidate_run=runs[1],
+        of_words=now.of_words,
     )
-    variances = [before.variance, now.variance]
+    variances = [before.variance(now), now.variance(before)]
     if simulated or not all(freedom for _, freedom in variances):
         return move
     delta = (now.total or 0) / now.n - (before.total or 0) / before.n
@@ -438,6 +448,7 @@ def _dimension(
         reason=short[1] or short[0],
         share=total(part.share for part in now),
         baseline_share=total(part.share for part in before),
+        of_words=any(pair[1].of_words for pair in by_message),
     )
 
 
@@ -596,19 +607,21 @@ def sentence_of(card: Card) -> str:
 def dimension_words(move: Change) -> str:
     """E.g. ``adherence 7.2 → 6.9``."""
     scores = ("–" if score is None else decimal(score) for score in (move.baseline, move.candidate))
-    return f"{move.dimension.replace('_', ' ')} {' → '.join(scores)}"
+    return f"{move.dimension.replace('_', ' ')} {'words ' if move.of_words else ''}{' → '.join(scores)}"
 
 
 def numbers_of(move: Move) -> str:
-    """E.g. ``8.1 → 3.2``."""
-    return f"{decimal(move.baseline or 0.0)} → {decimal(move.candidate or 0.0)}"
+    """E.g. ``8.1 → 3.2``, or ``words 8.1 → 3.2``."""
+    return f"{'words ' if move.of_words else ''}{decimal(move.baseline or 0.0)} → {decimal(move.candidate or 0.0)}"
 
 
 def how_sure(move: Move) -> str:
     """What stands behind a difference: how much was judged, and whether that decides."""
     if not (move.baseline_n and move.n):
         return "judged once over the whole window: one judgement decides nothing"
-    judged = f"{counted(move.baseline_scored, 'judgement')} in the baseline, {move.scored:,} now"
+    what = "message" if move.of_words else "judgement"
+    judged = f"{counted(move.baseline_scored, what)} in the baseline, {move.scored:,} now"
+    judged = f"by the words repeated in {judged}" if move.of_words else judged
     return f"{judged}; {'more than chance explains, among all propositions compared' if move.is_sure else 'too few to tell from chance'}"
 
 

@@ -10,11 +10,18 @@ from django.db.models import Avg, Count, Max, Q
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from agents.models import Agent
-from evaluation.change.change import HIGHEST, Change, decided, mean_of
+from evaluation.change.change import Change, decided, mean_of
 from evaluation.models import EvaluationRun, EvaluationScore
 from evaluation.runs.summary import COVERABLE, Share, ShareShown, rounded, total
 from evaluation.scorers.subjects import DEFAULT_BINS, Bin, bin_name, bin_of, positions_of, spanning
-from evaluation.statistics.bootstrap import Interval, IntervalShown, Observation, bootstrap_difference, bootstrap_mean
+from evaluation.statistics.bootstrap import (
+    HIGHEST,
+    Interval,
+    IntervalShown,
+    Observation,
+    bootstrap_difference,
+    bootstrap_mean,
+)
 from evaluation.statistics.difference import MARGIN
 
 BY_POSITION = ("adherence",)  # judged message by message; the others judge a window, a pair or a channel as a whole

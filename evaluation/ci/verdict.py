@@ -13,7 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer
 from evaluation.change.change import Change
 from evaluation.change.comparison import NONE_IN_COMMON, Comparison
 from evaluation.models import COUNTED, EvaluationRun
-from evaluation.runs.summary import TOO_LITTLE, RunSummary, Share, window_statistics, with_share, worst_judgement
+from evaluation.runs.summary import (
+    TOO_LITTLE,
+    RunSummary,
+    Share,
+    window_statistics,
+    with_share,
+    words_or_share,
+    worst_judgement,
+)
 from evaluation.statistics.difference import ALPHA, MARGIN
 from evaluation.wording import counted, interval_text, number, signed
 
@@ -490,8 +498,8 @@ def _compared(result: AgentResult, change: Change, kind: Kind, verdict: str, **m
         agent=result.agent,
         dimension=change.dimension,
         proposition=change.proposition,
-        before=with_share(number(change.baseline), change.baseline_share),
-        now=with_share(number(change.candidate), change.share),
+        before=words_or_share(number(change.baseline), change.baseline_share, of_words=change.of_words),
+        now=words_or_share(number(change.candidate), change.share, of_words=change.of_words),
         change="" if change.delta is None else f"{signed(change.delta)}{reach}",
         **more,
     )

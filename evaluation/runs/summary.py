@@ -146,6 +146,11 @@ def with_share(score: str, share: Share | None, *, between: str = " · ") -> str
     return between.join(filter(None, (score, percent(share))))
 
 
+def words_or_share(score: str, share: Share | None, *, of_words: bool, between: str = " · ") -> str:
+    """A score of a comparison: ``8.3 · 24 %``; by the statistic of repeated words, which no judge gave, ``8.3 · words``."""
+    return between.join((score, "words")) if of_words else with_share(score, share, between=between)
+
+
 def why_too_little(share: Share) -> str:
     """Why these judgements of messages make no score; empty when they do, and where there was nothing to score.
 

@@ -186,6 +186,78 @@ def _too_small(sizes: Counter[Hashable]) -> set[Hashable]:
 
 RESAMPLES = 4_000
 RESOLUTION = 1.0  # scores are whole numbers
+HIGHEST = 9.0  # of a score; the lowest is 0
+
+
+class Outcomes(NamedTuple):
+    """The figures of one sample's clusters, one each: how many, their sum, the sum of their squares, and the ends."""
+
+    n: int
+    total: float
+    squares: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Floats) -> Outcomes:
+        return cls(values.size, float(values.sum()), float((values**2).sum()), float(values.min()), float(values.max()))
+
+    @property
+    def are_two(self) -> bool:
+        """Whether there is no value but the two ends: Σ (x − low)(x − high) is 0."""
+        strays = self.squares - (self.low + self.high) * self.total + self.n * self.low * self.high
+        return self.n > 0 and abs(strays) <= 1e-6 * max(1.0, self.squares)
+
+    @property
+    def gap(self) -> float:
+        """From one end to the other; where all are equal as far as the scale goes."""
+        gap = self.high - self.low
+        return gap if gap > 1e-9 else max(abs(self.low), HIGHEST - self.low)
+
+
+def least_variance(
+    one: Outcomes, other: Outcomes | None = None, *, resolution: float = RESOLUTION, unseen: bool = True
+) -> float:
+    """The variance between clusters that is taken at least, whatever the sample shows.
+
+    Rounding to whole scores alone gives `resolution`² ÷ 12. Where only two values occur, as with a rule that holds or does not, a few
+    clusters may show one of them less often than it comes, or never: then p (1 − p) times the square of their distance, with each of the
+    two counted once more, p = (k + 1) ÷ (n + 2), as in Agresti & Caffo, The American Statistician 54 (2000), 280–288. Where all are equal
+    the other value is the other sample's that lies farthest off, and where that has none, the farther end of the scale.
+
+    Args:
+        other: The sample that this one is compared with; None for a lone one.
+        unseen: False: rounding alone; for what is no draw from many outcomes, such as repeats of one judgement.
+    """
+    rounding = resolution**2 / 12
+    if not (unseen and one.are_two):
+        return rounding
+    gap, away = one.gap, 0.0
+    if one.high - one.low > 1e-9:
+        away = (one.total - one.n * one.low) / gap
+    elif other is not None and other.n:
+        seen = max(abs(other.low - one.low), abs(other.high - one.low))
+        gap = seen if seen > 1e-9 else gap
+    p = (away + 1) / (one.n + 2)
+    return max(rounding, gap**2 * p * (1 - p))
+
+
+def least_variance_of_pairs(tables: Sequence[Floats], *, unseen: bool = True) -> float:
+    """The same of paired differences: where only two scores occur at all, a pair differs by their distance or not at all."""
+    import numpy as np
+
+    rows, difference = np.concatenate(list(tables)), outcomes_of(tables)
+    scores = Outcomes.of((rows[:, :2] / rows[:, 2:]).reshape(-1))
+    around = difference._replace(low=difference.low - scores.gap, high=difference.high + scores.gap)
+    unseen = unseen and scores.are_two
+    return least_variance(difference, around, resolution=RESOLUTION * math.sqrt(2), unseen=unseen)
+
+
+def outcomes_of(tables: Sequence[Floats]) -> Outcomes:
+    """Of the clusters' means (of paired samples: their differences), of tables as `cluster_sums` makes them."""
+    import numpy as np
+
+    return Outcomes.of(_ratio(np.concatenate(list(tables))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,14 +269,15 @@ class _Drawn:
     freedom: int
 
 
-def bootstrap_mean(observations: Sequence[Observation], *, resamples: int = RESAMPLES) -> Estimate:
+def bootstrap_mean(observations: Sequence[Observation], *, unseen: bool = True, resamples: int = RESAMPLES) -> Estimate:
     """The weighted mean of scores, Σ weight · value ÷ Σ weight, with a cluster bootstrap interval.
 
     Whole clusters are drawn with replacement within each stratum (Davison & Hinkley, "Bootstrap Methods and their Application", 1997,
     sections 2.4 and 3.8). The percentiles are expanded for small samples as in Hesterberg, "What Teachers Should Know About the
     Bootstrap", The American Statistician 69 (2015), 371–386: plain percentiles of ten messages cover some 90 % where they say 95 %. To
     either end the interval reaches at least as far as Student's t would, with a standard deviation no smaller than rounding to whole
-    scores alone gives (1 ÷ √12, Sheppard's correction): three equal scores do not prove that all are equal.
+    scores alone gives (1 ÷ √12, Sheppard's correction), and where there are one or two different values only, than those that were
+    hardly or never seen would (`least_variance`): three equal scores do not prove that all are equal.
 
     Returns:
         `n` counts the clusters. No value without observations of positive weight; no interval for fewer than two clusters. The order
@@ -217,7 +290,7 @@ def bootstrap_mean(observations: Sequence[Observation], *, resamples: int = RESA
     if not tables:
         return Estimate(None, None, 0, "no scores")
     drawn = _draw(tables, resamples)
-    return _estimate(mean_of(tables), [drawn], n=drawn.clusters)
+    return _estimate(mean_of(tables), [drawn], [least_variance(outcomes_of(tables), unseen=unseen)], n=drawn.clusters)
 
 
 def bootstrap_difference(
@@ -225,6 +298,7 @@ def bootstrap_difference(
     current: Sequence[Observation],
     *,
     paired: bool = False,
+    unseen: bool = True,
     resamples: int = RESAMPLES,
 ) -> Estimate:
     """The weighted mean of `current` minus that of `baseline`, with a cluster bootstrap interval; negative: it got worse.
@@ -233,6 +307,7 @@ def bootstrap_difference(
         baseline, current: Scores before and now.
         paired: Clusters are items (situations, propositions) that occur in both samples and are drawn together; those that occur in
             one only are left out. Without it the two samples are drawn independently.
+        unseen: As in `least_variance`.
 
     Returns:
         `n` counts the pairs, or unpaired the clusters of the smaller sample. No value when one is empty (paired: no item in both).
@@ -246,13 +321,14 @@ def bootstrap_difference(
         if not tables:
             return Estimate(None, None, 0, "no item has scores in both")
         drawn = _draw(tables, resamples)
-        width = RESOLUTION * math.sqrt(2)  # two rounded scores
-        return _estimate(mean_of(tables), [drawn], resolution=width, n=drawn.clusters)
+        return _estimate(mean_of(tables), [drawn], [least_variance_of_pairs(tables, unseen=unseen)], n=drawn.clusters)
     before, now = cluster_sums(baseline), cluster_sums(current)
     if not before or not now:
         return Estimate(None, None, 0, "no scores now" if before else "no scores in the baseline")
     samples = [_draw(before, resamples, of=2), _draw(now, resamples, of=2, part=1)]
-    return _estimate(mean_of(now) - mean_of(before), samples, n=min(sample.clusters for sample in samples))
+    one, other = outcomes_of(before), outcomes_of(now)
+    least = [least_variance(one, other, unseen=unseen), least_variance(other, one, unseen=unseen)]
+    return _estimate(mean_of(now) - mean_of(before), samples, least, n=min(sample.clusters for sample in samples))
 
 
 def _ratio(totals: Floats) -> Floats:
@@ -282,18 +358,21 @@ def _draw(tables: Sequence[Floats], resamples: int, *, of: int = 1, part: int = 
     return _Drawn(_ratio(totals), clusters, clusters - len(tables))
 
 
-def _estimate(value: float, samples: Sequence[_Drawn], *, n: int, resolution: float = RESOLUTION) -> Estimate:
-    """The value with expanded percentiles of its replicates: of one sample, or of the second less the first."""
+def _estimate(value: float, samples: Sequence[_Drawn], least: Sequence[float], *, n: int) -> Estimate:
+    """The value with expanded percentiles of its replicates: of one sample, or of the second less the first.
+
+    Args:
+        least: The variance between clusters that each sample has at least.
+    """
     import numpy as np
     from scipy.special import stdtrit
 
     if any(sample.freedom < 1 for sample in samples):
         return Estimate(value, None, n, "one message: an interval needs at least 2")
     replicates = samples[0].replicates if len(samples) == 1 else samples[1].replicates - samples[0].replicates
-    rounding = [resolution**2 / 12 / sample.clusters for sample in samples]
-    variances = [  # of the means; where the bootstrap saw less than rounding alone gives, that
-        max(float(np.var(sample.replicates)) * sample.clusters / sample.freedom, least)
-        for sample, least in zip(samples, rounding, strict=True)
+    variances = [  # of the means
+        max(float(np.var(sample.replicates)) * sample.clusters / sample.freedom, at_least / sample.clusters)
+        for sample, at_least in zip(samples, least, strict=True)
     ]
     total, spread = sum(variances), float(np.std(replicates))
     freedom = total**2 / sum(
@@ -302,8 +381,8 @@ def _estimate(value: float, samples: Sequence[_Drawn], *, n: int, resolution: fl
     t = -float(stdtrit(freedom, (1 - LEVEL) / 2))
     tail = _normal_tail(t * math.sqrt(total) / spread) if spread else 0.5
     low, high = (float(x) for x in np.quantile(replicates, [tail, 1 - tail]))
-    least = t * math.sqrt(total)  # percentiles of a handful of clusters end where the data end
-    return Estimate(value, Interval(min(low, value - least), max(high, value + least)), n)
+    reach = t * math.sqrt(total)  # percentiles of a handful of clusters end where the data end
+    return Estimate(value, Interval(min(low, value - reach), max(high, value + reach)), n)
 
 
 def _normal_tail(z: float) -> float:

@@ -8,7 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from evaluation.statistics.bootstrap import LEVEL, RESOLUTION, Interval, Observation, cluster_sums, mean_of
+from evaluation.statistics.bootstrap import (
+    LEVEL,
+    Interval,
+    Observation,
+    Outcomes,
+    cluster_sums,
+    least_variance,
+    least_variance_of_pairs,
+    mean_of,
+    outcomes_of,
+)
 
 if TYPE_CHECKING:
     from evaluation.statistics.bootstrap import Floats
@@ -19,7 +29,6 @@ Scores = Sequence[Observation]
 ALPHA, POWER = 0.05, 0.8
 MARGIN = 0.5  # points
 MOST_MESSAGES = 10_000_000
-ROUNDING_SD = RESOLUTION / math.sqrt(12)
 
 
 # -- verdicts
@@ -106,35 +115,38 @@ def _n_more(delta: float, interval: Interval, margin: float, n: int, baseline_n:
 
 
 # -- tests
-def difference_p(baseline: Scores, candidate: Scores, *, paired: bool = False) -> float | None:
+def difference_p(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen: bool = True) -> float | None:
     """Two-sided p of no difference between two weighted means; clusters are drawn, scores within one belong together.
 
     Welch's t test on the clusters' linearised contributions (Student's on the differences, when paired): the variance of a ratio by
     Taylor linearisation, Cochran, "Sampling Techniques" (1977), section 6.3. With one score per cluster and equal weights it is the
-    textbook test. No variance is taken to be smaller than rounding gives, as in `bootstrap_difference`.
+    textbook test. No variance is taken to be smaller than `least_variance`, as in `bootstrap_difference`.
 
     Args:
         baseline, candidate: The scores; paired: with the same clusters in both.
+        unseen: As in `least_variance`.
 
     Returns:
         None for fewer than two clusters in one of the two (paired: fewer than two pairs).
     """
-    delta, variances = _linearised(baseline, candidate, paired=paired)
+    delta, variances = _linearised(baseline, candidate, paired=paired, unseen=unseen)
     return welch_p(delta, variances)
 
 
-def difference_interval(baseline: Scores, candidate: Scores, *, paired: bool = False) -> Interval:
+def difference_interval(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen: bool = True) -> Interval:
     """The interval that goes with `difference_p`, by Student's t: for many clusters, where resampling would only cost time.
 
     Both samples have at least two clusters (pairs, when paired).
     """
-    return welch_interval(*_linearised(baseline, candidate, paired=paired))
+    return welch_interval(*_linearised(baseline, candidate, paired=paired, unseen=unseen))
 
 
-def from_fixed_p(fixed: float, observations: Scores) -> float | None:
+def from_fixed_p(fixed: float, observations: Scores, *, unseen: bool = True) -> float | None:
     """Two-sided p of the weighted mean being `fixed`; None for fewer than two clusters."""
     tables = cluster_sums(observations)
-    return welch_p(mean_of(tables) - fixed, [_variance(tables, RESOLUTION)]) if tables else None
+    if not tables:
+        return None
+    return welch_p(mean_of(tables) - fixed, [_variance(tables, least_variance(outcomes_of(tables), unseen=unseen))])
 
 
 def welch_p(delta: float, variances: Sequence[tuple[float, int]]) -> float | None:
@@ -179,18 +191,25 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _linearised(baseline: Scores, candidate: Scores, *, paired: bool) -> tuple[float, list[tuple[float, int]]]:
+def _linearised(
+    baseline: Scores, candidate: Scores, *, paired: bool, unseen: bool
+) -> tuple[float, list[tuple[float, int]]]:
     """The difference of the weighted means, and the variance and degrees of freedom of what it is made of."""
     if paired:
         tables = cluster_sums(baseline, candidate)
-        return mean_of(tables) if tables else 0.0, [_variance(tables, RESOLUTION * math.sqrt(2))]
+        if not tables:
+            return 0.0, [(0.0, 0)]
+        return mean_of(tables), [_variance(tables, least_variance_of_pairs(tables, unseen=unseen))]
     before, now = cluster_sums(baseline), cluster_sums(candidate)
-    delta = mean_of(now) - mean_of(before) if before and now else 0.0
-    return delta, [_variance(before, RESOLUTION), _variance(now, RESOLUTION)]
+    if not before or not now:
+        return 0.0, [(0.0, 0)]
+    both = outcomes_of(before), outcomes_of(now)
+    least = [least_variance(one, other, unseen=unseen) for one, other in (both, both[::-1])]
+    return mean_of(now) - mean_of(before), [_variance(before, least[0]), _variance(now, least[1])]
 
 
-def _variance(tables: Sequence[Floats], resolution: float) -> tuple[float, int]:
-    """Variance of that, and its degrees of freedom."""
+def _variance(tables: Sequence[Floats], least: float) -> tuple[float, int]:
+    """Variance of a mean (paired: of the mean difference), that between clusters being `least` at least; and its degrees of freedom."""
     import numpy as np
 
     clusters = sum(len(table) for table in tables)
@@ -202,7 +221,7 @@ def _variance(tables: Sequence[Floats], resolution: float) -> tuple[float, int]:
     errors = (sums - weights * (sums.sum(axis=0) / weights.sum(axis=0))) / weights.mean(axis=0)
     deviation = errors[:, 0] if half == 1 else errors[:, 1] - errors[:, 0]
     variance = float((deviation**2).sum()) / (clusters - 1) / clusters
-    return max(variance, resolution**2 / 12 / clusters), clusters - 1
+    return max(variance, least / clusters), clusters - 1
 
 
 def _welch(variances: Sequence[tuple[float, int]]) -> tuple[float, float]:
@@ -212,24 +231,31 @@ def _welch(variances: Sequence[tuple[float, int]]) -> tuple[float, float]:
 
 
 # -- planning
-def spread(baseline: Scores, candidate: Scores, *, paired: bool = False) -> float | None:
+def spread(baseline: Scores, candidate: Scores, *, paired: bool = False, unseen: bool = True) -> float | None:
     """Standard deviation between messages, pooled over both samples (paired: of the differences), in points.
 
-    Never smaller than rounding alone gives. None for fewer than two messages in a sample; an empty sample is left out.
+    Never smaller than `least_variance` gives. None for fewer than two messages in a sample; an empty sample is left out.
     """
     import numpy as np
 
     if paired:
-        rows = np.concatenate(cluster_sums(baseline, candidate))
+        pairs = cluster_sums(baseline, candidate)
+        rows = np.concatenate(pairs)
         means = [rows[:, 1] / rows[:, 3] - rows[:, 0] / rows[:, 2]]
+        least = [least_variance_of_pairs(pairs, unseen=unseen)]
     else:
         tables = [np.concatenate(cluster_sums(sample)) for sample in (baseline, candidate) if sample]
         means = [table[:, 0] / table[:, 1] for table in tables]
+        both = [Outcomes.of(values) for values in means]
+        least = [least_variance(one, other, unseen=unseen) for one, other in zip(both, both[::-1], strict=True)]
     if not means or any(len(values) < 2 for values in means):
         return None
-    freedom = sum(len(values) - 1 for values in means)
-    squares = sum(float(((values - values.mean()) ** 2).sum()) for values in means)
-    return max(math.sqrt(squares / freedom), ROUNDING_SD * (math.sqrt(2) if paired else 1))
+    freedoms = [len(values) - 1 for values in means]
+    squares = [
+        max(float(np.var(values)) * len(values), at_least * freedom)
+        for values, at_least, freedom in zip(means, least, freedoms, strict=True)
+    ]
+    return math.sqrt(sum(squares) / sum(freedoms))
 
 
 def smallest_detectable_change(

@@ -6,13 +6,32 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from math import sqrt
 from statistics import NormalDist
+from typing import NamedTuple
 
 from evaluation.statistics.bootstrap import LEVEL, Estimate, Interval
 
 LEAST = 5  # scores of each kind, over all strata
 
 
+class Compared(NamedTuple):
+    """One stratum: how many of each kind, in how many pairs one is compared with the other, and how many the first kind won."""
+
+    first: int
+    second: int
+    pairs: int
+    wins: float  # a tie is half a win
+
+
 def area_under_curve(strata: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Estimate:
+    """The area of `area_of`, of scores of the first and of the second kind, per stratum."""
+    rows = []
+    for first, ordered in ((first, sorted(second)) for first, second in strata):
+        wins = sum(bisect_left(ordered, x) + bisect_right(ordered, x) for x in first) / 2
+        rows.append(Compared(len(first), len(ordered), len(first) * len(ordered), wins))
+    return area_of(rows)
+
+
+def area_of(strata: Sequence[Compared]) -> Estimate:
     """The chance that one of the first kind scores higher than one of the second of the same stratum; ties count half.
 
     0.5 is chance, 1 a score that never errs. The area of each stratum weighs as many pairs as it has, so that strata whose scores are high
@@ -24,27 +43,25 @@ def area_under_curve(strata: Sequence[tuple[Sequence[float], Sequence[float]]]) 
     these strata, and takes the scores of one as independent.
 
     Args:
-        strata: Scores of the first and of the second kind, per stratum; one with an empty side counts for nothing.
+        strata: One without a pair counts for nothing.
 
     Returns:
         `n` counts the scores of both kinds. No value for fewer than 5 of either.
     """
-    pairs = [(list(first), sorted(second)) for first, second in strata if first and second]
-    firsts, seconds = (sum(len(pair[side]) for pair in pairs) for side in (0, 1))
+    strata = [one for one in strata if one.pairs]
+    firsts, seconds = sum(one.first for one in strata), sum(one.second for one in strata)
     if min(firsts, seconds) < LEAST:
         return Estimate(None, None, firsts + seconds, f"at least {LEAST} scores of each kind are needed")
-    total = sum(len(first) * len(second) for first, second in pairs)
-    wins = sum(bisect_left(second, x) + bisect_right(second, x) for first, second in pairs for x in first)
-    area = wins / 2 / total
-    sizes = [(len(first), len(second)) for first, second in pairs]
+    total = sum(one.pairs for one in strata)
+    area = sum(one.wins for one in strata) / total
 
     def error(theta: float) -> float:
         """The standard error if `theta` were the true area."""
         variance = 0.0
-        for m, n in sizes:
+        for m, n, pairs, _ in strata:
             more = (m + n) / 2 - 1
             spread = 1 + more * (1 - theta) / (2 - theta) + more * theta / (1 + theta)
-            variance += (m * n / total) ** 2 * theta * (1 - theta) * spread / (m * n)
+            variance += (pairs / total) ** 2 * theta * (1 - theta) * spread / (m * n)
         return sqrt(variance)
 
     z = NormalDist().inv_cdf((1 + LEVEL) / 2)

@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--database", help="an empty PostgreSQL database to measure in; it is filled")
     parser.add_argument(
         "--only",
-        choices=(*SECTIONS, "scale", "lists", "drift_alarms", "clarify", "memory", "voice", "null"),
+        choices=(*SECTIONS, "scale", "lists", "drift_alarms", "coverage", "clarify", "memory", "voice", "null"),
         help="measure this alone",
     )
     parser.add_argument(
@@ -77,6 +77,11 @@ def main() -> None:
         from tests.bench.drift_alarms import measure_drift_alarms
 
         measure_drift_alarms()
+        return
+    if options.only == "coverage":
+        from tests.bench.coverage import measure_coverage
+
+        measure_coverage()
         return
     if options.only == "clarify":
         with on_a_database_of_its_own():

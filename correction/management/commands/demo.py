@@ -128,7 +128,7 @@ def overview_table(overview: Overview, out: Any) -> None:
     )
     if judged and is_heuristic(judged.judge):
         console.print(
-            "Fluency at 0 %: the share of words repeated, as 0 to 9. Whether thoughts are repeated takes an LLM judge."
+            "words: no score, but how little of the words is repeated, 0 to 9. Whether thoughts are repeated takes an LLM judge."
         )
 
 
@@ -141,5 +141,7 @@ def _scores(move: Change | None) -> str | None:
     if move is None:
         return None
     scores = " → ".join("–" if score is None else decimal(score) for score in (move.baseline, move.candidate))
+    if move.of_words:
+        return f"{scores}\nwords"
     shares = " → ".join(percent(share) or "–" for share in (move.baseline_share, move.share))
     return f"{scores}\n{shares.replace(' %', '', 1) if shares.count('%') > 1 else shares}"

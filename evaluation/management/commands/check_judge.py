@@ -13,6 +13,7 @@ from django.core.management.base import CommandError
 from agents.commands import NOT_ENOUGH, STOPPED, Cell, CodedCommand, console_on, print_table
 from agents.llm.endpoints import provider_of
 from agents.work.running import stopping_on_sigterm
+from evaluation.calibration.agreement import BETTER
 from evaluation.calibration.swap_test import HIGH, SAMPLES, SwapTest, store_swap_tests, swap_specs, swap_tests
 from evaluation.change.choosing import reusable
 from evaluation.ci.render import estimate_line, print_line
@@ -34,7 +35,9 @@ from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE, spoken_by
-from evaluation.wording import decimal, judge_label, number
+from evaluation.wording import counted, decimal, judge_label, number
+
+NOT_SEEN = ": from one text this judge's score does not show a lost persona; write sharper propositions or choose another judge"
 
 
 class Command(CodedCommand):
@@ -114,8 +117,10 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
         by_spec = {(run.agent_id, run.swap_test): run for run in judged}
         pairs = [(by_spec[a.target.pk, a.swap_test], by_spec[b.target.pk, b.swap_test]) for a, b in specs]
         tests, left = swap_tests(pairs), [run for run in judged if run.status != EvaluationRun.Status.COMPLETED]
+        stays = {}
         if not left:
-            store_swap_tests(judge=judge, procedure=procedure, tests=tests)
+            of_all = options["agents"] in (None, "", "all")
+            stays = store_swap_tests(judge=judge, procedure=procedure, tests=tests, of_all=of_all)
         if options["json"]:
             document = {
                 "judge": judge,
@@ -129,6 +134,11 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
         else:
             _print(f"{judge_label(judge)} · {procedure}", tests, self.stdout)
             spending_table(estimate, actual, self.stdout)
+        for name, earlier in stays.items():
+            self.stderr.write(
+                f"{name}: the check of {counted(earlier.agents, 'agent')} ({earlier.checked_at[:10]}) stays beside the judge's scores; "
+                "one of all agents replaces it."
+            )
         if silent:
             self.stderr.write(f"Not checked on those who said nothing: {', '.join(silent)}.")
         _complain(tests, left)
@@ -170,8 +180,12 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
     print_table(console, ("Agent", "Dimension", ">Own", ">Swapped", ">AUC"), by_agent, title="Agent by agent")
     console.print(
         "AUC: how often an agent's own text scores higher than one of somebody else put in its place: 0.5 is chance, 1 never wrong.\n"
+        "Two texts are compared by the propositions that are scored for both; so are the means.\n"
         f"≥ {HIGH}: share of the swapped texts that pass for the agent's own. Own higher: of how many agents the mean is."
     )
+    for name, test in tests.items():
+        if test.verdict:
+            console.print(f"{name}: {test.verdict}{'' if test.verdict == BETTER else NOT_SEEN}.", markup=False)
     for name, test in tests.items():
         if test.auc.value is None:
             console.print(f"No figure for {name}: {test.auc.reason}", markup=False)

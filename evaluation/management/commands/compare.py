@@ -36,7 +36,7 @@ from evaluation.commands import ProgressBar, as_text, channel_named, tag_pairs, 
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
 from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import RunSpec
-from evaluation.runs.summary import percent, with_share
+from evaluation.runs.summary import percent, words_or_share
 from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ALLOWED, parse_window
 from evaluation.wording import heading_of, interval_text, judge_label, number, signed
@@ -255,9 +255,10 @@ def _of_messages(scopes: set[str | None]) -> str:
 def _cells(change: Change, *, narrow: bool) -> list[Cell]:
     """Scores with the shares scored, on a line of their own where there is little room; difference, interval, verdict."""
     shown: list[Cell] = [
-        with_share(
+        words_or_share(
             "–" if score is None else f"{score:.0f}" if change.counted else number(score),
             share,
+            of_words=change.of_words,
             between="\n" if narrow else " · ",
         )
         for score, share in ((change.baseline, change.baseline_share), (change.candidate, change.share))
@@ -343,8 +344,8 @@ def _notes(comparison: Comparison, *, alone: bool) -> list[str]:
 
 
 def _fall(change: Change) -> str:
-    before = with_share(number(change.baseline), change.baseline_share)
-    return f"{before} → {with_share(number(change.candidate), change.share)}"
+    before = words_or_share(number(change.baseline), change.baseline_share, of_words=change.of_words)
+    return f"{before} → {words_or_share(number(change.candidate), change.share, of_words=change.of_words)}"
 
 
 def detection_table(rows: Sequence[Detection], out: Any) -> None:

@@ -157,6 +157,33 @@ def test_rules_look_at_the_swapped_text_too(settings: Settings, propositions: Pr
     assert (result["own_mean"], result["swapped_mean"], result["auc"]["value"]) == (9.0, 0.0, 1.0)
 
 
+def test_texts_are_compared_by_what_is_scored_for_both(settings: Settings, propositions: PropositionFolder) -> None:
+    """A foreign text that only an exact rule says something about has its 9; an own one with cues an 8 more."""
+    settings.JUDGE_MODEL = "offline:lexical-1"
+    propositions.claims("adherence/_default.yaml", "brief", extra="rule: {max_words: 30}")
+    propositions.claims("adherence/ada.yaml", "own", extra="cues: {supports: ['the ada way']}")
+    cast("ada", "bob")
+
+    result = checked("--agents", "ada", "--dimensions", "adherence")["dimensions"]["adherence"]
+
+    assert (result["own_mean"], result["swapped_mean"], result["auc"]["value"]) == (9.0, 9.0, 0.5)
+    assert result["verdict"] == "no better than chance so far"
+
+
+def test_a_check_of_one_agent_does_not_replace_that_of_all(llm_server: LLMServer) -> None:
+    cast("ada", "bob", "cy")
+    llm_server.respond = KNOWS
+    command("--dimensions", "adherence")
+    llm_server.respond = SAYS_EIGHT
+
+    printed = command("--agents", "ada", "--dimensions", "adherence", "--samples", "6")
+
+    assert "no better than chance" in printed
+    assert "over 3 agents" in shown("adherence")
+    command("--dimensions", "adherence", "--samples", "6")
+    assert "AUC 0.50" in shown("adherence"), "one of all agents does"
+
+
 def test_texts_that_the_judge_cannot_score_are_counted_as_not_scored(llm_server: LLMServer) -> None:
     cast("ada", "bob")
     knows = KNOWS

@@ -246,7 +246,8 @@ def test_long_conversations_that_were_worse_from_the_start_are_no_fading(llm_ser
 
     assert found.overall.delta is not None
     assert found.overall.delta < -2
-    assert (found.overall.verdict, found.within.verdict) == ("drifted", "steady")
+    assert (found.overall.verdict, found.within.verdict) == ("drifted", "not enough data")
+    assert found.within.delta == 0
     assert (found.within.conversations, found.within.resampled) == (7, "conversations")
     assert found.bins[0].same.score == 3
 

@@ -111,7 +111,7 @@ def test_junit_has_a_case_per_agent_and_dimension(regressed: Agent, tmp_path: Pa
     failure = case.find("failure")
     assert failure is not None
     assert failure.attrib["message"].startswith(
-        "mood: worse: 8.0 · 100 % → 2.9 · 100 %, −5.1 (95 %: −5.4 to −4.8); lowest #ada-41 8 “line 7 of build 41”"
+        "mood: worse: 8.0 · 100 % → 2.9 · 100 %, −5.1 (95 %: −6.1 to −4.1); lowest #ada-41 8 “line 7 of build 41”"
     )
     names = {p.attrib["name"]: p.attrib["value"] for p in suites.iter("property")}
     assert names == {"judge": "test-model", "procedure": "plumbline"}

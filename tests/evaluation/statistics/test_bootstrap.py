@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from evaluation.statistics.bootstrap import Estimate, Interval, Observation, bootstrap_difference, bootstrap_mean
+from evaluation.statistics.difference import decide, difference_p
 
 OBSERVATIONS = st.lists(
     st.builds(
@@ -112,9 +113,42 @@ def test_a_lone_single_message_joins_the_smallest_stratum() -> None:
 def test_equal_scores_do_not_prove_that_all_are_equal() -> None:
     three, thirty = bootstrap_mean(plain(*[9] * 3)), bootstrap_mean(plain(*[9] * 30))
 
-    expected = float(stats.t.ppf(0.975, 2)) / math.sqrt(12 * 3)
+    expected = float(stats.t.ppf(0.975, 2)) * 9 * math.sqrt(1 / 5 * 4 / 5 / 3)  # one more of each of the two outcomes
     assert ends(three.interval) == pytest.approx((9 - expected, 9 + expected))
-    assert width(thirty) < 0.22 < 1.4 < width(three)
+    assert width(thirty) < 1.2 < 9 < width(three)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize(("n", "share"), [(4, 0.2), (10, 0.1), (20, 0.05)])
+def test_a_rule_that_no_message_broke_yet_may_be_broken_by_others(n: int, share: float, paired: bool) -> None:
+    """Before, the interval of 10 with 10 messages held the truth in two of three cases and was called steady in the third."""
+    rng, held, steady = np.random.default_rng(n), 0, 0
+    for _ in range(200):
+        now = [Observation(9.0 * (rng.random() >= share), cluster=i if paired else ("now", i)) for i in range(n)]
+        before = [Observation(9.0, cluster=i) for i in range(n)]
+        interval = bootstrap_difference(before, now, paired=paired, resamples=300).interval
+        low, high = ends(interval)
+        held += low <= -9 * share <= high
+        steady += low >= -0.5 and high <= 0.5
+        assert difference_p(before, now, paired=paired) == pytest.approx(1) or any(o.value == 0 for o in now)
+
+    assert held >= 0.95 * 200
+    assert steady == 0
+
+
+def test_fifty_equal_scores_each_are_steady_and_a_broken_rule_is_seen() -> None:
+    same, gone = (bootstrap_difference(plain(*[9] * 50), plain(*[v] * 50)) for v in (9, 0))
+
+    assert decide(same.value, same.interval).verdict == "steady"
+    assert decide(gone.value, gone.interval).verdict == "drifted"
+    few = bootstrap_difference(plain(*[9] * 5), plain(*[0] * 5))
+    assert decide(few.value, few.interval).verdict == "drifted"
+
+
+def test_an_unseen_score_lies_no_farther_than_what_the_other_sample_shows() -> None:
+    judged = bootstrap_difference(plain(*[8] * 12), plain(*[8, 7, 8, 8, 8, 7, 8, 8, 8, 8, 8, 8]))
+
+    assert width(judged) < 1.0
 
 
 @given(OBSERVATIONS, st.randoms(use_true_random=False))
