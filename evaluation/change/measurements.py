@@ -326,13 +326,16 @@ def _of_windows(
 def _clusters(run: EvaluationRun) -> Iterator[tuple[int, str]]:
     """What the scores of each judged message belong together by: the message, or the situation that was simulated.
 
-    A message's key is made of its channel, its id there and its text, so that it means the same in a file and in another database.
+    A message's key is made of its channel, its id there (without one its time or position) and its text, so that it means the same in a
+    file and in another database.
     Positions and repeats of one situation are no independent samples of how the agent behaves; with one situation alone, each repeat is.
     """
     judged = EvaluationScore.objects.filter(evaluation_run=run, status="scored", message__isnull=False)
     messages = Message.objects.filter(pk__in=judged.values("message")).order_by()
     if not run.simulated:
-        for pk, channel, name, text in messages.values_list("pk", "channel__slug", "external_id", "text").iterator():
+        about = ("pk", "channel__slug", "external_id", "text", "sent_at", "position")
+        for pk, channel, name, text, sent_at, position in messages.values_list(*about).iterator():
+            name = name or (sent_at.isoformat() if sent_at else str(position))  # the same may be said twice
             content = "\0".join((channel, name, text)).encode(errors="replace")
             yield pk, f"message:{hashlib.blake2s(content, digest_size=6).hexdigest()}"
         return

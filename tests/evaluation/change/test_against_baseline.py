@@ -10,6 +10,7 @@ from pytest_django import Settings
 
 from agents.models import Agent
 from evaluation.change.comparison import Comparison, compare_to_baseline
+from evaluation.change.measurements import measurement_of
 from evaluation.models import EvaluationRun
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
@@ -102,3 +103,12 @@ def test_without_a_baseline_of_this_judge_and_procedure_there_is_nothing_to_comp
     settings.JUDGE_MODEL = "another-model"
     assert compare_to_baseline(run_of(ada, "2")) is None
     assert compare_to_baseline(make_run()) is None, "a channel has no baseline"
+
+
+def test_the_same_words_said_twice_are_two_messages(llm_server: LLMServer, ada: Agent) -> None:
+    talk(ada, ["yawns"] * 6, channel=make_channel("sofa"), tags={"build": "3"})
+    judge(llm_server, voice=8)
+
+    observed = measurement_of(run_of(ada, "3")).dimensions["adherence"].propositions["voice"].observations
+
+    assert len({one.cluster for one in observed}) == 6
