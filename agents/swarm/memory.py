@@ -145,8 +145,8 @@ def _shown_entries(state: DialogState) -> dict[str, list[Entry]]:
     shown = {"What it is about": entries(state, "anchor"), "What the person wants now": entries(state, "goal")}
     shown["Pinned"] = pinned(state)
     others = [(entry.position, kind, entry) for kind in _OF_KIND for entry in entries(state, kind)]
-    taken = sum(len(_entry(entry)) for held in shown.values() for entry in held)
-    room = (MEMORY_CHARACTERS - SINCE_CHARACTERS - LEAST_SUMMARISED - taken) // 2
+    pinned_length = sum(len(_entry(entry)) for held in shown.values() for entry in held)
+    room = (MEMORY_CHARACTERS - SINCE_CHARACTERS - LEAST_SUMMARISED - pinned_length) // 2
     rest = dict[str, list[Entry]]()
     for _, kind, entry in sorted(others, key=lambda one: one[0], reverse=True):
         if not (entry.pinned or entry.leaving) and (room := room - len(_entry(entry))) >= 0:
@@ -520,10 +520,10 @@ def choose(choice: Sequence[Quote], must: Sequence[int], *, agent: str) -> dict[
 
 
 def _told(sentence: str) -> float:
-    """How much a sentence tells for its length: numbers, names, times and what somebody says of themselves; questions and thanks little."""
+    """How much a sentence tells for its length: numbers, names, times and what people say of themselves; questions and thanks little."""
     words = tokenize(sentence)
     names = len(re.findall(r"(?<=[a-z,;:] )[A-Z][a-z]+", sentence))
-    told = 0.3 * min(12, len(vocabulary([sentence]))) + 2.0 * any(any(map(str.isdigit, word)) for word in words)
-    told += 1.0 * min(2, names) + 1.0 * bool(_OWN.search(sentence)) + 1.5 * bool(_FIRM.search(sentence))
-    told += 1.5 * bool(_WHEN.search(sentence)) - 3.0 * sentence.endswith("?") - 2.0 * bool(_POLITE.search(sentence))
-    return (told if len(words) > 3 else told - 3.0) / math.sqrt(len(sentence) + 30)
+    worth = 0.3 * min(12, len(vocabulary([sentence]))) + 2.0 * any(any(map(str.isdigit, word)) for word in words)
+    worth += 1.0 * min(2, names) + 1.0 * bool(_OWN.search(sentence)) + 1.5 * bool(_FIRM.search(sentence))
+    worth += 1.5 * bool(_WHEN.search(sentence)) - 3.0 * sentence.endswith("?") - 2.0 * bool(_POLITE.search(sentence))
+    return (worth if len(words) > 3 else worth - 3.0) / math.sqrt(len(sentence) + 30)

@@ -536,9 +536,9 @@ def _became(environment: ExperimentEnvironment, steps: int) -> dict[str, Any]:
         silent += run.pk not in spoke
         if run.started_at and run.finished_at:
             seconds += (run.finished_at - run.started_at).total_seconds()
-    taken = {run.idempotency_key for run in runs}
+    queued = {run.idempotency_key for run in runs}
     for step, agent in product(range(1, steps + 1), environment.agents):
-        if (place := _place(environment, step, agent)) not in taken:  # it was made inactive, or is gone
+        if (place := _place(environment, step, agent)) not in queued:  # it was made inactive, or is gone
             missing.append({"turn": place, "agent": agent, "why": "the agent took no turn"})
     figures: dict[str, Any] = {"turns": len(runs), "messages": sum(map(len, said.values()))}
     if runs:
@@ -546,8 +546,8 @@ def _became(environment: ExperimentEnvironment, steps: int) -> dict[str, Any]:
     if texts := [text for by in said.values() for text in by]:
         repeated = [compute_corpus_repetition(by) for by in said.values() if len(by) > 1]
         figures |= {"repetition": sum(repeated) / len(repeated)} if repeated else {}
-        kept = list(_rules_kept(said))
-        figures |= {"rules": sum(kept) / len(kept)} if kept else {}
+        kept_rules = list(_rules_kept(said))
+        figures |= {"rules": sum(kept_rules) / len(kept_rules)} if kept_rules else {}
         figures["length"] = sum(len(tokenize(text)) for text in texts) / len(texts)
     figures |= _spent([run.pk for run in runs], max(1, len(texts)))
     return {"counters": dict(sorted(counters.items())), "missing": missing, "figures": figures}

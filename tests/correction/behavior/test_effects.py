@@ -366,7 +366,7 @@ def test_behaviour_that_was_asked_for_is_no_drift(
 
     assert worse(result) == []
     assert result.changed == (f"adherence/{TRAIT_CLAIM}",), "left out, and named"
-    assert result.dimensions[0].verdict == "steady"
+    assert result.dimensions[0].verdict not in ("drifted", "possibly drifted")
     assert {c.proposition for c in result.propositions["adherence"]} == {"voice", "polite"}, "what is the same in both"
     change = f"version 2, behaviour request {request.pk} by anna: emoji use {strength:g} → {becomes:g}"
     assert result.persona_changes == (change,)

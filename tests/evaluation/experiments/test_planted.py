@@ -31,7 +31,8 @@ def _models(settings: Settings, llm_server: LLMServer) -> None:
 def respond(body: dict[str, Any]) -> dict[str, Any]:
     """An actor whose second model keeps to its own words but stumbles, and a judge who sees both in the text."""
     text = json.dumps(body["messages"], ensure_ascii=False)
-    draw = int(hashlib.sha256(re.sub(r"[0-9a-f]{12}", "", text).encode()).hexdigest(), 16)
+    same = re.sub(r"[0-9a-f]{12}|talk-\d+-\d+|\d{4}-\d\d-\d\d \d\d:\d\d", "", text)  # whenever and wherever it is asked
+    draw = int(hashlib.sha256(same.encode()).hexdigest(), 16)
     if body["model"] == "judge-model":
         return {"json": scored(example_of(body["output_config"]["format"]["schema"]), text, draw)}
     if "tools" not in body:
