@@ -21,6 +21,7 @@ from evaluation.statistics.arms import (
 from evaluation.statistics.difference import ALPHA, holm
 
 LEAST = 3  # environments of an arm for a p
+HEURISTIC = "an offline judge's scores: no claim rests on them"
 MOST_MISSING = 0.1  # share of scores that may be missing for a verdict
 
 Better = Literal["higher", "lower", ""]
@@ -153,24 +154,25 @@ def compare(measure: Measure, treatment: Values, control: Values, *, paired: boo
 
 def _why_no_p(measure: Measure, treatment: Values, control: Values, *, paired: bool) -> str:
     if measure.heuristic:
-        return "an offline judge's scores: no claim rests on them"
+        return HEURISTIC
     arms = (treatment, control)
     for one in arms:
         expected = one.cell.n + one.missing
         if one.missing > MOST_MISSING * expected:
             return f"{one.missing} of {expected} values missing in {one.arm}; allowed: {MOST_MISSING:.0%}"
-    counts = [sum(bool(values) for values in one.values.values()) for one in arms]
-    if paired:
-        both = [key for key, values in treatment.values.items() if values and control.values.get(key)]
-        counts = [len(both)]
-    if min(counts) < LEAST:
-        return f"{min(counts)} environments; a test needs {LEAST}"
-    return ""
+    fewest = min(_environments(treatment, control, paired=paired))
+    return f"{fewest} environments; a test needs {LEAST}" if fewest < LEAST else ""
+
+
+def _environments(treatment: Values, control: Values, *, paired: bool) -> tuple[int, int]:
+    """How many environments of each arm the test takes; paired: those that both have."""
+    one, other = ({key for key, values in arm.values.items() if values} for arm in (treatment, control))
+    return (len(one & other), len(one & other)) if paired else (len(one), len(other))
 
 
 def _why_no_verdict(treatment: Values, control: Values, *, paired: bool) -> str:
     """Why no p could be small enough, whatever the difference: there are too few ways to swap the environments."""
-    n, m = (sum(bool(values) for values in one.values.values()) for one in (treatment, control))
+    n, m = _environments(treatment, control, paired=paired)
     least = 2 / 2 ** min(n, m) if paired else 2 / math.comb(n + m, n)
     return f"with {min(n, m)} environments no p is below {least:.2g}" if least >= ALPHA else ""
 
@@ -187,7 +189,7 @@ def settled(rows: Sequence[Row]) -> list[Row]:
 
 def _verdict(row: Row, p: float | None) -> Verdict:
     if p is None or row.why:
-        return "heuristic" if row.why.startswith("an offline") else "not enough data"
+        return "heuristic" if row.why == HEURISTIC else "not enough data"
     if p >= ALPHA or not row.delta:
         return "no difference seen"
     return row.leaning or "differs"

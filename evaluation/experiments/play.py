@@ -21,7 +21,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import Count, Exists, Max, OuterRef, QuerySet, Sum
+from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
 from django.utils.module_loading import import_string
 from pydantic import ValidationError
@@ -518,7 +518,7 @@ def _place(environment: ExperimentEnvironment, step: int, agent: int) -> str:
 def _became(environment: ExperimentEnvironment, steps: int) -> dict[str, Any]:
     """What its turns came to: how often which stage did what, the turns that failed, and what can be counted without a judge."""
     counters: Counter[str] = Counter()
-    missing, seconds, silent = [], 0.0, 0
+    missing, seconds, silent = [], 0.0, []
     said: dict[int | None, list[str]] = defaultdict(list)
     messages = Message.objects.filter(channel=environment.channel_id, run__isnull=False).order_by("position")
     spoke = set()
@@ -533,7 +533,8 @@ def _became(environment: ExperimentEnvironment, steps: int) -> dict[str, Any]:
                     counters[f"{entry['stage']}.{name}"] += n
         if run.status != Run.Status.COMPLETED:
             missing.append({"turn": run.idempotency_key, "agent": run.agent_id, "why": run.error or run.status})
-        silent += run.pk not in spoke
+        else:  # one that failed is missing, and no silence
+            silent.append(run.pk not in spoke)
         if run.started_at and run.finished_at:
             seconds += (run.finished_at - run.started_at).total_seconds()
     queued = {run.idempotency_key for run in runs}
@@ -541,15 +542,15 @@ def _became(environment: ExperimentEnvironment, steps: int) -> dict[str, Any]:
         if (place := _place(environment, step, agent)) not in queued:  # it was made inactive, or is gone
             missing.append({"turn": place, "agent": agent, "why": "the agent took no turn"})
     figures: dict[str, Any] = {"turns": len(runs), "messages": sum(map(len, said.values()))}
-    if runs:
-        figures |= {"silence": silent / len(runs), "seconds": seconds / len(runs)}
+    figures |= {"silence": sum(silent) / len(silent)} if silent else {}
+    figures |= {"seconds": seconds / len(runs)} if runs else {}
     if texts := [text for by in said.values() for text in by]:
         repeated = [compute_corpus_repetition(by) for by in said.values() if len(by) > 1]
         figures |= {"repetition": sum(repeated) / len(repeated)} if repeated else {}
         kept_rules = list(_rules_kept(said))
         figures |= {"rules": sum(kept_rules) / len(kept_rules)} if kept_rules else {}
         figures["length"] = sum(len(tokenize(text)) for text in texts) / len(texts)
-    figures |= _spent([run.pk for run in runs], max(1, len(texts)))
+    figures |= _spent([run.pk for run in runs], len(texts))
     return {"counters": dict(sorted(counters.items())), "missing": missing, "figures": figures}
 
 
@@ -561,15 +562,25 @@ def _rules_kept(said: Mapping[int | None, Sequence[str]]) -> Iterator[bool]:
 
 
 def _spent(runs: Sequence[int], messages: int) -> dict[str, float]:
-    """Tokens and US dollars of all calls of these turns; no dollars where one is unpriced."""
+    """Tokens and US dollars of all calls of these turns, in all and a message.
+
+    No tokens where a server did not count those of an answer, no dollars where a call is unpriced, and nothing a message without messages.
+    """
     calls = LLMCall.objects.filter(run__in=runs)
+    uncounted = Q(input_tokens=None, status=LLMCall.Status.OK) & ~Q(provider="offline")
     sums = calls.aggregate(
-        **{name: Sum(name) for name in TOKENS}, usd=Sum("cost_usd"), priced=Count("cost_usd"), n=Count("pk")
+        uncounted=Count("pk", filter=uncounted),  # before the sums, which have the columns' names
+        **{name: Sum(name) for name in TOKENS},
+        usd=Sum("cost_usd"),
+        priced=Count("cost_usd"),
+        n=Count("pk"),
     )
-    spent = {"tokens": sum(sums[name] or 0 for name in TOKENS) / messages}
+    spent = {}
+    if messages and not sums["uncounted"]:
+        spent["tokens"] = sum(sums[name] or 0 for name in TOKENS) / messages
     if sums["priced"] == sums["n"]:
-        usd = float(sums["usd"] or 0)
-        spent |= {"usd": usd / messages, "usd_in_all": usd}
+        spent["usd_in_all"] = float(sums["usd"] or 0)
+        spent |= {"usd": spent["usd_in_all"] / messages} if messages else {}
     return spent
 
 

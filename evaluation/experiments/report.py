@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -240,7 +239,7 @@ def _cost_per_point(rows: Sequence[Row]) -> dict[str, float]:
     return {
         f"{row.treatment.arm}.{row.measure}": more[row.treatment.arm] / row.delta
         for row in rows
-        if row.verdict == "gain" and row.delta and row.treatment.arm in more and row.measure not in COSTS
+        if row.verdict == "gain" and row.delta and row.treatment.arm in more and row.measure in Dimension.values
     }
 
 
@@ -282,17 +281,23 @@ def _judged(
 
 
 def _counted(environments: Sequence[ExperimentEnvironment]) -> dict[str, dict[str, Values]]:
-    """What is counted without a judge, one value for each environment; what no environment has, or is 0 in all, is left out."""
+    """What is counted without a judge, one value for each environment; what no environment has, or is 0 in all, is left out.
+
+    A value is missing in an arm where another arm has one of the same environment.
+    """
     counted = {}
     for measure in COUNTED:
         values: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        places = {(one.repeat, one.number) for one in environments if measure.id in one.figures}
         for one in environments:
             if (value := one.figures.get(measure.id)) is not None:
                 values[one.arm][one.number].append(value)
         every = [value for by in values.values() for some in by.values() for value in some]
         if every and (any(every) or measure.id in ("rules", "silence", "repetition")):
             arms = dict.fromkeys(one.arm for one in environments)
-            counted[measure.id] = {arm: Values(arm, dict(values[arm])) for arm in arms}
+            counted[measure.id] = {
+                arm: Values(arm, dict(values[arm]), len(places) - sum(map(len, values[arm].values()))) for arm in arms
+            }
     return counted
 
 
@@ -327,8 +332,3 @@ def groups(shown: ExperimentReport) -> Iterator[tuple[str, str, list[Row]]]:
         ):
             yield arm, title, [row for row in unsure if row.leaning == wanted]
         yield arm, "Cost", of_cost
-
-
-def facts(value: Any) -> str:
-    """A cell as Table 1 has it: mean (sd)."""
-    return f"{rounded(value.mean)} ({rounded(value.sd)})" if value.mean is not None else "–"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from math import sqrt
 from statistics import NormalDist
@@ -20,15 +19,6 @@ class Compared(NamedTuple):
     second: int
     pairs: int
     wins: float  # a tie is half a win
-
-
-def area_under_curve(strata: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Estimate:
-    """The area of `area_of`, of scores of the first and of the second kind, per stratum."""
-    rows = []
-    for first, ordered in ((first, sorted(second)) for first, second in strata):
-        wins = sum(bisect_left(ordered, x) + bisect_right(ordered, x) for x in first) / 2
-        rows.append(Compared(len(first), len(ordered), len(first) * len(ordered), wins))
-    return area_of(rows)
 
 
 def area_of(strata: Sequence[Compared]) -> Estimate:

@@ -70,6 +70,8 @@ def test_agents_that_fail_are_counted_as_missing_and_above_a_tenth_there_is_no_v
     assert (row.treatment.n, row.treatment.missing) == (20 - failing, failing)
     assert (row.control.n, row.control.missing) == (20, 0)
     assert [arm.missing for arm in shown.arms] == [0, 2 * failing]
+    silence = next(row for row in shown.rows if row.measure == "silence")
+    assert silence.treatment.mean == 0, "a turn that failed is missing, and no silence of the agent"
     assert row.verdict == verdict
     assert (row.p is None) == (verdict == "not enough data")
     assert ("missing" in row.why) == (verdict == "not enough data")
@@ -97,6 +99,33 @@ def test_judgements_that_fail_are_missing_and_never_a_score(llm_server: LLMServe
     assert (row.treatment.n, row.treatment.missing, row.treatment.mean) == (0, 20, None)
     assert (row.control.n, row.control.missing) == (20, 0)
     assert row.verdict == "not enough data"
+
+
+def test_what_a_server_does_not_count_is_no_figure_of_an_arm(llm_server: LLMServer) -> None:
+    def uncounted(body: dict[str, Any]) -> dict[str, Any]:
+        return {**respond(body), "usage": None} if body["model"] == "other-model" else respond(body)
+
+    llm_server.respond = uncounted
+
+    tokens = next(row for row in reported(started(environments=3)).rows if row.measure == "tokens")
+
+    assert (tokens.treatment.mean, tokens.treatment.missing) == (None, 3)
+    assert tokens.control.mean is not None
+    assert tokens.verdict == "not enough data"
+
+
+def test_an_arm_in_which_nothing_was_said_has_no_figure_a_message(llm_server: LLMServer) -> None:
+    def mute(body: dict[str, Any]) -> dict[str, Any]:
+        if "tools" in body and body["model"] == "other-model":
+            return {"text": "I keep quiet."}
+        return respond(body)
+
+    llm_server.respond = mute
+
+    rows = {row.measure: row for row in reported(started(environments=3)).rows}
+
+    assert rows["silence"].treatment.mean == 1
+    assert (rows["tokens"].treatment.mean, rows["length"].treatment.mean) == (None, None)
 
 
 IDLE = {

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.statistics.separation import area_under_curve
+from evaluation.statistics.bootstrap import Estimate
+from evaluation.statistics.separation import Compared, area_of
 
 Stratum = tuple[list[float], list[float]]
 SCORES = st.lists(st.sampled_from([0.0, 1.0, 4.5, 8.0, 9.0]), min_size=5, max_size=12)
 STRATA = st.lists(st.tuples(SCORES, SCORES), min_size=1, max_size=4)
+
+
+def area_under_curve(strata: Sequence[Stratum]) -> Estimate:
+    """The area of scores of the first and of the second kind, per stratum."""
+    rows = []
+    for first, ordered in ((first, sorted(second)) for first, second in strata):
+        wins = sum(bisect_left(ordered, x) + bisect_right(ordered, x) for x in first) / 2
+        rows.append(Compared(len(first), len(ordered), len(first) * len(ordered), wins))
+    return area_of(rows)
 
 
 @given(STRATA)
