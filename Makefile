@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --req
 export PYTHONDONTWRITEBYTECODE := # else every process would compile all that it imports, which takes seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check openapi fuzz bench screenshots e2e e2e-local lock clean
+.PHONY: help demo run test check docs openapi fuzz bench screenshots e2e e2e-local lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,10 @@ check: $(VENV)/.dev ## lint, types, migrations, production settings, proposition
 	@SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(64))') ALLOWED_HOSTS=plumbline.example.org \
 	  ANTHROPIC_API_KEY=for-the-check CELERY_BROKER_URL=redis://127.0.0.1:6379/0 DATABASE_URL=sqlite:///:memory: \
 	  $(MANAGE) check --deploy --fail-level WARNING
+
+docs: $(VENV)/.dev ## write the generated pages of docs/reference and build the site (ARGS=serve shows it while you write)
+	@DEBUG=1 $(BIN)/python -m tests.reference > /dev/null
+	@$(BIN)/mkdocs $(or $(ARGS),build --quiet) && echo "site/index.html"
 
 openapi: $(VENV)/.runtime ## renew docs/openapi.yaml from the routes of the API
 	@DEBUG=1 $(MANAGE) spectacular --validate --fail-on-warn --file docs/openapi.yaml

@@ -1,4 +1,4 @@
-"""What management commands share: exit codes (docs/ci.md), and the terminal they write to."""
+"""What management commands share: exit codes (docs/how-to/fail-a-build.md), and the terminal they write to."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def functions_of_interventions_can_be_used(app_configs: Any, **kwargs: Any) -> S
     """correction.E002: a path of `INTERVENTION_FUNCTIONS` or `INTERVENTION_BATCHES` names nothing that can be called."""
     from correction.interventions.functions import function_problems
 
-    hint = "Name functions as module.function, in modules that Python can import; docs/correcting.md has an example."
+    hint = "Name functions as module.function, in modules that Python can import; docs/explanation/correction.md has an example."
     problems = {("INTERVENTION_FUNCTIONS", path): problem for path, problem in function_problems().items()}
     for path in settings.INTERVENTION_BATCHES:
         try:

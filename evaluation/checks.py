@@ -18,7 +18,7 @@ def proposition_files_are_valid(app_configs: Any, **kwargs: Any) -> Sequence[Che
     try:
         load_all()
     except PropositionError as error:
-        hint = "Correct the file; `manage.py check_propositions` checks again, propositions/README.md describes the format."
+        hint = "Correct the file; `manage.py check_propositions` checks again, docs/how-to/write-propositions.md describes the format."
         return [Error(str(problem), hint=hint, id="evaluation.E001") for problem in error.problems]
     return []
 

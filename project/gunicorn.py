@@ -1,4 +1,4 @@
-"""How gunicorn serves Plumbline: ``gunicorn -c python:project.gunicorn project.wsgi``. Sizes: docs/deploy.md.
+"""How gunicorn serves Plumbline: ``gunicorn -c python:project.gunicorn project.wsgi``. Sizes: docs/how-to/deploy.md.
 
 Threads, because requests wait for a judge in the gate. One thread is one of these.
 """

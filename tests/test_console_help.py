@@ -154,4 +154,4 @@ def test_the_overview_lists_every_help_page_the_reader_may_open() -> None:
     for model in (table.model for table in tables().values() if table.menu):
         assert reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_help") in everything
     assert "An agent is a persona" in little
-    assert "Correction" not in little
+    assert "Correction log" not in little

@@ -77,7 +77,7 @@ def test_the_commands_of_the_readme_leave_the_demo_intact(tmp_path: Path, monkey
 
 
 def the_walk_through_of_behaviour_requests(client: Client) -> None:
-    """Every request of docs/behavior.md is answered: the change waits for a person, is applied and reverted.
+    """Every request of docs/explanation/behavior-requests.md is answered: the change waits for a person, is applied and reverted.
 
     Its id is 1 only in a new database.
     """

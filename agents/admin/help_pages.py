@@ -89,7 +89,7 @@ def _urls() -> list[URLPattern]:
         path("help/", guarded(help_overview), name="help"),
         path("glossary/", guarded(glossary_page), name="glossary"),
         path("settings/", guarded(settings_page), name="settings"),
-        path("help/docs/<slug:name>/", guarded(document_page), name="document"),
+        path("help/docs/<path:name>/", guarded(document_page), name="document"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Whole conversations in and out, in the formats of docs/transcripts.md."""
+"""Whole conversations in and out, in the formats of docs/reference/transcripts.md."""
 
 from __future__ import annotations
 

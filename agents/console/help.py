@@ -1,6 +1,6 @@
 """Help in the console: the page "What is this?" of each model, help of fields, links of help texts, and the page that asks before deleting.
 
-The texts are Markdown files in the folder ``help`` of each app. Links in them: ``doc:api#limits`` (a document of ``docs/``),
+The texts are Markdown files in the folder ``help`` of each app. Links in them: ``doc:reference/api#limits`` (a document of ``docs/``),
 ``help:agents.Agent`` (a help page), ``list:agents.Agent`` (a list), ``page:admin:agents_import_add`` (a page). A link that the reader may
 not open is shown as its text.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from posixpath import normpath
+from posixpath import dirname, normpath
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -34,7 +34,6 @@ from agents.ops.deletion import consequences
 from agents.registry import table_of
 
 ELSEWHERE = {"auth": "agents", "authtoken": "agents"}  # whose pages are at home in another app
-BESIDE_DOCS = {"propositions": "propositions/README.md"}  # documents that are not in docs/
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +73,14 @@ def glossary() -> tuple[Term, ...]:
 
 def document(name: str) -> str:
     """The Markdown of ``docs/<name>.md``; empty when there is none (an image may come without)."""
-    if name not in documents():
-        return ""
-    return _read(Path(settings.BASE_DIR) / BESIDE_DOCS.get(name, f"docs/{name}.md"))
+    return _read(Path(settings.BASE_DIR) / "docs" / f"{name}.md") if name in documents() else ""
 
 
 @cache
 def documents() -> tuple[str, ...]:
-    """The names of the documents that can be read here."""
-    beside = [name for name, path in BESIDE_DOCS.items() if (Path(settings.BASE_DIR) / path).is_file()]
-    return tuple(sorted([*(path.stem for path in (Path(settings.BASE_DIR) / "docs").glob("*.md")), *beside]))
+    """The documents that can be read here: their paths below ``docs``, without ``.md``."""
+    folder = Path(settings.BASE_DIR) / "docs"
+    return tuple(sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.md")))
 
 
 @cache
@@ -102,7 +99,7 @@ def _read(path: Path) -> str:
 Where = Callable[[str], str | None]  # what a link names → its URL, None = no link
 
 _markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-_IN_DOCS = re.compile(r"docs/(?P<name>[a-z][a-z0-9-]*)\.md")
+_IN_DOCS = re.compile(r"docs/(?P<name>[a-z][a-z0-9/-]*)\.md")
 _NO_LETTER = re.compile(r"[^\w\- ]")
 _HOST = re.compile(r"https?://", re.IGNORECASE)
 
@@ -162,9 +159,7 @@ def link_in_document(href: str, name: str) -> str:
         return f"doc:{name}{href}"
     if _HOST.match(href):
         return ""
-    path, mark, anchor = normpath(f"{'propositions' if name == 'propositions' else 'docs'}/{href}").partition("#")
-    if path == BESIDE_DOCS["propositions"]:
-        return f"doc:propositions{mark}{anchor}"
+    path, mark, anchor = normpath(f"docs/{dirname(name)}/{href}").partition("#")
     match = _IN_DOCS.fullmatch(path)
     return f"doc:{match['name']}{mark}{anchor}" if match else ""
 

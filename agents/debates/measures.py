@@ -1,8 +1,8 @@
 """What a round of a debate came to: counts, changes, conformity, vote, groupthink, and whether the debate ends. No model is asked.
 
-Pure functions over rounds of answers, so that other people's debates can go through them, too (docs/debates.md shows how). A round is the
-answers of the seats that gave one, in any order; a seat that failed is missing. Round 0, a blind poll, is a round for `changes` and
-`vote`, not for `check_exit`.
+Pure functions over rounds of answers, so that other people's debates can go through them, too (docs/how-to/debate.md shows how). A round
+is the answers of the seats that gave one, in any order; a seat that failed is missing. Round 0, a blind poll, is a round for `changes`
+and `vote`, not for `check_exit`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Your agent's messages through Plumbline's gate: check, write again, send, hand in. Yours: PERSONA, CHANNEL, `write`, `send`.
 
-PLUMBLINE_URL=http://localhost:8000 PLUMBLINE_TOKEN=… python gate_client.py; needs Python 3.11, and what docs/api.md says of set-up.
+PLUMBLINE_URL=http://localhost:8000 PLUMBLINE_TOKEN=… python gate_client.py; needs Python 3.11, and the set-up of docs/reference/api.md.
 """
 
 import json

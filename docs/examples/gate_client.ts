@@ -1,5 +1,5 @@
 // Your agent's messages through Plumbline's gate: check, write again, send, hand in. Yours: PERSONA, CHANNEL, `write`, `send`.
-// PLUMBLINE_URL=http://localhost:8000 PLUMBLINE_TOKEN=… node gate_client.ts; needs Node 22.18, and what docs/api.md says of set-up.
+// PLUMBLINE_URL=http://localhost:8000 PLUMBLINE_TOKEN=… node gate_client.ts; needs Node 22.18, and what docs/reference/api.md says of set-up.
 
 import { randomUUID } from "node:crypto";
 

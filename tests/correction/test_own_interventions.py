@@ -144,7 +144,7 @@ def test_the_example_of_the_documentation_works(ada: Agent, office: Channel, set
     team = types.ModuleType("team_nudges")
     sys.modules[team.__name__] = team
     try:
-        exec(compile(code[1], "docs/correcting.md", "exec"), vars(team))  # noqa: S102 (our own documentation)
+        exec(compile(code[1], "docs/explanation/correction.md", "exec"), vars(team))  # noqa: S102 (our own documentation)
         settings.INTERVENTION_FUNCTIONS, settings.INTERVENTION_BATCHES = (
             ["team_nudges.money_talk"],
             ["team_nudges.support"],

@@ -1,4 +1,4 @@
-"""Too little, nothing at all, nobody, other scripts: each dimension and the line-up have a defined result, as docs/measuring.md lists."""
+"""Too little, nothing, nobody, other scripts: each dimension and the line-up have a defined result, as docs/explanation/scores.md lists."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class Server:
         self.stalls_at: str | None = None
         self.stalled = 0  # calls that hang
         with sqlite3.connect(database) as connection:
-            for statement in (USER, OPERATOR, CHANNEL):  # the set-up that docs/api.md describes
+            for statement in (USER, OPERATOR, CHANNEL):  # the set-up that docs/reference/api.md describes
                 connection.execute(statement)
             connection.execute(
                 "insert into authtoken_token (key, created, user_id) values (?, '2026-01-01', 1)", [TOKEN]

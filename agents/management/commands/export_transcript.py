@@ -1,4 +1,4 @@
-"""Export a channel: ``manage.py export_transcript --channel X``. Formats: docs/transcripts.md."""
+"""Export a channel: ``manage.py export_transcript --channel X``. Formats: docs/reference/transcripts.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import a conversation from a file: ``manage.py import_transcript FILE``. Formats: docs/transcripts.md."""
+"""Import a conversation from a file: ``manage.py import_transcript FILE``. Formats: docs/reference/transcripts.md."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Command(BaseCommand):
         results += self._measure(later, again=options["again"])
         overview_table(drift_overview(agents, next(iter(judged_ways()), None), quotes=False), self.stdout)
         self.stdout.write(
-            f"{DRIFT}\nWhere it was planted: docs/seed-data.md. With messages and reasons: Drift overview, in the console."
+            f"{DRIFT}\nWhere it was planted: docs/reference/seed-data.md. With messages and reasons: Drift overview, in the console."
         )
         self._heading("5. Before it is said")
         show_correction(self.stdout, again=options["again"])
@@ -82,7 +82,7 @@ class Command(BaseCommand):
         self.stdout.write("  manage.py turn --help              let an agent take a turn")
         self.stdout.write("  manage.py debate --help            let several debate a question of yours")
         self.stdout.write("  manage.py chat michael             talk to an agent")
-        self.stdout.write("  docs/real-conversation.md          your own personas and conversations")
+        self.stdout.write("  docs/tutorial.md          your own personas and conversations")
         if any(result.summary.overall_score is None for result in results):
             problems = sorted({result.summary.run.error for result in results if result.summary.run.error})
             raise CommandError("some agents have no score: " + "; ".join(problems)[:500], returncode=2)

@@ -26,7 +26,7 @@ MOST_NOTED = 4  # series with the same note
 class Command(CodedCommand):
     help = (
         "Show the score series that schedules measured, with the lasting falls in them (Page's CUSUM, self-started: "
-        "docs/measuring.md). Exit code: 0 shown, also when there are falls; 3 wrong usage."
+        "docs/explanation/scores.md). Exit code: 0 shown, also when there are falls; 3 wrong usage."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""The examples of docs/transcripts.md work, and nothing is left out."""
+"""The examples of docs/reference/transcripts.md work, and nothing is left out."""
 
 from __future__ import annotations
 

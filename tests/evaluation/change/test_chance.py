@@ -101,7 +101,7 @@ def steady(rng: random.Random, target: str, first: int) -> Measurement:
 
 
 def test_sixteen_steady_agents_with_ten_propositions_each_are_rarely_accused() -> None:
-    """Holm's corrected p alone: the verdict asks for more than that. The figures stand in docs/measuring.md."""
+    """Holm's corrected p alone: the verdict asks for more than that. The figures stand in docs/explanation/scores.md."""
     rng = random.Random(6)
     alone, together, dimensions = 0, 0, 0
     for _ in range(TEAMS):

@@ -1,4 +1,4 @@
-"""What docs/ci.md tells people to type is understood by the command, and its workflow is as safe as it says."""
+"""What docs/how-to/fail-a-build.md tells people to type is understood by the command, and its workflow is as safe as it says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exit codes of docs/ci.md, as the shell sees them, whatever ends a command."""
+"""The exit codes of docs/how-to/fail-a-build.md, as the shell sees them, whatever ends a command."""
 
 from __future__ import annotations
 

@@ -1,0 +1,171 @@
+"""Every command of README and documents runs: each page's ``sh`` blocks in one shell, in their order, on the demo's database.
+
+A block of another language with a ``title`` is a file that the page makes. A ``sh`` block whose title begins with ``outside`` needs what
+no test has (a key, another machine) and is listed in ``documents_outside.txt``. A comment with ``exits 1`` says that a command ends with
+that code.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from django.conf import settings
+
+from tests import reference
+
+ROOT = Path(settings.BASE_DIR)
+FENCE = re.compile(r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<body>.*?)^(?P=indent)```", re.DOTALL | re.MULTILINE)
+TITLE = re.compile(r'title="([^"]*)"')
+ENDS_WITH = re.compile(r"(?P<command>^.*?\S)\s+#[^\n]*\bexits (?P<code>[1-9])\b.*$", re.MULTILINE)
+SERVER = "localhost:8000"
+LONGEST = 120  # seconds of a page
+
+
+class Block(NamedTuple):
+    language: str
+    title: str
+    text: str
+
+
+def pages() -> list[str]:
+    """The README and all documents but the generated ones, by path."""
+    documents = (path for path in (ROOT / "docs").rglob("*.md") if "made by `make docs`" not in path.read_text())
+    return ["README.md", *sorted(str(path.relative_to(ROOT)) for path in documents)]
+
+
+def blocks(page: str) -> Iterator[Block]:
+    for match in FENCE.finditer((ROOT / page).read_text(encoding="utf-8")):
+        info = match["info"].strip()
+        title = TITLE.search(info)
+        lines = [line.removeprefix(match["indent"]) for line in match["body"].splitlines()]
+        yield Block(info.partition(" ")[0], title[1] if title else "", "\n".join(lines) + "\n")
+
+
+def is_outside(block: Block) -> bool:
+    return block.language == "sh" and block.title.startswith("outside")
+
+
+def has_commands(page: str) -> bool:
+    return any(block.language == "sh" and not is_outside(block) for block in blocks(page))
+
+
+@pytest.fixture(scope="session")
+def demo_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database after ``manage.py demo``, made once for all processes of the tests."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    made, file = folder / "demo.made", folder / "demo.sqlite3"
+    with (folder / "demo.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            run = manage(file, "demo")
+            assert run.returncode == 0, run.stderr
+            made.touch()
+    return file
+
+
+def environment(database: Path) -> dict[str, str]:
+    outer = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG", "TMPDIR")}
+    return {**outer, "DATABASE_URL": f"sqlite:///{database}", "DEBUG": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def manage(database: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "manage.py"), *words]
+    return subprocess.run(
+        command, env=environment(database), cwd=ROOT, capture_output=True, text=True, timeout=LONGEST, check=False
+    )
+
+
+@pytest.fixture
+def shell(demo_database: Path, tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    """A folder to work in and an environment in which ``manage.py`` and ``.venv/bin/python manage.py`` are this checkout's."""
+    database, folder, programs = tmp_path / "page.sqlite3", tmp_path / "work", tmp_path / "bin"
+    shutil.copy(demo_database, database)
+    for made in (folder, programs, folder / ".venv"):
+        made.mkdir()
+    (programs / "manage.py").write_text(f'#!/bin/sh\nexec "{sys.executable}" "{ROOT}/manage.py" "$@"\n')
+    (programs / "manage.py").chmod(0o755)
+    (folder / ".venv" / "bin").symlink_to(Path(sys.executable).parent)
+    (folder / "manage.py").symlink_to(ROOT / "manage.py")
+    (folder / "docs").symlink_to(ROOT / "docs")
+    given = environment(database)
+    return folder, {**given, "PATH": f"{programs}:{Path(sys.executable).parent}:{given['PATH']}"}
+
+
+@pytest.fixture
+def server(shell: tuple[Path, dict[str, str]], request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of the console and its worker for a page that asks one; started as the README says."""
+    if not any(SERVER in block.text for block in blocks(request.getfixturevalue("page")) if not is_outside(block)):
+        yield SERVER
+        return
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    command = [sys.executable, str(ROOT / "manage.py"), "serve", "--port", address.partition(":")[2]]
+    log = shell[0].parent / "server.log"
+    with (
+        log.open("w") as output,
+        subprocess.Popen(command, env=shell[1], cwd=ROOT, stdout=output, stderr=output) as running,
+    ):
+        try:
+            wait_for(f"http://{address}/healthz", log)
+            yield address
+        finally:
+            running.terminate()
+
+
+def wait_for(url: str, log: Path) -> None:
+    for _ in range(300):
+        try:
+            with urllib.request.urlopen(url, timeout=2):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.1)
+    pytest.fail(f"no server at {url}: {log.read_text()}")
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if has_commands(page)])
+def test_the_commands_of_a_page_run_in_their_order(page: str, shell: tuple[Path, dict[str, str]], server: str) -> None:
+    folder, given = shell
+    script = ["set -eo pipefail", "trap 'echo \"ended with $?: $BASH_COMMAND\" >&2' ERR"]
+    for block in blocks(page):
+        if block.language == "sh" and not is_outside(block):
+            script.append(ENDS_WITH.sub(r"\g<command> || [ $? = \g<code> ]", block.text).replace(SERVER, server))
+        elif block.title and block.language != "sh":
+            script.append(
+                f"mkdir -p \"$(dirname '{block.title}')\"; cat > '{block.title}' <<'END-OF-FILE'\n{block.text}END-OF-FILE"
+            )
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(script)],
+        cwd=folder,
+        env=given,
+        capture_output=True,
+        text=True,
+        timeout=LONGEST,
+        check=False,
+    )
+    assert done.returncode == 0, f"{page}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+def test_what_needs_the_outside_is_listed() -> None:
+    listed = (ROOT / "tests" / "documents_outside.txt").read_text().splitlines()
+    assert listed == [f"{page}: {block.title}" for page in pages() for block in blocks(page) if is_outside(block)]
+
+
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_the_generated_pages_say_what_the_code_says(name: str) -> None:
+    written = (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")
+    assert written == reference.PAGES[name](), "`make docs` renews it"
