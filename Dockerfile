@@ -1,6 +1,8 @@
 # Two stages: one that installs, one that runs. What runs is not root, writes nowhere but /tmp and needs no compiler.
-ARG PYTHON=3.12
-FROM python:${PYTHON}-slim-bookworm AS build
+# The base of both. For builds that give the same image every time name it by its digest:
+#   docker build --build-arg PYTHON_IMAGE=python:3.12-slim-bookworm@sha256:<digest> .
+ARG PYTHON_IMAGE=python:3.12-slim-bookworm
+FROM ${PYTHON_IMAGE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /venv
 COPY requirements.lock /requirements.lock
@@ -20,7 +22,7 @@ RUN SECRET_KEY=only-to-collect-files ALLOWED_HOSTS=build.invalid DATABASE_URL=sq
     && /venv/bin/python -m compileall -q agents evaluation correction project \
     && rm -rf .local && chmod -R a+rX /app
 
-FROM python:${PYTHON}-slim-bookworm
+FROM ${PYTHON_IMAGE}
 RUN groupadd --gid 10001 plumbline \
     && useradd --uid 10001 --gid plumbline --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin plumbline
 COPY --from=build /venv /venv

@@ -18,6 +18,8 @@ import pytest
 import yaml
 from django.conf import settings
 
+from tests.machinery import missing
+
 ROOT = Path(settings.BASE_DIR)
 BIN = Path(sys.executable).parent
 
@@ -246,13 +248,17 @@ def test_compose_file_sets_only_settings_that_exist_and_passes_secrets_by_file()
     ours = {name: service for name, service in compose["services"].items() if "build" in service}
 
     assert ours.keys() == {"migrate", "web", "worker", "turns", "beat"}
+    assert all("mem_limit" in service and "pids_limit" in service for service in compose["services"].values())
     for name, service in ours.items():
         files = {key: value for key, value in service["environment"].items() if key.endswith("_FILE")}
         assert {key.removesuffix("_FILE") for key in service["environment"]} <= known, name
         assert {value.removeprefix("/run/secrets/") for value in files.values()} == set(service["secrets"]), name
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
-        assert not {"SECRET_KEY", "DATABASE_URL", "ANTHROPIC_API_KEY", "METRICS_TOKEN"} & service["environment"].keys()
+        assert (
+            not {"SECRET_KEY", "DATABASE_URL", "CELERY_BROKER_URL", "ANTHROPIC_API_KEY", "METRICS_TOKEN"}
+            & service["environment"].keys()
+        )
     open_to_others = {name: service["ports"] for name, service in compose["services"].items() if "ports" in service}
     assert open_to_others == {"proxy": ["127.0.0.1:${WEB_PORT:-8000}:8080"]}
     mounted = [volume.split(":")[0] for volume in compose["services"]["proxy"]["volumes"]]
@@ -260,3 +266,32 @@ def test_compose_file_sets_only_settings_that_exist_and_passes_secrets_by_file()
     wanted = {secret for service in compose["services"].values() for secret in service.get("secrets", ())}
     assert wanted == set(compose["secrets"])
     assert "secrets/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+@pytest.mark.service
+def test_redis_as_compose_starts_it_answers_nobody_without_the_password(tmp_path: Path) -> None:
+    if shutil.which("redis-server") is None:
+        missing("redis-server")
+    service = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]["redis"]
+    (tmp_path / "redis_password").write_text("p4ss-w0rd")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+
+    def here(text: str) -> str:
+        placed = text.replace("$$", "$").replace("/run/secrets", str(tmp_path)).replace("/data", str(tmp_path))
+        return placed.replace("redis-cli", f"redis-cli -p {port}")
+
+    server = subprocess.Popen(
+        [here(word) for word in service["command"][:2]] + [f"{here(service['command'][2])} --port {port}"]
+    )
+    try:
+        until = time.monotonic() + 20
+        while subprocess.run(["sh", "-c", here(service["healthcheck"]["test"][1])], check=False).returncode:
+            assert time.monotonic() < until, "it is not healthy"
+            time.sleep(0.1)
+        stranger = subprocess.run(["redis-cli", "-p", str(port), "ping"], capture_output=True, text=True, check=False)
+        assert "NOAUTH" in stranger.stdout + stranger.stderr
+    finally:
+        server.terminate()
+        assert server.wait(timeout=20) == 0, "it ends when it is asked to"

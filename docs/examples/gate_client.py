@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from http.client import HTTPException
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 from uuid import uuid4
 
@@ -20,13 +21,19 @@ PERSONA = {"name": "Ada", "system_prompt": "You are Ada, a dry and careful clerk
 CHANNEL, DRAFTS = "shop-floor", ["Hooray, I found your file!!!", "Your file is in the second cabinet."]
 HEARD = [{"name": "Bob", "text": "Where is my file?", "kind": "stimulus"}]
 FAILURES, ASKING = (OSError, HTTPException, ValueError, KeyError), ThreadPoolExecutor()
+REFUSED = []  # answers that no retry will change: a wrong token, address or body
 
 
 def post(path: str, body: dict[str, Any], seconds: float) -> Any:
     """The answer, within so many seconds in all: a socket's own timeout counts every read anew."""
     headers = {"Authorization": f"Token {TOKEN}", "Content-Type": "application/json", "Idempotency-Key": uuid4().hex}
     request = Request(URL + path, json.dumps(body).encode(), headers)
-    return ASKING.submit(lambda: json.load(urlopen(request, timeout=seconds))).result(seconds)
+    try:
+        return ASKING.submit(lambda: json.load(urlopen(request, timeout=seconds))).result(seconds)
+    except HTTPError as error:
+        if 400 <= error.code < 429:
+            REFUSED.append(f"PLUMBLINE REFUSED THIS, NOTHING IS CHECKED: {error.code} {error.read(300).decode()}")
+        raise
 
 
 def checked() -> tuple[str, str]:
@@ -58,3 +65,4 @@ try:  # at most 1,000 at a time; what fails is sent again with the next ones, fo
 except FAILURES as problem:
     print(f"not handed in: {problem!r}", file=sys.stderr)
 print(json.dumps({"text": text, "check": check, "handed_in": stored == 1}))
+sys.exit("\n".join(REFUSED) or 0)  # yours: an alarm

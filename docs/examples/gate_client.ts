@@ -1,5 +1,5 @@
 // Your agent's messages through Plumbline's gate: check, write again, send, hand in. Yours: PERSONA, CHANNEL, `write`, `send`.
-// PLUMBLINE_URL=http://localhost:8000 PLUMBLINE_TOKEN=… node gate_client.ts; needs Node 22.18, and what docs/reference/api.md says of set-up.
+// PLUMBLINE_URL=http://localhost:8000 PLUMBLINE_TOKEN=… node gate_client.ts; needs Node 22.18, and the set-up of docs/reference/api.md.
 
 import { randomUUID } from "node:crypto";
 
@@ -7,6 +7,8 @@ const { PLUMBLINE_URL: URL = "http://localhost:8000", PLUMBLINE_TOKEN: TOKEN = "
 const PATIENCE = Number(PLUMBLINE_SECONDS) * 1000; // for checking one message, all its attempts together
 const PERSONA = { name: "Ada", system_prompt: "You are Ada, a dry and careful clerk. You never cheer." };
 const CHANNEL = "shop-floor", DRAFTS = ["Hooray, I found your file!!!", "Your file is in the second cabinet."];
+
+const refused: string[] = []; // answers that no retry will change: a wrong token, address or body
 
 type Event = { name: string; text: string; kind: "action" | "stimulus" };
 type Check = "passed" | "rejected" | "unchecked";
@@ -20,7 +22,11 @@ async function post<T>(path: string, body: object, milliseconds: number): Promis
   const headers = { Authorization: `Token ${TOKEN}`, "Content-Type": "application/json", "Idempotency-Key": randomUUID() };
   const signal = AbortSignal.timeout(Math.floor(milliseconds));
   const answer = await fetch(URL + path, { method: "POST", headers, body: JSON.stringify(body), signal });
-  if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`);
+  if (!answer.ok) {
+    const why = `${answer.status} ${(await answer.text()).slice(0, 300)}`;
+    if (answer.status < 429) refused.push(`PLUMBLINE REFUSED THIS, NOTHING IS CHECKED: ${why}`);
+    throw new Error(why);
+  }
   return (await answer.json()) as T;
 }
 
@@ -52,3 +58,5 @@ const handed_in = await post("/api/messages/ingest/", { channel: CHANNEL, messag
   .then(() => true) // at most 1,000 at a time; what fails is sent again with the next ones, for repeats are no-ops
   .catch((problem) => (console.error("not handed in:", problem), false));
 console.log(JSON.stringify({ text, check, handed_in }));
+for (const problem of refused) console.error(problem); // yours: an alarm
+process.exitCode = refused.length ? 1 : 0;

@@ -94,11 +94,11 @@ class Server:
             return False
         return True
 
-    def client(self, language: str, patience: float) -> subprocess.Popen[str]:
+    def client(self, language: str, patience: float, token: str = TOKEN) -> subprocess.Popen[str]:
         environment = {
             "PATH": os.environ["PATH"],
             "PLUMBLINE_URL": f"http://127.0.0.1:{self.port}",
-            "PLUMBLINE_TOKEN": TOKEN,
+            "PLUMBLINE_TOKEN": token,
             "PLUMBLINE_SECONDS": str(patience),
         }
         return subprocess.Popen(
@@ -199,6 +199,17 @@ def test_a_judge_that_is_too_slow_costs_the_check_and_not_the_message(server: Se
     server.stalls_at = None
 
 
+@pytest.mark.parametrize("language", COMMANDS)
+def test_a_wrong_token_is_an_alarm_and_costs_no_message(server: Server, language: str) -> None:
+    client = server.client(language, 60, token="0" * 40)
+    said, complaints = client.communicate(timeout=90)
+
+    assert json.loads(said) == {"text": BAD, "check": "unchecked", "handed_in": False}
+    assert client.returncode == 1
+    assert "401" in complaints
+    assert "REFUSED" in complaints
+
+
 def test_each_is_short_enough_to_be_read_at_once() -> None:
     for name in ("gate_client.py", "gate_client.ts"):
-        assert len((EXAMPLES / name).read_text().splitlines()) <= 60, name
+        assert len((EXAMPLES / name).read_text().splitlines()) <= 70, name
