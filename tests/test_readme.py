@@ -81,7 +81,7 @@ def the_walk_through_of_behaviour_requests(client: Client) -> None:
 
     Its id is 1 only in a new database.
     """
-    page = (settings.BASE_DIR / "docs" / "behavior.md").read_text()
+    page = (settings.BASE_DIR / "docs" / "explanation" / "behavior-requests.md").read_text()
     walk = page.partition("## Trying it")[2].partition("## ")[0].replace('"admin"', '"root"')
     answers: list[dict[str, Any]] = []
     listed: list[dict[str, Any]] = []

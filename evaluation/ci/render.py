@@ -249,7 +249,10 @@ def as_xml(text: str) -> str:
 
 def _line(row: Finding, limit: int = 240) -> str:
     """A finding in a line, with its lowest message, e.g. ``8.0 → 2.9, −5.1; lowest #office 7 “Fine.”``."""
-    worst = f"; lowest {row.worst.place} “{plain(row.worst.text, 100)}”" if row.worst else ""
+    worst = ""
+    if row.worst:
+        heard = f", after “{plain(row.worst.heard, 100)}”" if row.worst.heard else ""
+        worst = f"; lowest {row.worst.place} “{plain(row.worst.text, 100)}”{heard}"
     return plain(f"{row.figures}{worst}", limit)
 
 
@@ -341,6 +344,9 @@ def _print_findings(console: Console, rows: Sequence[Finding]) -> None:
         figures = escape(plain(row.figures, 1_000))
         console.print(f"[{STYLES[row.kind]}]{row.verdict}:[/] {escape(row.name)}: {figures}")
         if row.worst and row.worst.text != shown:
+            console.print(f"  “{escape(plain(row.worst.asked, 200))}”")
+            if row.worst.heard:
+                console.print(f"  [dim]{escape(plain(row.worst.heard, 150))}[/]")
             place = f"{escape(row.worst.place)} " if row.worst.place else ""
             console.print(f"  {place}scored {row.worst.score}: “{escape(plain(row.worst.text, 150))}”")
         shown = row.worst.text if row.worst else shown
@@ -417,8 +423,9 @@ def markdown(report: Report) -> str:
     heuristic = " (*heuristic*: exact rules and word cues, no LLM)" if is_heuristic(report.judge) else ""
     rows, undecided = findings.of("could_not_judge", *FAILS, "not_enough_data"), findings.of("cannot_tell_yet")
     worst = {
-        (r.agent, r.worst.text): f"* {as_code(r.agent)} {as_code(r.proposition or r.dimension)} scored {r.worst.score}"
+        (r.agent, r.worst.text): f"* {as_code(r.agent)}: {as_code(r.worst.asked)} scored {r.worst.score}"
         f"{f' at {as_code(r.worst.place)}' if r.worst.place else ''}: {as_code(r.worst.text)}"
+        f"{f'<br>after {as_code(r.worst.heard)}' if r.worst.heard else ''}"
         f"{f'<br>{as_code(r.worst.reasoning, 300)}' if r.worst.reasoning else ''}"
         for r in reversed(rows)
         if r.worst is not None
@@ -536,7 +543,8 @@ def junit(report: Report) -> str:
             rows = sorted((row for row in own if row.dimension in ("", name)), key=lambda row: row.worst is None)
             for element, kinds in elements:  # what weighs most first
                 lines = [
-                    f"{f'{row.proposition}: ' if row.proposition else ''}{row.verdict}: {_line(row, 1_000)}"
+                    f"{f'{row.proposition}: ' if row.proposition else ''}{row.verdict}: "
+                    f"{f'“{row.worst.asked}” ' if row.worst else ''}{_line(row, 1_000)}"
                     for row in rows
                     if row.kind in kinds
                 ]

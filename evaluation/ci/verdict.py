@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
+from agents.models import Message
 from evaluation.change.change import Change
 from evaluation.change.comparison import NONE_IN_COMMON, Comparison
 from evaluation.models import COUNTED, EvaluationRun
@@ -201,13 +202,17 @@ class AgentResult:
 
 # -- findings
 class WorstMessage(BaseModel):
-    """The judgement that scored lowest, with where its message is.
+    """The judgement that scored lowest, what was asked, and where its message is.
 
     Attributes:
+        claim: What the judge was asked, as it read it. inverted: it should not hold; 9 = not at all.
         score: 0 to 9.
         external_id, position, channel, sent_at: Of the message; empty where a window was judged.
+        heard: What was said just before it, as ``NAME: text``; empty where nothing was.
     """
 
+    claim: str
+    inverted: bool
     text: str
     score: int | None
     reasoning: str
@@ -215,6 +220,12 @@ class WorstMessage(BaseModel):
     position: int | None = None
     channel: str = ""
     sent_at: str = ""
+    heard: str = ""
+
+    @property
+    def asked(self) -> str:
+        """The proposition's sentence for people."""
+        return f"{self.claim} (should not hold)" if self.inverted else self.claim
 
     @property
     def place(self) -> str:
@@ -586,11 +597,24 @@ def _worst(summary: RunSummary, dimension: str, proposition: str) -> WorstMessag
         sent = message.sent_at.isoformat() if message.sent_at else ""
         place = {"external_id": message.external_id, "position": message.position, "sent_at": sent}
     channel = message.channel if message is not None else row.evaluation_run.channel
-    text = " ".join((row.context_snippet or (message.text if message else "")).split())
+    heard = _just_before(message) if message is not None else None
     return WorstMessage(
-        text=text if len(text) <= EXCERPT else text[: EXCERPT - 1] + "…",
+        claim=row.claim,
+        inverted=row.inverted,
+        text=_excerpt(row.context_snippet or (message.text if message else "")),
+        heard=f"{heard.author_name}: {_excerpt(heard.text)}" if heard is not None else "",
         score=row.score,
         reasoning=row.reasoning or row.justification,
         channel=channel.slug if channel is not None else "",
         **place,
     )
+
+
+def _just_before(message: Message) -> Message | None:
+    before = Message.objects.filter(channel=message.channel_id, position__lt=message.position)
+    return before.select_related("agent", "user").order_by("-position").first()
+
+
+def _excerpt(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= EXCERPT else text[: EXCERPT - 1] + "…"

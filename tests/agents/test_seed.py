@@ -13,7 +13,7 @@ from agents.models import Agent, Channel, ChannelMember, MemoryBlock, Message, P
 from agents.personas_io.shape import PersonaSpec
 from agents.seed import loader
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "seed-data.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "reference" / "seed-data.md").read_text(encoding="utf-8")
 CAST = (
     *("michael", "jim", "dwight", "pam", "ryan", "stanley", "kevin", "angela"),
     *("oscar", "andy", "toby", "creed", "kelly", "phyllis", "meredith", "darryl"),

@@ -19,7 +19,7 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 CONFIG = "/api/evaluations/config/michael/"
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "correcting.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "correction.md"
 
 
 def test_gates_switched_over_the_api_act_on_the_next_message_and_their_cost_is_shown(llm_server: LLMServer) -> None:

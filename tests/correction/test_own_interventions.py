@@ -25,7 +25,7 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 OWN = "tests.correction.own_interventions."
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "correcting.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "correction.md"
 
 
 def named(settings: Settings, *functions: str, batches: tuple[str, ...] = ()) -> None:

@@ -14,7 +14,7 @@ from agents.transcripts.exporter import EXPORTS
 from agents.transcripts.readers import FORMATS
 from tests.agents.transcripts.helpers import make_agent, run_json, write
 
-PAGE = (settings.BASE_DIR / "docs" / "transcripts.md").read_text()
+PAGE = (settings.BASE_DIR / "docs" / "reference" / "transcripts.md").read_text()
 SECTIONS = dict(re.findall(r"^### `(\w+)`\n(.*?)(?=^##)", PAGE, re.MULTILINE | re.DOTALL))
 BY_ROLE = {"openai", "anthropic", "sharegpt", "hh", "chatgpt", "langfuse", "langsmith"}
 EXAMPLES = [

@@ -17,7 +17,7 @@ from correction.models import BehaviorRequest
 from tests.llm_server import LLMServer
 
 pytestmark = pytest.mark.django_db
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "behavior.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "explanation" / "behavior-requests.md"
 FILE = """
 persona: You are Ada.
 traits: [{name: politeness, strength: 0.7}]

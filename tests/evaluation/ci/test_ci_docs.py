@@ -15,7 +15,7 @@ from django.core.management import load_command_class
 from evaluation.ci.options import read_request
 from evaluation.ci.render import MARKER
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "ci.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "how-to" / "fail-a-build.md"
 TEXT = DOCS.read_text(encoding="utf-8")
 
 
