@@ -9,7 +9,7 @@ from django.templatetags.static import static
 # follow them as the apps register them (`agents.registry`); what a user may not view is left out.
 CONSOLE_MENU: list[tuple[str, list[tuple[str, str, str, str]]]] = [
     ("Agents", [("admin:evaluation_drift_overview", "trending_down", "Drift overview", "evaluation.view_baseline")]),
-    ("Measuring", []),
+    ("Measuring", [("admin:review", "inbox", "To review", "agents.change_reviewitem")]),
     ("Correcting", []),
     ("Logs", []),
     ("Access", []),
@@ -41,6 +41,10 @@ UNFOLD = {
     "SIDEBAR": {"navigation": "agents.console.home.navigation"},
     "DASHBOARD_CALLBACK": "agents.console.home.dashboard",
     "STYLES": [_static("console.css")],
-    "SCRIPTS": [_static("names.js"), _static("charts.js")],  # after Chart.js, before the theme draws
+    "SCRIPTS": [
+        _static("names.js"),
+        _static("keys.js"),
+        _static("charts.js"),
+    ],  # after Chart.js, before the theme draws
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("favicon.svg")}],
 }

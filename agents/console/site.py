@@ -470,9 +470,13 @@ class ReadOnlyStackedInline(_ReadOnly, StackedInline[M, P]):
     can_delete = False
 
 
+_pages: list[Callable[[], list[URLPattern]]] = []
+
+
 def add_pages(urls: Callable[[], list[URLPattern]]) -> None:
-    """Give the console pages that belong to no model (the theme asks the site for ``extra_urls``); call it once."""
-    admin.site.extra_urls = urls  # type: ignore[attr-defined]
+    """Give the console pages that belong to no model (the theme asks the site for ``extra_urls``)."""
+    _pages.append(urls)
 
 
+admin.site.extra_urls = lambda: [page for urls in _pages for page in urls()]  # type: ignore[attr-defined]
 admin.site.index_title = "Console"
