@@ -132,7 +132,7 @@ TABLES = (
         editor="*",
         menu="",
         icon="groups",
-        empty="Import personas (Conversations, tab Imports, or manage.py import_agents FILE), load the examples with manage.py seed, or write "
+        empty="Import personas (Conversations, Imports, or manage.py import_agents FILE), load the examples with manage.py seed, or write "
         "one here.",
         columns="who message_count persona_version",
         filters="is_active",
@@ -148,7 +148,7 @@ TABLES = (
         menu="",
         icon="forum",
         entry="Conversations",
-        empty="Importing a transcript makes its channels (Conversations, tab Imports, or manage.py import_transcript FILE); agents speak in "
+        empty="Importing a transcript makes its channels (Conversations, Imports, or manage.py import_transcript FILE); agents speak in "
         "those you make here.",
         columns="conversation kind_badge members message_count last_message tag_chips",
         filters="kind",
@@ -162,7 +162,7 @@ TABLES = (
         model=Message,
         operator="add",
         tab_of=Channel,
-        empty="Import a transcript (Conversations, tab Imports, or manage.py import_transcript FILE), or let an agent speak: manage.py turn "
+        empty="Import a transcript (Conversations, Imports, or manage.py import_transcript FILE), or let an agent speak: manage.py turn "
         "AGENT --channel CHANNEL.",
         columns="where author text=text sent_at tag_chips",
         filters="channel? agent outsider tags synthetic sent_at",
