@@ -67,10 +67,10 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     groups: list[dict[str, Any]] = []
     if not admin.site.has_permission(request):  # on the sign-in page
         return groups
-    for group, before, after in settings.CONSOLE_MENU:
+    for title, before, after in settings.CONSOLE_MENU:
         items = [_page(page) for page in before if _may_open(request, page)]
         for table in tables().values():
-            if table.menu == group and (shown := [one for one in table.family if _may_view(request, one)]):
+            if table.menu == title and (shown := [one for one in table.family if _may_view(request, one)]):
                 links = [(one, display.list_url(one.model)) for one in shown]
                 tabs = [
                     {"title": one.name, "link": link, "models": [one.model._meta.label_lower]} for one, link in links
@@ -80,7 +80,7 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
                 )
         items += [_page(page) for page in after if _may_open(request, page)]
         if items:
-            groups.append({"title": group, "items": items})
+            groups.append({"title": title, "items": items})
     parts = [part for group in groups for item in group["items"] for part in (item, *item["tabs"])]
     nearest = max((part["link"] for part in parts if _is_below(request.path, part["link"])), key=len, default="")
     for part in parts:
