@@ -40,7 +40,7 @@ UNFOLD = {
     "SITE_URL": None,
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
-    "SIDEBAR": {"navigation": "agents.console.home.navigation"},
+    "SIDEBAR": {"navigation": "agents.console.home.navigation", "show_search": True, "command_search": True},
     "TABS": "agents.console.home.tabs",
     "DASHBOARD_CALLBACK": "agents.console.home.dashboard",
     "STYLES": [_static("console.css")],
