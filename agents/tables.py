@@ -39,6 +39,7 @@ from agents.models import (
     ModelPrice,
     PersonaVersion,
     Reaction,
+    ReviewItem,
     Rollup,
     Run,
     RunMessage,
@@ -458,6 +459,12 @@ TABLES = (
         no_speech="trace span around agent conversation stored_as",
         # They only join spans of one trace, however long the other logs are kept.
         prune=Prune(rows=lambda _before: TraceSpan.objects.filter(created_at__lt=timezone.now() - TraceSpan.KEPT)),
+    ),
+    Table(
+        model=ReviewItem,
+        operator="change",
+        no_speech="kind key",
+        prune=Prune(rows=lambda before: ReviewItem.objects.filter(created_at__lt=before)),
     ),
     Table(model=LedgerHour, no_speech="purpose mechanism model role provider status"),
     Table(model=Rollup, no_speech="name"),

@@ -137,6 +137,36 @@ def breadcrumbs(request: HttpRequest, parts: list[dict[str, Any]]) -> list[dict[
     return parts[1:] or parts
 
 
+MOST_HITS = 8  # of each kind
+Hit = tuple[str, str, str, str]  # title, what it is, address, icon of Material Symbols
+Search = Callable[[HttpRequest, str], Iterable[Hit]]
+_searches: list[tuple[str, Search]] = []
+
+
+def add_search(permission: str, find: Search) -> None:
+    """Let the search of the console (Ctrl+K) find rows, for users with `permission`; call it where the app registers its admin classes.
+
+    Args:
+        find: A function of the request and what was typed; it reads at most `MOST_HITS` rows.
+    """
+    _searches.append((permission, find))
+
+
+def search(request: HttpRequest, typed: str) -> list[Hit]:
+    """The pages of the sidebar and the rows that `typed` (any case) is part of, a few of each kind, as the user may view them."""
+    hits = []
+    for group in navigation(request):
+        for item in group["items"]:
+            for part in item["tabs"] or [item]:
+                way = " › ".join(
+                    filter(None, (group["title"], item["title"] if part["title"] != item["title"] else ""))
+                )
+                if typed.lower() in f"{way} {part['title']}".lower():
+                    hits.append((part["title"], way or "page", part["link"], item["icon"]))
+    found = [find(request, typed) for permission, find in _searches if request.user.has_perm(permission)]
+    return [*hits[:MOST_HITS], *(hit for some in found for hit in some)]
+
+
 FAILURE_DAYS = 7  # of what a list shows as gone wrong
 MOST_COUNTED = 100  # of what waits: beyond that it is "more than 100"
 
