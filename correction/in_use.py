@@ -14,7 +14,8 @@ from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
 
-from agents.models import Agent, Channel, ChannelMember, Message, owner_name
+from agents.llm.ledger import totals
+from agents.models import Agent, Channel, ChannelMember, LLMCall, Message, owner_name
 from agents.persona import render_persona
 from agents.seed import Demo
 from agents.turn.orchestrator import run_turn
@@ -34,6 +35,7 @@ from evaluation.propositions.editing import CannotSave, team_folder
 from evaluation.propositions.files import PropositionError, load_all, load_file
 from evaluation.runs.execute import execute
 from evaluation.schedules import fire_if_due, save_schedule
+from evaluation.wording import counted, spent_json
 
 MEASURED, ANSWERING = ("michael", "kelly"), "pam"
 OFFLINE = "offline:lexical-1"  # what is measured again here costs nothing, whatever the judge
@@ -80,7 +82,7 @@ def fill_console(out: Any) -> None:
     Raises:
         LookupError: An example agent is missing.
     """
-    if Channel.objects.filter(slug=Demo.CHANNEL).exists():
+    if EvaluationSchedule.objects.filter(name=Demo.SCHEDULE).exists():
         return
     agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=(*MEASURED, ANSWERING), is_active=True)}
     if missing := ", ".join(sorted({*MEASURED, ANSWERING} - set(agents))):
@@ -92,7 +94,7 @@ def fill_console(out: Any) -> None:
     _line_up(Channel.objects.get(slug="general"))
     alerts = DriftAlert.objects.filter(schedule__name=Demo.SCHEDULE).count()
     out.write(
-        f"In use: {len(runs)} evaluations of {' and '.join(MEASURED)} by a schedule ({alerts} alert{'s' * (alerts != 1)}), labels, "
+        f"In use: {len(runs)} evaluations of {' and '.join(MEASURED)} by a schedule ({counted(alerts, 'alert')}), labels, "
         f"suggestions, a request, and checked messages in channel {Demo.CHANNEL}: see the console."
     )
 
@@ -153,7 +155,7 @@ def _answer_a_visitor(agent: Agent) -> None:
     stage = Stage(channel, channel, {agent.slug: agent})
     for drafts in ((IN_CHARACTER,), (SENT_BACK, INSTEAD)):
         stage.attempts(agent.slug, drafts, gate_settings())
-    for line in (SORRY, OBSERVED):  # the second time the nudge fires: an apology was said before
+    for line in (SORRY, OBSERVED):
         watched = {**gate_settings(), "gate_mode": "observe", "lines": [line]}
         run_turn(start_turn(agent=agent, channel=channel, overrides=watched), owner=owner_name())
     Intervention.objects.filter(pk=nudge.pk).update(is_enabled=False)
@@ -180,10 +182,20 @@ def _suggest(agent: Agent) -> None:
         persona=render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()),
         in_use=[p.id for file in load_all() for p in (*file.propositions, *file.inactive)],
     )
+    suggestions = Suggestions(
+        agent=agent.slug,
+        suggestions=[dict(one.entry) for one in usable],
+        dropped=[],
+        reason="",
+        failed=False,
+        **spent_json(spent := totals(LLMCall.objects.none())),
+        of=agent,
+        judge="the demonstration",
+        usable=usable,
+        spent=spent,
+    )
     with suppress(CannotSave):  # a folder that cannot be written to
-        write_suggestions(
-            Suggestions.model_construct(of=agent, usable=usable, judge="the demonstration"), folder=folder
-        )
+        write_suggestions(suggestions, folder=folder)
 
 
 def _line_up(channel: Channel) -> None:
