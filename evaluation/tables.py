@@ -173,7 +173,6 @@ TABLES = (
     ),
     Table(
         model=DriftAlert,
-        operator="change",
         menu="Measuring",
         icon="trending_down",
         empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
