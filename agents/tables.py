@@ -274,7 +274,7 @@ TABLES = (
             "id created_at kind agent=agent.slug title times last_at ended_at acknowledged_at acknowledged_by=acknowledged_by.username note"
         ),
         erase=(Erase(columns="title note", agent="agent", near=True),),
-        no_speech="kind about page",
+        no_speech="about page",
         prune=Prune(rows=_seen_alerts),
     ),
     Table(
@@ -288,7 +288,7 @@ TABLES = (
         search="name*",
         deleting="Nothing is sent to it any more, and the log of what was sent goes with it. To keep it, clear active instead.",
         erase=(Erase(columns="name address", report_only=True),),
-        no_speech="kinds salt",
+        no_speech="kinds",
     ),
     Table(
         model=Delivery,
@@ -301,7 +301,7 @@ TABLES = (
         export=export_of(
             "id created_at alert=alert_id receiver=receiver.name status tries tried_at answer_code error message_id"
         ),
-        no_speech="error message_id",
+        no_speech="error",
         prune=Prune(rows=lambda before: Delivery.objects.filter(status__in=Delivery.FINAL, finished_at__lt=before)),
     ),
     Table(

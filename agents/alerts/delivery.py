@@ -72,7 +72,7 @@ def payload(alert: Alert | None, *, at: Any = None) -> dict[str, Any]:
 def send_test(receiver: Receiver) -> Delivery:
     """Queue a test alert, to be sent at once even to a receiver that is left alone for a while."""
     Receiver.objects.filter(pk=receiver.pk).update(retry_at=None)
-    delivery = Delivery.objects.create(receiver=receiver)
+    delivery: Delivery = Delivery.objects.create(receiver=receiver)
     transaction.on_commit(wake_workers)
     return delivery
 
