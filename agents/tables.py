@@ -42,6 +42,7 @@ from agents.models import (
     PersonaVersion,
     Reaction,
     Receiver,
+    ReviewItem,
     Rollup,
     Run,
     RunMessage,
@@ -512,6 +513,12 @@ TABLES = (
         no_speech="trace span around agent conversation stored_as",
         # They only join spans of one trace, however long the other logs are kept.
         prune=Prune(rows=lambda _before: TraceSpan.objects.filter(created_at__lt=timezone.now() - TraceSpan.KEPT)),
+    ),
+    Table(
+        model=ReviewItem,
+        operator="change",
+        no_speech="kind key",
+        prune=Prune(rows=lambda before: ReviewItem.objects.filter(created_at__lt=before)),
     ),
     Table(model=LedgerHour, no_speech="purpose mechanism model role provider status"),
     Table(model=Rollup, no_speech="name"),

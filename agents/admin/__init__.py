@@ -10,6 +10,7 @@ from agents.admin import (
     imports,
     ledger,
     personas,
+    review,
     runs,
     swarms,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "imports",
     "ledger",
     "personas",
+    "review",
     "runs",
     "swarms",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
@@ -20,8 +21,9 @@ from agents.alerts.raising import acknowledge, reopen
 from agents.alerts.webhook import secret_of
 from agents.console import display
 from agents.console.forms import confirmed, tell_done
-from agents.console.home import HomePart, a_few, add_home, waiting
-from agents.console.panels import table
+from agents.console.home import MOST_COUNTED
+from agents.console.panels import facts, table
+from agents.console.review import Decision, ReviewKind, Waits, add_review, numbers
 from agents.console.site import ModelAdmin, ReadOnlyAdmin, TextInput, console_action
 from agents.models import Agent, Alert, AlertKind, Delivery, Receiver
 
@@ -289,10 +291,67 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
         return outcome_of(delivery)
 
 
-def alerts_wait(request: HttpRequest) -> SafeString | None:
-    number = a_few(Alert.objects.filter(acknowledged_at__isnull=True))
-    url = display.list_url(Alert, acknowledged_at__isempty=1)
-    return waiting(number, "alert to acknowledge", "alerts to acknowledge", url)
+# -- the review queue
+def _waiting(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
+    rows = Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk")
+    if agent:
+        rows = rows.filter(agent__slug=agent)
+    if keys is not None:
+        rows = rows.filter(pk__in=numbers(keys))
+    shown = rows.values_list("pk", "created_at", "agent__slug")[: MOST_COUNTED + 1]
+    return [Waits(str(pk), at, slug or "") for pk, at, slug in shown]
 
 
-add_home(HomePart(place="waiting", order=10, permission="agents.change_alert", render=alerts_wait))
+def _find(keys: Collection[str]) -> dict[str, Alert]:
+    return {str(row.pk): row for row in Alert.objects.filter(pk__in=numbers(keys)).select_related("agent")}
+
+
+def _show(request: HttpRequest, alert: Alert) -> SafeString:
+    return facts(
+        ("What", display.visible(alert.title)),
+        ("Kind", alert.get_kind_display()),
+        ("Raised", display.moment(alert.created_at)),
+        ("How often", f"{alert.times:,}"),
+        ("Lasts", "yes" if alert.ended_at is None else "no"),
+        ("Page", display.link(page_url(alert), "what it is about")),
+    )
+
+
+def _decide(request: HttpRequest, alert: Alert, note: str) -> None:
+    if not acknowledge(Alert.objects.filter(pk=alert.pk), user=user_of(request), note=note):
+        raise ValueError("it was acknowledged meanwhile.")
+
+
+def _undo(request: HttpRequest, alert: Alert) -> None:
+    if not reopen(alert):
+        raise ValueError("the same was raised again since.")
+
+
+add_review(
+    ReviewKind(
+        name="alerts",
+        title="Alerts",
+        one="alert to acknowledge",
+        many="alerts to acknowledge",
+        order=10,
+        permissions=("agents.change_alert",),
+        fills="raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed.",
+        waiting=_waiting,
+        find=_find,
+        line=lambda alert: display.visible(alert.title),
+        show=_show,
+        url=lambda alert: reverse("admin:agents_alert_change", args=[alert.pk]),
+        note="For your colleagues: what you do about it.",
+        decisions=(
+            Decision(
+                name="acknowledge",
+                label="Acknowledge",
+                key="a",
+                done="is acknowledged",
+                decide=_decide,
+                undo=_undo,
+                main=True,
+            ),
+        ),
+    )
+)

@@ -18,6 +18,7 @@ from agents.models.descriptions import DescriptionUpdate
 from agents.models.imports import Import, ImportChunk
 from agents.models.ledger import LedgerHour, LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, Rollup
 from agents.models.ops import Chore, IdempotentRequest, TraceSpan, WorkerHeartbeat
+from agents.models.review import ReviewItem
 from agents.models.runs import Run, RunMessage, RunStep
 from agents.models.swarms import DialogState, DialogSummary, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 from agents.work.lease import LastServed, Leasable, owner_is_dead, owner_name
@@ -55,6 +56,7 @@ __all__ = [
     "PersonaVersion",
     "Reaction",
     "Receiver",
+    "ReviewItem",
     "Rollup",
     "Run",
     "RunMessage",

@@ -56,9 +56,8 @@ from evaluation.models import (
     EvaluationSchedule,
     LabelSet,
     Method,
-    Proposition,
 )
-from evaluation.propositions.files import PropositionError, all_entries, load_all
+from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.summary import shares_of, total
 from evaluation.wording import counted
 
@@ -228,15 +227,6 @@ def no_schedule(request: HttpRequest) -> SafeString | None:
     )
 
 
-def suggestions_wait(request: HttpRequest) -> SafeString | None:
-    try:
-        number = sum(entry.state == "suggested" for entry in all_entries())
-    except PropositionError:
-        return None  # the set-up says so
-    url = display.list_url(Proposition)
-    return waiting(number, "suggested proposition to decide on", "suggested propositions to decide on", url)
-
-
 def files_unusable(request: HttpRequest) -> SafeString | None:
     """Proposition files with mistakes: nothing can be measured until they are corrected."""
     try:
@@ -340,7 +330,6 @@ add_home(
     HomePart(place="setup", order=45, permission="evaluation.view_proposition", render=files_unusable),
     HomePart(place="setup", order=50, permission="evaluation.view_baseline", render=no_baseline),
     HomePart(place="setup", order=60, permission="evaluation.view_evaluationschedule", render=no_schedule),
-    HomePart(place="waiting", order=40, permission="evaluation.change_proposition", render=suggestions_wait),
     HomePart(place="cards", order=20, permission="evaluation.view_baseline", render=drifting_card),
     HomePart(place="cards", order=60, permission="agents.view_llmcall", render=judge_card),
     HomePart(place="charts", order=10, permission="evaluation.view_evaluationrun", render=drift_chart),
