@@ -16,14 +16,15 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import Agent, ReviewItem, Run
+from agents.alerts import raise_alert
+from agents.models import Agent, Alert, AlertKind, ReviewItem, Run
 from correction.models import BehaviorRequest, CorrectionLog, GateDimensionResult
-from evaluation.models import DriftAlert
 from evaluation.propositions.files import all_entries
 from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.behavior.proposals import proposed
 from tests.correction.judged_drafts import make_log, verdict
 from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judged import make_run
 from tests.evaluation.test_admin_home import alert
 from tests.factories import make_agent, make_channel
 
@@ -97,7 +98,7 @@ def test_everything_that_waits_stands_on_one_page_and_is_counted_on_the_first_on
     team.claims("adherence/ada.yaml", "dry", extra="active: false")
     text = plain(read(root, QUEUE))
 
-    assert "All 5 Drift alerts 1 Behaviour requests 1 Alarms of the gate 1 Suggestions 1 Failures 1" in text
+    assert "All 5 Alerts 1 Behaviour requests 1 Alarms of the gate 1 Suggestions 1 Failures 1" in text
     assert "1 of 5" in text
     home = read(root, reverse("admin:index"))
     for kind in ("alerts", "requests", "alarms", "suggestions", "failures"):
@@ -114,14 +115,14 @@ def test_an_empty_queue_says_what_comes_there_and_a_filter_leads_back(root: Clie
 
 # -- deciding, and taking back
 def test_an_acknowledged_alert_is_gone_until_that_is_undone(root: Client, ada: Agent) -> None:
-    row = alert(ada)
-    html = decide(root, "acknowledge")
+    alert(ada)
+    html = after(root, form_of(read(root, QUEUE), "acknowledge") | {"note": "I look at it"})
 
-    row.refresh_from_db()
-    assert row.acknowledged_by == User.objects.get()
+    row = Alert.objects.get()
+    assert (row.acknowledged_by, row.note) == (User.objects.get(), "I look at it")
     assert "Nothing waits for you" in html
     html = undo(root, html)
-    assert DriftAlert.objects.filter(acknowledged_at=None, acknowledged_by=None).exists()
+    assert Alert.objects.filter(acknowledged_at=None, acknowledged_by=None).exists()
     assert "1 of 1" in plain(html)
 
 
@@ -190,6 +191,14 @@ def test_a_failure_is_dismissed_and_comes_back_with_undo(root: Client, ada: Agen
     assert "1 of 1" in plain(undo(root, html))
 
 
+def test_a_failed_evaluation_with_an_alert_is_listed_once(root: Client, ada: Agent) -> None:
+    run = make_run(ada, status="failed")
+    assert "All 1" in plain(read(root, QUEUE))
+    raise_alert(kind=AlertKind.EVALUATION_FAILED, about="ada", title="It failed.", agent=ada, page=run)
+
+    assert "All 1 Alerts 1" in plain(read(root, QUEUE))
+
+
 def test_after_a_decision_the_next_item_is_open_and_after_the_last_the_one_before_it(root: Client, ada: Agent) -> None:
     first, second, third = (alarm(ada, f"draft {n}") for n in "123")
     html = after(root, form_of(read(root, f"{QUEUE}?item=alarms:{second.pk}"), "right"))
@@ -238,7 +247,7 @@ def test_what_a_colleague_decided_first_stays_and_the_second_person_goes_on(
     assert "Nothing was changed" in text
     assert "1 of 1" in text
     by = [
-        *DriftAlert.objects.values_list("acknowledged_by__username", flat=True),
+        *Alert.objects.values_list("acknowledged_by__username", flat=True),
         *GateDimensionResult.objects.values_list("marked_by__username", flat=True),
         *BehaviorRequest.objects.values_list("reviewed_by__username", flat=True),
         *ReviewItem.objects.values_list("dismissed_by__username", flat=True),
@@ -306,10 +315,10 @@ def test_each_sees_only_what_they_may_decide_and_others_nothing(ada: Agent) -> N
     marker = signed_in(staff(MARKING))
     text = plain(read(marker, QUEUE))
     assert "All 1 Alarms of the gate 1" in text
-    assert "Drift alerts" not in text
+    assert "Alerts" not in text
     assert marker.post(QUEUE, {"kind": "alarms", "key": str(row.pk), "assign": ""}).status_code == 403
-    marker.post(QUEUE, {"kind": "alerts", "key": str(DriftAlert.objects.get().pk), "decide": "acknowledge"})
-    assert DriftAlert.objects.get().acknowledged_at is None
+    marker.post(QUEUE, {"kind": "alerts", "key": str(Alert.objects.get().pk), "decide": "acknowledge"})
+    assert Alert.objects.get().acknowledged_at is None
 
 
 def test_words_are_shown_only_to_those_who_may_read_messages(ada: Agent) -> None:
