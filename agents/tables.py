@@ -227,7 +227,7 @@ TABLES = (
         operator="change",
         menu="Agents",
         icon="bookmarks",
-        empty="An agent with a swarm leaves one for each conversation with a person. Write to it, or use manage.py chat AGENT.",
+        empty="An agent with a swarm leaves one for each conversation with a person. Write to it: Chat on the agent's page, or manage.py chat AGENT.",
         columns="pk agent channel turn position dropped updated_at=changed",
         filters="agent updated_at",
         fields=(("", "agent channel turn position dropped updated_at=changed"),),
