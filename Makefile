@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --req
 export PYTHONDONTWRITEBYTECODE := # else every process would compile all that it imports, which takes seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check docs openapi fuzz bench screenshots e2e e2e-local lock clean
+.PHONY: help demo run test check docs openapi fuzz bench screenshots e2e e2e-local audit lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -56,13 +56,17 @@ screenshots: $(VENV)/.dev ## photograph the main pages with the demo's data into
 e2e-local: $(VENV)/.runtime ## measure one agent with a real small model on this machine (downloads about 200 MB)
 	@$(BIN)/python -m tests.local_model
 
+audit: $(VENV)/.dev ## ask the public advisory database about every locked dependency (needs the network)
+	@$(BIN)/python -m pip install --quiet pip-audit
+	@$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip
+
 lock: $(VENV)/.dev ## resolve the dependencies anew
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --upgrade pyproject.toml -o requirements.lock
 	@$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group dev -c requirements.lock pyproject.toml -o requirements-dev.lock
 
 clean: ## remove the virtual environment and the local database
-	@rm -rf $(VENV) .local staticfiles
+	@rm -rf $(VENV) .local staticfiles site
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit("Plumbline needs Python 3.11 or newer; this is %s. Say `make PYTHON=python3.12 …`." % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

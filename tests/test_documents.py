@@ -169,3 +169,16 @@ def test_what_needs_the_outside_is_listed() -> None:
 def test_the_generated_pages_say_what_the_code_says(name: str) -> None:
     written = (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")
     assert written == reference.PAGES[name](), "`make docs` renews it"
+
+
+def test_every_line_of_the_security_page_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "explanation" / "security.md").read_text(encoding="utf-8")
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    there = set(re.findall(r"^ *def (test_\w+)", sources, re.MULTILINE))
+    lines = [line for line in page.splitlines() if line.startswith("| ") and "| test |" not in line]
+
+    assert len(lines) > 25
+    for line in lines:
+        named = re.findall(r"`(test_\w+)`", line.split(" | ")[-1])
+        assert named, line
+        assert set(named) <= there, line
