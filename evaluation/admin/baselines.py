@@ -242,10 +242,15 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
         for judged, group in grouped
         for row in group
     ]
+    summary = [
+        format_html("{} {}", dimension_badge(row.dimension), number(row.score, row.count))
+        for _, group in grouped[:1]
+        for row in group
+    ]
     newest = ((judged, newest_comparison(agent, judged)) for judged, _ in grouped[:MOST_COMPARED])
     context = {
         "table": table(("Dimension", "Score", "Judge", "Captured", "Run"), rows, label="Baselines"),
-        "slug": agent.slug,
+        "summary": summary,
         "compared": [{**comparison, "judge": judged_by(judged)} for judged, comparison in newest if comparison],
         "runs_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "scores_url": display.list_url(EvaluationScore, evaluation_run__agent__id__exact=agent.pk),
