@@ -150,7 +150,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         agent = _agent(target)
         own, defaults = _stored_rows(agent)
         posted = request.POST
-        choice = read_choice(posted or request.GET, in_effect(agent))
+        choice = read_choice(request.GET if "_check" in posted else posted or request.GET, in_effect(agent))
         here, sentence = gate_url(agent, **choice.query), {}
         if "_save" in posted:
             self._allow(request, change=True)

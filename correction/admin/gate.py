@@ -36,7 +36,7 @@ from evaluation.models import is_heuristic
 
 STEP = 5  # tenths of a point that a bar is wide
 HIGHEST = 90
-TRIED = range(3, 9)  # thresholds whose share stands in the table
+TRIED = range(3, 8)  # thresholds whose share stands in the table
 NOT_MARKED = "no alarm below it was marked right or false alarm yet"
 KINDS = {"model": "by a model", "heuristic": "offline"}
 CHANGES = 5  # latest ones that are shown
@@ -213,7 +213,10 @@ def gate_context(
     got = replay(agent=agent, heuristic=choice.kind == "heuristic", last=choice.last)
     said = Message.objects.filter(pk__in=got.messages).select_related("agent", "channel").in_bulk()
     unscored = got.unscored(choice.checked)
-    needs = needs_of(messages=[said[pk] for pk in got.messages if pk in said][:3], dimensions=choice.checked)
+    newest = next((said[pk] for pk in got.messages if pk in said), None)
+    needs = None
+    if newest is not None and newest.agent is not None:
+        needs = needs_of(message=newest, agent=newest.agent, dimensions=choice.checked)
     waiting = ObservedMessage.objects.filter(message__in=list(got.messages), status__in=ObservedMessage.OPEN).count()
     back = got.sent_back(choice.limits)
     by_origin = {
@@ -241,7 +244,7 @@ def gate_context(
         "no_worker": bool(waiting) and not alive().exists(),
         "judge_set": judge_badge(str(settings.JUDGE_MODEL)),
         "judging_cost": _cost(needs, len(unscored)),
-        "judging_calls": round(needs.calls * len(unscored)) if needs else 0,
+        "judging_calls": needs.calls * len(unscored) if needs else 0,
         "may_judge": choice.kind == kind_of_judge() and request.user.has_perm(MEASURE),
         "may_check": request.user.has_perm(CHECKING),
         "modes": [(mode, _words(mode, config, needs)) for mode in GateMode.values],
@@ -254,7 +257,7 @@ def gate_context(
 def _words(mode: str, config: ResolvedConfig, needs: Needs | None) -> SafeString:
     """What a mode does, and what it costs for the checked dimensions."""
     if mode == GateMode.OFF:
-        return format_html("No message is checked. It costs nothing.")
+        return SafeString("No message is checked. It costs nothing.")
     if needs is None:
         cost: object = "What that costs is estimated once there is a message."
     elif not needs.calls:
@@ -262,7 +265,7 @@ def _words(mode: str, config: ResolvedConfig, needs: Needs | None) -> SafeString
     else:
         cost = format_html(
             "{} call{} a message, about {} per 1,000 messages.",
-            f"{needs.calls:g}", "" if needs.calls == 1 else "s", _cost(needs, 1000),
+            needs.calls, "" if needs.calls == 1 else "s", _cost(needs, 1000),
         )  # fmt: skip
     if mode == GateMode.OBSERVE:
         share_of = config["observe_sample_rate"]
@@ -287,7 +290,7 @@ def _cost(needs: Needs | None, messages: int) -> SafeString:
         return display.EMPTY
     if not needs.calls:
         return display.badge("free", "good", "the judge answers on this machine")
-    calls = round(needs.calls * messages)
+    calls = needs.calls * messages
     return display.money(
         None if needs.cost_usd is None else needs.cost_usd * messages, unpriced=calls if needs.cost_usd is None else 0
     )
@@ -299,9 +302,7 @@ def _changes(agent: Agent | None, own: AgentEvaluationConfig | None) -> list[tup
     return [
         (
             change,
-            [
-                (SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair)) for name, pair in change.changes.items()
-            ],
+            [(SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair)) for name, pair in change.changes.items()],
             all(getattr(own, name, None) == after for name, (_, after) in change.changes.items()),
         )
         for change in changes
@@ -318,28 +319,35 @@ def _rows(got: Replay, said: Mapping[int, Message], back: set[int], *, may_read:
             "who": said[pk].agent,
             "text": display.shortened(said[pk].text, 200) if may_read else "",
             "url": transcript_url(said[pk]),
-            "scores": [(d, scores.get(d), f"{scores[d].tenths / 10:g}" if d in scores else "") for d in GATE_DIMENSIONS],
+            "scores": [
+                (d, scores.get(d), f"{scores[d].tenths / 10:g}" if d in scores else "") for d in GATE_DIMENSIONS
+            ],
         }
         for _, pk, scores in sorted(scored, key=lambda row: (row[0], -row[1]))
         if pk in said
     ]
 
 
-def _card(
-    agent: Agent | None, dimension: str, choice: Choice, config: ResolvedConfig, got: Replay
-) -> dict[str, Any]:
+def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedConfig, got: Replay) -> dict[str, Any]:
     """One dimension: its box, its threshold and what that does, other thresholds, and the scores as bars."""
     scores = got.dimensions.get(dimension, Scores())
     shown = preview(agent, dimension, choice.thresholds[dimension], config, scores)
     drafts = scores.messages
-    shares = [f"{100 * failing(drafts, Decimal(limit)) / drafts.total():.0f}\N{NO-BREAK SPACE}%" for limit in TRIED] if drafts else []
+    shares = (
+        [f"{100 * failing(drafts, Decimal(limit)) / drafts.total():.0f}\N{NO-BREAK SPACE}%" for limit in TRIED]
+        if drafts
+        else []
+    )
     return shown | {
         "checked": dimension in choice.checked,
         "typed": choice.typed[dimension],
         "error": choice.errors.get(dimension, ""),
         "unscored": len(got.messages) - drafts.total(),
         "tried": table(
-            ("Threshold", *map(str, TRIED)), [("Sent back", *shares)], label=f"{dimension}: share sent back", stacking=False
+            ("Threshold", *map(str, TRIED)),
+            [("Sent back", *shares)],
+            label=f"{dimension}: share sent back",
+            stacking=False,
         )
         if shares
         else "",

@@ -73,63 +73,53 @@ def judge_later(*, messages: Sequence[Message], dimensions: Sequence[str]) -> in
     return len(queued)
 
 
-SAMPLED = 3  # messages whose very prompts are counted
 MEASURED = 50  # latest checks whose time is looked at
 
 
 class Needs(NamedTuple):
-    """What judging one message takes, by its mean over a few.
+    """What judging one message takes.
 
     Attributes:
         calls: Of a model over the network. cost_usd: None where the model has no price.
         seconds: The median of the latest checks by this judge, whatever the dimensions; None where there was none.
     """
 
-    calls: float
-    input_tokens: float
-    output_tokens: float
+    calls: int
+    input_tokens: int
+    output_tokens: int
     cost_usd: Decimal | None
     seconds: float | None
 
 
-def needs_of(*, messages: Sequence[Message], dimensions: Sequence[str]) -> Needs | None:
-    """Estimate what judging one of these messages takes (tokens are characters / 4); None without messages. Asks no model.
-
-    Args:
-        messages: With their agents and channels; the first few are looked at.
-    """
+def needs_of(*, message: Message, agent: Agent, dimensions: Sequence[str]) -> Needs:
+    """Estimate what judging a message like this one takes, from its very prompts (tokens are characters / 4). Asks no model."""
     judge = str(settings.JUDGE_MODEL)
-    sample = [(message, message.agent) for message in messages[:SAMPLED] if message.agent is not None]
-    if not sample:
-        return None
     newest = CorrectionLog.objects.order_by("-pk").values_list("judge", "duration_ms")[: 10 * MEASURED]
     times = [took for by, took in newest if by == judge][:MEASURED]
     seconds = median(times) / 1000 if times else None
     if provider_of(judge) != "anthropic":
         return Needs(0, 0, 0, Decimal(0), seconds)
-    lengths, calls, costs = answer_lengths(judge), [], list[Decimal | None]()
-    for message, agent in sample:
-        config = resolve_config(agent)
-        propositions = load_propositions(
-            agent_slug=agent.slug,
-            dimensions=dimensions,
-            hard_adherence=bool(config["gate_adherence_hard"]),
-            seeded=agent.seeded,
+    propositions = load_propositions(
+        agent_slug=agent.slug,
+        dimensions=dimensions,
+        hard_adherence=bool(resolve_config(agent)["gate_adherence_hard"]),
+        seeded=agent.seeded,
+    )
+    lengths, label = answer_lengths(judge), Label(purpose="gate", mechanism="gate", agent_id=agent.pk)
+    action = action_of_message(message, agent, propositions)
+    calls = [
+        (
+            estimate_tokens(build_request(question)),
+            len(question.propositions) * lengths.get(dimension, ASSUMED).tokens,
         )
-        label = Label(purpose="gate", mechanism="gate", agent_id=agent.pk)
-        action = action_of_message(message, agent, propositions)
-        for dimension, question in questions_of(action, propositions, label, gate=False):
-            asked = estimate_tokens(build_request(question))
-            answered = len(question.propositions) * lengths.get(dimension, ASSUMED).tokens
-            calls.append((asked, answered))
-            costs.append(ledger.estimate_cost(judge, asked, answered))
-    each = len(sample)
-    priced = [cost for cost in costs if cost is not None]
+        for dimension, question in questions_of(action, propositions, label, gate=False)
+    ]
+    costs = [ledger.estimate_cost(judge, asked, answered) for asked, answered in calls]
     return Needs(
-        calls=len(calls) / each,
-        input_tokens=sum(asked for asked, _ in calls) / each,
-        output_tokens=sum(answered for _, answered in calls) / each,
-        cost_usd=sum(priced, Decimal(0)) / each if len(priced) == len(costs) else None,
+        calls=len(calls),
+        input_tokens=sum(asked for asked, _ in calls),
+        output_tokens=sum(answered for _, answered in calls),
+        cost_usd=None if None in costs else sum(filter(None, costs), Decimal(0)),
         seconds=seconds,
     )
 

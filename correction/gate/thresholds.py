@@ -283,7 +283,9 @@ def _evaluated(agent: Agent | None, messages: list[int], heuristic: bool) -> lis
     columns = ("evaluation_run", "message", "dimension", "judge", "score", "weight")
     for run, message, dimension, judge, score, weight in rows.order_by().values_list(*columns):
         judged, own = parts[message, dimension].setdefault(run, ([], []))
-        is_own = judge == RULE_JUDGE or (heuristic and dimension == "adherence")  # rules, and cues offline: each decides
+        is_own = judge == RULE_JUDGE or (
+            heuristic and dimension == "adherence"
+        )  # rules, and cues offline: each decides
         (own if is_own else judged).append(Part(id="", judge=judge, status="scored", score=score, weight=weight))
     place = {run: number for number, run in enumerate(judge_of)}
     scores = []

@@ -123,10 +123,10 @@ def test_a_threshold_is_tried_in_the_cell_and_saved(visit: Callable[..., Visitor
     page.get_by_role("link", name="adherence of Ada: settings").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
-    expect(dialog).to_contain_text("2 of 4 (50 %) judged drafts would have failed")
+    expect(dialog).to_contain_text("1 of 3 (33 %) scored messages would have been sent back")
 
     dialog.get_by_label("adherence threshold").fill("7")
-    expect(dialog).to_contain_text("3 of 4 (75 %) judged drafts would have failed")
+    expect(dialog).to_contain_text("2 of 3 (67 %) scored messages would have been sent back")
     assert not AgentEvaluationConfig.objects.exists()
     dialog.get_by_label("on", exact=True).first.check()
     dialog.get_by_label("Why").fill("too loud")
