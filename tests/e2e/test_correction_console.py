@@ -105,7 +105,7 @@ def test_what_fell_is_observed_and_nothing_is_held_back(
     visitor.enter(operator)
     visitor.open(reverse("admin:evaluation_drift_overview"))
     page.get_by_role("link", name="Observe it at the gate").click()
-    expect(page.locator("[name=gate_mode][value=observe]")).to_be_checked()
+    expect(page.get_by_role("radio", name="Observe")).to_be_checked()
     assert visitor.fits
     page.get_by_role("button", name="Save").click()
 
