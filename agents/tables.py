@@ -14,6 +14,7 @@ from rest_framework.authtoken.models import TokenProxy
 
 from agents.models import (
     Agent,
+    Alert,
     Channel,
     ChannelMember,
     Chore,
@@ -21,6 +22,7 @@ from agents.models import (
     DebateRound,
     DebateSeat,
     DebateTurn,
+    Delivery,
     DescriptionUpdate,
     DialogState,
     DialogSummary,
@@ -39,6 +41,8 @@ from agents.models import (
     ModelPrice,
     PersonaVersion,
     Reaction,
+    Receiver,
+    ReviewItem,
     Rollup,
     Run,
     RunMessage,
@@ -120,6 +124,12 @@ def _old_swarm_turns(before: datetime) -> QuerySet[SwarmTurn]:
     return SwarmTurn.objects.filter(Q(run=None) | Q(run__status__in=Run.FINAL), created_at__lt=before)
 
 
+def _seen_alerts(before: datetime) -> QuerySet[Alert]:
+    """Those of drift stay with what they are about."""
+    over = Alert.objects.filter(acknowledged_at__lt=before, ended_at__lt=before)
+    return over.exclude(kind=Alert.Kind.DRIFT)
+
+
 def _took(run: Run) -> float | None:
     if run.started_at is None or run.finished_at is None:
         return None
@@ -130,9 +140,9 @@ TABLES = (
     Table(
         model=Agent,
         editor="*",
-        menu="Agents",
+        menu="",
         icon="groups",
-        empty="Import personas (Imports in the sidebar, or manage.py import_agents FILE), load the examples with manage.py seed, or write "
+        empty="Import personas (Conversations, Imports, or manage.py import_agents FILE), load the examples with manage.py seed, or write "
         "one here.",
         columns="who message_count persona_version",
         filters="is_active",
@@ -145,9 +155,10 @@ TABLES = (
     Table(
         model=Channel,
         editor="*",
-        menu="Agents",
+        menu="",
         icon="forum",
-        empty="Importing a transcript makes its channels (Imports in the sidebar, or manage.py import_transcript FILE); agents speak in "
+        entry="Conversations",
+        empty="Importing a transcript makes its channels (Conversations, Imports, or manage.py import_transcript FILE); agents speak in "
         "those you make here.",
         columns="conversation kind_badge members message_count last_message tag_chips",
         filters="kind",
@@ -160,9 +171,8 @@ TABLES = (
     Table(
         model=Message,
         operator="add",
-        menu="Agents",
-        icon="chat_bubble",
-        empty="Import a transcript (Imports in the sidebar, or manage.py import_transcript FILE), or let an agent speak: manage.py turn "
+        tab_of=Channel,
+        empty="Import a transcript (Conversations, Imports, or manage.py import_transcript FILE), or let an agent speak: manage.py turn "
         "AGENT --channel CHANNEL.",
         columns="where author text=text sent_at tag_chips",
         filters="channel? agent outsider tags synthetic sent_at",
@@ -191,7 +201,7 @@ TABLES = (
     Table(
         model=Debate,
         operator="add change",
-        menu="Agents",
+        menu="",
         icon="balance",
         empty="Start one with the + above, or with manage.py debate QUESTION --agents michael,dwight.",
         columns="question rules status played ended created_by=started_by created_at=started",
@@ -212,8 +222,7 @@ TABLES = (
     Table(
         model=Swarm,
         editor="*",
-        menu="Agents",
-        icon="tune",
+        tab_of=Agent,
         empty="manage.py seed stores the default swarm. Add one of your own with the + above; it takes part once an agent has it.",
         columns="name intents tools enabled post_executor updated_at=changed",
         filters="enabled post_executor",
@@ -225,9 +234,8 @@ TABLES = (
     Table(
         model=DialogState,
         operator="change",
-        menu="Agents",
-        icon="bookmarks",
-        empty="An agent with a swarm leaves one for each conversation with a person. Write to it, or use manage.py chat AGENT.",
+        tab_of=Channel,
+        empty="An agent with a swarm leaves one for each conversation with a person. Write to it, or use Chat on its page.",
         columns="pk agent channel turn position dropped updated_at=changed",
         filters="agent updated_at",
         fields=(("", "agent channel turn position dropped updated_at=changed"),),
@@ -244,8 +252,7 @@ TABLES = (
     ),
     Table(
         model=Import,
-        menu="Agents",
-        icon="upload_file",
+        tab_of=Channel,
         empty="Transcripts that are uploaded here, with the + above, are checked, shown, and then imported.",
         columns="upload what state outcome uploaded_by",
         filters="status",
@@ -254,10 +261,57 @@ TABLES = (
         prune=Prune(rows=_ended_imports, children=((ImportChunk, "of"),)),
     ),
     Table(
+        model=Alert,
+        operator="change",
+        menu="More",
+        icon="notifications",
+        empty="Raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed. None is "
+        "good news while a worker runs.",
+        columns="what kind agent times raised state deliveries_link",
+        filters="acknowledged_at kind agent created_at",
+        search="title*",
+        fields=(("", "kind agent times created_at=raised_at last_at=last_raised lasts state"),),
+        export=export_of(
+            "id created_at kind agent=agent.slug title times last_at ended_at acknowledged_at acknowledged_by=acknowledged_by.username note"
+        ),
+        erase=(Erase(columns="title note", agent="agent", near=True),),
+        no_speech="about page",
+        prune=Prune(rows=_seen_alerts),
+    ),
+    Table(
+        model=Receiver,
+        editor="*",
+        tab_of=Alert,
+        title="Receivers",
+        empty="Add one, and alerts are sent by e-mail or to a webhook. Until then they are here, under the bell, and nowhere else.",
+        columns="name_and_state channel where_to kinds_wanted agents_wanted last_delivery",
+        filters="is_active channel",
+        search="name*",
+        deleting="Nothing is sent to it any more, and the log of what was sent goes with it. To keep it, clear active instead.",
+        erase=(Erase(columns="name address", report_only=True),),
+        no_speech="kinds",
+    ),
+    Table(
+        model=Delivery,
+        tab_of=Alert,
+        title="Deliveries",
+        empty="Each alert that is sent to a receiver leaves one, with every try.",
+        columns="pk what receiver outcome tries tried_at=last_try created_at=queued",
+        filters="status receiver created_at",
+        fields=(("", "what receiver outcome error answer_code tries tried_at=last_try created_at=queued message_id"),),
+        export=export_of(
+            "id created_at alert=alert_id receiver=receiver.name status tries tried_at answer_code error message_id"
+        ),
+        no_speech="error",
+        prune=Prune(rows=lambda before: Delivery.objects.filter(status__in=Delivery.FINAL, finished_at__lt=before)),
+    ),
+    Table(
         model=Run,
         operator="add change",
-        menu="Logs",
-        icon="play_circle",
+        menu="More",
+        icon="receipt_long",
+        title="Turns",
+        entry="Logs",
         empty="Ask an agent for a turn: Run a turn on its page, manage.py turn AGENT, or write to it. manage.py work carries it out.",
         columns="pk agent channel status stop_reason answers started_at took",
         filters="status stop_reason error agent channel__tags,trigger__tags created_at",
@@ -275,8 +329,7 @@ TABLES = (
     ),
     Table(
         model=SwarmTurn,
-        menu="Logs",
-        icon="auto_fix_high",
+        tab_of=Run,
         empty="Each turn in which an agent with a swarm answers a person leaves one. Assign a swarm on its page.",
         columns="pk agent channel swarm intent outcome run created_at=time",
         filters="swarm intent heuristic agent created_at",
@@ -296,8 +349,8 @@ TABLES = (
     ),
     Table(
         model=LLMCall,
-        menu="Logs",
-        icon="receipt_long",
+        tab_of=Run,
+        title="Model calls",
         empty="Every call of a model leaves one. Without a key (ANTHROPIC_API_KEY) everything runs offline, at no cost.",
         columns="created_at=time what status agent model_name tokens cost latency_ms=milliseconds",
         filters="status purpose role model dimension error work_id agent created_at",
@@ -324,8 +377,8 @@ TABLES = (
     ),
     Table(
         model=LLMBatch,
-        menu="Logs",
-        icon="stacks",
+        tab_of=Run,
+        title="Batches",
         empty="Evaluations at half the price make them: manage.py capture_baseline --batch, or a schedule that asks in batches.",
         columns="pk batch_id status work_id=work model answers next_look_at=next_look expires_at created_at=queued",
         filters="status model error created_at",
@@ -344,8 +397,8 @@ TABLES = (
     Table(
         model=ModelPrice,
         editor="*",
-        menu="Logs",
-        icon="sell",
+        tab_of=Run,
+        title="Prices",
         empty="manage.py migrate adds the shipped prices. Add one for each model the ledger calls unpriced.",
         deleting="Calls that are in the ledger keep what they cost. New calls are priced by the model's price of an earlier day, or are "
         "unpriced where there is none.",
@@ -355,8 +408,7 @@ TABLES = (
     ),
     Table(
         model=WorkerHeartbeat,
-        menu="Logs",
-        icon="memory",
+        tab_of=Run,
         empty="No worker has run: manage.py work starts one.",
         columns="name kind state doing=in_hand done calls seen_at started_at",
         filters="kind host",
@@ -366,8 +418,9 @@ TABLES = (
     ),
     Table(
         model=User,
-        menu="Access",
-        icon="person",
+        menu="More",
+        icon="key",
+        entry="Access",
         empty="manage.py createsuperuser makes the first account.",
         filters="is_staff is_superuser is_active groups",
         deleting="The account cannot sign in any more and its token is refused. To keep its name beside what it did, clear Active "
@@ -375,16 +428,15 @@ TABLES = (
     ),
     Table(
         model=Group,
-        menu="Access",
-        icon="group",
+        tab_of=User,
         empty="manage.py migrate makes Viewer, Operator and Editor.",
         deleting="Its users stay and lose what only this group allowed them, at once. Viewer, Operator and Editor are made again by the "
         "next manage.py migrate.",
     ),
     Table(
         model=TokenProxy,
-        menu="Access",
-        icon="key",
+        tab_of=User,
+        title="API tokens",
         empty="A program needs one to use the API: add it here, or run manage.py drf_create_token USER.",
         deleting="Programs that use this token are refused from now on. A new one has another key.",
     ),
@@ -461,6 +513,12 @@ TABLES = (
         no_speech="trace span around agent conversation stored_as",
         # They only join spans of one trace, however long the other logs are kept.
         prune=Prune(rows=lambda _before: TraceSpan.objects.filter(created_at__lt=timezone.now() - TraceSpan.KEPT)),
+    ),
+    Table(
+        model=ReviewItem,
+        operator="change",
+        no_speech="kind key",
+        prune=Prune(rows=lambda before: ReviewItem.objects.filter(created_at__lt=before)),
     ),
     Table(model=LedgerHour, no_speech="purpose mechanism model role provider status"),
     Table(model=Rollup, no_speech="name"),

@@ -19,6 +19,7 @@ from django.db import IntegrityError, transaction
 from agents.llm import Label, estimate_tokens, ledger
 from agents.llm.endpoints import provider_of
 from agents.models import Agent, Leasable, Message
+from agents.turn.pipeline import speaker_of
 from agents.work.queues import do_next, wake_workers
 from correction.config.settings import resolve_all, resolve_config
 from correction.gate.check import action_of_message, check_action_quality, load_propositions, questions_of
@@ -135,7 +136,8 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
     message = Message.objects.select_related("agent", "channel", "run").filter(pk=observed.message_id).first()
     if message is None or (agent := message.agent) is None:
         return {"status": Status.CANCELLED, "error": "the message is gone, or no agent's"}
-    config = resolve_config(agent, message.run.overrides if message.run is not None else None)
+    overrides = message.run.overrides if message.run is not None else {}
+    agent, config = speaker_of(agent, overrides), resolve_config(agent, overrides)
     if config.gate_is_off and not observed.dimensions:
         return {"status": Status.CANCELLED, "error": "the gate was switched off before the message was judged"}
     result = check_action_quality(

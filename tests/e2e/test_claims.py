@@ -102,7 +102,6 @@ def test_a_typed_threshold_counts_at_once_with_its_messages_and_is_saved(
     expect(page.locator("[data-total]")).to_have_text("2 of 6 (33 %)")
     page.get_by_label("Check fluency").check()
     expect(page.locator("[data-total]")).to_have_text("3 of 6 (50 %)")
-    page.locator("#pl-messages summary").click()
     expect(page.get_by_role("link", name="Remark 8.0.")).to_be_visible()
     expect(page.get_by_role("link", name="Remark 4.5.")).to_be_hidden()
     assert visitor.fits
