@@ -79,7 +79,11 @@ def test_a_typed_threshold_counts_at_once_with_its_messages_and_is_saved(
     settings.JUDGE_MODEL = MODEL
     ada, channel = make_agent(), make_channel("den")
     for score in (2.0, 4.5, 6.0, 6.4, 8.0, 1.0):
-        log = make_log(ada, {"adherence": score, "fluency": 1.0 if score == 8 else 9.0}, message=say(channel, ada, f"Remark {score}."))
+        log = make_log(
+            ada,
+            {"adherence": score, "fluency": 1.0 if score == 8 else 9.0},
+            message=say(channel, ada, f"Remark {score}."),
+        )
     mark_result(result=verdict(log), mark="right", user=None)
     visitor = visit(width=390, scheme="dark")
     visitor.enter(operator)
