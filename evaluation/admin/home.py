@@ -95,8 +95,8 @@ def drifting_card(request: HttpRequest) -> SafeString | None:
         schedules = display.link(display.list_url(EvaluationSchedule), "Schedules")
         lines.append(format_html("Nothing is measured again: no schedule is active. {}", schedules))
     if request.user.has_perm("evaluation.view_driftalert"):
-        alerts = a_few(DriftAlert.objects.filter(acknowledged_at__isnull=True))
-        url = display.list_url(DriftAlert, acknowledged_at__isempty=1)
+        alerts = a_few(DriftAlert.objects.filter(alert__acknowledged_at__isnull=True))
+        url = display.list_url(DriftAlert, alert__acknowledged_at__isempty=1)
         lines.append(waiting(alerts, "alert of a schedule", "alerts of schedules", url))
     if compared:
         lines.append(display.link(overview, "Who drifted, and in what"))
