@@ -16,6 +16,7 @@ from correction.admin.agents import (
     switch_mechanism,
 )
 from correction.admin.behavior import agent_behavior_panel, asked_panel, behavior_notes
+from correction.admin.gate import gate_buttons
 from correction.admin.logs import gate_filter
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
 from evaluation.admin.drift_overview import add_steps
@@ -29,6 +30,7 @@ extend(
     Agent,
     "correction.view_agentevaluationconfig",
     panels=(config_panel,),
+    buttons=(gate_buttons,),
     anchors=(("config", "Corrections"),),
 )
 extend(

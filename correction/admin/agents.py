@@ -29,7 +29,7 @@ from correction.admin.display import (
     mode_badge,
     origin,
 )
-from correction.admin.matrix import BY_ID, config_url, observe_url
+from correction.admin.matrix import BY_ID, config_url, gate_url
 from correction.config.configure import (
     ConfigChange,
     changes_of,
@@ -85,7 +85,7 @@ def _row(agent: Agent, config: ResolvedConfig, mechanism: Mechanism) -> dict[str
     return item(switch) | {
         "label": mechanism.label,
         "purpose": mechanism.purpose,
-        "url": config_url(agent, mechanism),
+        "url": gate_url(agent) if mechanism.id in (*GATE_DIMENSIONS, "gate") else config_url(agent, mechanism),
         "state": mode_badge(config) if switch == "gate_mode" else state,
         "numbers": [item(name) for name in mechanism.fields if name != switch],
     }
@@ -275,10 +275,10 @@ def _step(agent: Agent, config: ResolvedConfig, dimension: str) -> Step | None:
         why = f"the gate does not check {dimension}: observing holds nothing back"
         if config.gate_mode == GateMode.ENFORCE and not config.gate_is_off:
             why += f"; {', '.join(config.gate_dimensions)}, enforced until now, would only be observed, too"
-        return Step("Observe it at the gate", observe_url(agent, BY_ID[dimension]), why)
+        return Step("Observe it at the gate", gate_url(agent, gate_mode=GateMode.OBSERVE, add=dimension), why)
     if config.gate_mode == GateMode.OBSERVE:
         why = f"the gate only observes {dimension}; look at its false alarms first"
-        return Step("Enforce it at the gate", config_url(agent, BY_ID["gate"]), why)
+        return Step("Enforce it at the gate", gate_url(agent, gate_mode=GateMode.ENFORCE), why)
     return None
 
 
