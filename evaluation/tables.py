@@ -19,6 +19,7 @@ from evaluation.models import (
     ExperimentEnvironment,
     Idea,
     IdeaPart,
+    Job,
     JudgeCalibration,
     LabelSet,
     LineUpRun,
@@ -75,7 +76,7 @@ TABLES = (
         erase=(
             Erase(columns="error additional_context figures where history_where", channel="channel", agent="agent"),
         ),
-        no_speech="dimensions judge window history position_bins series_points proposition_digests actor_model swaps",
+        no_speech="dimensions judge window history position_bins series_points proposition_digests actor_model swaps situations",
     ),
     Table(
         model=Experiment,
@@ -219,6 +220,15 @@ TABLES = (
         fields=(("", "channel status window where=tags_asked_for error finished_at=measured"),),
         erase=(Erase(columns="result error where", channel="channel"),),
         no_speech="window",
+    ),
+    Table(
+        model=Job,
+        empty="A page that asks for suggestions, or checks a judge, makes one; a worker does it.",
+        columns="pk=job kind state chosen created_by=asked_by created_at=asked_at",
+        filters="kind status created_at",
+        fields=(("", "kind state chosen created_by=asked_by created_at=asked_at started_at finished_at error"),),
+        erase=(Erase(columns="result error", report_only=True),),
+        no_speech="options",
     ),
     # Without a page of their own.
     Table(model=ChannelShare),
