@@ -6,6 +6,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -26,6 +27,7 @@ from django.utils.safestring import SafeString
 from agents.admin.access import user_of
 from agents.console import display
 from agents.console.display import Tone
+from agents.console.home import MOST_HITS, Hit, add_search
 from agents.console.site import ModelAdmin, console_page
 from agents.models import Agent
 from agents.persona import render_persona
@@ -501,3 +503,26 @@ def _download(text: str, name: str) -> HttpResponse:
     response = HttpResponse(text, content_type="application/yaml; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{"".join(c for c in name if c.isalnum() or c in "._-")}"'
     return response
+
+
+def propositions_like(request: HttpRequest, typed: str) -> list[Hit]:
+    """The propositions with this in their id or claim, for the search of the console."""
+    entries = (
+        e for e in all_entries(_read_files()[0]) if typed.lower() in f"{e.proposition.id} {e.proposition.claim}".lower()
+    )
+    return [
+        (
+            e.proposition.id,
+            f"proposition of {e.owner}: {display.shortened(e.proposition.claim, 60)}",
+            _page_with(e),
+            "edit_note",
+        )
+        for e in islice(entries, MOST_HITS)
+    ]
+
+
+def _page_with(entry: Entry) -> str:
+    return f"{propositions_url(entry.owner)}#proposition-{entry.proposition.id}"
+
+
+add_search("evaluation.view_proposition", propositions_like)
