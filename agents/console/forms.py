@@ -17,6 +17,8 @@ from django.core.management import get_commands, load_command_class
 from django.db.models import QuerySet
 from django.forms import Form
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.urls import reverse
+from django.utils.html import format_html
 
 from agents.console import display
 from agents.console.site import InlineFormSet, NumberInput, Select, TextInput
@@ -168,7 +170,8 @@ def as_query(request: HttpRequest, form: type[Form], chosen: Mapping[str, object
     query = request.GET.copy()
     for name, field in form.base_fields.items():
         value = chosen.get(name, field.initial)
-        if name not in query and value not in (None, False):
+        value = value() if callable(value) else value
+        if name not in query and value is not None and value is not False:
             query.setlist(name, list(value) if isinstance(value, list | tuple) else [value])  # type: ignore[list-item]
     return query
 
@@ -176,15 +179,15 @@ def as_query(request: HttpRequest, form: type[Form], chosen: Mapping[str, object
 def _mark(form: Form) -> str:
     """Equal for the same choices."""
     sent: Any = form.data
-    names = sorted(name for name in form.fields if name in sent)
-    return hashlib.sha256(
-        json.dumps([(name, list(map(str, sent.getlist(name)))) for name in names]).encode()
-    ).hexdigest()
+    chosen = {name: [str(value) for value in sent.getlist(name) if value != ""] for name in form.fields}
+    return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
 
 
 def refuse(form: Form, error: Exception) -> None:
     """Put an error on the field that it names first, as the sentences of commands and services do; else above all fields."""
     text = str(error)
+    if "manage.py import_agents" in text:
+        text = format_html("{} {}", text, display.link(reverse("admin:agents_import_add"), "Import personas"))
     first, _, rest = text.partition(" ")
     name = first.lstrip("-").rstrip(":").replace("-", "_")
     form.add_error(

@@ -97,6 +97,8 @@ class PagedList(ChangeList):
         shown = [by_key[key] for key in keys if key in by_key]
         self.model_admin.fill_in(shown)  # type: ignore[attr-defined]
         self.result_list = shown
+        ways = table_of(self.model).start if not shown else ()
+        self.starts = [(label, reverse(name)) for label, name, needed in ways if request.user.has_perm(needed)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

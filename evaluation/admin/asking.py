@@ -88,13 +88,16 @@ def measuring_form(request: HttpRequest, agent: Agent) -> forms.Form:
     captured = Baseline.objects.filter(agent=agent, judge=settings.JUDGE_MODEL).values_list("dimension", flat=True)
     try:
         every = default_dimensions()
-    except PropositionError:
-        every = ()  # said when it is read
+        problem = ""
+    except PropositionError as error:
+        every, problem = (), f"proposition files cannot be used: {error}"
     chosen: dict[str, object] = {"dimensions": [d for d in every if d in set(captured)] or list(every)}
     if tags := request.GET.getlist("tag"):
         chosen["where"] = ",".join(tags)
-    form = measuring()
-    return form(as_query(request, form, chosen))
+    form = measuring()(as_query(request, measuring(), chosen))
+    if problem:
+        form.add_error(None, problem)
+    return form
 
 
 def spec_of(form: forms.Form, agent: Agent, **more: Any) -> RunSpec:

@@ -165,6 +165,9 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     context = {
         "table": table(("Dimension", "Score", "Judge", "Captured", "Run"), rows, label="Baselines"),
         "slug": agent.slug,
+        "capture_url": reverse("admin:evaluation_agent_capture", args=[agent.pk])
+        if request.user.has_perm(MEASURE)
+        else "",
         "compared": [{**comparison, "judge": judged_by(judged)} for judged, comparison in newest if comparison],
         "runs_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "scores_url": display.list_url(EvaluationScore, evaluation_run__agent__id__exact=agent.pk),

@@ -6,6 +6,7 @@ from functools import cache, partial
 
 from django import forms
 from django.contrib import admin
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -27,7 +28,7 @@ from agents.work.worker import alive
 from evaluation.admin.asking import asked_in, judge_field, measuring, takes
 from evaluation.admin.display import MEASURE, dimension_badge, evaluation_link, judge_badge
 from evaluation.calibration.swap_test import SAMPLES, SwapTest, swap_specs
-from evaluation.drafting.suggesting import MOST, NEEDS_MODEL, suggestions_request
+from evaluation.drafting.suggesting import MOST, suggestions_request
 from evaluation.jobs import queue_check, queue_suggestions
 from evaluation.models import BY_MESSAGE, Dimension, Job, is_heuristic
 from evaluation.propositions.editing import NO_FOLDER, team_folder
@@ -39,6 +40,7 @@ from evaluation.scorers.subjects import NO_MESSAGE, spoken_by
 from evaluation.wording import decimal
 
 WRITE = "evaluation.change_proposition"
+MODEL_NEEDED = "It takes a model: set ANTHROPIC_API_KEY or JUDGE_BASE_URL. Without one, write propositions by hand."
 TOKENS_PER_SUGGESTION = 200  # an assumption, said so where it is shown
 MOST_AGENTS = 100  # of one check
 
@@ -117,12 +119,13 @@ class JobAdmin(LogAdmin[Job]):
 
         return ask(
             self, request, form, title="Suggest propositions", verb="Suggest", do=queue,
-            takes=lambda: _suggesting_takes(agents(), **{name: form.cleaned_data[name] for name in ("max", "model")}),
-            about="A model reads each persona and suggests what to measure, with the words it comes from. Nothing is judged before you accept it.",
+            takes=lambda: _suggesting_takes(agents(), form.cleaned_data["max"], form.cleaned_data["model"]),
+            about="A model reads each persona and suggests what to measure, with the words it comes from. Nothing is judged before you "
+            "accept it.",
             back=(reverse("admin:evaluation_proposition_changelist"), "Back to the propositions"),
         )  # fmt: skip
 
-    @console_page("check/", MEASURE)
+    @console_page("check/", "evaluation.view_evaluationrun")
     def check_view(self, request: HttpRequest) -> HttpResponse:
         """Choose a judge, see what it takes, and have it tested on agents' own words and on those of others."""
         chosen = {"dimensions": [name for name in _default_dimensions() if name in BY_MESSAGE]}
@@ -142,12 +145,14 @@ class JobAdmin(LogAdmin[Job]):
             return speaking
 
         def queue() -> str:
+            if not request.user.has_perm(MEASURE):
+                raise PermissionDenied
             of_all = form.cleaned_data["agents"].strip().lower() == "all"
             return self.url("change", queue_check(specs=specs(), of_all=of_all, user=user_of(request)))
 
         return ask(
             self, request, form, title="Check a judge", verb="Check the judge", do=queue,
-            takes=lambda: _checking_takes(specs()), folded=CHECK_FOLDED,
+            takes=lambda: _checking_takes(specs(), may_ask=request.user.has_perm(MEASURE)), folded=CHECK_FOLDED,
             about="Can it tell agents' own words from those of others? Each agent is judged on its own messages, and on texts of others in "
             "their place. The result stands beside the judge's scores from then on. It needs no labels.",
             back=(reverse("admin:evaluation_drift_overview"), "Back to the overview"),
@@ -201,10 +206,10 @@ def _default_dimensions() -> tuple[str, ...]:
         return ()  # said when it is estimated
 
 
-def _suggesting_takes(agents: list[Agent], *, max: int, model: str) -> Takes:
+def _suggesting_takes(agents: list[Agent], most: int, model: str) -> Takes:
     """A call per agent; tokens are a quarter of the characters of the personas, and an assumption for the answers."""
     if not model:
-        raise ValueError(NEEDS_MODEL)
+        raise ValueError(MODEL_NEEDED)
     sent = 0
     for agent in Agent.objects.filter(pk__in=[one.pk for one in agents]).prefetch_related("traits"):
         persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
@@ -212,13 +217,13 @@ def _suggesting_takes(agents: list[Agent], *, max: int, model: str) -> Takes:
             name=agent.display_name,
             persona=persona,
             existing=(),
-            most=max,
+            most=most,
             label=Label(purpose="estimate"),
             model=model,
             nonce="estimate",
         )
         sent += estimate_tokens(request)
-    answered = len(agents) * max * TOKENS_PER_SUGGESTION
+    answered = len(agents) * most * TOKENS_PER_SUGGESTION
     cost = ledger.estimate_cost(model, sent, answered)
     names = ", ".join(agent.display_name for agent in agents[:5])
     facts = [
@@ -230,17 +235,18 @@ def _suggesting_takes(agents: list[Agent], *, max: int, model: str) -> Takes:
     note = (
         f"Assumed: {TOKENS_PER_SUGGESTION} tokens per suggestion. A suggestion that you reject is not suggested again."
     )
-    missing = NO_FOLDER if team_folder() is None else problem_of("judge", model)
+    missing = NO_FOLDER if team_folder() is None else MODEL_NEEDED if problem_of("judge", model) else ""
     return Takes(facts=facts, note=note, why_not=missing)
 
 
-def _checking_takes(specs: list[RunSpec]) -> Takes:
+def _checking_takes(specs: list[RunSpec], *, may_ask: bool) -> Takes:
     try:
         every = estimate_all([half for spec in specs for half in swap_specs(spec)])
     except PropositionError as error:
         raise ValueError(f"proposition files cannot be used: {error}") from None
     note = "Every agent is measured twice; neither half is a score of the agent."
-    return takes([("Agents", f"{len(specs):,}")], every, note=note)
+    why_not = "" if may_ask else "Asking for it takes the right to ask for evaluations."
+    return takes([("Agents", f"{len(specs):,}")], every, note=note, why_not=why_not)
 
 
 def _suggested(job: Job) -> SafeString:
