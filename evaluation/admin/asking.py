@@ -122,7 +122,10 @@ def spec_of(form: forms.Form, agent: Agent, **more: Any) -> RunSpec:
     elif given["actor_model"]:
         raise ValueError("actor_model is for simulations")
     if given["by"]:
-        more["position_bins"] = parse_bins(given["bins"] or DEFAULT_BINS)
+        try:
+            more["position_bins"] = parse_bins(given["bins"] or DEFAULT_BINS)
+        except ValueError as error:
+            raise ValueError(f"bins {str(error).removeprefix('bins ')}") from None
     return RunSpec(agent=agent, judge=given["judge"], **asked, **more)
 
 

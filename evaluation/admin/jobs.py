@@ -163,7 +163,8 @@ class JobAdmin(LogAdmin[Job]):
         is_open = obj.status in Job.OPEN
         runs = list(obj.evaluations.select_related("agent").order_by("pk"))
         progress = progress_of(runs) if is_open and runs else {}
-        again = f"admin:evaluation_job_{'suggest' if obj.kind == Job.Kind.SUGGESTIONS else 'check'}"
+        is_check = obj.kind == Job.Kind.JUDGE_CHECK
+        may_ask = request.user.has_perms((MEASURE,) if is_check else (MEASURE, WRITE))
         context = {
             "job": obj,
             "live": self.url("progress", obj) if is_open else "",
@@ -173,7 +174,7 @@ class JobAdmin(LogAdmin[Job]):
             "suggested": _suggested(obj),
             "checked": _checked(obj),
             "runs": [(evaluation_link(run.pk), display.status_badge(run)) for run in runs],
-            "again": reverse(again) if request.user.has_perm(MEASURE) else "",
+            "again": self.url("check" if is_check else "suggest") if may_ask else "",
             "propositions": reverse("admin:evaluation_proposition_changelist"),
         }
         return [render_to_string("admin/evaluation/job.html", context, request), *super().get_panels(request, obj)]
