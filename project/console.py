@@ -10,7 +10,14 @@ Page = tuple[str, str, str, str]  # URL name, icon of Material Symbols, title, p
 # The sidebar: its groups, each with the pages before and after its tables. The apps register the tables, and which of them are tabs on
 # another one's list (`agents.registry`: menu, tab_of); what a user may not view is left out.
 CONSOLE_MENU: list[tuple[str, list[Page], list[Page]]] = [
-    ("", [("admin:index", "home", "Home", "")], []),
+    (
+        "",
+        [
+            ("admin:index", "home", "Home", ""),
+            ("admin:review", "inbox", "To review", "agents.change_reviewitem"),
+        ],
+        [],
+    ),
     ("Quality", [("admin:evaluation_drift_overview", "trending_down", "Overview", "evaluation.view_baseline")], []),
     ("Gate", [], []),
     (
@@ -44,6 +51,8 @@ UNFOLD = {
     "TABS": "agents.console.home.tabs",
     "DASHBOARD_CALLBACK": "agents.console.home.dashboard",
     "STYLES": [_static("console.css")],
-    "SCRIPTS": [_static("names.js"), _static("charts.js")],  # after Chart.js, before the theme draws
+    "SCRIPTS": [
+        _static(name) for name in ("names.js", "keys.js", "charts.js")
+    ],  # after Chart.js, before the theme draws
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("favicon.svg")}],
 }

@@ -476,10 +476,22 @@ class ReadOnlyStackedInline(_ReadOnly, StackedInline[M, P]):
     can_delete = False
 
 
+_pages: list[Callable[[], list[URLPattern]]] = []
+
+
+def add_pages(urls: Callable[[], list[URLPattern]]) -> None:
+    """Give the console pages that belong to no model."""
+    _pages.append(urls)
+
+
 class Site(ThemedSite):
     """The theme's site, whose search (Ctrl+K) finds what `agents.console.home.search` does instead of apps and models."""
 
     index_title = "Console"
+
+    def extra_urls(self) -> list[URLPattern]:
+        """The pages of `add_pages`; the theme asks for them."""
+        return [page for urls in _pages for page in urls()]
 
     def search(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Answer the theme's command palette."""
@@ -496,8 +508,3 @@ class Site(ThemedSite):
         }
         headers = {"HX-Trigger": "search"}
         return TemplateResponse(request, "unfold/helpers/command_results.html", context, headers=headers)
-
-
-def add_pages(urls: Callable[[], list[URLPattern]]) -> None:
-    """Give the console pages that belong to no model (the theme asks the site for ``extra_urls``); call it once."""
-    admin.site.extra_urls = urls  # type: ignore[attr-defined]

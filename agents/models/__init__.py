@@ -1,5 +1,6 @@
 """The tables of agents and conversations, one file per group."""
 
+from agents.models.alerts import Alert, AlertKind, Delivery, Receiver
 from agents.models.conversations import (
     Agent,
     Channel,
@@ -17,12 +18,15 @@ from agents.models.descriptions import DescriptionUpdate
 from agents.models.imports import Import, ImportChunk
 from agents.models.ledger import LedgerHour, LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, Rollup
 from agents.models.ops import Chore, IdempotentRequest, TraceSpan, WorkerHeartbeat
+from agents.models.review import ReviewItem
 from agents.models.runs import Run, RunMessage, RunStep
 from agents.models.swarms import DialogState, DialogSummary, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 from agents.work.lease import LastServed, Leasable, owner_is_dead, owner_name
 
 __all__ = [
     "Agent",
+    "Alert",
+    "AlertKind",
     "Channel",
     "ChannelMember",
     "Chore",
@@ -30,6 +34,7 @@ __all__ = [
     "DebateRound",
     "DebateSeat",
     "DebateTurn",
+    "Delivery",
     "DescriptionUpdate",
     "DialogState",
     "DialogSummary",
@@ -50,6 +55,8 @@ __all__ = [
     "NumberOf",
     "PersonaVersion",
     "Reaction",
+    "Receiver",
+    "ReviewItem",
     "Rollup",
     "Run",
     "RunMessage",

@@ -56,9 +56,8 @@ from evaluation.models import (
     EvaluationSchedule,
     LabelSet,
     Method,
-    Proposition,
 )
-from evaluation.propositions.files import PropositionError, all_entries, load_all
+from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.summary import shares_of, total
 from evaluation.wording import counted
 
@@ -96,8 +95,8 @@ def drifting_card(request: HttpRequest) -> SafeString | None:
         schedules = display.link(display.list_url(EvaluationSchedule), "Schedules")
         lines.append(format_html("Nothing is measured again: no schedule is active. {}", schedules))
     if request.user.has_perm("evaluation.view_driftalert"):
-        alerts = a_few(DriftAlert.objects.filter(acknowledged_at__isnull=True))
-        url = display.list_url(DriftAlert, acknowledged_at__isempty=1)
+        alerts = a_few(DriftAlert.objects.filter(alert__acknowledged_at__isnull=True))
+        url = display.list_url(DriftAlert, alert__acknowledged_at__isempty=1)
         lines.append(waiting(alerts, "alert of a schedule", "alerts of schedules", url))
     if compared:
         lines.append(display.link(overview, "Who drifted, and in what"))
@@ -228,21 +227,6 @@ def no_schedule(request: HttpRequest) -> SafeString | None:
     )
 
 
-def alerts_wait(request: HttpRequest) -> SafeString | None:
-    number = a_few(DriftAlert.objects.filter(acknowledged_at__isnull=True))
-    url = display.list_url(DriftAlert, acknowledged_at__isempty=1)
-    return waiting(number, "drift alert to acknowledge", "drift alerts to acknowledge", url)
-
-
-def suggestions_wait(request: HttpRequest) -> SafeString | None:
-    try:
-        number = sum(entry.state == "suggested" for entry in all_entries())
-    except PropositionError:
-        return None  # the set-up says so
-    url = display.list_url(Proposition)
-    return waiting(number, "suggested proposition to decide on", "suggested propositions to decide on", url)
-
-
 def files_unusable(request: HttpRequest) -> SafeString | None:
     """Proposition files with mistakes: nothing can be measured until they are corrected."""
     try:
@@ -346,8 +330,6 @@ add_home(
     HomePart(place="setup", order=45, permission="evaluation.view_proposition", render=files_unusable),
     HomePart(place="setup", order=50, permission="evaluation.view_baseline", render=no_baseline),
     HomePart(place="setup", order=60, permission="evaluation.view_evaluationschedule", render=no_schedule),
-    HomePart(place="waiting", order=10, permission="evaluation.change_driftalert", render=alerts_wait),
-    HomePart(place="waiting", order=40, permission="evaluation.change_proposition", render=suggestions_wait),
     HomePart(place="cards", order=20, permission="evaluation.view_baseline", render=drifting_card),
     HomePart(place="cards", order=60, permission="agents.view_llmcall", render=judge_card),
     HomePart(place="charts", order=10, permission="evaluation.view_evaluationrun", render=drift_chart),

@@ -279,16 +279,11 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         if len(pressed) != 1:
             raise Http404(f"One button at a time: {', '.join(Decision)}.")
         [decision] = pressed
-        mark, anchor = request.POST[decision], ""
+        anchor = ""
         try:
-            with transaction.atomic():  # the log entry first: nothing is decided without one
-                entry = entry_marked(mark, owner)
-                if entry is None:
-                    raise CannotSave(CHANGED)
-                p = entry.proposition
-                anchor = f"#proposition-{p.id}"
-                _log(request, owner, p.id, f"{decision}: {p.claim} ({p.id} in {entry.path})")
-                decide(mark=mark, owner=owner, decision=decision)
+            entry = carry_out(request, owner=owner, mark=request.POST[decision], decision=decision)
+            p = entry.proposition
+            anchor = f"#proposition-{p.id}"
         except CannotSave as problem:
             self.message_user(request, str(problem), messages.ERROR)
         except PropositionError as problem:
@@ -434,6 +429,17 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
     def _allow(self, request: HttpRequest, *, change: bool = False) -> None:
         if not (self.has_change_permission(request) if change else self.has_view_permission(request)):
             raise PermissionDenied
+
+
+def carry_out(request: HttpRequest, *, owner: str, mark: str, decision: Decision) -> Entry:
+    """Decide about a proposition and note it in the history; return the proposition as it was. For the errors see `decide`."""
+    with transaction.atomic():  # the log entry first: nothing is decided without one
+        entry = entry_marked(mark, owner)
+        if entry is None:
+            raise CannotSave(CHANGED)
+        p = entry.proposition
+        _log(request, owner, p.id, f"{decision}: {p.claim} ({p.id} in {entry.path})")
+        return decide(mark=mark, owner=owner, decision=decision)
 
 
 def _log(request: HttpRequest, owner: str, proposition_id: str, text: str) -> None:

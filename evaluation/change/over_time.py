@@ -20,7 +20,8 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_field
 
-from agents.models import Agent
+from agents.alerts import raise_alert
+from agents.models import Agent, AlertKind
 from agents.persona import changes_between
 from evaluation.change.change import mean_of
 from evaluation.change.evidence import Judged, runs_judged
@@ -367,6 +368,15 @@ def _raise(series: Series, drop: Drop) -> DriftAlert:
         before=drop.before,
         after=drop.after,
     )
+    change = f"{series.dimension} of {series.agent.slug} fell from {drop.before:.1f} to {drop.after:.1f}"
+    alert.alert = raise_alert(
+        kind=AlertKind.DRIFT,
+        about=f"{series.schedule.pk} {series.agent.pk} {series.dimension} {series.judge} {series.procedure} {drop.since.isoformat()}",
+        title=f"{change} (0 to 9) since {drop.since:%d %b %Y}",
+        agent=series.agent,
+        page=alert,
+    )
+    alert.save(update_fields=["alert"])
     # Sent before the commit: an alert that is sent twice after a crash is better than one that is never sent.
     tags: dict[str, Any] = {
         "agent": series.agent.slug,
@@ -374,7 +384,6 @@ def _raise(series: Series, drop: Drop) -> DriftAlert:
         "schedule": series.schedule.name,
         "judge": series.judge,
     }
-    change = f"{series.dimension} of {series.agent.slug} fell from {drop.before:.1f} to {drop.after:.1f}"
     with sentry_sdk.new_scope() as scope:
         scope.set_tags(tags)
         scope.fingerprint = ["drift", *map(str, tags.values())]

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import Agent, LLMCall, PersonaVersion
+from agents.models import Agent, Alert, LLMCall, PersonaVersion
 from agents.persona import save_persona
 from evaluation.admin.home import MOST_LINES
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, JudgeCalibration
@@ -29,7 +29,11 @@ pytestmark = pytest.mark.django_db
 def alert(agent: Agent, **fields: Any) -> DriftAlert:
     run = make_run(agent)
     defaults = {"dimension": "adherence", "judge": LLM, "procedure": "plumbline", "before": 8.1, "after": 3.2}
-    return DriftAlert.objects.create(agent=agent, evaluation_run=run, **{**defaults, "since": timezone.now(), **fields})
+    raised = Alert.objects.create(
+        kind="drift", about=f"{run.pk}", agent=agent, title="fell", acknowledged_at=fields.pop("acknowledged_at", None)
+    )
+    shown = {**defaults, "since": timezone.now(), **fields}
+    return DriftAlert.objects.create(agent=agent, evaluation_run=run, alert=raised, **shown)
 
 
 def judged(status: str = "ok", *, hours_ago: float = 1, role: str = "judge", **fields: Any) -> LLMCall:
@@ -71,10 +75,10 @@ def test_agents_that_fell_are_named_and_alerts_wait_to_be_acknowledged() -> None
 
     assert card(html, "Drifting now").startswith("1 of 2 agents compared A Ada dry wit 8.1 → 3.1")
     assert "1 steady" in card(html, "Drifting now")
-    assert list_of(DriftAlert, "?acknowledged_at__isempty=1") in html
-    assert "2 drift alerts to acknowledge" in plain(html)
+    assert list_of(Alert, "?acknowledged_at__isempty=1") in html
+    assert "2 alerts to acknowledge" in plain(html)
     html = read(signed_in(viewer()), HOME)
-    assert "drift alerts to acknowledge" not in plain(html), "a viewer cannot acknowledge them"
+    assert "alerts to acknowledge" not in plain(html), "a viewer cannot acknowledge them"
     assert "2 alerts of schedules" in card(html, "Drifting now")
 
 
