@@ -102,6 +102,13 @@ TABLES = (
         fields=(("As it is stored", "session draft_key"),),
         empty="Every draft the gate judges leaves one. Switch it on for an agent, best in observe mode first: manage.py configure AGENT "
         "gate_mode=observe gate_adherence_enabled=on.",
+        start=(
+            (
+                "Configure the gate",
+                "admin:correction_agentevaluationconfig_changelist",
+                "correction.view_agentevaluationconfig",
+            ),
+        ),
         export=export_of(
             "id=pk created_at session attempt source agent=agent.slug speaker channel=channel.slug run=run_id message=message_id committed "
             "outcome original_text judged_text said=message.text feedback payload tags judge score_sum duration_ms "

@@ -19,6 +19,7 @@ from evaluation.models import (
     ExperimentEnvironment,
     Idea,
     IdeaPart,
+    Job,
     JudgeCalibration,
     LabelSet,
     LineUpRun,
@@ -68,6 +69,7 @@ TABLES = (
             ("Digests", "persona_digest proposition_digest spec_digest"),
         ),
         empty="Choose Evaluate now or Capture baseline on an agent's page, or run manage.py capture_baseline --agents all.",
+        start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         export=export_of(
             "id=pk agent=agent.slug channel=channel.slug status dimensions overall_score judge is_heuristic procedure repeats is_baseline "
             "window window_start window_end where history history_where samples sample_size seed simulated swap_test actor_model batch "
@@ -76,7 +78,7 @@ TABLES = (
         erase=(
             Erase(columns="error additional_context figures where history_where", channel="channel", agent="agent"),
         ),
-        no_speech="dimensions judge window history position_bins series_points proposition_digests actor_model swaps",
+        no_speech="dimensions judge window history position_bins series_points proposition_digests actor_model swaps situations",
     ),
     Table(
         model=Proposition,
@@ -95,6 +97,7 @@ TABLES = (
         "evaluation_run__created_at",
         search="proposition_id*",
         empty="Evaluations make them: choose Evaluate now on an agent's page, or run manage.py evaluate.",
+        start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         fields=(
             ("", "outcome reason dimension judge who evaluation_run judged_at"),
             ("Proposition", "proposition claim weight inverted"),
@@ -134,6 +137,7 @@ TABLES = (
             ),
         ),
         empty="Choose Capture baseline on an agent's page, or run manage.py capture_baseline --agents all; --dry-run shows the cost first.",
+        start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         no_speech="judge",
     ),
     Table(
@@ -215,11 +219,27 @@ TABLES = (
         tab_of=EvaluationRun,
         operator="add",
         empty="Choose Measure voices on a channel's page, or run manage.py lineup --channel CHANNEL.",
+        start=(("Choose a channel", "admin:agents_channel_changelist", "agents.view_channel"),),
         columns="pk channel status accuracy finished_at=measured",
         filters="status created_at",
         fields=(("", "channel status window where=tags_asked_for error finished_at=measured"),),
         erase=(Erase(columns="result error where", channel="channel"),),
         no_speech="window",
+    ),
+    Table(
+        model=Job,
+        tab_of=EvaluationRun,
+        title="Checks and suggestions",
+        empty="A page that asks for suggestions, or checks a judge, makes one; a worker does it.",
+        start=(
+            ("Suggest propositions", "admin:evaluation_job_suggest", "evaluation.change_proposition"),
+            ("Check a judge", "admin:evaluation_job_check", "evaluation.add_evaluationrun"),
+        ),
+        columns="pk=job kind state chosen created_by=asked_by created_at=asked_at",
+        filters="kind status created_at",
+        fields=(("", "kind state chosen created_by=asked_by created_at=asked_at started_at finished_at error"),),
+        erase=(Erase(columns="result error", report_only=True),),
+        no_speech="options",
     ),
     # Without a page of their own.
     Table(model=ChannelShare),

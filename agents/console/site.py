@@ -100,6 +100,8 @@ class PagedList(ChangeList):
         self.model_admin.fill_in(shown)  # type: ignore[attr-defined]
         self.result_list = shown
         self.said_once = self._say_once(shown)
+        ways = table_of(self.model).start if not shown else ()
+        self.starts = [(label, reverse(name)) for label, name, needed in ways if request.user.has_perm(needed)]
 
     def _say_once(self, rows: list[Any]) -> tuple[object, object] | None:
         """Take the last column out of the list where all rows that have a value there have the same: its label and that value."""

@@ -22,6 +22,7 @@ from agents.console.logs import LogAdmin
 from agents.console.panels import table
 from agents.console.site import console_action
 from agents.models import LLMCall, Message
+from agents.work.worker import alive
 from evaluation.admin.comparison import comparison_panel
 from evaluation.admin.display import (
     agreement_badge,
@@ -139,6 +140,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             "cancel_url": self.url("cancel", obj) if may and obj.status in CANCELLABLE else "",
             "resume_url": self.url("resume", obj) if may and obj.status not in CANCELLABLE and can_resume(obj) else "",
             "live": live,
+            "no_worker": obj.status == EvaluationRun.Status.PENDING and not alive().exists(),
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),
         }

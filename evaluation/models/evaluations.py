@@ -90,6 +90,9 @@ class EvaluationRun(Leasable):
         default=False, help_text="what was judged was said in simulated conversations, marked synthetic"
     )
     actor_model = models.CharField(max_length=200, blank=True, default="", help_text="model that acted in a simulation")
+    situations = models.JSONField(
+        default=list, blank=True, editable=False, help_text="that are simulated for it; empty = those of Plumbline"
+    )
     swap_test = models.CharField(
         max_length=16,
         choices=SwapHalf.choices,
