@@ -24,7 +24,7 @@ from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
 from evaluation.models import RULE_JUDGE, EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.scorers.subjects import MessageWindow
 
-Mark = GateDimensionResult.Mark
+Mark, Status = GateDimensionResult.Mark, GateDimensionResult.Status
 Z_95 = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 
@@ -207,11 +207,13 @@ class Replay:
 
     Attributes:
         messages: Primary keys, newest first, each with its scores by dimension; without a score it could not be sent back.
+        tried: Dimensions by message that the gate or its observing looked at and could not score.
         judges: Who gave the scores.
         dimensions: Scores and marks by dimension.
     """
 
     messages: dict[int, dict[str, Score]]
+    tried: dict[int, set[str]]
     judges: tuple[str, ...]
     dimensions: dict[str, Scores]
 
@@ -223,10 +225,14 @@ class Replay:
             if any(scores[d].tenths < 10 * limit for d, limit in thresholds.items() if d in scores)
         ]
 
-    def unscored(self, dimensions: Iterable[str]) -> list[int]:
-        """The messages that have no score on at least one of these dimensions."""
-        wanted = set(dimensions)
-        return [message for message, scores in self.messages.items() if not wanted <= scores.keys()]
+    def unjudged(self, dimensions: Iterable[str], *, evaluated: bool = False) -> list[int]:
+        """The messages that were not judged on at least one of these dimensions; `evaluated` ones only where that is asked for."""
+        open_ones = []
+        for message, scores in self.messages.items():
+            known = {d for d, score in scores.items() if not (evaluated and score.origin == "evaluated")}
+            if set(dimensions) - known - self.tried.get(message, set()):
+                open_ones.append(message)
+        return open_ones
 
 
 def replay(*, agent: Agent | None, heuristic: bool, last: int = USUAL) -> Replay:
@@ -252,11 +258,15 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUAL) -> Replay
         log__message__in=list(messages),
         log__attempt=1,
         log__source__in=[CorrectionLog.Source.GATE, CorrectionLog.Source.OBSERVE],
-        status=GateDimensionResult.Status.SCORED,
+        status__in=[Status.SCORED, Status.UNSCORED, Status.TRIVIAL],
     )
-    columns = ("log__message", "dimension", "log__source", "log__judge", "score")
+    tried: dict[int, set[str]] = defaultdict(set)
+    columns = ("log__message", "dimension", "log__source", "log__judge", "status", "score")
     rows = _of_kind(judged, heuristic, "log__").order_by("-log__source", "log_id").values_list(*columns)
-    for message, dimension, source, judge, value in rows:  # observed first, so that what the gate judged counts
+    for message, dimension, source, judge, status, value in rows:  # observed first, so that what the gate judged counts
+        if status != Status.SCORED:
+            tried[message].add(dimension)
+            continue
         origin: Origin = "gate" if source == CorrectionLog.Source.GATE else "observed"
         messages[message][dimension] = Score(_tenths(value), origin)
         judges.add(judge or RULE_JUDGE)
@@ -264,7 +274,7 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUAL) -> Replay
     for of_message in messages.values():
         for dimension, score in of_message.items():
             dimensions.setdefault(dimension, Scores()).by_origin[score.origin][score.tenths] += 1
-    return Replay(messages, tuple(sorted(judges)), dimensions)
+    return Replay(messages, dict(tried), tuple(sorted(judges)), dimensions)
 
 
 def _tenths(score: float) -> int:

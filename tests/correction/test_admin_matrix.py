@@ -46,7 +46,7 @@ def test_a_cell_says_what_is_in_effect_and_where_it_comes_from(root: Client) -> 
     configure(agent=ada, changes={"gate_fluency_threshold": "7", "daily_budget_usd": "12.50"})
     html = read(root, MATRIX)
 
-    assert cell(html, ada.pk, "gate") == "enforce ▾ follows the checks"
+    assert cell(html, ada.pk, "gate") == "enforce › follows the checks"
     assert cell(html, ada.pk, "adherence") == "on ≥ 6.5 own ↺"
     assert cell(html, ada.pk, "fluency") == "off ≥ 7 partly own ↺"
     assert cell(html, ada.pk, "rules") == "on … follows adherence"
