@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, F, FloatField, Min, Q, QuerySet, Sum
 from django.db.models.functions import Floor
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
 from agents.models import Agent, Message
 from correction.config.settings import GATE_DIMENSIONS
 from correction.costs import window_of_time
-from correction.gate.check import Part, lowest
 from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
 from evaluation.models import RULE_JUDGE, EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.scorers.subjects import MessageWindow
@@ -154,7 +153,7 @@ def wilson_interval(successes: int, total: int) -> tuple[float, float]:
 
 LAST = (20, 50, 200)  # latest messages that can be replayed
 USUAL = 50
-NEWEST_RUNS = 30  # evaluations whose judgements are read
+NEWEST_RUNS = 20  # evaluations whose judgements are read
 MARKED = 2_000  # latest marks of people
 Origin = Literal["gate", "observed", "evaluated"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
@@ -298,22 +297,20 @@ def _evaluated(agent: Agent | None, messages: list[int], heuristic: bool) -> lis
         dimension__in=GATE_DIMENSIONS,
         status=EvaluationScore.Status.SCORED,
         score__isnull=False,
+    ).order_by()
+    summed = rows.values_list("evaluation_run", "message", "dimension", "judge").annotate(
+        total=Sum(F("score") * F("weight"), output_field=FloatField()), weights=Sum("weight"), least=Min("score")
     )
-    parts: dict[tuple[int, str], dict[int, tuple[list[Part], list[Part]]]] = defaultdict(dict)
-    columns = ("evaluation_run", "message", "dimension", "judge", "score", "weight")
-    for run, message, dimension, judge, score, weight in rows.order_by().values_list(*columns):
-        judged, own = parts[message, dimension].setdefault(run, ([], []))
-        is_own = judge == RULE_JUDGE or (
-            heuristic and dimension == "adherence"
-        )  # rules, and cues offline: each decides
-        (own if is_own else judged).append(Part(id="", judge=judge, status="scored", score=score, weight=weight))
     place = {run: number for number, run in enumerate(judge_of)}
-    scores = []
-    for (message, dimension), by_run in parts.items():
-        run = min(by_run, key=place.__getitem__)
-        if (decided := lowest(*by_run[run])) is not None:
-            scores.append((message, dimension, judge_of[run], decided[0]))
-    return scores
+    scores: dict[tuple[int, str], tuple[int, str, float]] = {}
+    for run, message, dimension, judge, total, weight, least in sorted(summed, key=lambda row: place[row[0]]):
+        # A rule decides alone, and so does a cue offline.
+        is_own = judge == RULE_JUDGE or (heuristic and dimension == "adherence")
+        value = float(least) if is_own else round(total / weight, 2)
+        newest_run, _, worst = scores.get((message, dimension), (run, "", value))
+        if run == newest_run:
+            scores[message, dimension] = run, judge_of[run], min(worst, value)
+    return [(message, dimension, judge, value) for (message, dimension), (_, judge, value) in scores.items()]
 
 
 def _marks(agent: Agent | None, heuristic: bool) -> dict[str, Scores]:

@@ -53,7 +53,7 @@ def test_a_cell_says_what_is_in_effect_and_where_it_comes_from(root: Client) -> 
     assert cell(html, ada.pk, "budget") == "off $12.50 partly own ↺"
     assert cell(html, ada.pk, "repetition") == cell(html, bob.pk, "repetition") == "on > 0.4 defaults"
     assert cell(html, bob.pk, "adherence") == "off ≥ 5 built-in"
-    assert cell(html, bob.pk, "gate") == "off ▾ follows the checks"
+    assert cell(html, bob.pk, "gate") == "off › follows the checks"
     assert cell(html, "defaults", "repetition") == "on > 0.4 set ↺"
     assert "daily_budget_usd is set, but budget_enabled is off" in html
 
