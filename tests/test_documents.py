@@ -142,12 +142,11 @@ def test_the_commands_of_a_page_run_in_their_order(page: str, shell: tuple[Path,
     folder, given = shell
     script = ["set -eo pipefail", "trap 'echo \"ended with $?: $BASH_COMMAND\" >&2' ERR"]
     for block in blocks(page):
+        if block.title and block.language != "sh":
+            (folder / block.title).parent.mkdir(parents=True, exist_ok=True)
+            (folder / block.title).write_text(block.text, encoding="utf-8")
         if block.language == "sh" and not is_outside(block):
             script.append(ENDS_WITH.sub(r"\g<command> || [ $? = \g<code> ]", block.text).replace(SERVER, server))
-        elif block.title and block.language != "sh":
-            script.append(
-                f"mkdir -p \"$(dirname '{block.title}')\"; cat > '{block.title}' <<'END-OF-FILE'\n{block.text}END-OF-FILE"
-            )
     done = subprocess.run(
         ["bash", "-c", "\n".join(script)],
         cwd=folder,
