@@ -9,7 +9,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet --req
 export PYTHONDONTWRITEBYTECODE := # else every process would compile all that it imports, which takes seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo run test check docs openapi fuzz bench screenshots e2e e2e-local audit lock clean
+.PHONY: help demo run test check docs openapi fuzz chaos bench screenshots e2e e2e-local audit lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -46,6 +46,9 @@ openapi: $(VENV)/.runtime ## renew docs/openapi.yaml from the routes of the API
 fuzz: $(VENV)/.dev ## many generated examples: parsers, aggregation, every route (routes need DATABASE_URL of a PostgreSQL server)
 	@HYPOTHESIS_PROFILE=thorough $(BIN)/python -m pytest -q -n auto $$(grep -lE '^(import|from) hypothesis' -r tests --include='test_*.py') $(ARGS)
 	@FUZZ_EXAMPLES=$${FUZZ_EXAMPLES:-50} $(BIN)/python -m pytest -q -n 0 tests/api/test_contract.py $(ARGS)
+
+chaos: $(VENV)/.dev ## five minutes of load while everything fails, then the invariants (needs PostgreSQL's and Redis's programs; ARGS="--seconds 60")
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 bench: $(VENV)/.runtime ## measure speed against a stub model server on loopback
 	@$(BIN)/python -m tests.bench $(ARGS)

@@ -103,7 +103,8 @@ class BatchServer(LLMServer):
                 payload = self._payload({}, Scripted(status=status))
             elif path == "/v1/messages":
                 self.bodies.append(json.loads(text))
-                status, payload = 200, self._payload(self.bodies[-1], self._choose(self.bodies[-1]))
+                await self._answer(self.bodies[-1], reader, writer)
+                return
             else:
                 status, payload = self._batches(method, path, text)
             lines = f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(payload.encode())}\r\nconnection: close"

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Count, DateTimeField, DecimalField, F, Model, Q, QuerySet, Subquery, Sum, Value
 from django.db.models.functions import Coalesce, Greatest, Least
 from django.utils import timezone
@@ -161,7 +161,7 @@ def roll_up(
         now: The present; for tests.
         since: Sum all hours from here on again.
     """
-    target = floor((now or timezone.now()) - timedelta(minutes=settings.ROLLUP_LAG_MINUTES))
+    target = floor((now or _present()) - timedelta(minutes=settings.ROLLUP_LAG_MINUTES))
     closed = rolled.closed_before()
     if since is None and closed is not None and closed >= target:
         return 0
@@ -182,6 +182,16 @@ def roll_up(
     with transaction.atomic():
         _reach(rolled, target)
     return done
+
+
+def _present() -> datetime:
+    """The earlier of our clock and the database's: one that is ahead must not close hours that are still to come."""
+    if connection.vendor != "postgresql":
+        return timezone.now()
+    with connection.cursor() as cursor:
+        cursor.execute("select current_timestamp")
+        now: datetime = cursor.fetchone()[0]
+    return min(timezone.now(), now)
 
 
 def _reach(rolled: Rolled, end: datetime) -> None:
