@@ -40,6 +40,7 @@ DELETABLE = {
         "auth.User",
         "auth.Group",
         "authtoken.TokenProxy",
+        "agents.ApiToken",
         "agents.Agent",
         "agents.Channel",
         "agents.ModelPrice",
