@@ -360,7 +360,7 @@ TABLES = (
         tab_of=Run,
         title="Model calls",
         empty="Every call of a model leaves one. Without a key (ANTHROPIC_API_KEY) everything runs offline, at no cost.",
-        columns="created_at=time what status agent model_name tokens cost latency_ms=milliseconds",
+        columns="created_at=time what status agent tokens cost latency_ms=milliseconds model_name",
         filters="status purpose role model dimension error work_id agent created_at",
         search="work_id request_digest request_id",
         fields=(

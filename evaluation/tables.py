@@ -57,8 +57,8 @@ TABLES = (
         menu="Quality",
         icon="straighten",
         title="Evaluations",
-        columns="name status measured judge overall judged spent",
-        filters="status judge is_baseline dimension error agent where created_at",
+        columns="name status measured overall judged spent judge",
+        filters="part_of=agent_runs? status judge is_baseline dimension error agent where created_at",
         fields=(
             (
                 "What was asked",
@@ -92,7 +92,7 @@ TABLES = (
         model=EvaluationScore,
         tab_of=EvaluationRun,
         title="Scores",
-        columns="pk=score outcome claimed said why judge",
+        columns="pk=score outcome claimed said why judge_mark",
         filters="run=evaluation_run? message? dimension status judge proposition_id height evaluation_run__agent message__tags "
         "evaluation_run__created_at",
         search="proposition_id*",
@@ -128,7 +128,7 @@ TABLES = (
     Table(
         model=Baseline,
         tab_of=EvaluationRun,
-        columns="pk agent dimension value judge_mark agreement_mark stale captured_at",
+        columns="pk agent dimension value agreement_mark stale captured_at judge_mark",
         filters="dimension judge agent captured_at",
         fields=(
             (
@@ -160,7 +160,7 @@ TABLES = (
         title="Drift alerts",
         empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
         "schedules run.",
-        columns="pk created_at=raised agent dimension change since=low_since schedule judge_mark state",
+        columns="pk created_at=raised agent dimension change since=low_since schedule state judge_mark",
         filters="acknowledged dimension judge agent schedule created_at",
         fields=(
             (
@@ -191,7 +191,7 @@ TABLES = (
         menu="Quality",
         icon="science",
         empty="Play one with manage.py experiment run gate-on-off; manage.py experiment list names the scenarios that come with Plumbline.",
-        columns="pk name state judge created_by=started_by created_at=started",
+        columns="pk name state created_by=started_by created_at=started judge",
         filters="judge created_at",
         fields=(
             (

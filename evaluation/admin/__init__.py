@@ -25,13 +25,14 @@ extend(
     "evaluation.view_baseline",
     columns=(baseline_column,),
     prefetch=(NEWEST_BASELINES, "traits"),
-    panels=(change_panel, baseline_panel),
+    panels=(change_panel,),
+    sections=(baseline_panel,),
     anchors=(("change", "Change"), ("baselines", "Baselines")),
 )
 extend(Agent, "evaluation.add_evaluationrun", actions=(capture_baseline,), buttons=(run_buttons,))
-extend(Agent, "evaluation.view_evaluationschedule", panels=(drift_panel,), anchors=(("drift", "Drift over time"),))
+extend(Agent, "evaluation.view_evaluationschedule", sections=(drift_panel,), anchors=(("drift", "Drift over time"),))
 extend(
-    Agent, "evaluation.view_evaluationrun", panels=(position_panel,), anchors=(("by-position", "Drift by position"),)
+    Agent, "evaluation.view_evaluationrun", sections=(position_panel,), anchors=(("by-position", "Drift by position"),)
 )
 extend(Import, MEASURE, panels=(imported_panel,))
 extend(Channel, "evaluation.view_lineuprun", panels=(lineup_panel,))

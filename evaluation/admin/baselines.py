@@ -164,10 +164,15 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
         for judged, group in grouped
         for row in group
     ]
+    summary = [
+        format_html("{} {}", dimension_badge(row.dimension), number(row.score, row.count))
+        for _, group in grouped[:1]
+        for row in group
+    ]
     newest = ((judged, newest_comparison(agent, judged)) for judged, _ in grouped[:MOST_COMPARED])
     context = {
         "table": table(("Dimension", "Score", "Judge", "Captured", "Run"), rows, label="Baselines"),
-        "slug": agent.slug,
+        "summary": summary,
         "capture_url": reverse("admin:evaluation_agent_capture", args=[agent.pk])
         if request.user.has_perm(MEASURE)
         else "",

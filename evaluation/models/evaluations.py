@@ -159,6 +159,7 @@ class EvaluationRun(Leasable):
     )
 
     class Meta:
+        verbose_name = "evaluation"
         db_table = "evaluation_runs"
         ordering: ClassVar = ["-created_at", "-pk"]
         indexes: ClassVar = [
@@ -306,6 +307,7 @@ class EvaluationScore(models.Model):
     judged_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = "score"
         db_table = "evaluation_scores"
         ordering: ClassVar = ["evaluation_run", "dimension", "proposition_id", "pk"]
         indexes: ClassVar = [models.Index(fields=["evaluation_run", "status"], name="score_run_status")]
@@ -599,6 +601,7 @@ class EvaluationSchedule(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
+        verbose_name = "schedule"
         db_table = "evaluation_schedules"
         ordering: ClassVar = ["name"]
         constraints: ClassVar = [
