@@ -118,10 +118,9 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             raise PermissionDenied
         user, problem, most = user_of(request), "", filesizeformat(settings.IMPORT_MOST_BYTES)
         files: list[File[bytes]] = [file for file in request.FILES.getlist("files") if file.size]
-        looked_at = zip(request.POST.getlist("name"), request.POST.getlist("content"), strict=False)
-        files += [ContentFile(b64decode(content), name) for name, content in looked_at]
         if request.method == "POST":
             try:
+                files += _looked_at(request)
                 if files_were_too_large(request):
                     raise NotNow(f"larger than {most} together; use manage.py import_transcript, or upload it in parts")
                 if not files:
@@ -167,7 +166,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             f"{PAGES}personas.html",
             "Import personas",
             rows=[
-                (result.agent, _OUTCOMES_AHEAD[result.outcome], result.changed, display.folded(persona, 40))
+                (result.agent, _OUTCOMES_AHEAD[result.outcome], result.changed, display.folded(persona, 90))
                 for result, persona in rows[:MOST_SAID]
             ],
             more=max(0, len(rows) - MOST_SAID),
@@ -291,6 +290,15 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         if not self.has_add_permission(request):
             raise PermissionDenied
         return job
+
+
+def _looked_at(request: HttpRequest) -> list[File[bytes]]:
+    """The files that the page of a preview holds."""
+    names, contents = (request.POST.getlist(field) for field in ("name", "content"))
+    try:
+        return [ContentFile(b64decode(content), name) for name, content in zip(names, contents, strict=True)]
+    except ValueError:
+        raise NotNow("what the page of the preview held came back damaged; choose the files again") from None
 
 
 def _check_may_import(request: HttpRequest) -> None:
