@@ -235,7 +235,7 @@ TABLES = (
         model=DialogState,
         operator="change",
         tab_of=Channel,
-        empty="An agent with a swarm leaves one for each conversation with a person. Write to it, or use manage.py chat AGENT.",
+        empty="An agent with a swarm leaves one for each conversation with a person. Write to it, or use Chat on its page.",
         columns="pk agent channel turn position dropped updated_at=changed",
         filters="agent updated_at",
         fields=(("", "agent channel turn position dropped updated_at=changed"),),

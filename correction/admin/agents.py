@@ -15,6 +15,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
+from agents.admin.chat import Choice
 from agents.console import display
 from agents.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
 from agents.console.forms import confirmed
@@ -281,6 +282,28 @@ def _step(agent: Agent, config: ResolvedConfig, dimension: str) -> Step | None:
     return None
 
 
+def _gate_options(agent: Agent) -> list[tuple[str, str]]:
+    config = resolve_config(agent)
+    now = GateMode.OFF.value if config.gate_is_off else config.gate_mode
+    modes = (
+        (GateMode.OFF, "nothing is judged"),
+        (GateMode.OBSERVE, "judged after it is sent"),
+        (GateMode.ENFORCE, "judged before it is sent"),
+    )
+    return [("", f"as configured ({now})"), *((mode.value, f"{mode.value}: {text}") for mode, text in modes)]
+
+
+def _gate_overrides(agent: Agent, mode: str) -> dict[str, Any]:
+    """The mode, for every message; where no dimension is enabled adherence is checked."""
+    given: dict[str, Any] = {"gate_mode": mode}
+    if mode == GateMode.OBSERVE:
+        given["observe_sample_rate"] = 1
+    if mode != GateMode.OFF and not resolve_config(agent).gate_dimensions:
+        given["gate_adherence_enabled"] = True
+    return given
+
+
+gate_in_chat = Choice(name="gate_mode", label="Gate", options=_gate_options, overrides=_gate_overrides)
 NAMED_CHANGES = 3  # differences named of one change
 
 

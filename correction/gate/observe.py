@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 
 from agents.models import Agent, Leasable, Message
+from agents.turn.pipeline import speaker_of
 from agents.work.queues import do_next, wake_workers
 from correction.config.settings import resolve_all, resolve_config
 from correction.gate.check import action_of_message, check_action_quality
@@ -54,7 +55,8 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
     message = Message.objects.select_related("agent", "channel", "run").filter(pk=observed.message_id).first()
     if message is None or (agent := message.agent) is None:
         return {"status": Status.CANCELLED, "error": "the message is gone, or no agent's"}
-    config = resolve_config(agent, message.run.overrides if message.run is not None else None)
+    overrides = message.run.overrides if message.run is not None else {}
+    agent, config = speaker_of(agent, overrides), resolve_config(agent, overrides)
     if config.gate_is_off:
         return {"status": Status.CANCELLED, "error": "the gate was switched off before the message was judged"}
     result = check_action_quality(
