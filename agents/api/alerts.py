@@ -194,7 +194,7 @@ class Receivers(Editable):
 
     @answers({204: None})
     def destroy(self, request: Request, pk: int) -> Response:
-        """Delete a receiver, with the log of what was sent to it."""
+        """Delete a receiver. The log of what was sent to it stays, without its name."""
         self.get_object().delete()
         return Response(status=204)
 

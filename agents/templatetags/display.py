@@ -3,7 +3,6 @@
 from typing import Any
 
 from django.template import Context, Library
-from django.urls import reverse
 
 from agents.console import display, home
 from agents.models import Alert
@@ -38,10 +37,8 @@ def alert_bell(context: Context) -> dict[str, Any]:
     request = context["request"]
     if not request.user.has_perm("agents.view_alert"):
         return {}
-    waiting = Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk").values("title", "created_at", "pk")
+    waiting = Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk").only("title", "created_at")
     alerts = list(waiting[: home.MOST_COUNTED + 1])
-    for alert in alerts[:NEWEST]:
-        alert["url"] = reverse("admin:agents_alert_change", args=[alert["pk"]])
     return {
         "shown": True,
         "number": f"{home.MOST_COUNTED}+" if len(alerts) > home.MOST_COUNTED else len(alerts),
