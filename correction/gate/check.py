@@ -437,10 +437,10 @@ def _own_parts(action: Action, propositions: DraftPropositions, judge: str) -> l
     return parts
 
 
-def _ask(
-    action: Action, propositions: DraftPropositions, label: Label, deadline: float, *, gate: bool, shortened: bool
-) -> dict[str, list[Part]]:
-    """The judge's parts by dimension; all questions are asked at once, one per dimension unless its propositions differ in context."""
+def questions_of(
+    action: Action, propositions: DraftPropositions, label: Label, *, gate: bool
+) -> list[tuple[str, Question]]:
+    """What a judge is asked about a draft, each with its dimension."""
     questions: list[tuple[str, Question]] = []
     for dimension, of_dimension in propositions.judged.items():
         groups: dict[object, list[Proposition]] = {}
@@ -453,6 +453,14 @@ def _ask(
                 named = replace(label, dimension=dimension)
                 question = Question(propositions=together, context=context, label=named, gate=gate)
                 questions.append((dimension, question))
+    return questions
+
+
+def _ask(
+    action: Action, propositions: DraftPropositions, label: Label, deadline: float, *, gate: bool, shortened: bool
+) -> dict[str, list[Part]]:
+    """The judge's parts by dimension; all questions are asked at once, one per dimension unless its propositions differ in context."""
+    questions = questions_of(action, propositions, label, gate=gate)
     if not questions:
         return {}
     requests = [build_request(question) for _, question in questions]

@@ -15,8 +15,10 @@ from agents.console import display
 from agents.console.filters import OptionFilter
 from agents.console.logs import READING, LogAdmin
 from agents.models import Message
-from evaluation.admin.display import dimension_badge, target, verdict
-from evaluation.models import EvaluationScore
+from evaluation.admin.display import dimension_badge, judge_badge, target, verdict
+from evaluation.admin.labels import choose_link
+from evaluation.calibration.labels import why_not_labelled
+from evaluation.models import RULE_JUDGE, EvaluationScore
 
 
 class HeightFilter(OptionFilter):
@@ -36,6 +38,9 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
     own_filters: ClassVar = {"height": HeightFilter}
     list_select_related = ("evaluation_run__agent", "evaluation_run__channel", "message", "compared_with")
     outcome = display.column("verdict", verdict, ordering="score")
+    judge_mark = display.column(
+        "judge", lambda score: "" if score.judge == RULE_JUDGE else judge_badge(score.judge), ordering="judge"
+    )
     who = display.column("target", lambda score: target(score.evaluation_run))
     message_link = display.column("message", lambda score: _said(score, score.message))
     earlier_link = display.column("compared with", lambda score: _said(score, score.compared_with))
@@ -50,6 +55,10 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
             score.reasoning = score.justification = score.recommendations = score.reason = score.context_snippet = ""
             score.flaws = []
         return score
+
+    def get_panels(self, request: HttpRequest, obj: EvaluationScore) -> list[SafeString]:
+        may = not why_not_labelled(obj)
+        return [choose_link(request, score=obj.pk if may else None), *super().get_panels(request, obj)]
 
     @admin.display(description="proposition", ordering="proposition_id")
     def claimed(self, score: EvaluationScore) -> SafeString:
