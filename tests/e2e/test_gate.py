@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,11 @@ def test_a_product_owner_has_messages_judged_and_chooses_a_threshold(
 
     expect(page.get_by_text("Nothing is held back from now on")).to_be_visible()
     config = resolve_config(ada)
-    assert (config.gate_mode, config.gate_dimensions, config.threshold("adherence")) == ("observe", ("adherence",), 6)
+    assert (config.gate_mode, config.gate_dimensions, config.threshold("adherence")) == (
+        "observe",
+        ("adherence",),
+        Decimal(6),
+    )
     assert visitor.fits
     assert grave_faults(page) == []
 
