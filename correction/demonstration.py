@@ -13,6 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from agents.chat import PERSON, begin_chat, exchange
 from agents.commands import console_on
 from agents.debates.debate import ask_rounds, play, start_debate
 from agents.debates.report import DebateReport, exit_line, report, round_name, talking_lines
@@ -22,7 +23,7 @@ from agents.seed import Demo
 from agents.swarm.assign import assign_swarms
 from agents.swarm.food import ensure_food_swarms
 from agents.swarm.phases import ensure_default_swarm
-from agents.swarm.talk import PERSON, begin_talk, exchange, trace_lines, trace_of
+from agents.swarm.talk import trace_lines, trace_of
 from agents.turn import timeline
 from agents.turn.orchestrator import run_turn
 from agents.turn.pipeline import SendResult
@@ -357,7 +358,7 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
     agent = Agent.objects.filter(slug=EATER, is_active=True).first()
     if agent is None:
         raise LookupError(f"the swarm needs the active example agent {EATER}: run `manage.py seed`")
-    had, channel = list(agent.swarms.all()), begin_talk(agent)
+    had, channel = list(agent.swarms.all()), begin_chat(agent)
     Channel.objects.filter(pk=channel.pk).update(topic=SWARM_TOPIC)
     assign_swarms(agent=agent, swarms=[ensure_default_swarm(), *ensure_food_swarms()])
     try:

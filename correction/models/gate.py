@@ -92,6 +92,7 @@ class CorrectionLog(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
+        verbose_name = "gate attempt"
         db_table = "correction_logs"
         ordering: ClassVar = ["-pk"]
         indexes: ClassVar = [
@@ -194,6 +195,9 @@ class ObservedMessage(Leasable):
     )
     message = models.OneToOneField(Message, on_delete=models.CASCADE, related_name="observation")
     session = models.UUIDField(unique=True)
+    dimensions = models.JSONField(
+        default=list, blank=True, help_text="asked for by a person, also while the gate is off; empty = as configured"
+    )
 
     class Meta:
         db_table = "observed_messages"
