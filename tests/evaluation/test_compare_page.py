@@ -45,10 +45,11 @@ def root() -> Client:
 
 
 def run_of(slug: str, build: str) -> EvaluationRun:
-    return EvaluationRun.objects.get(agent__slug=slug, where={"build": build})
+    run: EvaluationRun = EvaluationRun.objects.get(agent__slug=slug, where={"build": build})
+    return run
 
 
-def compare(client: Client, **asked: object) -> str:
+def compare(client: Client, **asked: str | int) -> str:
     response = client.get(reverse("admin:evaluation_evaluationrun_compare"), asked)
     assert response.status_code == 200
     return str(response.content.decode())
@@ -90,7 +91,11 @@ def test_only_worse_leaves_out_what_did_not_fall(root: Client) -> None:
 
 
 def test_the_files_hold_the_numbers_of_the_command(root: Client) -> None:
-    asked = {"agent": "michael", "baseline": run_of("michael", "40").pk, "candidate": run_of("michael", "41").pk}
+    asked: dict[str, str | int] = {
+        "agent": "michael",
+        "baseline": run_of("michael", "40").pk,
+        "candidate": run_of("michael", "41").pk,
+    }
     out = StringIO()
     with pytest.raises(SystemExit):
         call_command(
