@@ -1,24 +1,31 @@
-"""What measuring adds to the review queue: suggested propositions to decide on."""
+"""What measuring adds to the review queue: suggested propositions to decide on, and label sets to label."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 from django.http import HttpRequest
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.console.home import MOST_COUNTED
-from agents.console.review import Decision, ReviewKind, Waits, add_review
-from agents.models import Agent
+from agents.console.panels import facts
+from agents.console.review import Decision, ReviewKind, Waits, add_review, numbers
+from agents.models import Agent, ReviewItem
 from agents.persona import render_persona
-from evaluation.admin.propositions import PAGES, card_of, carry_out, propositions_url
-from evaluation.models import PatternTimeout
+from evaluation.admin.display import dimension_badge, judged_by
+from evaluation.admin.labels import ASSIGNED, LABELLING
+from evaluation.admin.propositions import PAGES, card_of, carry_out, marks_of, propositions_url
+from evaluation.calibration.labels import progress
+from evaluation.models import LabelSet, PatternTimeout
 from evaluation.propositions import editing
 from evaluation.propositions.editing import CannotSave
 from evaluation.propositions.files import Entry, PropositionError, all_entries
+from evaluation.propositions.schema import AGENT_NAME
 
 
 # -- suggestions of propositions: they stand in files
@@ -38,16 +45,27 @@ def _entries() -> dict[str, Entry]:
         return {}
 
 
-def _suggestions(keys: Collection[str]) -> dict[str, Entry]:
-    entries = _entries()
-    return {key: entries[key] for key in keys if key in entries}
+class Suggested(NamedTuple):
+    """A suggestion, and the name of the agent it is about."""
+
+    entry: Entry
+    name: str
 
 
-def _claim(entry: Entry) -> SafeString:
-    return format_html('<span dir="auto">{}</span>', display.visible(display.shortened(entry.proposition.claim, 90)))
+def _suggestions(keys: Collection[str]) -> dict[str, Suggested]:
+    entries = {key: entry for key, entry in _entries().items() if key in keys}
+    agents = Agent.objects.filter(slug__in={entry.owner for entry in entries.values()})
+    names = dict(agents.values_list("slug", "display_name"))
+    return {key: Suggested(entry, names.get(entry.owner, "the agent")) for key, entry in entries.items()}
 
 
-def _show_suggestion(request: HttpRequest, entry: Entry) -> SafeString:
+def _claim(row: Suggested) -> SafeString:
+    claim = row.entry.proposition.claim.replace(AGENT_NAME, row.name)
+    return format_html('<span dir="auto">{}</span> {}', display.visible(claim), marks_of(row.entry))
+
+
+def _show_suggestion(request: HttpRequest, row: Suggested) -> SafeString:
+    entry = row.entry
     agent = Agent.objects.filter(slug=entry.owner).prefetch_related("traits").first()
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()) if agent else None
     card = card_of(entry, agent, persona, PatternTimeout.of([entry.proposition.id]))
@@ -55,17 +73,45 @@ def _show_suggestion(request: HttpRequest, entry: Entry) -> SafeString:
 
 
 def _deciding(decision: editing.Decision) -> Callable[..., None]:
-    def act(request: HttpRequest, entry: Entry, note: str = "") -> None:
+    def act(request: HttpRequest, row: Suggested, note: str = "") -> None:
         try:
-            carry_out(request, owner=entry.owner, mark=entry.mark, decision=decision)
+            carry_out(request, owner=row.entry.owner, mark=row.entry.mark, decision=decision)
         except (CannotSave, PropositionError) as problem:
             raise ValueError(str(problem)) from None
 
     return act
 
 
-def _entry_url(entry: Entry) -> str:
-    return f"{propositions_url(entry.owner)}#proposition-{entry.proposition.id}"
+# -- label sets that were assigned
+def label_sets(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
+    """Sets assigned to the user in which judgements have no label of theirs."""
+    mine = ReviewItem.objects.filter(kind=ASSIGNED, assigned_to=request.user.pk).order_by("-pk")
+    given = [key for key in mine.values_list("key", flat=True)[:MOST_COUNTED] if keys is None or key in keys]
+    sets = [] if agent else list(LabelSet.objects.filter(pk__in=numbers(given)).order_by("-pk"))
+    by_set = progress(sets)
+    return [
+        Waits(str(one.pk), one.created_at)
+        for one in sets
+        if not any(entry.annotator == request.user.get_username() and entry.done for entry in by_set[one.pk])
+    ]
+
+
+def _label_sets(keys: Collection[str]) -> dict[str, LabelSet]:
+    return {str(row.pk): row for row in LabelSet.objects.filter(pk__in=numbers(keys))}
+
+
+def _show_set(request: HttpRequest, label_set: LabelSet) -> SafeString:
+    entries = progress([label_set])[label_set.pk]
+    done = next((entry.labelled for entry in entries if entry.annotator == request.user.get_username()), 0)
+    return facts(
+        ("Judge", judged_by(label_set)),
+        ("Dimension", dimension_badge(label_set.dimension)),
+        ("Labelled by you", f"{done:,} of {label_set.drawn.count():,}"),
+    )
+
+
+def _entry_url(row: Suggested) -> str:
+    return f"{propositions_url(row.entry.owner)}#proposition-{row.entry.proposition.id}"
 
 
 add_review(
@@ -82,7 +128,7 @@ add_review(
         line=_claim,
         show=_show_suggestion,
         url=_entry_url,
-        seen=lambda entry: entry.mark,
+        seen=lambda row: row.entry.mark,
         decisions=(
             Decision(
                 name="accept",
@@ -102,5 +148,22 @@ add_review(
                 undo=_deciding(editing.Decision.UNDO),
             ),
         ),
+    )
+)
+add_review(
+    ReviewKind(
+        name=ASSIGNED,
+        title="To label",
+        one="label set to label",
+        many="label sets to label",
+        order=45,
+        permissions=(LABELLING,),
+        fills="label sets that are assigned to you.",
+        waiting=label_sets,
+        find=_label_sets,
+        line=lambda label_set: display.isolated(label_set.name),
+        show=_show_set,
+        url=lambda label_set: reverse("admin:evaluation_labelset_label", args=[label_set.pk]),
+        decisions=(),
     )
 )
