@@ -86,8 +86,8 @@ class Evaluations(Rows):
         """One evaluation: what was asked for, how far it is, what it measured, and its judgements.
 
         `summary` is the object that `--json` prints for a run, without its observations. `scores` holds the first judgements, 20
-        unless `?scores=N` says otherwise (0 while you only wait for it, at most 1,000); `scores_url` has them all, in pages. Ask again with `If-None-Match`
-        while you wait: 304 as long as nothing was judged.
+        unless `?scores=N` says otherwise (0 while you only wait for it, at most 1,000); `scores_url` has them all, in pages. Ask again
+        with `If-None-Match` while you wait: 304 as long as nothing was judged.
         """
         wanted = self.given["scores"]
         most, run = EMBEDDED if wanted is None else wanted, self.get_object()
