@@ -23,11 +23,12 @@ extend(
     "evaluation.view_baseline",
     columns=(baseline_column,),
     prefetch=(NEWEST_BASELINES, "traits"),
-    panels=(change_panel, baseline_panel),
-    anchors=(("change", "Change"), ("baselines", "Baselines")),
+    panels=(change_panel,),
+    anchors=(("change", "Change"),),
 )
+extend(Agent, "evaluation.view_evaluationrun", panels=(drift_panel,), anchors=(("drift", "Drift over time"),))
+extend(Agent, "evaluation.view_baseline", panels=(baseline_panel,), anchors=(("baselines", "Baselines"),))
 extend(Agent, "evaluation.add_evaluationrun", actions=(capture_baseline,), buttons=(run_buttons,))
-extend(Agent, "evaluation.view_evaluationschedule", panels=(drift_panel,), anchors=(("drift", "Drift over time"),))
 extend(
     Agent, "evaluation.view_evaluationrun", panels=(position_panel,), anchors=(("by-position", "Drift by position"),)
 )

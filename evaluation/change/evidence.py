@@ -17,6 +17,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 from django.utils import timezone
 
+from agents.builds import Tag
 from agents.models import Agent, Message
 from agents.persona import changes_since, current_digest
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, Evidence, Method, is_heuristic
@@ -104,7 +105,6 @@ def stale_reasons(baselines: Iterable[Baseline]) -> dict[int, str]:
 
 
 Newest = Mapping[str, Evidence]  # by dimension
-Tag = tuple[str, str]
 MOST_JUDGES = 50
 NEWEST = 20_000  # baselines that are asked by whom they were judged
 _FIRST = ("-newest_message_at", "-evaluation_run_id")  # without the id it would be joined for its own order

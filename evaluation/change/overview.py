@@ -18,12 +18,12 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
 
+from agents.builds import BUILD_TAGS, Tag, first_of_tags
 from agents.models import Agent, Message
 from evaluation.change.change import Change, Lost, corrected, decided, lost_propositions
 from evaluation.change.evidence import (
     Judged,
     Newest,
-    Tag,
     newest_evidence,
     newest_since_baselines,
     runs_of,
@@ -47,8 +47,6 @@ State = Literal[
     "never measured",
 ]
 ORDER: tuple[State, ...] = get_args(State)
-# What says under which circumstances something was said.
-BUILD_TAGS = ("build", "version", "release", "model", "prompt")
 SHOWN, GONE = 6.0, 4.0  # at least, at most: a claim that held and does so no more
 MOST_LOST = 3  # propositions named in a sentence
 _DIGITS = re.compile(r"-[0-9a-f]{6}$")
@@ -129,6 +127,7 @@ class Card:
         changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
         baseline_quote, candidate_quote: Messages that scored highest in the baseline and lowest now on what the sentence is about (where
             it rose: the reverse).
+        since_at: When the agent first said something with the tag since which it changed.
     """
 
     agent: Agent
@@ -143,6 +142,7 @@ class Card:
     changed: Sequence[str] = ()
     baseline_quote: Quote | None = None
     candidate_quote: Quote | None = None
+    since_at: datetime | None = None
 
     @property
     def delta(self) -> float | None:
@@ -501,11 +501,19 @@ def _add_evidence(cards: Sequence[Card], *, quotes: bool) -> None:
         return Quote(message=message, score=row["score"]) if row and message else None
 
     claims, tags = _claims(moves), tags_since(moves)
+    asked = {move.baseline_run for move in moves if _key(move, now=True) not in tags}
+    before = dict(EvaluationRun.objects.filter(pk__in=asked).order_by().values_list("pk", "where"))
     for card in cards:
         if (main := card.main) is not None:
             key = _key(main, now=True)
-            card.main, card.claim = main.model_copy(update={"since": tags.get(key)}), claims.get(key, "")
+            now = card.compared.candidate[main.dimension].where
+            tag = tags.get(key) or _asked_since(before.get(main.baseline_run, {}), now)
+            card.main, card.claim = main.model_copy(update={"since": tag}), claims.get(key, "")
             card.baseline_quote, card.candidate_quote = quote(main, now=False), quote(main, now=True)
+    since = {card.agent.pk: card.main.since for card in cards if card.main is not None and card.main.since is not None}
+    first = first_of_tags(list(since)) if since else {}
+    for card in cards:
+        card.since_at = first.get((card.agent.pk, since[card.agent.pk])) if card.agent.pk in since else None
 
 
 def _key(move: Move, *, now: bool) -> Key:
@@ -556,6 +564,12 @@ def tags_since(moves: Sequence[Move]) -> dict[Key, Tag]:
                 tags[_key(move, now=True)] = (key, str(values.pop()))
                 break
     return tags
+
+
+def _asked_since(before: Mapping[str, str], now: Mapping[str, str]) -> Tag | None:
+    """The same of what was judged over whole windows: the tag that each of the two asked for."""
+    different = ((key, now[key]) for key in BUILD_TAGS if key in now and key in before and now[key] != before[key])
+    return next(different, None)
 
 
 # -- one sentence per agent, made from its scores alone; a proposition is called by its id, no verb is guessed from its words
