@@ -36,9 +36,9 @@ from evaluation.change.overview import (
     State,
     candidate_words,
     drift_overview,
-    how_sure,
     sentence_of,
     short_name,
+    why_drifted,
 )
 from evaluation.models import Baseline, EvaluationScore, is_heuristic
 from evaluation.runs.summary import percent
@@ -53,13 +53,13 @@ MOST_AGENTS = 200  # ranked at once
 NEEDED = ("evaluation.view_baseline", "agents.view_agent")
 ACTIVE = (("", "active agents"), ("all", "all agents"), ("no", "inactive agents"))
 STATES: dict[State, tuple[Tone, str]] = {
-    "drifted": ("bad", "a proposition fell by more than chance explains, among all that were compared"),
-    "not enough data": (
-        "warning",
-        "no proposition surely fell, but surely much less is scored than in the baseline, or too little for a score",
-    ),
+    "drifted": ("bad", "a proposition or a dimension fell by more than chance explains, among all that were compared"),
     "possibly drifted": ("warning", "a proposition fell by half a point or more; too little was judged to be sure"),
-    "steady": ("good", "no proposition fell by half a point"),
+    "not enough data": (
+        "plain",
+        "nothing surely fell, but too little was judged to call it steady, or much less is scored than in the baseline",
+    ),
+    "steady": ("good", "each dimension surely stayed within half a point"),
     "improved": ("good", "a proposition rose by more than chance explains, and none surely fell"),
     "not comparable": ("plain", "no proposition was scored both in the baseline and the candidate"),
     "not measured since": ("plain", "there is a baseline, and no newer measurement"),
@@ -160,7 +160,7 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
         "card": card,
         "badge": display.badge(card.state, *STATES[card.state]),
         "sentence": sentence_of(card),
-        "sure": how_sure(card.main) if card.main is not None else "",
+        "sure": why_drifted(card),
         "scores_url": scores_behind(card.main),
         "quotes": [(name, quote) for name, quote in quotes if quote is not None],
         "dimensions": [

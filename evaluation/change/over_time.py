@@ -1,4 +1,4 @@
-"""Drift over time: what the measurements of a schedule say, series by series, and the alerts they raise."""
+"""Drift over time: what the measurements of a schedule say, series by series, and the alerts that evaluations raise."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from typing import Annotated, Any
 
 import sentry_sdk
 from django.db import transaction
-from django.db.models import Avg, Count, F, Max, Q, Window
+from django.db.models import Avg, Count, F, Max, Min, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_field
 
 from agents.models import Agent
 from agents.persona import changes_between
-from evaluation.change.change import mean_of
+from evaluation.change.change import fell_sharply, mean_of
+from evaluation.change.overview import changes_since
 from evaluation.models import (
     COUNTED,
     DriftAlert,
@@ -334,6 +335,26 @@ def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
         ]
 
 
+def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
+    """Raise an alert at once for each dimension in which a completed evaluation fell sharply (`fell_sharply`), whoever asked for it.
+
+    Once for a fall: not again while the same baseline stands, or the same evaluation comes before it. Call it in the transaction that
+    completes the evaluation; it does the same however often it is called.
+    """
+    alerts = []
+    for name, (change, newest_before) in changes_since(run).items() if run.agent is not None else ():
+        if not fell_sharply(change):
+            continue
+        line = {"agent": run.agent, "dimension": name, "judge": run.judge, "procedure": run.procedure}
+        if DriftAlert.objects.filter(Q(since__gt=newest_before) | Q(evaluation_run=run), **line).exists():
+            continue
+        said = EvaluationScore.objects.filter(evaluation_run=run, dimension=name, message__said_at__gt=newest_before)
+        since = said.aggregate(at=Min("message__said_at"))["at"] or run.window_start or newest_before
+        fell = {"since": since, "before": change.baseline, "after": change.candidate}
+        alerts.append(_announce(DriftAlert(evaluation_run=run, schedule=run.schedule, **line, **fell)))
+    return alerts
+
+
 def _is_known(series: Series, drop: Drop) -> bool:
     """Whether an alert was raised for this fall before: one that was noticed and began in the same stretch of time."""
     raised = DriftAlert.objects.filter(
@@ -348,32 +369,42 @@ def _is_known(series: Series, drop: Drop) -> bool:
 
 
 def _raise(series: Series, drop: Drop) -> DriftAlert:
-    alert = DriftAlert.objects.create(
-        schedule=series.schedule,
-        agent=series.agent,
-        dimension=series.dimension,
-        judge=series.judge,
-        procedure=series.procedure,
-        evaluation_run_id=drop.run,
-        since=drop.since,
-        before=drop.before,
-        after=drop.after,
+    return _announce(
+        DriftAlert(
+            schedule=series.schedule,
+            agent=series.agent,
+            dimension=series.dimension,
+            judge=series.judge,
+            procedure=series.procedure,
+            evaluation_run_id=drop.run,
+            since=drop.since,
+            before=drop.before,
+            after=drop.after,
+        )
     )
-    # Sent before the commit: an alert that is sent twice after a crash is better than one that is never sent.
+
+
+def _announce(alert: DriftAlert) -> DriftAlert:
+    """Store an alert, and tell Sentry and the log.
+
+    Sent before the commit: an alert that is sent twice after a crash is better than one that is never sent.
+    """
+    alert.save()
+    schedule = alert.schedule.name if alert.schedule is not None else ""
     tags: dict[str, Any] = {
-        "agent": series.agent.slug,
-        "dimension": series.dimension,
-        "schedule": series.schedule.name,
-        "judge": series.judge,
+        "agent": alert.agent.slug,
+        "dimension": alert.dimension,
+        "schedule": schedule,
+        "judge": alert.judge,
     }
-    change = f"{series.dimension} of {series.agent.slug} fell from {drop.before:.1f} to {drop.after:.1f}"
+    change = f"{alert.dimension} of {alert.agent.slug} fell from {alert.before:.1f} to {alert.after:.1f}"
     with sentry_sdk.new_scope() as scope:
         scope.set_tags(tags)
         scope.fingerprint = ["drift", *map(str, tags.values())]
         sentry_sdk.capture_message(f"drift: {change}", level="warning", scope=scope)
     log.warning(
         "drift: %s since %s (schedule %r, judge %s, evaluation run %s, agent %s)",
-        *(change, drop.since.isoformat(timespec="minutes"), series.schedule.name, series.judge),
-        *(drop.run, series.agent.pk),
+        *(change, alert.since.isoformat(timespec="minutes"), schedule, alert.judge),
+        *(alert.evaluation_run_id, alert.agent_id),
     )
     return alert
