@@ -17,6 +17,7 @@ from django.apps import AppConfig, apps
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db.models import Model, Prefetch, Q, QuerySet
 from django.utils.module_loading import module_has_submodule
+from django.utils.text import capfirst
 
 from agents.models import Debate, Message
 
@@ -204,7 +205,11 @@ class Table:
 
     Attributes:
         operator, editor: What these groups may do besides viewing, e.g. ``add change``, or ``*``; editors may all that operators may.
-        menu, icon: Group of the sidebar (of the setting CONSOLE_MENU) and icon of Material Symbols; empty = reached by links only.
+        menu, icon: Group of the sidebar (of the setting CONSOLE_MENU; "" is the one without a title) and icon of Material Symbols.
+            Without a group the table is a tab of another one, or reached by links only.
+        tab_of: The table whose list has this one as a tab.
+        title: Its name in sidebar, tabs and breadcrumbs; default: the model's plural.
+        entry: The name of its entry in the sidebar, where that stands for more than this table.
         empty: What an empty list says: what fills it, and what to do next.
         deleting: What the page that asks before a row is deleted says of it.
         columns, filters: Of the list, names separated by spaces; see `agents.console.columns`. Empty where an admin class says it.
@@ -219,8 +224,11 @@ class Table:
     model: type[Model]
     operator: str = ""
     editor: str = ""
-    menu: str = ""
+    menu: str | None = None
     icon: str = ""
+    tab_of: type[Model] | None = None
+    title: str = ""
+    entry: str = ""
     empty: str = ""
     deleting: str = ""
     columns: str = ""
@@ -231,6 +239,16 @@ class Table:
     erase: tuple[Erase, ...] = ()
     no_speech: str = ""
     prune: Prune | None = None
+
+    @property
+    def name(self) -> str:
+        """Its title, with a capital."""
+        return self.title or capfirst(str(self.model._meta.verbose_name_plural))
+
+    @property
+    def family(self) -> list[Table]:
+        """The table and its tabs, in their order."""
+        return [self, *(table for table in tables().values() if table.tab_of is self.model)]
 
 
 def homes() -> list[AppConfig]:

@@ -39,6 +39,7 @@ from agents.models import (
     ModelPrice,
     PersonaVersion,
     Reaction,
+    ReviewItem,
     Rollup,
     Run,
     RunMessage,
@@ -130,9 +131,9 @@ TABLES = (
     Table(
         model=Agent,
         editor="*",
-        menu="Agents",
+        menu="",
         icon="groups",
-        empty="Import personas (Imports in the sidebar, or manage.py import_agents FILE), load the examples with manage.py seed, or write "
+        empty="Import personas (Conversations, Imports, or manage.py import_agents FILE), load the examples with manage.py seed, or write "
         "one here.",
         columns="who message_count persona_version",
         filters="is_active",
@@ -145,9 +146,10 @@ TABLES = (
     Table(
         model=Channel,
         editor="*",
-        menu="Agents",
+        menu="",
         icon="forum",
-        empty="Importing a transcript makes its channels (Imports in the sidebar, or manage.py import_transcript FILE); agents speak in "
+        entry="Conversations",
+        empty="Importing a transcript makes its channels (Conversations, Imports, or manage.py import_transcript FILE); agents speak in "
         "those you make here.",
         columns="conversation kind_badge members message_count last_message tag_chips",
         filters="kind",
@@ -160,9 +162,8 @@ TABLES = (
     Table(
         model=Message,
         operator="add",
-        menu="Agents",
-        icon="chat_bubble",
-        empty="Import a transcript (Imports in the sidebar, or manage.py import_transcript FILE), or let an agent speak: manage.py turn "
+        tab_of=Channel,
+        empty="Import a transcript (Conversations, Imports, or manage.py import_transcript FILE), or let an agent speak: manage.py turn "
         "AGENT --channel CHANNEL.",
         columns="where author text=text sent_at tag_chips",
         filters="channel? agent outsider tags synthetic sent_at",
@@ -191,7 +192,7 @@ TABLES = (
     Table(
         model=Debate,
         operator="add change",
-        menu="Agents",
+        menu="",
         icon="balance",
         empty="Start one with the + above, or with manage.py debate QUESTION --agents michael,dwight.",
         columns="question rules status played ended created_by=started_by created_at=started",
@@ -212,8 +213,7 @@ TABLES = (
     Table(
         model=Swarm,
         editor="*",
-        menu="Agents",
-        icon="tune",
+        tab_of=Agent,
         empty="manage.py seed stores the default swarm. Add one of your own with the + above; it takes part once an agent has it.",
         columns="name intents tools enabled post_executor updated_at=changed",
         filters="enabled post_executor",
@@ -225,8 +225,7 @@ TABLES = (
     Table(
         model=DialogState,
         operator="change",
-        menu="Agents",
-        icon="bookmarks",
+        tab_of=Channel,
         empty="An agent with a swarm leaves one for each conversation with a person. Write to it, or use manage.py chat AGENT.",
         columns="pk agent channel turn position dropped updated_at=changed",
         filters="agent updated_at",
@@ -244,8 +243,7 @@ TABLES = (
     ),
     Table(
         model=Import,
-        menu="Agents",
-        icon="upload_file",
+        tab_of=Channel,
         empty="Transcripts that are uploaded here, with the + above, are checked, shown, and then imported.",
         columns="upload what state outcome uploaded_by",
         filters="status",
@@ -256,8 +254,10 @@ TABLES = (
     Table(
         model=Run,
         operator="add change",
-        menu="Logs",
-        icon="play_circle",
+        menu="More",
+        icon="receipt_long",
+        title="Turns",
+        entry="Logs",
         empty="Ask an agent for a turn: Run a turn on its page, manage.py turn AGENT, or write to it. manage.py work carries it out.",
         columns="pk agent channel status stop_reason answers started_at took",
         filters="status stop_reason error agent channel__tags,trigger__tags created_at",
@@ -275,8 +275,7 @@ TABLES = (
     ),
     Table(
         model=SwarmTurn,
-        menu="Logs",
-        icon="auto_fix_high",
+        tab_of=Run,
         empty="Each turn in which an agent with a swarm answers a person leaves one. Assign a swarm on its page.",
         columns="pk agent channel swarm intent outcome run created_at=time",
         filters="swarm intent heuristic agent created_at",
@@ -296,8 +295,8 @@ TABLES = (
     ),
     Table(
         model=LLMCall,
-        menu="Logs",
-        icon="receipt_long",
+        tab_of=Run,
+        title="Model calls",
         empty="Every call of a model leaves one. Without a key (ANTHROPIC_API_KEY) everything runs offline, at no cost.",
         columns="created_at=time what status agent model_name tokens cost latency_ms=milliseconds",
         filters="status purpose role model dimension error work_id agent created_at",
@@ -324,8 +323,8 @@ TABLES = (
     ),
     Table(
         model=LLMBatch,
-        menu="Logs",
-        icon="stacks",
+        tab_of=Run,
+        title="Batches",
         empty="Evaluations at half the price make them: manage.py capture_baseline --batch, or a schedule that asks in batches.",
         columns="pk batch_id status work_id=work model answers next_look_at=next_look expires_at created_at=queued",
         filters="status model error created_at",
@@ -344,8 +343,8 @@ TABLES = (
     Table(
         model=ModelPrice,
         editor="*",
-        menu="Logs",
-        icon="sell",
+        tab_of=Run,
+        title="Prices",
         empty="manage.py migrate adds the shipped prices. Add one for each model the ledger calls unpriced.",
         deleting="Calls that are in the ledger keep what they cost. New calls are priced by the model's price of an earlier day, or are "
         "unpriced where there is none.",
@@ -355,8 +354,7 @@ TABLES = (
     ),
     Table(
         model=WorkerHeartbeat,
-        menu="Logs",
-        icon="memory",
+        tab_of=Run,
         empty="No worker has run: manage.py work starts one.",
         columns="name kind state doing=in_hand done calls seen_at started_at",
         filters="kind host",
@@ -366,8 +364,9 @@ TABLES = (
     ),
     Table(
         model=User,
-        menu="Access",
-        icon="person",
+        menu="More",
+        icon="key",
+        entry="Access",
         empty="manage.py createsuperuser makes the first account.",
         filters="is_staff is_superuser is_active groups",
         deleting="The account cannot sign in any more and its token is refused. To keep its name beside what it did, clear Active "
@@ -375,16 +374,15 @@ TABLES = (
     ),
     Table(
         model=Group,
-        menu="Access",
-        icon="group",
+        tab_of=User,
         empty="manage.py migrate makes Viewer, Operator and Editor.",
         deleting="Its users stay and lose what only this group allowed them, at once. Viewer, Operator and Editor are made again by the "
         "next manage.py migrate.",
     ),
     Table(
         model=TokenProxy,
-        menu="Access",
-        icon="key",
+        tab_of=User,
+        title="API tokens",
         empty="A program needs one to use the API: add it here, or run manage.py drf_create_token USER.",
         deleting="Programs that use this token are refused from now on. A new one has another key.",
     ),
@@ -461,6 +459,12 @@ TABLES = (
         no_speech="trace span around agent conversation stored_as",
         # They only join spans of one trace, however long the other logs are kept.
         prune=Prune(rows=lambda _before: TraceSpan.objects.filter(created_at__lt=timezone.now() - TraceSpan.KEPT)),
+    ),
+    Table(
+        model=ReviewItem,
+        operator="change",
+        no_speech="kind key",
+        prune=Prune(rows=lambda before: ReviewItem.objects.filter(created_at__lt=before)),
     ),
     Table(model=LedgerHour, no_speech="purpose mechanism model role provider status"),
     Table(model=Rollup, no_speech="name"),

@@ -83,8 +83,9 @@ TABLES = (
     Table(
         model=AgentEvaluationConfig,
         editor="*",
-        menu="Correcting",
+        menu="Gate",
         icon="tune",
+        title="Configuration",
         empty="Every agent inherits the defaults. Switch something on in the matrix, or run manage.py configure AGENT.",
         deleting="The agent inherits everything from the defaults from its next turn on. The history of changes is kept.",
         erase=(Erase(columns="behavior_named_requesters behavior_protected_traits", report_only=True),),
@@ -92,8 +93,9 @@ TABLES = (
     Table(
         model=CorrectionLog,
         operator="add",
-        menu="Correcting",
+        menu="Gate",
         icon="rule",
+        title="Log",
         columns="when who outcome_mark verdicts draft place",
         filters="session? message? outcome failed not_judged mark committed source judge agent tags,message__tags,channel__tags created_at",
         search="judged_text*",
@@ -134,10 +136,74 @@ TABLES = (
         ),
     ),
     Table(
+        model=Intervention,
+        editor="*",
+        menu="Gate",
+        icon="campaign",
+        columns="name enabled preconditions nudged reach fired_times",
+        filters="is_enabled dm_allowed",
+        search="slug* description* textual_claim* proposition_claim*",
+        empty="Add one to tell agents something when a conversation calls for it. Two are built in and are switched on per agent.",
+        deleting="It no longer runs. What it did stays in the log under its name. To keep it, switch it off instead.",
+        erase=(
+            Erase(columns="description textual_claim function_parameters proposition_claim nudge", report_only=True),
+        ),
+        no_speech="slug function nudge_type",
+    ),
+    Table(
+        model=InterventionLog,
+        tab_of=Intervention,
+        title="Log of interventions",
+        empty="Every look at an intervention before a turn leaves one: switch one on in an agent's configuration, or add one of your own.",
+        columns="created_at name agent fired_mark why nudge channel",
+        filters="intervention? fired name judge agent channel__tags created_at",
+        fields=(
+            ("", "name fired_mark why conditions nudge_type nudge"),
+            ("Where", "agent channel channel_position run intervention_link"),
+            ("How it was judged", "judge duration_ms=milliseconds calls created_at"),
+        ),
+        export=export_of(
+            "id=pk created_at name intervention=intervention.slug agent=agent.slug channel=channel.slug run=run_id channel_position fired "
+            "why preconditions nudge_type nudge judge duration_ms work_id",
+            texts=("why", "preconditions"),  # what a judge said of the conversation
+        ),
+        erase=(Erase(columns="why preconditions nudge", channel="channel"),),
+        no_speech="name nudge_type judge",
+        prune=Prune(
+            rows=lambda before: InterventionLog.objects.filter(
+                Q(fired=False) | Q(agent=None) | Q(channel=None) | Exists(_FIRED_LATER), created_at__lt=before
+            )
+        ),
+    ),
+    Table(
+        model=ObservedMessage,
+        tab_of=CorrectionLog,
+        empty="Nothing waits. Where an agent's gate observes, the messages to be judged afterwards wait here until manage.py work has "
+        "judged them.",
+        columns="pk status message__agent message created_at finished_at",
+        filters="status error message__agent created_at",
+        fields=(
+            (
+                "",
+                "status message__agent message session=verdicts error created_at started_at finished_at attempt lease_owner",
+            ),
+        ),
+        export=export_of(
+            "id=pk created_at agent=message.agent.slug message=message_id text=message.text session status error started_at "
+            "finished_at attempt",
+            texts=("text",),
+        ),
+        erase=(Erase(columns="error", channel="message__channel"),),
+        prune=Prune(
+            rows=lambda before: ObservedMessage.objects.filter(status__in=ObservedMessage.FINAL, finished_at__lt=before)
+        ),
+    ),
+    Table(
         model=BehaviorRequest,
         editor="change",
-        menu="Correcting",
+        menu="Gate",
         icon="psychology_alt",
+        title="Requests",
         columns="when agent state changed confidence said judge reason",
         filters="status operation confidence automatic judge agent created_at",
         search="trait_name*",
@@ -168,70 +234,6 @@ TABLES = (
         no_speech="judge scope_key",
         prune=Prune(
             rows=lambda before: BehaviorRequest.objects.filter(status__in=_WITHOUT_CHANGE, finished_at__lt=before)
-        ),
-    ),
-    Table(
-        model=Intervention,
-        editor="*",
-        menu="Correcting",
-        icon="campaign",
-        columns="name enabled preconditions nudged reach fired_times",
-        filters="is_enabled dm_allowed",
-        search="slug* description* textual_claim* proposition_claim*",
-        empty="Add one to tell agents something when a conversation calls for it. Two are built in and are switched on per agent.",
-        deleting="It no longer runs. What it did stays in the log under its name. To keep it, switch it off instead.",
-        erase=(
-            Erase(columns="description textual_claim function_parameters proposition_claim nudge", report_only=True),
-        ),
-        no_speech="slug function nudge_type",
-    ),
-    Table(
-        model=InterventionLog,
-        menu="Correcting",
-        icon="history_edu",
-        empty="Every look at an intervention before a turn leaves one: switch one on in an agent's configuration, or add one of your own.",
-        columns="created_at name agent fired_mark why nudge channel",
-        filters="intervention? fired name judge agent channel__tags created_at",
-        fields=(
-            ("", "name fired_mark why conditions nudge_type nudge"),
-            ("Where", "agent channel channel_position run intervention_link"),
-            ("How it was judged", "judge duration_ms=milliseconds calls created_at"),
-        ),
-        export=export_of(
-            "id=pk created_at name intervention=intervention.slug agent=agent.slug channel=channel.slug run=run_id channel_position fired "
-            "why preconditions nudge_type nudge judge duration_ms work_id",
-            texts=("why", "preconditions"),  # what a judge said of the conversation
-        ),
-        erase=(Erase(columns="why preconditions nudge", channel="channel"),),
-        no_speech="name nudge_type judge",
-        prune=Prune(
-            rows=lambda before: InterventionLog.objects.filter(
-                Q(fired=False) | Q(agent=None) | Q(channel=None) | Exists(_FIRED_LATER), created_at__lt=before
-            )
-        ),
-    ),
-    Table(
-        model=ObservedMessage,
-        menu="Correcting",
-        icon="visibility",
-        empty="Nothing waits. Where an agent's gate observes, the messages to be judged afterwards wait here until manage.py work has "
-        "judged them.",
-        columns="pk status message__agent message created_at finished_at",
-        filters="status error message__agent created_at",
-        fields=(
-            (
-                "",
-                "status message__agent message session=verdicts error created_at started_at finished_at attempt lease_owner",
-            ),
-        ),
-        export=export_of(
-            "id=pk created_at agent=message.agent.slug message=message_id text=message.text session status error started_at "
-            "finished_at attempt",
-            texts=("text",),
-        ),
-        erase=(Erase(columns="error", channel="message__channel"),),
-        prune=Prune(
-            rows=lambda before: ObservedMessage.objects.filter(status__in=ObservedMessage.FINAL, finished_at__lt=before)
         ),
     ),
     # Without a page of their own.

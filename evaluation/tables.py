@@ -53,8 +53,9 @@ TABLES = (
     Table(
         model=EvaluationRun,
         operator="add change",
-        menu="Measuring",
+        menu="Quality",
         icon="straighten",
+        title="Evaluations",
         columns="name status measured judge overall judged spent",
         filters="status judge is_baseline dimension error agent where created_at",
         fields=(
@@ -78,38 +79,17 @@ TABLES = (
         no_speech="dimensions judge window history position_bins series_points proposition_digests actor_model swaps",
     ),
     Table(
-        model=Experiment,
-        operator="add change",
-        menu="Measuring",
-        icon="science",
-        empty="Play one with manage.py experiment run gate-on-off; manage.py experiment list names the scenarios that come with Plumbline.",
-        columns="pk name state judge created_by=started_by created_at=started",
-        filters="judge created_at",
-        fields=(
-            (
-                "",
-                "state paused name judge actor_model seed created_by=started_by created_at=started measured_at cancelled_at "
-                "error",
-            ),
-            ("What is played", "scenario"),
-        ),
-        search="name*",
-        deleting="Its conversations stay, marked synthetic; its evaluations stay, too.",
-        export=export_of(
-            "id=pk name state judge actor_model seed started_by=created_by.username created_at measured_at cancelled_at"
-        ),
-        erase=(Erase(columns="scenario error paused", report_only=True),),
-        no_speech="name judge actor_model report",
-    ),
-    Table(
-        model=ExperimentEnvironment,
-        erase=(Erase(columns="error missing", channel="channel"),),
-        no_speech="arm agents counters figures",
+        model=Proposition,
+        editor="*",
+        menu="Quality",
+        icon="edit_note",
+        empty="Write what to measure of an agent here. With a model, manage.py draft_propositions --agents all suggests it from the "
+        "personas.",
     ),
     Table(
         model=EvaluationScore,
-        menu="Measuring",
-        icon="fact_check",
+        tab_of=EvaluationRun,
+        title="Scores",
         columns="pk=score outcome claimed said why judge",
         filters="run=evaluation_run? message? dimension status judge proposition_id height evaluation_run__agent message__tags "
         "evaluation_run__created_at",
@@ -144,8 +124,7 @@ TABLES = (
     ),
     Table(
         model=Baseline,
-        menu="Measuring",
-        icon="flag",
+        tab_of=EvaluationRun,
         columns="pk agent dimension value judge_mark agreement_mark stale captured_at",
         filters="dimension judge agent captured_at",
         fields=(
@@ -160,8 +139,8 @@ TABLES = (
     Table(
         model=EvaluationSchedule,
         editor="*",
-        menu="Measuring",
-        icon="schedule",
+        tab_of=EvaluationRun,
+        title="Schedules",
         columns="name_and_state whom what how due outcome new_alerts",
         filters="is_active",
         search="name*",
@@ -174,8 +153,8 @@ TABLES = (
     Table(
         model=DriftAlert,
         operator="change",
-        menu="Measuring",
-        icon="trending_down",
+        tab_of=EvaluationRun,
+        title="Alerts",
         empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
         "schedules run.",
         columns="pk created_at=raised agent dimension change since=low_since schedule judge_mark state",
@@ -191,8 +170,9 @@ TABLES = (
     Table(
         model=LabelSet,
         editor="*",
-        menu="Measuring",
+        menu="Quality",
         icon="rate_review",
+        title="Labels",
         columns="title what people label_link",
         filters="dimension judge",
         search="name*",
@@ -203,15 +183,37 @@ TABLES = (
         no_speech="name judge population",
     ),
     Table(
-        model=Proposition,
-        editor="*",
-        menu="Measuring",
-        icon="edit_note",
-        empty="Write what to measure of an agent here. With a model, manage.py draft_propositions --agents all suggests it from the "
-        "personas.",
+        model=Experiment,
+        operator="add change",
+        menu="Quality",
+        icon="science",
+        empty="Play one with manage.py experiment run gate-on-off; manage.py experiment list names the scenarios that come with Plumbline.",
+        columns="pk name state judge created_by=started_by created_at=started",
+        filters="judge created_at",
+        fields=(
+            (
+                "",
+                "state paused name judge actor_model seed created_by=started_by created_at=started measured_at cancelled_at "
+                "error",
+            ),
+            ("What is played", "scenario"),
+        ),
+        search="name*",
+        deleting="Its conversations stay, marked synthetic; its evaluations stay, too.",
+        export=export_of(
+            "id=pk name state judge actor_model seed started_by=created_by.username created_at measured_at cancelled_at"
+        ),
+        erase=(Erase(columns="scenario error paused", report_only=True),),
+        no_speech="name judge actor_model report",
+    ),
+    Table(
+        model=ExperimentEnvironment,
+        erase=(Erase(columns="error missing", channel="channel"),),
+        no_speech="arm agents counters figures",
     ),
     Table(
         model=LineUpRun,
+        tab_of=EvaluationRun,
         operator="add",
         empty="Choose Measure voices on a channel's page, or run manage.py lineup --channel CHANNEL.",
         columns="pk channel status accuracy finished_at=measured",

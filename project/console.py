@@ -5,17 +5,26 @@ from collections.abc import Callable
 from django.http import HttpRequest
 from django.templatetags.static import static
 
-# The sidebar: its groups, each with the pages that belong to no table: (URL name, icon of Material Symbols, title, permission). The tables
-# follow them as the apps register them (`agents.registry`); what a user may not view is left out.
-CONSOLE_MENU: list[tuple[str, list[tuple[str, str, str, str]]]] = [
-    ("Agents", [("admin:evaluation_drift_overview", "trending_down", "Drift overview", "evaluation.view_baseline")]),
-    ("Measuring", []),
-    ("Correcting", []),
-    ("Logs", []),
-    ("Access", []),
+Page = tuple[str, str, str, str]  # URL name, icon of Material Symbols, title, permission ("" = everyone)
+
+# The sidebar: its groups, each with the pages before and after its tables. The apps register the tables, and which of them are tabs on
+# another one's list (`agents.registry`: menu, tab_of); what a user may not view is left out.
+CONSOLE_MENU: list[tuple[str, list[Page], list[Page]]] = [
     (
-        "Help",
+        "",
         [
+            ("admin:index", "home", "Home", ""),
+            ("admin:review", "inbox", "To review", "agents.change_reviewitem"),
+        ],
+        [],
+    ),
+    ("Quality", [("admin:evaluation_drift_overview", "trending_down", "Overview", "evaluation.view_baseline")], []),
+    ("Gate", [], []),
+    (
+        "More",
+        [],
+        [
+            ("docs", "api", "API reference", ""),
             ("admin:help", "help", "Help", ""),
             ("admin:glossary", "menu_book", "Glossary", ""),
             ("admin:settings", "settings", "Settings", "auth.view_user"),
@@ -38,9 +47,12 @@ UNFOLD = {
     "SITE_URL": None,
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
-    "SIDEBAR": {"navigation": "agents.console.home.navigation"},
+    "SIDEBAR": {"navigation": "agents.console.home.navigation", "show_search": True, "command_search": True},
+    "TABS": "agents.console.home.tabs",
     "DASHBOARD_CALLBACK": "agents.console.home.dashboard",
     "STYLES": [_static("console.css")],
-    "SCRIPTS": [_static("names.js"), _static("charts.js")],  # after Chart.js, before the theme draws
+    "SCRIPTS": [
+        _static(name) for name in ("names.js", "keys.js", "charts.js")
+    ],  # after Chart.js, before the theme draws
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("favicon.svg")}],
 }

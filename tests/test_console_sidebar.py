@@ -1,35 +1,78 @@
-"""The sidebar says where one is: one entry, the nearest."""
+"""The sidebar, the tabs of lists and the breadcrumbs say where one is, in the same words."""
 
 from __future__ import annotations
 
 import pytest
 from django.contrib.auth.models import User
+from django.http import HttpRequest
 from django.test import RequestFactory
 from django.urls import reverse
 
-from agents.console.home import navigation
-from tests.console import superuser
+from agents.console.home import breadcrumbs, navigation, tabs
+from agents.registry import tables
+from tests.console import list_of, page_of, plain, read, signed_in, staff, superuser, viewer
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
 
-def marked(user: User, path: str) -> list[str]:
-    request = RequestFactory().get(path)
+def asking(user: User, name: str) -> HttpRequest:
+    request = RequestFactory().get(reverse(f"admin:{name}"))
     request.user = user
-    return [item["title"] for group in navigation(request) for item in group["items"] if item["active"]]
+    return request
 
 
 @pytest.mark.parametrize(
-    ("name", "entry"),
+    ("name", "way"),
     [
-        ("evaluation_drift_overview", ["Drift overview"]),
-        ("evaluation_baseline_changelist", ["Baselines"]),
-        ("evaluation_baseline_help", ["Baselines"]),
-        ("glossary", ["Glossary"]),
-        ("help", ["Help"]),
+        ("index", ["Home"]),
         ("agents_agent_add", ["Agents"]),
-        ("index", []),
+        ("agents_swarm_changelist", ["Agents", "Swarms"]),
+        ("agents_import_changelist", ["Conversations", "Imports"]),
+        ("evaluation_drift_overview", ["Quality", "Overview"]),
+        ("evaluation_evaluationrun_changelist", ["Quality", "Evaluations"]),
+        ("evaluation_baseline_changelist", ["Quality", "Evaluations", "Baselines"]),
+        ("evaluation_baseline_help", ["Quality", "Evaluations", "Baselines"]),
+        ("correction_observedmessage_changelist", ["Gate", "Log", "Observed messages"]),
+        ("agents_llmcall_changelist", ["More", "Logs", "Model calls"]),
+        ("auth_user_changelist", ["More", "Access", "Users"]),
+        ("help", ["More", "Help"]),
+        ("password_change", []),
     ],
 )
-def test_one_entry_is_marked_the_one_whose_page_it_is(name: str, entry: list[str]) -> None:
-    assert marked(superuser(), reverse(f"admin:{name}")) == entry
+def test_breadcrumbs_and_the_one_marked_entry_name_the_same_place(name: str, way: list[str]) -> None:
+    request = asking(superuser(), name)
+
+    groups = navigation(request)
+    marked = [(group["title"], item["title"]) for group in groups for item in group["items"] if item["active"]]
+
+    assert [part["title"] for part in breadcrumbs(request, [{"title": "Welcome"}]) if part["title"] != "Welcome"] == way
+    assert [title for place in marked for title in place if title] == way[
+        : 2 if len(way) > 2 or way[:1] in GROUPS else 1
+    ]
+
+
+GROUPS = (["Quality"], ["Gate"], ["More"])
+
+
+def test_tabs_are_those_tables_that_the_user_may_view_and_an_entry_leads_to_the_first() -> None:
+    request = asking(staff("evaluation.view_baseline", "evaluation.view_driftalert"), "evaluation_baseline_changelist")
+
+    entries = {item["title"]: item["link"] for group in navigation(request) for item in group["items"]}
+
+    assert [[tab["title"] for tab in family["items"]] for family in tabs(request)] == [["Baselines", "Alerts"]]
+    assert entries["Evaluations"] == reverse("admin:evaluation_baseline_changelist")
+    assert "Agents" not in entries
+
+
+def test_every_tab_is_on_the_list_of_a_table_in_the_sidebar() -> None:
+    assert [table.tab_of for table in tables().values() if table.tab_of and tables()[table.tab_of].menu is None] == []
+
+
+def test_a_list_shows_its_tabs_and_a_row_its_way_from_the_sidebar() -> None:
+    agent = make_agent("pam")
+    client = signed_in(viewer())
+
+    assert "Swarms" in plain(read(client, list_of(type(agent))).partition('id="tabs-items"')[2].partition("</nav>")[0])
+    heading = read(client, page_of(agent)).partition("<h1")[2].partition("</h1>")[0]
+    assert [part for part in plain("<" + heading).split() if part != "chevron_right"] == ["Agents", *str(agent).split()]

@@ -1,6 +1,18 @@
 """The console's pages of this app's tables, one module per group."""
 
-from agents.admin import access, conversations, debates, help_pages, home, imports, ledger, personas, runs, swarms
+from agents.admin import (
+    access,
+    conversations,
+    debates,
+    help_pages,
+    home,
+    imports,
+    ledger,
+    personas,
+    review,
+    runs,
+    swarms,
+)
 from agents.console.logs import register_pages
 
 __all__ = [
@@ -12,6 +24,7 @@ __all__ = [
     "imports",
     "ledger",
     "personas",
+    "review",
     "runs",
     "swarms",
 ]

@@ -12,12 +12,12 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.admin.transcript import first_since, transcript_page, transcript_url
+from agents.admin.transcript import add_notes, first_since, transcript_page, transcript_url
 from agents.console import display
 from agents.console.filters import day_of, number_in
 from agents.console.forms import DistinctMembers
 from agents.console.logs import LogAdmin
-from agents.console.site import ModelAdmin, PagedList, TabularInline, console_page, extensions
+from agents.console.site import ModelAdmin, PagedList, TabularInline, console_page
 from agents.models import Channel, ChannelMember, Message, NumberOf
 
 MOST_SEARCHED = 200_000  # messages
@@ -158,13 +158,10 @@ class ChannelAdmin(ModelAdmin[Channel]):
         if day is not None and (first := first_since(channel, day)) is not None:
             return HttpResponseRedirect(f"?at={first}#m{first}")
         page = transcript_page(channel=channel, at=at, before=before, after=after)
-        messages = [line["message"] for line in page.lines]
-        notes = [note(request, messages) for extension in extensions(Message, request) for note in extension.notes]
-        for line, message in zip(page.lines, messages, strict=True):
-            line["notes"] = [by_id[message.pk] for by_id in notes if message.pk in by_id]
+        add_notes(request, page.lines)
         live = ""  # where the page asks for messages after its last one; an older page does not
         if page.newer is None:
-            since = messages[-1].position if messages else channel.next_position - 1
+            since = page.lines[-1]["message"].position if page.lines else channel.next_position - 1
             live = f"{reverse('channel-messages', args=[channel.slug])}?after={since}"
         return self.page(
             request,

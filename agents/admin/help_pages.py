@@ -26,15 +26,16 @@ SETTINGS_PERMISSION = "auth.view_user"
 def help_overview(request: HttpRequest) -> HttpResponse:
     """Every help page that the user may open."""
     groups = []
-    for group, _ in settings.CONSOLE_MENU:
+    for group, *_ in settings.CONSOLE_MENU:
         rows = []
-        for model in (table.model for table in tables().values() if table.menu == group):
+        mains = [table for table in tables().values() if table.menu == group]
+        for model in (table.model for main in mains for table in main.family):
             url, intro = where_for(request, f"help:{model._meta.label}"), help_of(model).partition("\n\n")[0]
             if url is not None and intro:
                 name = capfirst(str(model._meta.verbose_name_plural))
                 rows.append({"name": name, "url": url, "text": help.inline(intro, lambda link: None)})
         if rows:
-            groups.append((group, rows))
+            groups.append((group or "Agents and conversations", rows))
     return _page(request, "overview", "Help", groups=groups, documents=[(n, _title(n)) for n in documents()])
 
 

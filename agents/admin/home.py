@@ -6,7 +6,7 @@ from collections import Counter
 from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.db.models import Count
+from django.db.models import Count, Q
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -16,9 +16,12 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.home import (
     FAILURE_DAYS,
+    MOST_HITS,
+    Hit,
     HomePart,
     a_few,
     add_home,
+    add_search,
     card,
     listing,
     number_link,
@@ -27,7 +30,7 @@ from agents.console.home import (
     up_to,
 )
 from agents.llm.endpoints import model_of, provider_of, route_of
-from agents.models import Agent, Run, WorkerHeartbeat
+from agents.models import Agent, Channel, Run, WorkerHeartbeat
 from agents.ops.health import CHECKS
 from agents.work.queues import work_models
 from agents.work.worker import alive, silence_allowed
@@ -160,6 +163,20 @@ def workers_alive() -> int:
     return a_few(heard) or a_few(alive())
 
 
+def agents_like(request: HttpRequest, typed: str) -> list[Hit]:
+    """The agents with this in their name or slug."""
+    rows = Agent.objects.listed().filter(Q(display_name__icontains=typed) | Q(slug__icontains=typed)).order_by("pk")
+    return [(a.display_name, f"agent {a.slug}", display.page_url(a), "groups") for a in rows[:MOST_HITS]]
+
+
+def channels_like(request: HttpRequest, typed: str) -> list[Hit]:
+    """The channels with this in their name or slug, the newest first."""
+    rows = Channel.objects.filter(Q(name__icontains=typed) | Q(slug__icontains=typed)).order_by("-pk")
+    return [(c.name, f"channel {c.slug}", display.page_url(c), "forum") for c in rows[:MOST_HITS]]
+
+
+add_search("agents.view_agent", agents_like)
+add_search("agents.view_channel", channels_like)
 add_home(
     HomePart(place="setup", order=10, permission="agents.view_agent", render=no_agents),
     HomePart(place="setup", order=20, permission="agents.view_llmcall", render=no_judge),

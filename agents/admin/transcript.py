@@ -12,6 +12,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from django.db.models import Count, Max, Min
+from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
@@ -19,6 +20,7 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.columns import SHOWN
 from agents.console.filters import midnight
+from agents.console.site import extensions
 from agents.models import Channel, Message
 from agents.templatetags.display import register as templates
 
@@ -95,6 +97,14 @@ def transcript_page(
         total=min(total, MOST_COUNTED),
         more=total > MOST_COUNTED,
     )
+
+
+def add_notes(request: HttpRequest, lines: list[dict[str, Any]]) -> None:
+    """Add to each line of a page its ``notes``: what the apps know of the message, see `Extension.notes`."""
+    messages = [line["message"] for line in lines]
+    notes = [note(request, messages) for extension in extensions(Message, request) for note in extension.notes]
+    for line, message in zip(lines, messages, strict=True):
+        line["notes"] = [by_id[message.pk] for by_id in notes if message.pk in by_id]
 
 
 def first_since(channel: Channel, day: date) -> int | None:

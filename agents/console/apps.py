@@ -4,6 +4,6 @@ from django.contrib.admin.apps import SimpleAdminConfig
 
 
 class ConsoleConfig(SimpleAdminConfig):
-    """The admin with the theme's site. `project.urls` calls `autodiscover`."""
+    """The admin with our site. `project.urls` calls `autodiscover`."""
 
-    default_site = "unfold.sites.UnfoldAdminSite"
+    default_site = "agents.console.site.Site"

@@ -211,10 +211,14 @@ def list_url(model: type[Model], **filters: object) -> str:
     return f"{url}?{urlencode(filters)}" if filters else url
 
 
+def page_url(row: Model) -> str:
+    """URL of the row's page in the console."""
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
+
+
 def page_of(row: Model, label: object | None = None) -> SafeString:
     """A link to the row's page in the console."""
-    url = reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
-    return link(url, row if label is None else label)
+    return link(page_url(row), row if label is None else label)
 
 
 def avatar(display_name: str, color: str = _DEFAULT_COLOR) -> SafeString:

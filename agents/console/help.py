@@ -191,7 +191,7 @@ def where_for(request: HttpRequest | None, link: str) -> str | None:
         view = {"help": "help", "list": "changelist", "add": "add"}[kind]
         return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}")
     if kind == "page":  # as the sidebar shows it; a page that the sidebar does not know is for everybody
-        entries = [entry for _, group in settings.CONSOLE_MENU for entry in group if entry[0] == target]
+        entries = [page for _, *pages in settings.CONSOLE_MENU for page in (*pages[0], *pages[1]) if page[0] == target]
         if request is None or all(not needed or request.user.has_perm(needed) for *_, needed in entries):
             return reverse(target)
     return None

@@ -16,10 +16,9 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.text import capfirst
 
 from agents.console import display
-from agents.registry import tables
+from agents.registry import Table, tables
 
 Place = Literal["first", "setup", "waiting", "cards", "charts", "lists"]
 PLACES: tuple[Place, ...] = get_args(Place)
@@ -64,26 +63,109 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
 def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     """The sidebar (``UNFOLD["SIDEBAR"]``): the pages of `CONSOLE_MENU` and the registered tables that the user may view.
 
-    The permission ``""`` of a page lets in everyone who may open the console.
+    An entry with `tabs` stands for several tables; it leads to the first one that the user may view.
     """
     groups: list[dict[str, Any]] = []
-    for group, pages in settings.CONSOLE_MENU:
-        items = [
-            {"title": title, "icon": icon, "link": reverse(name)}
-            for name, icon, title, permission in pages
-            if not permission or request.user.has_perm(permission)
-        ]
+    if not admin.site.has_permission(request):  # on the sign-in page
+        return groups
+    for title, before, after in settings.CONSOLE_MENU:
+        items = [_page(page) for page in before if _may_open(request, page)]
         for table in tables().values():
-            if table.menu == group and admin.site.get_model_admin(table.model).has_view_permission(request):
-                title = capfirst(str(table.model._meta.verbose_name_plural))
-                items.append({"title": title, "icon": table.icon, "link": display.list_url(table.model)})
+            if table.menu == title and (shown := [one for one in table.family if _may_view(request, one)]):
+                links = [(one, display.list_url(one.model)) for one in shown]
+                tabs = [
+                    {"title": one.name, "link": link, "models": [one.model._meta.label_lower]} for one, link in links
+                ]
+                items.append(
+                    {"title": table.entry or table.name, "icon": table.icon, "link": tabs[0]["link"], "tabs": tabs}
+                )
+        items += [_page(page) for page in after if _may_open(request, page)]
         if items:
-            groups.append({"title": group, "items": items})
-    shown = [item for group in groups for item in group["items"]]
-    here = max((item["link"] for item in shown if request.path.startswith(item["link"])), key=len, default="")
-    for item in shown:
-        item["active"] = item["link"] == here  # a page below another one's address is not that one, too
+            groups.append({"title": title, "items": items})
+    parts = [part for group in groups for item in group["items"] for part in (item, *item["tabs"])]
+    nearest = max((part["link"] for part in parts if _is_below(request.path, part["link"])), key=len, default="")
+    for part in parts:
+        part["active"] = part["link"] == nearest  # a page below another one's address is not that one, too
+    for group in groups:
+        for item in group["items"]:
+            item["active"] |= any(tab["active"] for tab in item["tabs"])
     return groups
+
+
+def _page(page: tuple[str, str, str, str]) -> dict[str, Any]:
+    name, icon, title, _ = page
+    return {"title": title, "icon": icon, "link": reverse(name), "tabs": []}
+
+
+def _may_open(request: HttpRequest, page: tuple[str, str, str, str]) -> bool:
+    return not page[-1] or request.user.has_perm(page[-1])
+
+
+def _may_view(request: HttpRequest, table: Table) -> bool:
+    return admin.site.get_model_admin(table.model).has_view_permission(request)
+
+
+def _is_below(path: str, link: str) -> bool:
+    return path == link or (path.startswith(link) and link != reverse("admin:index"))
+
+
+def tabs(request: HttpRequest) -> list[dict[str, Any]]:
+    """The tabs of lists (``UNFOLD["TABS"]``): the tables that share an entry of the sidebar."""
+
+    def shown(tab: dict[str, Any]) -> dict[str, Any]:
+        # As a callable: a text would make the theme mark each entry of the sidebar whose tab is part of the page's address.
+        return {"title": tab["title"], "link": lambda _request: tab["link"], "active": tab["active"]}
+
+    families = [item["tabs"] for group in navigation(request) for item in group["items"] if len(item["tabs"]) > 1]
+    return [
+        {"models": [model for tab in family for model in tab["models"]], "items": [shown(tab) for tab in family]}
+        for family in families
+    ]
+
+
+def breadcrumbs(request: HttpRequest, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The way to a page as the sidebar shows it: group, entry and tab, then what the theme names below the list.
+
+    Args:
+        parts: Those of the theme: app, table and object, or one without a link.
+    """
+    for group in navigation(request):
+        for item in group["items"]:
+            if item["active"]:
+                here = [tab for tab in item["tabs"] if tab["active"] and tab["title"] != item["title"]]
+                titles = [{"title": group["title"]}] if group["title"] else []
+                return [*titles, item, *here, *(parts[2:] if "link" in parts[0] else ())]
+    return parts[1:] or parts
+
+
+MOST_HITS = 8  # of each kind
+Hit = tuple[str, str, str, str]  # title, what it is, address, icon of Material Symbols
+Search = Callable[[HttpRequest, str], Iterable[Hit]]
+_searches: list[tuple[str, Search]] = []
+
+
+def add_search(permission: str, find: Search) -> None:
+    """Let the search of the console (Ctrl+K) find rows, for users with `permission`; call it where the app registers its admin classes.
+
+    Args:
+        find: A function of the request and what was typed; it reads at most `MOST_HITS` rows.
+    """
+    _searches.append((permission, find))
+
+
+def search(request: HttpRequest, typed: str) -> list[Hit]:
+    """The pages of the sidebar and the rows that `typed` (any case) is part of, a few of each kind, as the user may view them."""
+    hits = []
+    for group in navigation(request):
+        for item in group["items"]:
+            for part in item["tabs"] or [item]:
+                way = " › ".join(
+                    filter(None, (group["title"], item["title"] if part["title"] != item["title"] else ""))
+                )
+                if typed.lower() in f"{way} {part['title']}".lower():
+                    hits.append((part["title"], way or "page", part["link"], item["icon"]))
+    found = [find(request, typed) for permission, find in _searches if request.user.has_perm(permission)]
+    return [*hits[:MOST_HITS], *(hit for some in found for hit in some)]
 
 
 FAILURE_DAYS = 7  # of what a list shows as gone wrong

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from django.template.loader import render_to_string
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 
@@ -25,6 +25,12 @@ def table(
     if not shown:
         return SafeString("")
     return render_to_string("admin/table.html", {"heads": heads, "rows": shown, "label": label, "stacking": stacking})
+
+
+def facts(*rows: tuple[str, object]) -> SafeString:
+    """Names with their values, texts or HTML, side by side."""
+    shown = format_html_join("", "<div><dt>{}</dt><dd>{}</dd></div>", rows)
+    return format_html('<dl class="pl-facts">{}</dl>', shown)
 
 
 Kind = Literal["model", "tool", "attempt", "stage", "judge"]

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from django import forms
@@ -41,6 +42,7 @@ from unfold.widgets import (
 
 from agents.console.columns import column, list_filter, related
 from agents.console.help import CountedDeletion, FieldHelp, Helped
+from agents.console.home import search
 from agents.registry import table_of
 
 if TYPE_CHECKING:
@@ -225,6 +227,7 @@ M = TypeVar("M", bound=Model)
 P = TypeVar("P", bound=Model)
 
 if TYPE_CHECKING:  # the theme is untyped; its classes keep the interface of Django's
+    from django.contrib.admin import AdminSite as ThemedSite
     from django.contrib.admin import ModelAdmin as ThemedModelAdmin
     from django.contrib.admin import StackedInline as ThemedStackedInline
     from django.contrib.admin import TabularInline as ThemedTabularInline
@@ -234,6 +237,7 @@ if TYPE_CHECKING:  # the theme is untyped; its classes keep the interface of Dja
 else:
     from unfold import admin as themed
     from unfold.forms import PaginationInlineFormSet as InlineFormSet  # noqa: F401
+    from unfold.sites import UnfoldAdminSite as ThemedSite
 
     class _Subscriptable:
         def __class_getitem__(cls, item):
@@ -470,9 +474,35 @@ class ReadOnlyStackedInline(_ReadOnly, StackedInline[M, P]):
     can_delete = False
 
 
+_pages: list[Callable[[], list[URLPattern]]] = []
+
+
 def add_pages(urls: Callable[[], list[URLPattern]]) -> None:
-    """Give the console pages that belong to no model (the theme asks the site for ``extra_urls``); call it once."""
-    admin.site.extra_urls = urls  # type: ignore[attr-defined]
+    """Give the console pages that belong to no model."""
+    _pages.append(urls)
 
 
-admin.site.index_title = "Console"
+class Site(ThemedSite):
+    """The theme's site, whose search (Ctrl+K) finds what `agents.console.home.search` does instead of apps and models."""
+
+    index_title = "Console"
+
+    def extra_urls(self) -> list[URLPattern]:
+        """The pages of `add_pages`; the theme asks for them."""
+        return [page for urls in _pages for page in urls()]
+
+    def search(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Answer the theme's command palette."""
+        typed, began = request.GET.get("s", "").replace("\x00", "").strip()[:100], monotonic()
+        if not typed:
+            return HttpResponse()
+        hits = [dict(zip(("title", "description", "link", "icon"), hit, strict=True)) for hit in search(request, typed)]
+        pages = Paginator(hits, max(len(hits), 1))
+        context = {
+            "page_obj": pages,
+            "results": pages.page(1),
+            "page_counter": 0,
+            "execution_time": monotonic() - began,
+        }
+        headers = {"HX-Trigger": "search"}
+        return TemplateResponse(request, "unfold/helpers/command_results.html", context, headers=headers)

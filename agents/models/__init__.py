@@ -17,6 +17,7 @@ from agents.models.descriptions import DescriptionUpdate
 from agents.models.imports import Import, ImportChunk
 from agents.models.ledger import LedgerHour, LLMBatch, LLMBatchRequest, LLMCall, LLMPayload, ModelPrice, Rollup
 from agents.models.ops import Chore, IdempotentRequest, TraceSpan, WorkerHeartbeat
+from agents.models.review import ReviewItem
 from agents.models.runs import Run, RunMessage, RunStep
 from agents.models.swarms import DialogState, DialogSummary, Swarm, SwarmPhase, SwarmTurn, UserPreferences
 from agents.work.lease import LastServed, Leasable, owner_is_dead, owner_name
@@ -50,6 +51,7 @@ __all__ = [
     "NumberOf",
     "PersonaVersion",
     "Reaction",
+    "ReviewItem",
     "Rollup",
     "Run",
     "RunMessage",

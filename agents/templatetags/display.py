@@ -1,8 +1,10 @@
 """The console's ways to show values as template filters, so that a template reads rows: ``{{ log.created_at|moment }}``."""
 
-from django.template import Library
+from typing import Any
 
-from agents.console import display
+from django.template import Context, Library
+
+from agents.console import display, home
 
 register = Library()
 for show in (
@@ -25,3 +27,9 @@ for show in (
     display.words,
 ):
     register.filter(show.__name__, show)
+
+
+@register.simple_tag(takes_context=True)
+def breadcrumbs(context: Context, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The way to the page as the sidebar shows it; see `agents.console.home.breadcrumbs`."""
+    return home.breadcrumbs(context["request"], parts)

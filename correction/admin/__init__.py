@@ -3,7 +3,7 @@
 from agents.console.logs import register_pages
 from agents.console.site import extend
 from agents.models import Agent, Message, Run
-from correction.admin import agents, behavior, config, home, interventions, logs
+from correction.admin import agents, behavior, config, home, interventions, logs, review
 from correction.admin.agents import (
     config_panel,
     copy_corrections,
@@ -18,7 +18,7 @@ from correction.admin.logs import gate_filter
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
 from evaluation.admin.drift_overview import add_steps
 
-__all__ = ["agents", "behavior", "config", "home", "interventions", "logs"]
+__all__ = ["agents", "behavior", "config", "home", "interventions", "logs", "review"]
 
 register_pages("correction")
 add_steps(gate_steps)

@@ -222,6 +222,13 @@ def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
     }
 
 
+def request_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString:
+    """What was asked and how it was read, without the buttons, for the review queue."""
+    undecidable = dict.fromkeys(("form", "apply_url", "edited_url", "reject_url", "revert_url", "retry_url"))
+    context = page_context(request, row) | undecidable
+    return SafeString(render_to_string("admin/correction/behavior/request.html", context, request))
+
+
 def agent_behavior_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """For the agent's page: how many of its requests stand where, and the newest that changed something. Two queries.
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from django.db.models import Count, Q, Subquery
+from django.db.models import Count, Q
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.home import HomePart, a_few, add_home, card, number_link, percent, since, step, waiting
+from agents.console.home import HomePart, add_home, card, number_link, percent, since, step
 from agents.models import LLMCall
 from agents.ops.sums import LEDGER, end_for_page, says_end
 from correction.admin.display import share
@@ -34,7 +34,6 @@ from correction.models import (
 HOURS, DAYS = 24, 7
 NEWEST_NUDGES, MOST_NUDGES = 10_000, 1_000  # evaluations of a day that are looked through, nudges that are counted
 MOST_STUCK = 5  # interventions that are named
-NEWEST_LOGS = 2_000  # looked through for alarms without a mark
 CORRECTED = f"{Outcome.PASSED_AFTER_RETRY},{Outcome.FORCED_THROUGH}"
 HEAR = "manage.py configure defaults behavior_requesters=anyone behavior_scope=person"
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
@@ -262,28 +261,10 @@ def never_past(request: HttpRequest) -> SafeString | None:
     )
 
 
-def requests_wait(request: HttpRequest) -> SafeString | None:
-    status = BehaviorRequest.Status.PENDING_REVIEW
-    number = a_few(BehaviorRequest.objects.filter(status=status))
-    url = display.list_url(BehaviorRequest, status__exact=status)
-    return waiting(number, "behaviour request to decide on", "behaviour requests to decide on", url)
-
-
-def alarms_wait(request: HttpRequest) -> SafeString | None:
-    """Failed checks among the newest drafts without a mark, right or false alarm."""
-    newest = Subquery(CorrectionLog.objects.order_by("-pk").values("pk")[:1])
-    number = a_few(GateDimensionResult.objects.filter(log__gt=newest - NEWEST_LOGS, passed=False, mark=""))
-    return waiting(
-        number, "alarm of the gate to mark", "alarms of the gate to mark", display.list_url(CorrectionLog, mark="none")
-    )
-
-
 add_home(
     HomePart(place="setup", order=70, permission="correction.view_correctionlog", render=never_observed),
     HomePart(place="setup", order=80, permission="correction.view_behaviorrequest", render=people_unheard),
     HomePart(place="setup", order=90, permission="correction.view_interventionlog", render=never_past),
-    HomePart(place="waiting", order=20, permission="correction.change_behaviorrequest", render=requests_wait),
-    HomePart(place="waiting", order=30, permission="correction.change_gatedimensionresult", render=alarms_wait),
     HomePart(place="cards", order=30, permission="correction.view_correctionlog", render=gate_cards),
     HomePart(place="cards", order=50, permission="agents.view_llmcall", render=spend_card),
 )

@@ -136,6 +136,20 @@ def reject_request(*, request: BehaviorRequest, user: User, why: str = "") -> Be
     return _carry_out(request, work)
 
 
+def reopen_request(*, request: BehaviorRequest, user: User) -> BehaviorRequest:
+    """Take a rejection back: it waits for a person again.
+
+    Raises:
+        BehaviorError: It is not rejected.
+    """
+
+    def work() -> None:
+        row = _fresh(request, "opened again", (Status.REJECTED,))
+        _update(row, (Status.REJECTED,), user, status=Status.PENDING_REVIEW)
+
+    return _carry_out(request, work)
+
+
 def revert_request(*, request: BehaviorRequest, user: User, anyway: bool = False) -> BehaviorRequest:
     """Make the trait exactly what it was before the request was applied, or delete a new one. Other traits and the prompt stay.
 

@@ -27,24 +27,34 @@ Z_95 = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 
 def mark_result(
-    *, result: GateDimensionResult, mark: str, user: AbstractBaseUser | AnonymousUser | None
+    *,
+    result: GateDimensionResult,
+    mark: str,
+    user: AbstractBaseUser | AnonymousUser | None,
+    expected: str | None = None,
 ) -> GateDimensionResult:
     """Note what a person says of one failed dimension; an empty mark takes it back.
 
     Args:
         mark: ``right``, ``false_alarm`` or empty.
+        expected: Only where the mark still is this one, as the person saw it; None = whatever it is.
 
     Raises:
-        ValueError: The mark is none of these, or the dimension did not fail.
+        ValueError: The mark is none of these, the dimension did not fail, or its mark is not the expected one.
     """
     if mark not in ("", *Mark.values):
         raise ValueError(f"mark {mark!r}: allowed: {', '.join(Mark.values)}, or empty to take a mark back")
     if result.passed:
         raise ValueError(f"{result.dimension} did not fail here; allowed: marks on failed dimensions")
-    result.mark = mark
-    result.marked_by_id = user.pk if mark and user is not None else None
-    result.marked_at = timezone.now() if mark else None
-    result.save(update_fields=["mark", "marked_by", "marked_at"])
+    rows = GateDimensionResult.objects.filter(pk=result.pk)
+    if expected is not None:
+        rows = rows.filter(mark=expected)
+    by = user.pk if mark and user is not None else None
+    changed = rows.update(mark=mark, marked_by=by, marked_at=timezone.now() if mark else None)
+    result.refresh_from_db(fields=["mark", "marked_by", "marked_at"])
+    if not changed:
+        said = f"marked {result.get_mark_display()}" if result.mark else "without a mark"
+        raise ValueError(f"it is {said}{f' by {result.marked_by}' if result.marked_by else ''} already")
     return result
 
 

@@ -3,7 +3,7 @@
 from agents.console.logs import register_pages
 from agents.console.site import extend
 from agents.models import Agent, Channel, Message
-from evaluation.admin import drift, experiments, home, labels, propositions, runs, schedules, scores
+from evaluation.admin import drift, experiments, home, labels, propositions, review, runs, schedules, scores
 from evaluation.admin.baselines import (
     NEWEST_BASELINES,
     baseline_column,
@@ -15,7 +15,7 @@ from evaluation.admin.drift_overview import change_panel, run_buttons
 from evaluation.admin.lineups import lineup_panel
 from evaluation.admin.notes import judgement_notes
 
-__all__ = ["drift", "experiments", "home", "labels", "propositions", "runs", "schedules", "scores"]
+__all__ = ["drift", "experiments", "home", "labels", "propositions", "review", "runs", "schedules", "scores"]
 
 register_pages("evaluation")
 extend(

@@ -56,9 +56,8 @@ from evaluation.models import (
     EvaluationSchedule,
     LabelSet,
     Method,
-    Proposition,
 )
-from evaluation.propositions.files import PropositionError, all_entries, load_all
+from evaluation.propositions.files import PropositionError, load_all
 from evaluation.runs.summary import shares_of, total
 from evaluation.wording import counted
 
@@ -184,21 +183,6 @@ def no_schedule(request: HttpRequest) -> SafeString | None:
         url=reverse("admin:evaluation_evaluationschedule_add") if may else "",
         label="Add a schedule",
     )
-
-
-def alerts_wait(request: HttpRequest) -> SafeString | None:
-    number = a_few(DriftAlert.objects.filter(acknowledged_at__isnull=True))
-    url = display.list_url(DriftAlert, acknowledged_at__isempty=1)
-    return waiting(number, "drift alert to acknowledge", "drift alerts to acknowledge", url)
-
-
-def suggestions_wait(request: HttpRequest) -> SafeString | None:
-    try:
-        number = sum(entry.state == "suggested" for entry in all_entries())
-    except PropositionError:
-        return None  # the set-up says so
-    url = display.list_url(Proposition)
-    return waiting(number, "suggested proposition to decide on", "suggested propositions to decide on", url)
 
 
 def files_unusable(request: HttpRequest) -> SafeString | None:
@@ -350,8 +334,6 @@ add_home(
     HomePart(place="setup", order=45, permission="evaluation.view_proposition", render=files_unusable),
     HomePart(place="setup", order=50, permission="evaluation.view_baseline", render=no_baseline),
     HomePart(place="setup", order=60, permission="evaluation.view_evaluationschedule", render=no_schedule),
-    HomePart(place="waiting", order=10, permission="evaluation.change_driftalert", render=alerts_wait),
-    HomePart(place="waiting", order=40, permission="evaluation.change_proposition", render=suggestions_wait),
     HomePart(place="first", order=10, permission="evaluation.view_baseline", render=drifting_now),
     HomePart(place="cards", order=60, permission="agents.view_llmcall", render=judge_card),
     HomePart(place="lists", order=20, permission="evaluation.view_evaluationrun", render=runs_list),

@@ -6,6 +6,7 @@ import json
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -26,6 +27,7 @@ from django.utils.safestring import SafeString
 from agents.admin.access import user_of
 from agents.console import display
 from agents.console.display import Tone
+from agents.console.home import MOST_HITS, Hit, add_search
 from agents.console.site import ModelAdmin, console_page
 from agents.models import Agent
 from agents.persona import render_persona
@@ -271,16 +273,11 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         if len(pressed) != 1:
             raise Http404(f"One button at a time: {', '.join(Decision)}.")
         [decision] = pressed
-        mark, anchor = request.POST[decision], ""
+        anchor = ""
         try:
-            with transaction.atomic():  # the log entry first: nothing is decided without one
-                entry = entry_marked(mark, owner)
-                if entry is None:
-                    raise CannotSave(CHANGED)
-                p = entry.proposition
-                anchor = f"#proposition-{p.id}"
-                _log(request, owner, p.id, f"{decision}: {p.claim} ({p.id} in {entry.path})")
-                decide(mark=mark, owner=owner, decision=decision)
+            entry = carry_out(request, owner=owner, mark=request.POST[decision], decision=decision)
+            p = entry.proposition
+            anchor = f"#proposition-{p.id}"
         except CannotSave as problem:
             self.message_user(request, str(problem), messages.ERROR)
         except PropositionError as problem:
@@ -428,6 +425,17 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             raise PermissionDenied
 
 
+def carry_out(request: HttpRequest, *, owner: str, mark: str, decision: Decision) -> Entry:
+    """Decide about a proposition and note it in the history; return the proposition as it was. For the errors see `decide`."""
+    with transaction.atomic():  # the log entry first: nothing is decided without one
+        entry = entry_marked(mark, owner)
+        if entry is None:
+            raise CannotSave(CHANGED)
+        p = entry.proposition
+        _log(request, owner, p.id, f"{decision}: {p.claim} ({p.id} in {entry.path})")
+        return decide(mark=mark, owner=owner, decision=decision)
+
+
 def _log(request: HttpRequest, owner: str, proposition_id: str, text: str) -> None:
     LogEntry.objects.create(
         user=user_of(request),
@@ -501,3 +509,26 @@ def _download(text: str, name: str) -> HttpResponse:
     response = HttpResponse(text, content_type="application/yaml; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{"".join(c for c in name if c.isalnum() or c in "._-")}"'
     return response
+
+
+def propositions_like(request: HttpRequest, typed: str) -> list[Hit]:
+    """The propositions with this in their id or claim, for the search of the console."""
+    entries = (
+        e for e in all_entries(_read_files()[0]) if typed.lower() in f"{e.proposition.id} {e.proposition.claim}".lower()
+    )
+    return [
+        (
+            e.proposition.id,
+            f"proposition of {e.owner}: {display.shortened(e.proposition.claim, 60)}",
+            _page_with(e),
+            "edit_note",
+        )
+        for e in islice(entries, MOST_HITS)
+    ]
+
+
+def _page_with(entry: Entry) -> str:
+    return f"{propositions_url(entry.owner)}#proposition-{entry.proposition.id}"
+
+
+add_search("evaluation.view_proposition", propositions_like)

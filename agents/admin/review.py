@@ -1,0 +1,123 @@
+"""What of this app waits for a decision: work of every app that failed lately, until it is dismissed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.admin.access import user_of
+from agents.console import display
+from agents.console.home import FAILURE_DAYS, MOST_COUNTED, since
+from agents.console.logs import READING
+from agents.console.panels import facts
+from agents.console.review import ASSIGNING, Decision, ReviewKind, Waits, add_review, numbers
+from agents.models import Agent, ReviewItem
+from agents.work.queues import work_models
+
+FAILURES = "failures"
+WENT_WRONG = ("failed", "errored")
+MOST_DISMISSED = 1_000  # newest that are looked through
+
+
+def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
+    """Work that failed in the last days and was not dismissed, newest first: a query for each table that the user may view."""
+    lately = since(24 * FAILURE_DAYS)
+    gone = ReviewItem.objects.filter(kind=FAILURES, dismissed_at__gte=lately).order_by("-dismissed_at")
+    dismissed = set(gone.values_list("key", flat=True)[:MOST_DISMISSED])
+    waits: list[Waits] = []
+    for model in work_models():
+        name, about = model._meta.label_lower, "agent__slug" if _has_agent(model) else ""
+        page = admin.site._registry.get(model)
+        if page is None or not page.has_view_permission(request) or (agent and not about):
+            continue
+        rows: QuerySet[Any] = model._default_manager.filter(status__in=WENT_WRONG, created_at__gte=lately)
+        if agent:
+            rows = rows.filter(agent__slug=agent)
+        if keys is not None:
+            rows = rows.filter(pk__in=numbers([key.removeprefix(f"{name}/") for key in keys]))
+        fields = ("pk", "created_at", *filter(None, [about]))
+        for pk, at, *slug in rows.order_by("-created_at").values_list(*fields)[: MOST_COUNTED + 1 + len(dismissed)]:
+            key = f"{name}/{pk}"
+            if key not in dismissed and (keys is None or key in keys):
+                waits.append(Waits(key, at, slug[0] or "" if slug else ""))
+    return sorted(waits, key=lambda one: one.at or timezone.now(), reverse=True)[: MOST_COUNTED + 1]
+
+
+def _has_agent(model: type[Any]) -> bool:
+    return any(field.name == "agent" and field.related_model is Agent for field in model._meta.get_fields())
+
+
+def failed_rows(keys: Collection[str]) -> dict[str, Any]:
+    """The rows of work, a query for each table among them."""
+    rows: dict[str, Any] = {}
+    for model in work_models():
+        name = model._meta.label_lower
+        own = numbers([key.removeprefix(f"{name}/") for key in keys if key.startswith(f"{name}/")])
+        if own:
+            rows |= {f"{name}/{row.pk}": row for row in model._default_manager.filter(pk__in=own)}
+    return rows
+
+
+def _line(row: Any) -> SafeString:
+    return format_html("{} {} {}", str(row._meta.verbose_name).capitalize(), row.pk, display.status_badge(row))
+
+
+def _show(request: HttpRequest, row: Any) -> SafeString:
+    return facts(
+        ("What", display.visible(row)),
+        ("Queued", display.moment(row.created_at)),
+        ("Ended", display.moment(row.finished_at)),
+        ("Tries", f"{row.attempt:,}"),
+        (
+            "Why",
+            display.block(row.error) if request.user.has_perm(READING) else "needs the permission to view messages",
+        ),
+    )
+
+
+def _dismiss(request: HttpRequest, row: Any, note: str) -> None:
+    item, _ = ReviewItem.objects.get_or_create(kind=FAILURES, key=f"{row._meta.label_lower}/{row.pk}")
+    rows = ReviewItem.objects.filter(pk=item.pk, dismissed_at=None)
+    if not rows.update(dismissed_at=timezone.now(), dismissed_by=user_of(request)):
+        item.refresh_from_db()
+        raise ValueError(f"it was dismissed by {item.dismissed_by or 'a user who is gone'} meanwhile.")
+
+
+def _undo(request: HttpRequest, row: Any) -> None:
+    rows = ReviewItem.objects.filter(kind=FAILURES, key=f"{row._meta.label_lower}/{row.pk}")
+    rows.update(dismissed_at=None, dismissed_by=None)
+
+
+def _url(row: Any) -> str:
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
+
+
+add_review(
+    ReviewKind(
+        name=FAILURES,
+        title="Failures",
+        one="failure to look at",
+        many="failures to look at",
+        order=50,
+        permissions=(ASSIGNING,),
+        fills=f"turns, evaluations and other work that failed in the last {FAILURE_DAYS} days, until it is dismissed.",
+        waiting=failures,
+        find=failed_rows,
+        line=_line,
+        show=_show,
+        url=_url,
+        decisions=(
+            Decision(
+                name="dismiss", label="Dismiss", key="d", done="is dismissed", decide=_dismiss, undo=_undo, main=True
+            ),
+        ),
+    )
+)

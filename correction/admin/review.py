@@ -1,0 +1,186 @@
+"""What correcting adds to the review queue: alarms of the gate to mark, and behaviour requests to decide on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from django.db.models import Subquery
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from agents.admin.access import user_of
+from agents.admin.transcript import transcript_url
+from agents.console import display
+from agents.console.home import MOST_COUNTED
+from agents.console.logs import READING
+from agents.console.panels import facts
+from agents.console.review import Decision, ReviewKind, Waits, add_review, numbers
+from correction.admin.behavior import DECIDING, change, request_panel
+from correction.admin.display import against_threshold, source_badge, speaker
+from correction.admin.sessions import MARKING
+from correction.behavior.applying import apply_request, reject_request, reopen_request, revert_request
+from correction.gate.thresholds import mark_result
+from correction.models import BehaviorRequest, CorrectionLog, GateDimensionResult
+
+NEWEST_LOGS = 2_000  # looked through for alarms without a mark
+Mark = GateDimensionResult.Mark
+
+
+# -- alarms of the gate
+def alarms(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
+    """Failed checks among the newest drafts without a mark, right or false alarm."""
+    newest = Subquery(CorrectionLog.objects.order_by("-pk").values("pk")[:1])
+    rows = GateDimensionResult.objects.filter(log__gt=newest - NEWEST_LOGS, passed=False, mark="").order_by(
+        "-log", "pk"
+    )
+    if agent:
+        rows = rows.filter(log__agent__slug=agent)
+    if keys is not None:
+        rows = rows.filter(pk__in=numbers(keys))
+    shown = rows.values_list("pk", "log__created_at", "log__agent__slug")[: MOST_COUNTED + 1]
+    return [Waits(str(pk), at, slug or "") for pk, at, slug in shown]
+
+
+def _alarms(keys: Collection[str]) -> dict[str, GateDimensionResult]:
+    related = ("log__agent", "log__channel", "log__message__channel", "marked_by")
+    rows = GateDimensionResult.objects.filter(pk__in=numbers(keys)).select_related(*related)
+    return {str(row.pk): row for row in rows}
+
+
+def _alarm_line(result: GateDimensionResult) -> SafeString:
+    return format_html("{} {}", against_threshold(result), source_badge(result.log))
+
+
+def _show_alarm(request: HttpRequest, result: GateDimensionResult) -> SafeString:
+    log = result.log
+    where = display.link(transcript_url(log.message), "Read it in its conversation") if log.message else display.EMPTY
+    about = facts(("Agent", speaker(log)), ("What was said", where), ("Attempt", f"{log.attempt}"))
+    if not request.user.has_perm(READING):
+        return format_html("{}<p>Reading the draft needs the permission to view messages.</p>", about)
+    verdict = render_to_string("admin/correction/log/results.html", {"results": [result]}, request)
+    return format_html(
+        "{}<h3>Draft</h3>{}<h3>Verdict</h3>{}", about, display.block(log.judged_text), SafeString(verdict)
+    )
+
+
+def _marking(mark: str) -> Callable[..., None]:
+    def act(request: HttpRequest, result: GateDimensionResult, note: str = "") -> None:
+        mark_result(result=result, mark=mark, user=request.user, expected="")
+
+    return act
+
+
+def _unmarking(mark: str) -> Callable[..., None]:
+    def act(request: HttpRequest, result: GateDimensionResult) -> None:
+        mark_result(result=result, mark="", user=request.user, expected=mark)
+
+    return act
+
+
+def _session_url(result: GateDimensionResult) -> str:
+    return f"{reverse('admin:correction_correctionlog_change', args=[result.log_id])}#result-{result.pk}"
+
+
+# -- behaviour requests
+def requests_pending(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
+    rows = BehaviorRequest.objects.filter(status=BehaviorRequest.Status.PENDING_REVIEW).order_by("-created_at", "-pk")
+    if agent:
+        rows = rows.filter(agent__slug=agent)
+    if keys is not None:
+        rows = rows.filter(pk__in=numbers(keys))
+    shown = rows.values_list("pk", "created_at", "agent__slug")[: MOST_COUNTED + 1]
+    return [Waits(str(pk), at, slug or "") for pk, at, slug in shown]
+
+
+def _requests(keys: Collection[str]) -> dict[str, BehaviorRequest]:
+    related = ("agent", "message__channel", "message__user", "reviewed_by")
+    return {str(row.pk): row for row in BehaviorRequest.objects.filter(pk__in=numbers(keys)).select_related(*related)}
+
+
+def _apply(request: HttpRequest, row: BehaviorRequest, note: str) -> None:
+    apply_request(request=row, user=user_of(request), waiting=True)
+
+
+def _reject(request: HttpRequest, row: BehaviorRequest, note: str) -> None:
+    reject_request(request=row, user=user_of(request), why=note)
+
+
+def _revert(request: HttpRequest, row: BehaviorRequest) -> None:
+    revert_request(request=row, user=user_of(request))
+
+
+def _reopen(request: HttpRequest, row: BehaviorRequest) -> None:
+    reopen_request(request=row, user=user_of(request))
+
+
+def _request_url(row: Any) -> str:
+    return reverse("admin:correction_behaviorrequest_change", args=[row.pk])
+
+
+add_review(
+    ReviewKind(
+        name="requests",
+        title="Behaviour requests",
+        one="behaviour request to decide on",
+        many="behaviour requests to decide on",
+        order=20,
+        permissions=DECIDING,
+        fills="messages that ask an agent to behave differently, where a person decides.",
+        note="Why (stored with a rejection)",
+        waiting=requests_pending,
+        find=_requests,
+        line=change,
+        show=request_panel,
+        url=_request_url,
+        decisions=(
+            Decision(
+                name="apply",
+                label="Apply as proposed",
+                key="a",
+                done="is applied: the persona has a new version",
+                decide=_apply,
+                undo=_revert,
+                main=True,
+            ),
+            Decision(name="reject", label="Reject", key="r", done="is rejected", decide=_reject, undo=_reopen),
+        ),
+    )
+)
+add_review(
+    ReviewKind(
+        name="alarms",
+        title="Alarms of the gate",
+        one="alarm of the gate to mark",
+        many="alarms of the gate to mark",
+        order=30,
+        permissions=(MARKING,),
+        fills="drafts that failed a check of the gate. Marks say how often it is right, and which threshold to choose.",
+        waiting=alarms,
+        find=_alarms,
+        line=_alarm_line,
+        show=_show_alarm,
+        url=_session_url,
+        decisions=(
+            Decision(
+                name="right",
+                label="Right",
+                key="r",
+                done="is marked right",
+                decide=_marking(Mark.RIGHT.value),
+                undo=_unmarking(Mark.RIGHT.value),
+            ),
+            Decision(
+                name="false_alarm",
+                label="False alarm",
+                key="f",
+                done="is marked a false alarm",
+                decide=_marking(Mark.FALSE_ALARM.value),
+                undo=_unmarking(Mark.FALSE_ALARM.value),
+            ),
+        ),
+    )
+)
