@@ -9,6 +9,7 @@ from evaluation.admin.baselines import (
     baseline_column,
     baseline_panel,
     capture_baseline,
+    fill_now,
 )
 from evaluation.admin.drift import drift_panel, position_panel
 from evaluation.admin.drift_overview import change_panel, run_buttons
@@ -23,6 +24,7 @@ extend(
     "evaluation.view_baseline",
     columns=(baseline_column,),
     prefetch=(NEWEST_BASELINES, "traits"),
+    fill=fill_now,
     panels=(change_panel,),
     anchors=(("change", "Change"),),
 )

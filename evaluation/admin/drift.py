@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -30,6 +31,7 @@ from evaluation.models import Baseline, DriftAlert, EvaluationRun, EvaluationSch
 from evaluation.wording import counted, interval_text, signed
 
 MOST_CHARTS = 12
+LATELY = timedelta(days=14)
 MOST_POINTS = 200  # of a line; more are averaged by day
 MOST_JUDGED = 2_000  # messages of an evaluation by position that a page waits for
 
@@ -56,7 +58,7 @@ def history_charts(request: HttpRequest, agent: Agent, drawn: Sequence[History])
     """A chart for each, with the baseline, and with what happened to the agent meanwhile."""
     if not drawn:
         return []
-    first, last = min(one.points[0].at for one in drawn), max(one.points[-1].at for one in drawn)
+    first, last = axis_of(drawn)
     markers = markers_of(request, [agent.pk], first, last)
     levels = levels_of([agent.pk])
     charts = []
@@ -74,6 +76,13 @@ def history_charts(request: HttpRequest, agent: Agent, drawn: Sequence[History])
             }
         )
     return charts
+
+
+def axis_of(drawn: Iterable[History]) -> tuple[datetime, datetime]:
+    """From the first point to the last; to now where that is not long ago, so that what was changed since is seen."""
+    ends = [(one.points[0].at, one.points[-1].at) for one in drawn]
+    first, last, now = min(at for at, _ in ends), max(at for _, at in ends), timezone.now()
+    return first, now if last < now < last + LATELY else last
 
 
 def history_line(
@@ -175,7 +184,11 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         way = Judged(judge=obj.judge, procedure=obj.procedure)
         drawn = histories(agents=[obj.agent_id], dimensions=[obj.dimension], judged=way)
         charts = history_charts(request, obj.agent, [one for one in drawn if one.now is not None])
-        return [*panels, *(render_to_string("admin/evaluation/drift/alert.html", {"chart": one}) for one in charts)]
+        context = {"evaluation": evaluation_link(obj.evaluation_run_id)}
+        return [
+            *panels,
+            *(render_to_string("admin/evaluation/drift/alert.html", {**context, "chart": c}) for c in charts),
+        ]
 
     def has_acknowledge_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("evaluation.change_driftalert")

@@ -38,11 +38,11 @@ from evaluation.admin.display import (
     evaluation_link,
     judge_badge,
     judged_by,
-    meter,
+    overall_meter,
     target,
     way_name,
 )
-from evaluation.admin.drift import MOST_POINTS, history_line, levels_of
+from evaluation.admin.drift import MOST_POINTS, axis_of, history_line, levels_of
 from evaluation.admin.drift_overview import MOST_AGENTS, STATES, by_name, usual_overview
 from evaluation.calibration.agreement import calibration_of
 from evaluation.change.history import ROLLING, History, histories
@@ -58,7 +58,7 @@ from evaluation.models import (
     Method,
 )
 from evaluation.propositions.files import PropositionError, load_all
-from evaluation.runs.summary import shares_of, total
+from evaluation.runs.summary import dimension_scores, shares_of, total
 from evaluation.wording import counted
 
 DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not in COUNTED]
@@ -136,10 +136,11 @@ def runs_list(request: HttpRequest) -> SafeString:
 
 def _shown(runs: Iterable[EvaluationRun]) -> list[tuple[object, ...]]:
     runs = list(runs)
-    shares = shares_of([run.pk for run in runs])
+    shares, scores = shares_of(pks := [run.pk for run in runs]), dimension_scores(pks)
     rows: list[tuple[object, ...]] = []
     for run in runs:
-        state, score = display.status_badge(run), meter(run.overall_score, share=total(shares[run.pk].values()))
+        state = display.status_badge(run)
+        score = overall_meter(run.overall_score, scores[run.pk], share=total(shares[run.pk].values()))
         said = display.lines(format_html("{} {}", state, score), judge_badge(run.judge))
         if run.error:
             said = format_html("{} {}", state, display.folded(run.error, 90))
@@ -283,8 +284,7 @@ def _drawn(request: HttpRequest, cards: Sequence[Card]) -> dict[str, Any]:
     shown = [(agent, by_agent[agent.pk]) for agent in agents if agent.pk in by_agent]
     chart: SafeString | str = ""
     if shown:
-        first = min(one.points[0].at for _, one in shown)
-        last = max(one.points[-1].at for _, one in shown)
+        first, last = axis_of(one for _, one in shown)
         levels = levels_of(by_agent)
         chart = line_chart(
             [_line(request, agent, one, levels.get((agent.pk, one.judged, dimension))) for agent, one in shown],

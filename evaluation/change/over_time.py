@@ -346,7 +346,7 @@ def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
         if not fell_sharply(change):
             continue
         line = {"agent": run.agent, "dimension": name, "judge": run.judge, "procedure": run.procedure}
-        if DriftAlert.objects.filter(Q(since__gt=newest_before) | Q(evaluation_run=run), **line).exists():
+        if DriftAlert.objects.filter(Q(since__gte=newest_before) | Q(evaluation_run=run), **line).exists():
             continue
         said = EvaluationScore.objects.filter(evaluation_run=run, dimension=name, message__said_at__gt=newest_before)
         since = said.aggregate(at=Min("message__said_at"))["at"] or run.window_start or newest_before
