@@ -323,6 +323,18 @@ def restore_version(
         return save_persona(agent=agent, traits=values_of(version), note=note, user=user)
 
 
+def save_system_prompt(
+    *, agent: Agent, system_prompt: str, seen: str, note: str, user: AbstractBaseUser | None = None
+) -> PersonaVersion | None:
+    """Make a text the agent's system prompt, as a new version; traits stay. Arguments and errors as of `restore_version`."""
+    with transaction.atomic():
+        agent = Agent.objects.select_for_update(no_key=True).get(pk=agent.pk)
+        if current_digest(agent) != seen:
+            raise PersonaMovedOn(f"the persona of {agent.slug} was changed since it was shown; look at it again")
+        agent.system_prompt = system_prompt
+        return save_persona(agent=agent, note=note, user=user)
+
+
 @dataclass(frozen=True, slots=True)
 class PersonaChange:
     """One version of a persona that came later.

@@ -14,6 +14,7 @@ from rest_framework.authtoken.models import TokenProxy
 
 from agents.models import (
     Agent,
+    Alert,
     Channel,
     ChannelMember,
     Chore,
@@ -21,6 +22,7 @@ from agents.models import (
     DebateRound,
     DebateSeat,
     DebateTurn,
+    Delivery,
     DescriptionUpdate,
     DialogState,
     DialogSummary,
@@ -39,6 +41,7 @@ from agents.models import (
     ModelPrice,
     PersonaVersion,
     Reaction,
+    Receiver,
     ReviewItem,
     Rollup,
     Run,
@@ -119,6 +122,12 @@ def _replaced_summaries(before: datetime) -> QuerySet[DialogSummary]:
 
 def _old_swarm_turns(before: datetime) -> QuerySet[SwarmTurn]:
     return SwarmTurn.objects.filter(Q(run=None) | Q(run__status__in=Run.FINAL), created_at__lt=before)
+
+
+def _seen_alerts(before: datetime) -> QuerySet[Alert]:
+    """Those of drift stay with what they are about."""
+    over = Alert.objects.filter(acknowledged_at__lt=before, ended_at__lt=before)
+    return over.exclude(kind=Alert.Kind.DRIFT)
 
 
 def _took(run: Run) -> float | None:
@@ -226,7 +235,7 @@ TABLES = (
         model=DialogState,
         operator="change",
         tab_of=Channel,
-        empty="An agent with a swarm leaves one for each conversation with a person. Write to it, or use manage.py chat AGENT.",
+        empty="An agent with a swarm leaves one for each conversation with a person. Write to it, or use Chat on its page.",
         columns="pk agent channel turn position dropped updated_at=changed",
         filters="agent updated_at",
         fields=(("", "agent channel turn position dropped updated_at=changed"),),
@@ -250,6 +259,51 @@ TABLES = (
         erase=(Erase(columns="name choices contents result error", near=True),),
         no_speech="doing",
         prune=Prune(rows=_ended_imports, children=((ImportChunk, "of"),)),
+    ),
+    Table(
+        model=Alert,
+        operator="change",
+        menu="More",
+        icon="notifications",
+        empty="Raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed. None is "
+        "good news while a worker runs.",
+        columns="what kind agent times raised state deliveries_link",
+        filters="acknowledged_at kind agent created_at",
+        search="title*",
+        fields=(("", "kind agent times created_at=raised_at last_at=last_raised lasts state"),),
+        export=export_of(
+            "id created_at kind agent=agent.slug title times last_at ended_at acknowledged_at acknowledged_by=acknowledged_by.username note"
+        ),
+        erase=(Erase(columns="title note", agent="agent", near=True),),
+        no_speech="about page",
+        prune=Prune(rows=_seen_alerts),
+    ),
+    Table(
+        model=Receiver,
+        editor="*",
+        tab_of=Alert,
+        title="Receivers",
+        empty="Add one, and alerts are sent by e-mail or to a webhook. Until then they are here, under the bell, and nowhere else.",
+        columns="name_and_state channel where_to kinds_wanted agents_wanted last_delivery",
+        filters="is_active channel",
+        search="name*",
+        deleting="Nothing is sent to it any more, and the log of what was sent goes with it. To keep it, clear active instead.",
+        erase=(Erase(columns="name address", report_only=True),),
+        no_speech="kinds",
+    ),
+    Table(
+        model=Delivery,
+        tab_of=Alert,
+        title="Deliveries",
+        empty="Each alert that is sent to a receiver leaves one, with every try.",
+        columns="pk what receiver outcome tries tried_at=last_try created_at=queued",
+        filters="status receiver created_at",
+        fields=(("", "what receiver outcome error answer_code tries tried_at=last_try created_at=queued message_id"),),
+        export=export_of(
+            "id created_at alert=alert_id receiver=receiver.name status tries tried_at answer_code error message_id"
+        ),
+        no_speech="error",
+        prune=Prune(rows=lambda before: Delivery.objects.filter(status__in=Delivery.FINAL, finished_at__lt=before)),
     ),
     Table(
         model=Run,

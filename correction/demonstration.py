@@ -13,15 +13,17 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from agents.chat import PERSON, begin_chat, exchange
 from agents.commands import console_on
 from agents.debates.debate import ask_rounds, play, start_debate
 from agents.debates.report import DebateReport, exit_line, report, round_name, talking_lines
 from agents.llm.ledger import totals
 from agents.models import Agent, Channel, ChannelMember, Debate, LLMCall, Message, Run, SwarmTurn, owner_name
+from agents.seed import Demo
 from agents.swarm.assign import assign_swarms
 from agents.swarm.food import ensure_food_swarms
 from agents.swarm.phases import ensure_default_swarm
-from agents.swarm.talk import PERSON, begin_talk, exchange, trace_lines, trace_of
+from agents.swarm.talk import trace_lines, trace_of
 from agents.turn import timeline
 from agents.turn.orchestrator import run_turn
 from agents.turn.pipeline import SendResult
@@ -123,7 +125,7 @@ DOSE, MEAL, SPEECH = "How much ibuprofen may I take?", "I ate two eggs", "How di
 # Offline the polisher cuts such openings, here out of what another person said.
 QUOTING = "He said: “It was a good year. To sum up, I am the best boss.” Then he ate all my potato salad."
 SWARM_TOPIC = "Demonstration of a swarm"
-EXPERIMENT, LATER, EARLIER = "demo-gate-on-off", "41", "40"
+LATER, EARLIER = "41", "40"
 CAST, STEPS = ("angela", "dwight", "jim", "kevin", "michael", "stanley"), 6
 
 WORDS = 96  # characters of a text shown on one line
@@ -356,7 +358,7 @@ def show_swarm(out: Any, *, again: bool = False) -> None:
     agent = Agent.objects.filter(slug=EATER, is_active=True).first()
     if agent is None:
         raise LookupError(f"the swarm needs the active example agent {EATER}: run `manage.py seed`")
-    had, channel = list(agent.swarms.all()), begin_talk(agent)
+    had, channel = list(agent.swarms.all()), begin_chat(agent)
     Channel.objects.filter(pk=channel.pk).update(topic=SWARM_TOPIC)
     assign_swarms(agent=agent, swarms=[ensure_default_swarm(), *ensure_food_swarms()])
     try:
@@ -392,7 +394,7 @@ def show_experiment(out: Any, *, again: bool = False) -> None:
     Raises:
         LookupError: An example agent is missing.
     """
-    before = Experiment.objects.filter(name=EXPERIMENT).order_by("-pk").first()
+    before = Experiment.objects.filter(name=Demo.EXPERIMENT).order_by("-pk").first()
     if before is not None and before.report and not again:
         out.write(
             f"Shown before: experiment {before.pk}. manage.py experiment report {before.pk}; --again plays it again."
@@ -417,7 +419,7 @@ def show_experiment(out: Any, *, again: bool = False) -> None:
     gate = {"stages": ["gate"], "gate_mode": "enforce", "gate_rules_enabled": True, "max_correction_attempts": 1}
     scenario = Scenario.model_validate(
         {
-            "name": EXPERIMENT,
+            "name": Demo.EXPERIMENT,
             "title": "Recorded lines of build 41, with and without the gate by exact rules; what is sent back becomes a line of build 40",
             "cast": list(CAST),
             "environments": 3,

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.db import transaction
+
 from agents.models import Agent
+from agents.seed import Demo
 from correction.config.configure import ensure_rows
-from correction.models import BehaviorRequest, CorrectionLog, InterventionLog
+from correction.models import BehaviorRequest, CorrectionLog, Intervention, InterventionLog
+from evaluation.models import EvaluationSchedule, Experiment, LabelSet
 
 
 def seed_configs(agents: Sequence[Agent]) -> str:
@@ -16,8 +20,20 @@ def seed_configs(agents: Sequence[Agent]) -> str:
 
 
 def remove_logs(agents: Sequence[Agent]) -> dict[str, int]:
-    """The gate sessions, interventions and behaviour requests of the examples, which would stay without a name."""
+    """Remove the logs and requests of the examples, which would stay without a name, and what the demonstration named."""
+    from correction.in_use import remove_suggestions
+
     removed = {}
+    others = Agent.objects.exclude(pk__in=[agent.pk for agent in agents])
+    for rows in (
+        EvaluationSchedule.objects.filter(name=Demo.SCHEDULE).exclude(agents__in=others),
+        Intervention.objects.filter(slug=Demo.INTERVENTION).exclude(agents__in=others),
+        LabelSet.objects.filter(name=Demo.LABEL_SET),
+        Experiment.objects.filter(name=Demo.EXPERIMENT),
+    ):
+        removed[str(rows.model._meta.verbose_name_plural)] = rows.count()
+        rows.delete()
+    transaction.on_commit(remove_suggestions)  # a dry run deletes no file
     for model in (CorrectionLog, InterventionLog, BehaviorRequest):
         rows = model._default_manager.filter(agent__in=agents)
         removed[str(model._meta.verbose_name_plural)] = rows.count()

@@ -152,9 +152,8 @@ TABLES = (
     ),
     Table(
         model=DriftAlert,
-        operator="change",
         tab_of=EvaluationRun,
-        title="Alerts",
+        title="Drift alerts",
         empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
         "schedules run.",
         columns="pk created_at=raised agent dimension change since=low_since schedule judge_mark state",

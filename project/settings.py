@@ -13,6 +13,22 @@ import environ
 from django.core.exceptions import ImproperlyConfigured
 
 # Settings like the others, by subject.
+from project.alerts import (  # noqa: F401
+    ALERT_SECONDS,
+    CONSOLE_URL,
+    DEFAULT_FROM_EMAIL,
+    EMAIL_BACKEND,
+    EMAIL_FILE_PATH,
+    EMAIL_HOST,
+    EMAIL_HOST_PASSWORD,
+    EMAIL_HOST_USER,
+    EMAIL_PORT,
+    EMAIL_TIMEOUT,
+    EMAIL_URL,
+    EMAIL_USE_SSL,
+    EMAIL_USE_TLS,
+    WEBHOOK_PRIVATE_HOSTS,
+)
 from project.api import (  # noqa: F401
     API_INGESTS_PER_MINUTE,
     API_PAID_PER_MINUTE,

@@ -20,6 +20,7 @@ WORK_QUEUES = {
     "experiments": "evaluation.experiments.play.work_one",
     "summaries": "agents.swarm.memory.work_one",
     "imports": "agents.imports.work_one",
+    "alerts": "agents.alerts.delivery.work_one",
     "descriptions": "correction.behavior.description.work_one",
 }
 # Those that a person waits for: looked at first; one thread, or a Celery queue of its own, does nothing else.

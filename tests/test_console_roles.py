@@ -24,6 +24,7 @@ from django.db.models import Model
 from django.test import Client
 from django.urls import URLPattern, URLResolver, reverse
 
+from agents.chat import ask, begin_chat, chats
 from agents.models import Agent, Channel
 from correction.models import GateDimensionResult
 from tests.console import Browser, signed_in, superuser
@@ -46,6 +47,7 @@ OPEN_TO_ALL = {
 ROWS_OF: dict[str, type[Model]] = {"channel_id": Channel, "result_id": GateDimensionResult, "agent_id": Agent}
 ELSEWHERE: dict[str, object] = {
     "number": 1,
+    "position": 1,
     "form": "csv",
     "target": "defaults",
     "app_label": "agents",
@@ -65,6 +67,8 @@ class Route:
         return reverse(f"admin:{self.name}", kwargs={key: self._value(key) for key in self.keys})
 
     def _value(self, key: str) -> object:
+        if key == "chat_id":
+            return chats().latest("pk").pk
         if key in ELSEWHERE:
             return ELSEWHERE[key]
         app, name, *_ = self.path.split("/")
@@ -100,6 +104,8 @@ def addresses() -> dict[str, str]:
     cast = people()
     for make in MAKERS.values():
         make(cast, 0, 2)
+    agent = Agent.objects.earliest("pk")
+    ask(agent, begin_chat(agent), "Good morning.")
     return {route.name: route.url() for route in routes()}
 
 

@@ -60,7 +60,7 @@ def test_tabs_are_those_tables_that_the_user_may_view_and_an_entry_leads_to_the_
 
     entries = {item["title"]: item["link"] for group in navigation(request) for item in group["items"]}
 
-    assert [[tab["title"] for tab in family["items"]] for family in tabs(request)] == [["Baselines", "Alerts"]]
+    assert [[tab["title"] for tab in family["items"]] for family in tabs(request)] == [["Baselines", "Drift alerts"]]
     assert entries["Evaluations"] == reverse("admin:evaluation_baseline_changelist")
     assert "Agents" not in entries
 

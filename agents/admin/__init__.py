@@ -2,6 +2,7 @@
 
 from agents.admin import (
     access,
+    alerts,
     conversations,
     debates,
     help_pages,
@@ -17,6 +18,7 @@ from agents.console.logs import register_pages
 
 __all__ = [
     "access",
+    "alerts",
     "conversations",
     "debates",
     "help_pages",

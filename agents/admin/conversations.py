@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.admin.chat import ChatPages
 from agents.admin.transcript import add_notes, first_since, transcript_page, transcript_url
 from agents.console import display
 from agents.console.filters import day_of, number_in
@@ -88,7 +89,7 @@ MOST_MESSAGES = 1_000  # of a channel, counted in the list
 
 
 @admin.register(Channel)
-class ChannelAdmin(ModelAdmin[Channel]):
+class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
     inlines = (MemberInline,)
     fields = ("name", "slug", "kind", "topic", "tags")
     prepopulated_fields: ClassVar = {"slug": ("name",)}

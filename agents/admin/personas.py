@@ -300,6 +300,9 @@ class AgentAdmin(ModelAdmin[Agent]):
 
     def get_buttons(self, request: HttpRequest, obj: Agent) -> list[Button]:
         own = []
+        if request.user.has_perms((*MAY_PREVIEW, "agents.view_channel")):
+            chats = reverse("admin:agents_channel_chats", args=[obj.pk])
+            own.append(Button(label="Chat", url=chats, why="talk to it; nothing of it enters a measurement"))
         if request.user.has_perm(MAY_RUN):
             own.append(
                 Button(label="Run a turn", url=self.url("turn", obj), why="estimates, asks, and shows each step")

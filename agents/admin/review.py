@@ -19,24 +19,29 @@ from agents.console.home import FAILURE_DAYS, MOST_COUNTED, since
 from agents.console.logs import READING
 from agents.console.panels import facts
 from agents.console.review import ASSIGNING, Decision, ReviewKind, Waits, add_review, numbers
-from agents.models import Agent, ReviewItem
+from agents.models import Agent, Alert, AlertKind, ReviewItem
 from agents.work.queues import work_models
 
 FAILURES = "failures"
 WENT_WRONG = ("failed", "errored")
-MOST_DISMISSED = 1_000  # newest that are looked through
+MOST_LEFT_OUT = 1_000  # newest that are looked through
 
 
 def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    """Work that failed in the last days and was not dismissed, newest first: a query for each table that the user may view."""
+    """Work that failed in the last days and was not dismissed, newest first: a query for each table that the user may view.
+
+    What an alert is about is among the alerts.
+    """
     lately = since(24 * FAILURE_DAYS)
+    raised = Alert.objects.filter(kind=AlertKind.EVALUATION_FAILED, last_at__gte=lately).order_by("-pk")
+    pages = set(raised.values_list("page", flat=True)[:MOST_LEFT_OUT])
     gone = ReviewItem.objects.filter(kind=FAILURES, dismissed_at__gte=lately).order_by("-dismissed_at")
-    dismissed = set(gone.values_list("key", flat=True)[:MOST_DISMISSED])
+    dismissed = set(gone.values_list("key", flat=True)[:MOST_LEFT_OUT])
     waits: list[Waits] = []
     for model in work_models():
         name, about = model._meta.label_lower, "agent__slug" if _has_agent(model) else ""
-        page = admin.site._registry.get(model)
-        if page is None or not page.has_view_permission(request) or (agent and not about):
+        its_admin = admin.site._registry.get(model)
+        if its_admin is None or not its_admin.has_view_permission(request) or (agent and not about):
             continue
         rows: QuerySet[Any] = model._default_manager.filter(status__in=WENT_WRONG, created_at__gte=lately)
         if agent:
@@ -44,9 +49,12 @@ def failures(request: HttpRequest, agent: str, keys: Collection[str] | None) -> 
         if keys is not None:
             rows = rows.filter(pk__in=numbers([key.removeprefix(f"{name}/") for key in keys]))
         fields = ("pk", "created_at", *filter(None, [about]))
-        for pk, at, *slug in rows.order_by("-created_at").values_list(*fields)[: MOST_COUNTED + 1 + len(dismissed)]:
+        for pk, at, *slug in rows.order_by("-created_at").values_list(*fields)[
+            : MOST_COUNTED + 1 + len(dismissed) + len(pages)
+        ]:
             key = f"{name}/{pk}"
-            if key not in dismissed and (keys is None or key in keys):
+            page = f"{model._meta.app_label}/{model._meta.model_name}/{pk}/change/"
+            if key not in dismissed and page not in pages and (keys is None or key in keys):
                 waits.append(Waits(key, at, slug[0] or "" if slug else ""))
     return sorted(waits, key=lambda one: one.at or timezone.now(), reverse=True)[: MOST_COUNTED + 1]
 

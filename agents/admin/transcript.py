@@ -91,7 +91,7 @@ def transcript_page(
     span = said.aggregate(first=Min("position"), last=Max("position"))
     total = said.order_by().values("pk")[: MOST_COUNTED + 1].count()
     return Page(
-        lines=_lines(shown),
+        lines=lines_of(shown),
         older=shown[0].position if shown and shown[0].position > span["first"] else None,
         newer=shown[-1].position if shown and shown[-1].position < span["last"] else None,
         total=min(total, MOST_COUNTED),
@@ -113,7 +113,8 @@ def first_since(channel: Channel, day: date) -> int | None:
     return rows.values_list("position", flat=True).first()
 
 
-def _lines(rows: list[Message]) -> list[dict[str, Any]]:
+def lines_of(rows: list[Message]) -> list[dict[str, Any]]:
+    """Messages of one channel, in their order, as the template shows them; three queries."""
     counted = Message.objects.filter(parent__in=rows).order_by().values("parent")
     replies = {row["parent"]: row for row in counted.annotate(n=Count("pk"), first=Min("position"))}
     depths: dict[int, int] = {}

@@ -10,12 +10,13 @@ from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model
+from django.db.models import Model, Q, QuerySet
 from django.http import (
     Http404,
     HttpRequest,
     HttpResponse,
     HttpResponseNotAllowed,
+    QueryDict,
     StreamingHttpResponse,
 )
 from django.http.response import HttpResponseBase
@@ -67,6 +68,28 @@ class LogAdmin(ReadOnlyAdmin[M]):
             return frozenset()
         return self.export.texts
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return _Unread if isinstance(request, _Listed) else super().get_changelist(request, **kwargs)
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], **more: Any) -> HttpResponse:  # type: ignore[override]
+        context["neighbours"] = self.neighbours(request, more["obj"]) if more.get("obj") else {}
+        return super().render_change_form(request, context, **more)
+
+    def neighbours(self, request: HttpRequest, row: M) -> dict[str, str]:
+        """The addresses of the rows before and after one in its list, with the filters with which the list was left."""
+        listed = _Listed(request)
+        try:
+            rows = self.get_changelist_instance(listed).queryset
+        except (IncorrectLookupParameters, ValueError):
+            return {}
+        beside = {"previous": first_beyond(rows, row, backwards=True), "next": first_beyond(rows, row)}
+        query = self.get_preserved_filters(request)
+        return {
+            name: f"{reverse(f'admin:{self.opts.app_label}_{self.opts.model_name}_change', args=[pk])}{'?' if query else ''}{query}"
+            for name, pk in beside.items()
+            if pk is not None
+        }
+
     @console_page("export/<str:form>/")
     def export_view(self, request: HttpRequest, form: str) -> HttpResponseBase:
         """The rows that the filters of the URL leave, newest first, at most `MOST_ROWS`, as a file."""
@@ -93,6 +116,42 @@ class LogAdmin(ReadOnlyAdmin[M]):
         response = StreamingHttpResponse(_joined(lines), content_type=f"{FORMATS[form]}; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{name}-{timezone.localdate()}.{form}"'
         return response
+
+
+class _Listed(HttpRequest):
+    """A request for the list that a row's page was opened from."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        vars(self).update(vars(request))
+        self.GET = QueryDict(request.GET.get("_changelist_filters", "").replace("\x00", ""))
+
+
+class _Unread(ChangeList):
+    """The rows that a list's filters leave, in its order, without reading a page of them."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        self.result_list = self.queryset.none()
+
+
+def first_beyond(rows: QuerySet[Any], row: Model, *, backwards: bool = False) -> Any:
+    """Find the key of the row that follows one in the order of `rows`, or precedes it; None at the end.
+
+    Ordered by columns of the table; newest first where the list is ordered by anything else, or by a column that is empty in `row`.
+    """
+    terms = [str(term) for term in rows.query.order_by]
+    names = [term.lstrip("-") for term in terms]
+    fields = {field.name for field in row._meta.concrete_fields if not field.is_relation} | {"pk"}
+    if "pk" not in names or not fields.issuperset(names) or None in [getattr(row, name) for name in names]:
+        terms, names = ["-pk"], ["pk"]
+    beyond, same = Q(), Q()
+    for term, name in zip(terms, names, strict=True):
+        compared = "lt" if term.startswith("-") is not backwards else "gt"
+        if not same:  # else a database reads an index from its end to here
+            bound = Q(**{f"{name}__{compared}e": getattr(row, name)})
+        beyond |= same & Q(**{f"{name}__{compared}": getattr(row, name)})
+        same &= Q(**{name: getattr(row, name)})
+    ordered = rows.order_by(*terms).filter(bound & beyond)
+    return (ordered.reverse() if backwards else ordered).values_list("pk", flat=True).first()
 
 
 def register_pages(app: str) -> None:

@@ -281,7 +281,14 @@ def _last_decision(request: HttpRequest, kinds: Mapping[str, ReviewKind]) -> dic
     row = kind.find([key]).get(key) if kind and decision else None
     if kind is None or decision is None or row is None:
         return None
-    return {"kind": kind, "key": key, "decision": decision, "line": kind.line(row), "url": kind.url(row)}
+    return {
+        "kind": kind,
+        "key": key,
+        "decision": decision,
+        "undoable": decision.undo is not None,  # a template would call it
+        "line": kind.line(row),
+        "url": kind.url(row),
+    }
 
 
 def _decision(kind: ReviewKind, name: str) -> Decision | None:

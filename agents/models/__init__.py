@@ -1,5 +1,6 @@
 """The tables of agents and conversations, one file per group."""
 
+from agents.models.alerts import Alert, AlertKind, Delivery, Receiver
 from agents.models.conversations import (
     Agent,
     Channel,
@@ -24,6 +25,8 @@ from agents.work.lease import LastServed, Leasable, owner_is_dead, owner_name
 
 __all__ = [
     "Agent",
+    "Alert",
+    "AlertKind",
     "Channel",
     "ChannelMember",
     "Chore",
@@ -31,6 +34,7 @@ __all__ = [
     "DebateRound",
     "DebateSeat",
     "DebateTurn",
+    "Delivery",
     "DescriptionUpdate",
     "DialogState",
     "DialogSummary",
@@ -51,6 +55,7 @@ __all__ = [
     "NumberOf",
     "PersonaVersion",
     "Reaction",
+    "Receiver",
     "ReviewItem",
     "Rollup",
     "Run",

@@ -1,5 +1,6 @@
 """The sixteen example agents and their conversations, as data files, and the service that loads them."""
 
+from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,3 +11,13 @@ FOLDER = Path(__file__).resolve().parent
 def example_slugs() -> frozenset[str]:
     """The slugs of the example agents, by the names of their files."""
     return frozenset(path.stem for path in (FOLDER / "personas").glob("*.yaml"))
+
+
+class Demo(StrEnum):
+    """The names of what `manage.py demo` adds besides its numbered channels; removing the examples removes these, too."""
+
+    CHANNEL = "demo-front-desk"
+    SCHEDULE = "demo-every-56-hours"
+    LABEL_SET = "demo-planted-drift"
+    INTERVENTION = "demo-many-apologies"
+    EXPERIMENT = "demo-gate-on-off"

@@ -13,6 +13,7 @@ from django.db.models import ManyToManyRel, Q, QuerySet
 from django.utils.module_loading import import_string
 
 from agents.models import Agent, Channel, Debate, DebateSeat, Message, Swarm
+from agents.seed import Demo
 from agents.seed.loader import conversations
 
 DEMONSTRATION = r"^demo-[0-9]+(-picnic)?$"  # slugs of the channels of `manage.py demo`
@@ -62,7 +63,9 @@ def _channels() -> QuerySet[Channel]:
         used |= Q(pk__in=Channel.objects.filter(**{f"{path}__origin": Agent.Origin.SEED}).values("pk"))
         shared |= Q(pk__in=Channel.objects.filter(**{f"{path}__in": others}).values("pk"))
     return Channel.objects.filter(
-        Q(slug__in=shipped) | Q(synthetic=True, slug__regex=DEMONSTRATION) | (Q(synthetic=True) & used & ~shared)
+        Q(slug__in=[*shipped, Demo.CHANNEL])
+        | Q(synthetic=True, slug__regex=DEMONSTRATION)
+        | (Q(synthetic=True) & used & ~shared)
     )
 
 
@@ -96,7 +99,7 @@ def _objections(agents: Sequence[Agent]) -> list[str]:
                 f"the {model._meta.verbose_name} “{row}” names example agents alone and would mean every agent without them: "
                 "change or delete it first"
                 for row in model._default_manager.filter(**{f"{name}__in": agents}).distinct()
-                if not set(getattr(row, name).all()) - set(agents)
+                if str(row) not in set(Demo) and not set(getattr(row, name).all()) - set(agents)
             ]
     return objections
 
@@ -107,7 +110,8 @@ def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Remov
     there = Message.objects.filter(channel__in=channels, user=None)
     known = there.filter(external_id__in=[external_id for _, external_id in shipped])
     seeded = [pk for pk, *place in known.values_list("pk", "channel__slug", "external_id") if tuple(place) in shipped]
-    messages = there.filter(Q(pk__in=seeded) | Q(agent__in=agents) | Q(channel__synthetic=True, agent=None))
+    visitors = Q(channel__synthetic=True) | Q(channel__slug=Demo.CHANNEL)
+    messages = there.filter(Q(pk__in=seeded) | Q(agent__in=agents) | (visitors & Q(agent=None)))
     empty = []
     for channel in channels:
         if number := channel.messages.exclude(pk__in=messages.values("pk")).count():

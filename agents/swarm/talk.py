@@ -1,28 +1,20 @@
-"""Talk to an agent here and now and say what its swarm did with each message; or try a swarm on a message that nobody sends."""
+"""What a swarm did with a message; and a trial of a swarm on a message that nobody sends."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 from django.conf import settings
-from django.db import transaction
 from pydantic import BaseModel, Field
 
 from agents import llm
-from agents.models import Agent, Channel, ChannelMember, Message, Run, RunMessage, RunStep, Swarm, SwarmTurn, owner_name
+from agents.models import Agent, Channel, Message, RunMessage, Swarm, SwarmTurn
 from agents.swarm.intents import intent_of
-from agents.swarm.memory import summarise_now
 from agents.swarm.stages import PLACE, Calibration, Place, Polish
-from agents.swarm.state import StateRefused
-from agents.text.fences import fault_of
-from agents.turn.orchestrator import MAX_TOKENS, finish_turn
+from agents.turn.orchestrator import MAX_TOKENS
 from agents.turn.pipeline import Accept, Draft, Pipeline, Turn
 from agents.turn.prompt import build_prompt
-from agents.turn.send_message import append, start_turn
 from agents.turn.tools import tool_definitions
-
-PERSON = "you"  # who writes, where nobody else is named
 
 
 class Trace(BaseModel):
@@ -67,73 +59,6 @@ class Trial(Trace):
     guidance: str = ""
     steps: list[dict[str, str]] = Field(default_factory=list)
     text: str = ""
-
-
-class Exchange(BaseModel):
-    """A message and what became of it.
-
-    Attributes:
-        message: What the person wrote.
-        replies: What the agent said.
-        silent: Why the agent said nothing, where it did.
-        run, status, error: The turn, and how it ended.
-        trace: What its swarm did; None where none took part.
-    """
-
-    message: str
-    replies: list[str]
-    silent: str = ""
-    run: int
-    status: str
-    error: str
-    trace: Trace | None
-
-
-def begin_talk(agent: Agent) -> Channel:
-    """A new direct message with an agent, marked synthetic: what is said there enters no measurement."""
-    with transaction.atomic():
-        number = 1 + Channel.objects.filter(slug__startswith=f"chat-{agent.slug}-").count()
-        while Channel.objects.filter(slug=f"chat-{agent.slug}-{number}").exists():
-            number += 1
-        slug = f"chat-{agent.slug}-{number}"
-        channel: Channel = Channel.objects.create(slug=slug, name=slug, kind=Channel.Kind.DM, synthetic=True)
-        ChannelMember.objects.create(channel=channel, agent=agent)
-    return channel
-
-
-def exchange(
-    agent: Agent, channel: Channel, text: str, *, person: str = PERSON, overrides: Mapping[str, Any] | None = None
-) -> Exchange:
-    """Say something to an agent and have it answer in this process.
-
-    Raises:
-        StateRefused: The text cannot be said.
-        TurnRefused: The agent may not speak there, or an earlier turn of its was left unfinished.
-    """
-    if fault := fault_of(text):
-        raise StateRefused("message", fault)
-    with transaction.atomic():
-        message = append(channel=channel, outsider=person, text=text)
-    run = finish_turn(start_turn(agent=agent, channel=channel, trigger=message, overrides=overrides))
-    said = Message.objects.filter(run=run).order_by("pk").values_list("text", flat=True)
-    row = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
-    summarise_now(agent, channel, owner=owner_name())
-    return Exchange(
-        message=text,
-        replies=list(said),
-        silent="" if said else _why_silent(run),
-        run=run.pk,
-        status=run.status,
-        error=run.error,
-        trace=trace_of(row) if row else None,
-    )
-
-
-def _why_silent(run: Run) -> str:
-    """The reason that the agent gave, or how its turn ended."""
-    steps = RunStep.objects.filter(run=run, detail__has_key="reason").order_by("-number")
-    given = str((steps.values_list("detail", flat=True).first() or {}).get("reason", ""))
-    return given or run.error or run.get_stop_reason_display()
 
 
 def trace_of(row: SwarmTurn) -> Trace:

@@ -3,8 +3,8 @@
 Fail-open: a stage that raises is noted and passed over. `Run.overrides` may hold `stages` (names: only these take part, and those that are
 `required`), `model` (acts instead of the agent's own), `tags` (of every message of the turn), `scene` (where in its lines the offline
 scripted actor begins), `lines` (what it says in this turn instead of the agent's sample lines), `until` (the position of the last
-message that it is shown) and `apart` (it is shown nothing that other agents say); the rest is for the stages. A value that is none of
-these is passed over: a turn must not die of it.
+message that it is shown), `apart` (it is shown nothing that other agents say) and `system_prompt` (it speaks under this one instead of
+its own); the rest is for the stages. A value that is none of these is passed over: a turn must not die of it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, Protocol
@@ -73,6 +74,20 @@ def until_of(overrides: Mapping[str, Any]) -> int | None:
 def is_apart(overrides: Mapping[str, Any]) -> bool:
     """Whether the agent is shown nothing that other agents say."""
     return overrides.get("apart") is True
+
+
+def system_prompt_of(overrides: Mapping[str, Any]) -> str:
+    """The system prompt under which the agent speaks; empty = its own."""
+    system_prompt = overrides.get("system_prompt")
+    return system_prompt if isinstance(system_prompt, str) and system_prompt.strip() else ""
+
+
+def speaker_of(agent: Agent, overrides: Mapping[str, Any]) -> Agent:
+    """The agent as it speaks in a turn: itself, or a copy with the system prompt of the overrides, which is not to be saved."""
+    if system_prompt := system_prompt_of(overrides):
+        agent = copy(agent)
+        agent.system_prompt = system_prompt
+    return agent
 
 
 Phase = Literal["received", "ingested", "prepare", "review", "committed", "finish"]

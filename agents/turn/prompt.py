@@ -17,7 +17,18 @@ from agents.models import Agent, Channel, Message, PersonaVersion, Run
 from agents.models.conversations import has_swarm
 from agents.persona import render_persona
 from agents.text.fences import fence, neutral, one_line, render_prompt
-from agents.turn.pipeline import Answer, Draft, Section, TraceEntry, Turn, is_apart, pipeline, until_of
+from agents.turn.pipeline import (
+    Answer,
+    Draft,
+    Section,
+    TraceEntry,
+    Turn,
+    is_apart,
+    pipeline,
+    speaker_of,
+    system_prompt_of,
+    until_of,
+)
 
 
 def render(name: str, /, **values: Any) -> str:
@@ -152,11 +163,13 @@ def new_turn(
     own = Agent.objects.filter(pk=agent.pk).values_list(Subquery(versions[:1]), has_swarm())
     version, swarm = own.first() or (None, False)
     return Turn(
-        agent=agent,
+        agent=speaker_of(agent, overrides or {}),
         channel=channel,
         run=run,
         trigger=trigger,
-        persona_version_id=version,
+        persona_version_id=None
+        if system_prompt_of(overrides or {})
+        else version,  # an edited persona is no stored version
         overrides=overrides or {},
         has_swarm=swarm,
         transcript=[]

@@ -19,7 +19,19 @@ from agents.llm.requests import storable
 from agents.models import Agent, Channel, ChannelMember, Message, PersonaVersion, Run
 from agents.models.conversations import has_swarm, validate_tags
 from agents.text.fences import fault_of
-from agents.turn.pipeline import Accept, Draft, Revise, SendResult, StageFailed, TraceEntry, Turn, pipeline, tags_of
+from agents.turn.pipeline import (
+    Accept,
+    Draft,
+    Revise,
+    SendResult,
+    StageFailed,
+    TraceEntry,
+    Turn,
+    pipeline,
+    speaker_of,
+    system_prompt_of,
+    tags_of,
+)
 from agents.work.queues import wake_for_turns
 
 KEY_CHARACTERS = 200
@@ -165,7 +177,7 @@ def send_message(
     """
     if turn is None:
         own = overrides if overrides is not None else (run.overrides if run is not None else {})
-        turn = Turn(agent=agent, channel=channel, run=run, trigger=trigger, overrides=own)
+        turn = Turn(agent=speaker_of(agent, own), channel=channel, run=run, trigger=trigger, overrides=own)
     if session:
         turn.sessions[channel.pk] = session
     check_message(channel=channel, text=text, parent=parent, key=idempotency_key, tags=tags)
@@ -180,7 +192,8 @@ def send_message(
             if not is_first:
                 message = _first_result(turn, channel, idempotency_key)
             else:
-                turn.persona_version_id = turn.persona_version_id or version_id
+                if not system_prompt_of(turn.overrides):
+                    turn.persona_version_id = turn.persona_version_id or version_id
                 outcome = _review(turn, draft)
                 if isinstance(outcome, Revise):
                     span.set_data("outcome", outcome.outcome or "sent_back")

@@ -1,5 +1,6 @@
 """The console's pages for corrections, and what correcting adds to the pages of agents and messages."""
 
+from agents.admin.chat import add_choice
 from agents.console.logs import register_pages
 from agents.console.site import extend
 from agents.models import Agent, Message, Run
@@ -9,11 +10,13 @@ from correction.admin.agents import (
     copy_corrections,
     corrections_panel,
     costs_panel,
+    gate_in_chat,
     gate_steps,
     nudges_panel,
     switch_mechanism,
 )
-from correction.admin.behavior import agent_behavior_panel, behavior_notes
+from correction.admin.behavior import agent_behavior_panel, asked_panel, behavior_notes
+from correction.admin.gate import gate_buttons
 from correction.admin.logs import gate_filter
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
 from evaluation.admin.drift_overview import add_steps
@@ -22,10 +25,12 @@ __all__ = ["agents", "behavior", "config", "home", "interventions", "logs", "rev
 
 register_pages("correction")
 add_steps(gate_steps)
+add_choice(gate_in_chat)
 extend(
     Agent,
     "correction.view_agentevaluationconfig",
     panels=(config_panel,),
+    buttons=(gate_buttons,),
     anchors=(("config", "Corrections"),),
 )
 extend(
@@ -47,3 +52,4 @@ extend(
 )
 extend(Message, "correction.view_behaviorrequest", notes=(behavior_notes,))
 extend(Run, "correction.view_correctionlog", panels=(run_panel,), filters=(gate_filter("run"),))
+extend(Run, "correction.view_behaviorrequest", panels=(asked_panel,))

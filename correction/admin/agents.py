@@ -15,6 +15,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
+from agents.admin.chat import Choice
 from agents.console import display
 from agents.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
 from agents.console.forms import confirmed
@@ -28,7 +29,7 @@ from correction.admin.display import (
     mode_badge,
     origin,
 )
-from correction.admin.matrix import BY_ID, config_url, observe_url
+from correction.admin.matrix import BY_ID, config_url, gate_url
 from correction.config.configure import (
     ConfigChange,
     changes_of,
@@ -84,7 +85,7 @@ def _row(agent: Agent, config: ResolvedConfig, mechanism: Mechanism) -> dict[str
     return item(switch) | {
         "label": mechanism.label,
         "purpose": mechanism.purpose,
-        "url": config_url(agent, mechanism),
+        "url": gate_url(agent) if mechanism.id in (*GATE_DIMENSIONS, "gate") else config_url(agent, mechanism),
         "state": mode_badge(config) if switch == "gate_mode" else state,
         "numbers": [item(name) for name in mechanism.fields if name != switch],
     }
@@ -274,13 +275,35 @@ def _step(agent: Agent, config: ResolvedConfig, dimension: str) -> Step | None:
         why = f"the gate does not check {dimension}: observing holds nothing back"
         if config.gate_mode == GateMode.ENFORCE and not config.gate_is_off:
             why += f"; {', '.join(config.gate_dimensions)}, enforced until now, would only be observed, too"
-        return Step("Observe it at the gate", observe_url(agent, BY_ID[dimension]), why)
+        return Step("Observe it at the gate", gate_url(agent, gate_mode=GateMode.OBSERVE, add=dimension), why)
     if config.gate_mode == GateMode.OBSERVE:
         why = f"the gate only observes {dimension}; look at its false alarms first"
-        return Step("Enforce it at the gate", config_url(agent, BY_ID["gate"]), why)
+        return Step("Enforce it at the gate", gate_url(agent, gate_mode=GateMode.ENFORCE), why)
     return None
 
 
+def _gate_options(agent: Agent) -> list[tuple[str, str]]:
+    config = resolve_config(agent)
+    now = GateMode.OFF.value if config.gate_is_off else config.gate_mode
+    modes = (
+        (GateMode.OFF, "nothing is judged"),
+        (GateMode.OBSERVE, "judged after it is sent"),
+        (GateMode.ENFORCE, "judged before it is sent"),
+    )
+    return [("", f"as configured ({now})"), *((mode.value, f"{mode.value}: {text}") for mode, text in modes)]
+
+
+def _gate_overrides(agent: Agent, mode: str) -> dict[str, Any]:
+    """The mode, for every message; where no dimension is enabled adherence is checked."""
+    given: dict[str, Any] = {"gate_mode": mode}
+    if mode == GateMode.OBSERVE:
+        given["observe_sample_rate"] = 1
+    if mode != GateMode.OFF and not resolve_config(agent).gate_dimensions:
+        given["gate_adherence_enabled"] = True
+    return given
+
+
+gate_in_chat = Choice(name="gate_mode", label="Gate", options=_gate_options, overrides=_gate_overrides)
 NAMED_CHANGES = 3  # differences named of one change
 
 

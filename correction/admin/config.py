@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import Q
 from django.forms import ChoiceField
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.middleware.csrf import get_token
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -25,23 +24,29 @@ from agents.console.site import ModelAdmin, came_from, console_page
 from agents.models import Agent
 from correction.admin.config_form import SEEN, ConfigForm
 from correction.admin.display import origin
+from correction.admin.gate import (
+    CHECKING,
+    changes_of_choice,
+    check_sentence,
+    gate_context,
+    heuristic_badge,
+    kind_of_judge,
+    preview_of_typed,
+    queue_unscored,
+    read_choice,
+)
 from correction.admin.matrix import (
     BY_ID,
     BY_SWITCH,
     DEFAULTS,
     anchor_of,
     config_url,
+    gate_url,
     matrix_context,
     target_of,
 )
-from correction.admin.thresholds import (
-    heuristic_badge,
-    kind_of_judge,
-    preview,
-    thresholds_context,
-    thresholds_url,
-)
 from correction.config.configure import (
+    ConfigConflict,
     config_history,
     configure,
     gate_from_now_on,
@@ -58,12 +63,13 @@ from correction.config.settings import (
     ConfigError,
     Mechanism,
     ResolvedConfig,
-    Setting,
     merge,
     read_changes,
 )
-from correction.gate.thresholds import Scores, scores_of
-from correction.models import AgentEvaluationConfig, GateMode
+from correction.gate.thresholds import Scores, replay
+from correction.models import AgentEvaluationConfig
+from evaluation.admin.display import MEASURE
+from evaluation.wording import counted
 
 PAGES = "admin/correction/config/"
 LIST = "admin:correction_agentevaluationconfig_changelist"
@@ -108,21 +114,19 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         agent, chosen = _agent(target), _mechanism(request)
         own, defaults = _stored_rows(agent)
         shown = MECHANISMS if chosen is None else (chosen,)
-        observing = chosen is not None and chosen.is_dimension and "observe" in request.GET
-        if chosen is not None and observing:
-            mode: dict[str, Setting] = {"gate_mode": SETTINGS["gate_mode"]}
-            shown = (replace(chosen, settings=mode | dict(chosen.settings)),)
         names = [name for mechanism in shown for name in mechanism.fields]
-        typed = {name: request.GET[name] for name in names if name.endswith("_threshold") and name in request.GET}
-        if chosen is not None and observing:
-            typed |= {"gate_mode": str(GateMode.OBSERVE), chosen.switch: "on"}
-        form = ConfigForm(request.POST or None, own=own, defaults=defaults, names=names, typed=typed)
+        form = ConfigForm(request.POST or None, own=own, defaults=defaults, names=names)
         if request.method == "POST":
             self._allow(request, change=True)
+            back = config_url(agent) if chosen is None else f"{reverse(LIST)}#{anchor_of(agent, chosen)}"
             if "_reset" in request.POST:
-                return self._save(request, agent, chosen, dict.fromkeys(chosen.fields if chosen else names))
+                return self._save(request, agent, chosen, dict.fromkeys(names), back=back)
             if form.is_valid():
-                return self._save(request, agent, chosen, form.changes, reason=form.cleaned_data["reason"])
+                try:
+                    reason = form.cleaned_data["reason"]
+                    return self._save(request, agent, chosen, form.changes, back=back, reason=reason, seen=form.was)
+                except ConfigConflict as conflict:
+                    form.show_conflict(conflict)
         config = merge(own=own, defaults=defaults) if agent is not None else merge(own=None, defaults=own)
         return self._page(
             request,
@@ -136,16 +140,48 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             chosen=chosen,
             all_url=config_url(agent),
             history_url=history_url(agent),
-            thresholds_url=thresholds_url(agent),
+            gate_url=gate_url(agent),
         )
 
-    @console_page("target/<str:target>/thresholds/")
-    def thresholds_view(self, request: HttpRequest, target: str) -> HttpResponse:
-        """What other thresholds would have done to the drafts judged so far, as histograms; nothing is stored."""
+    @console_page("target/<str:target>/gate/")
+    def gate_view(self, request: HttpRequest, target: str) -> HttpResponse:
+        """Replay the latest messages with other thresholds, choose what the gate does, see and undo what was changed, check a sentence."""
         self._allow(request)
         agent = _agent(target)
-        title = f"{agent or 'Defaults'}: thresholds"
-        return self._page(request, "thresholds", title, **thresholds_context(agent, request.GET))
+        own, defaults = _stored_rows(agent)
+        posted = request.POST
+        choice = read_choice(request.GET if "_check" in posted else posted or request.GET, in_effect(agent))
+        here, sentence = gate_url(agent, **choice.query), {}
+        if "_save" in posted:
+            self._allow(request, change=True)
+            try:
+                changes, seen = changes_of_choice(posted, choice, own=own, defaults=defaults)
+                back, reason = gate_url(agent) + "#changes", posted.get("reason", "")
+                return self._save(request, agent, BY_ID["gate"], changes, back=back, reason=reason, seen=seen)
+            except ConfigError as error:
+                again = " Look at what is stored now and save again." if isinstance(error, ConfigConflict) else ""
+                self.message_user(request, f"{error}.{again}", messages.ERROR)
+                return HttpResponseRedirect(here)
+        if "_judge" in posted:
+            if not request.user.has_perm(MEASURE):
+                raise PermissionDenied
+            try:
+                number = queue_unscored(agent, choice)
+                self.message_user(request, f"{counted(number, 'message waits', 'messages wait')} to be judged.")
+            except ValueError as error:
+                self.message_user(request, str(error), messages.ERROR)
+            return HttpResponseRedirect(here)
+        if "_check" in posted and agent is not None:
+            if not request.user.has_perm(CHECKING):
+                raise PermissionDenied
+            sentence = check_sentence(agent, posted.get("draft", ""), choice.checked)
+        context = gate_context(request, agent, choice, own=own, defaults=defaults)
+        if "progress" in request.GET:
+            return JsonResponse({"waiting": context["waiting"]})
+        live = gate_url(agent, **choice.query, progress=1) if context["waiting"] and not posted else ""
+        title = f"Gate for {agent or 'all agents'}"
+        more = {"sentence": sentence, "live": live, "here": here, "history_url": history_url(agent)}
+        return self._page(request, "gate", title, **context, **more)
 
     @console_page("target/<str:target>/history/")
     def target_history_view(self, request: HttpRequest, target: str) -> HttpResponse:
@@ -191,7 +227,9 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         if mechanism is None:
             raise Http404("There is no such cell.")
         changes = {name: value} if "set" in request.POST else dict.fromkeys(mechanism.fields)
-        return self._save(request, _agent(target), mechanism, changes, stay=request.get_full_path())
+        agent = _agent(target)
+        back = f"{request.get_full_path()}#{anchor_of(agent, mechanism)}"
+        return self._save(request, agent, mechanism, changes, back=back)
 
     def _save(
         self,
@@ -200,23 +238,28 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         mechanism: Mechanism | None,
         changes: dict[str, Any],
         *,
+        back: str,
         reason: str = "",
-        stay: str = "",
+        seen: Mapping[str, Any] | None = None,
     ) -> HttpResponse:
-        """Store the changes under the user's name, say so with what the gate does now, and return to where the person was.
+        """Store the changes under the user's name, say so with what the gate does now, and lead `back` to where the person was.
 
         A change of the defaults is asked about first, where agents inherit it.
+
+        Raises:
+            ConfigConflict: Another person changed the same since it was `seen`.
         """
         user, before = user_of(request), in_effect(agent)
         what = mechanism.label if mechanism else "corrections"
         if agent is None and "confirmed" not in request.POST and (context := _consequences(before, changes)):
             posted = [(name, text) for name, texts in request.POST.lists() for text in texts]
-            context["posted"] = [(name, text) for name, text in posted if name != "csrfmiddlewaretoken"]
+            context |= {"posted": [pair for pair in posted if pair[0] != "csrfmiddlewaretoken"], "back": back}
             return self._page(request, "confirm", f"Defaults: {what}", **context)
-        back = config_url(agent) if mechanism is None else f"{stay or reverse(LIST)}#{anchor_of(agent, mechanism)}"
         earlier = last_change(agent=agent, user=user)
         try:
-            after = configure(agent=agent, changes=changes, user=user, reason=reason)
+            after = configure(agent=agent, changes=changes, user=user, reason=reason, seen=seen)
+        except ConfigConflict:
+            raise
         except ConfigError as error:
             self.message_user(request, str(error), messages.ERROR)
         else:
@@ -273,7 +316,7 @@ def _groups(
     """
     scores: dict[str, Scores] = {}
     if any(mechanism.is_dimension for mechanism in mechanisms):
-        _, scores = scores_of(agent=agent, heuristic=kind_of_judge() == "heuristic")
+        scores = replay(agent=agent, heuristic=kind_of_judge() == "heuristic").dimensions
 
     def line(mechanism: Mechanism, name: str) -> dict[str, Any]:
         bound = form[name]
@@ -289,7 +332,7 @@ def _groups(
         }
         if mechanism.is_dimension and name == mechanism.number:
             of_dimension = scores.get(mechanism.id, Scores())
-            line["preview"] = preview(agent, mechanism.id, str(bound.value() or ""), config, of_dimension)
+            line["preview"] = preview_of_typed(agent, mechanism.id, str(bound.value() or ""), config, of_dimension)
         return line
 
     return [{"mechanism": one, "lines": [line(one, name) for name in one.fields]} for one in mechanisms]
@@ -317,7 +360,6 @@ def _consequences(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[st
         "more": max(0, number - NAMED),
         "changes": [(SETTINGS[name].label, before.show(name), after.show(name)) for name in moved],
         "gate": gate_from_now_on(before, after),
-        "back": reverse(LIST),
     }
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
 
 from agents.console.site import GrowingTextarea, NumberInput, TextInput
 from correction.admin.display import origin
-from correction.config.configure import LONGEST_REASON
+from correction.config.configure import LONGEST_REASON, ConfigConflict
 from correction.config.settings import LONGEST_NAME, MOST_NAMES, SETTINGS, ConfigError, Setting, merge
 from correction.models import AgentEvaluationConfig
 
@@ -26,7 +25,6 @@ class ConfigForm(forms.Form):
         own: The row that is edited; None while there is none.
         defaults: The row of the defaults, where `own` is that of an agent.
         names: Fields of the configuration, in their order on the page.
-        typed: Values that a link fills in, by their names: they are saved like typed ones.
     """
 
     reason = forms.CharField(
@@ -43,7 +41,6 @@ class ConfigForm(forms.Form):
         own: AgentEvaluationConfig | None,
         defaults: AgentEvaluationConfig | None,
         names: Iterable[str],
-        typed: Mapping[str, str] = MappingProxyType({}),
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -56,7 +53,7 @@ class ConfigForm(forms.Form):
             config = merge(own=without, defaults=defaults)
             self.fields[name] = _field(setting, f"{config.show(name)} ({origin(config, name)})")
             self._stored[name] = "" if stored is None else setting.show(stored)
-            self.initial[name] = typed.get(name, self._stored[name])
+            self.initial[name] = self._stored[name]
         self.order_fields([*self.names, "reason"])
 
     def clean(self) -> dict[str, Any]:
@@ -72,6 +69,18 @@ class ConfigForm(forms.Form):
     def changes(self) -> dict[str, Any]:
         """What this person changed, compared with what the page showed; what another person changed meanwhile stays."""
         return {name: self.cleaned_data[name] for name in self.names if self.cleaned_data[name] != self._seen(name)}
+
+    @property
+    def was(self) -> dict[str, Any]:
+        """What the page showed of what is stored."""
+        return {name: self._seen(name) for name in self.names}
+
+    def show_conflict(self, conflict: ConfigConflict) -> None:
+        """Say what another person changed meanwhile, with what was typed; saving again is a decision about it."""
+        self.data: Any = self.data.copy()
+        for name, said in conflict.errors.items():
+            self.data[f"{SEEN}{name}"] = self._stored[name]
+            self.add_error(name, said)
 
     def seen(self, name: str) -> str:
         """The value the page showed when it was opened, which it sends back with the one that was typed."""

@@ -16,7 +16,7 @@ from agents.console.home import HomePart, add_home, card, number_link, percent, 
 from agents.models import LLMCall
 from agents.ops.sums import LEDGER, end_for_page, says_end
 from correction.admin.display import share
-from correction.admin.matrix import config_url
+from correction.admin.matrix import config_url, gate_url
 from correction.costs import BUDGETED, BudgetDay, budgets_today, spent_by_day
 from correction.gate.statistics import GATE, PASSED_UNJUDGED, GateStatistics, get_recent_statistics
 from correction.interventions.counts import ENOUGH, never_past_precondition
@@ -212,8 +212,8 @@ def never_observed(request: HttpRequest) -> SafeString | None:
         "The gate was never observed",
         text,
         command=OBSERVE,
-        url=config_url(None) if may else "",
-        label="Change the defaults",
+        url=gate_url(None) if may else "",
+        label="Open the gate of all agents",
     )
 
 

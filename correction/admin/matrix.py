@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from django.db.models import Q
 from django.urls import reverse
@@ -40,7 +41,7 @@ def matrix_context(*, search: str = "", page: str | int = 1) -> dict[str, Any]:
         "page": agents,
         "mechanisms": MECHANISMS,
         "search": search,
-        "thresholds_url": reverse("admin:correction_agentevaluationconfig_thresholds", args=[DEFAULTS]),
+        "gate_url": gate_url(None),
     }
 
 
@@ -55,9 +56,14 @@ def config_url(agent: Agent | None, mechanism: Mechanism | None = None) -> str:
     return f"{url}?mechanism={mechanism.id}" if mechanism is not None else url
 
 
-def observe_url(agent: Agent, mechanism: Mechanism) -> str:
-    """The page that edits a gate dimension, filled in so that the gate checks it and only observes."""
-    return f"{config_url(agent, mechanism)}&observe=1"
+def gate_url(agent: Agent | None, **filled_in: Any) -> str:
+    """The page where an agent's gate is decided, or that of the defaults; `filled_in` stands in its form and is not saved yet.
+
+    Args:
+        filled_in: ``gate_mode``; ``add``, a dimension to check besides those that are checked; a threshold by its dimension.
+    """
+    url = reverse("admin:correction_agentevaluationconfig_gate", args=[target_of(agent)])
+    return f"{url}?{urlencode(filled_in, doseq=True)}" if filled_in else url
 
 
 def anchor_of(agent: Agent | None, mechanism: Mechanism) -> str:

@@ -35,7 +35,7 @@ def alarms(request: HttpRequest, agent: str, keys: Collection[str] | None) -> It
     """Failed checks among the newest drafts without a mark, right or false alarm."""
     newest = Subquery(CorrectionLog.objects.order_by("-pk").values("pk")[:1])
     rows = GateDimensionResult.objects.filter(log__gt=newest - NEWEST_LOGS, passed=False, mark="").order_by(
-        "-log", "pk"
+        "-log_id", "pk"
     )
     if agent:
         rows = rows.filter(log__agent__slug=agent)

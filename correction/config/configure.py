@@ -12,6 +12,7 @@ from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from agents.llm.ledger import estimate_cost
 from agents.models import Agent
@@ -51,6 +52,10 @@ class ConfigChange:
     changes: Mapping[str, tuple[Any, Any]]
 
 
+class ConfigConflict(ConfigError):
+    """Another person changed the same fields meanwhile; `errors` says to what, who and when."""
+
+
 def configure(
     *,
     agent: Agent | None,
@@ -58,6 +63,7 @@ def configure(
     user: AbstractBaseUser | None = None,
     reason: str = "",
     check: Callable[[ResolvedConfig], None] | None = None,
+    seen: Mapping[str, Any] | None = None,
 ) -> ResolvedConfig:
     """Change some fields of an agent's configuration, or of the defaults; the others stay, also when they are changed meanwhile.
 
@@ -67,12 +73,14 @@ def configure(
         user: Who; in a web request the signed-in user when left out.
         reason: Why, one line of at most 100 characters, for the history.
         check: Gets the configuration as it is before the change, while no other process can change it; raises to leave it so.
+        seen: What was stored of these fields when the person decided; None = inherit.
 
     Returns:
         The configuration in effect afterwards. Nothing is written, and no history made, where nothing changes.
 
     Raises:
         ConfigError: Unknown fields or values that are not allowed; nothing was changed.
+        ConfigConflict: A field was changed since it was `seen`, to something else than what is asked for; nothing was changed.
     """
     values = read_changes(changes)
     if len(reason) > LONGEST_REASON or not reason.isprintable():
@@ -87,6 +95,13 @@ def configure(
             row = _made(agent, user, NO_OWN)
         if check is not None:
             check(in_effect(agent))
+        moved = {
+            name: stored
+            for name, value in values.items()
+            if seen is not None and name in seen and (stored := getattr(row, name, None)) not in (seen[name], value)
+        }
+        if moved:
+            raise ConfigConflict({name: _moved(agent, name, stored) for name, stored in moved.items()})
         changed = [name for name, value in values.items() if getattr(row, name, None) != value]
         if row is not None and changed:
             for name in changed:
@@ -232,6 +247,15 @@ def config_json(config: ResolvedConfig) -> dict[str, Any]:
 def in_effect(agent: Agent | None) -> ResolvedConfig:
     """The configuration of an agent, or what holds for one that sets nothing of its own."""
     return resolve_config(agent) if agent is not None else resolve_defaults()
+
+
+def _moved(agent: Agent | None, name: str, stored: Any) -> str:
+    """A sentence on who changed a field last, and to what."""
+    change = next((change for change in config_history(agent) if name in change.changes), None)
+    by = f" by {change.user}" if change and change.user else ""
+    at = f" at {timezone.localtime(change.at):%H:%M %Z on %d %b}" if change else ""
+    setting = SETTINGS[name]
+    return f"{name} was set to {setting.show_stored(stored)}{by}{at}, after this page was opened; nothing was saved"
 
 
 def _stored(row: Any, names: Iterable[str]) -> dict[str, Any]:

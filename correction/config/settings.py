@@ -555,6 +555,11 @@ class ResolvedConfig:
         return self.gate_mode == GateMode.OFF or not self.gate_dimensions
 
     @property
+    def rules_if_asked(self) -> bool:
+        """Whether the agent's rules are checked where a check is asked for whatever is enabled: unless they are switched off."""
+        return bool(self.values["gate_rules_enabled"]) or self.provenance["gate_rules_enabled"] == "built-in"
+
+    @property
     def has_budget(self) -> bool:
         return bool(self.values["budget_enabled"]) and self.values["daily_budget_usd"] is not None
 

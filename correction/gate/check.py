@@ -162,6 +162,15 @@ def part_of(
     )
 
 
+def lowest(judged: Sequence[Part], own: Sequence[Part]) -> tuple[float, Part] | None:
+    """The worst of the judge's number and of each of the agent's own rules and cues, with what decided it; None where nothing is scored."""
+    candidates = [(p.score or 0.0, p) for p in own if p.scored]
+    if scored := [p for p in judged if p.scored]:
+        mean = round(sum((p.score or 0.0) * p.weight for p in scored) / sum(p.weight for p in scored), 2)
+        candidates.insert(0, (mean, min(scored, key=lambda p: p.score or 0.0)))
+    return min(candidates, key=lambda pair: pair[0]) if candidates else None
+
+
 def combine(
     *, dimension: str, threshold: Decimal, judged: Sequence[Part], own: Sequence[Part] = ()
 ) -> GateDimensionResult:
@@ -171,11 +180,7 @@ def combine(
     passed, however well the rules held: they are a part of it. A broken rule fails it all the same.
     """
     parts = (*own, *judged)
-    candidates = [(p.score or 0.0, p) for p in own if p.scored]
-    if scored := [p for p in judged if p.scored]:
-        mean = round(sum((p.score or 0.0) * p.weight for p in scored) / sum(p.weight for p in scored), 2)
-        candidates.insert(0, (mean, min(scored, key=lambda p: p.score or 0.0)))
-    score, decisive = min(candidates, key=lambda pair: pair[0]) if candidates else (None, None)
+    score, decisive = lowest(judged, own) or (None, None)
     broken = score is not None and score < threshold
     # The calls that brought no verdict, the one that says most first.
     failed = next((p for s in ("timeout", "overload", "error", "budget") for p in parts if p.status == s), None)
@@ -437,10 +442,10 @@ def _own_parts(action: Action, propositions: DraftPropositions, judge: str) -> l
     return parts
 
 
-def _ask(
-    action: Action, propositions: DraftPropositions, label: Label, deadline: float, *, gate: bool, shortened: bool
-) -> dict[str, list[Part]]:
-    """The judge's parts by dimension; all questions are asked at once, one per dimension unless its propositions differ in context."""
+def questions_of(
+    action: Action, propositions: DraftPropositions, label: Label, *, gate: bool
+) -> list[tuple[str, Question]]:
+    """What a judge is asked about a draft, each with its dimension."""
     questions: list[tuple[str, Question]] = []
     for dimension, of_dimension in propositions.judged.items():
         groups: dict[object, list[Proposition]] = {}
@@ -453,6 +458,14 @@ def _ask(
                 named = replace(label, dimension=dimension)
                 question = Question(propositions=together, context=context, label=named, gate=gate)
                 questions.append((dimension, question))
+    return questions
+
+
+def _ask(
+    action: Action, propositions: DraftPropositions, label: Label, deadline: float, *, gate: bool, shortened: bool
+) -> dict[str, list[Part]]:
+    """The judge's parts by dimension; all questions are asked at once, one per dimension unless its propositions differ in context."""
+    questions = questions_of(action, propositions, label, gate=gate)
     if not questions:
         return {}
     requests = [build_request(question) for _, question in questions]

@@ -1,4 +1,7 @@
-"""Observe mode: messages are sent at once and judged afterwards, so that a team learns the false-alarm rate before it enforces."""
+"""Observe mode: messages are sent at once and judged afterwards, so that a team learns the false-alarm rate before it enforces.
+
+A person can also have messages judged that were said before, with an estimate first (`needs_of`, `judge_later`).
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,24 @@ import logging
 import uuid
 from collections.abc import Sequence
 from datetime import timedelta
+from decimal import Decimal
+from statistics import median
+from typing import NamedTuple
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
 
+from agents.llm import Label, estimate_tokens, ledger
+from agents.llm.endpoints import provider_of
 from agents.models import Agent, Leasable, Message
+from agents.turn.pipeline import speaker_of
 from agents.work.queues import do_next, wake_workers
 from correction.config.settings import resolve_all, resolve_config
-from correction.gate.check import action_of_message, check_action_quality
+from correction.gate.check import action_of_message, check_action_quality, load_propositions, questions_of
 from correction.gate.stage import is_sampled, write
 from correction.models import CorrectionLog, GateMode, ObservedMessage, Outcome
+from evaluation.judge.questions import build_request
+from evaluation.runs.planning import ASSUMED, answer_lengths
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +54,77 @@ def queue_ingested(messages: Sequence[Message]) -> int:
     return len(sampled)
 
 
+def judge_later(*, messages: Sequence[Message], dimensions: Sequence[str]) -> int:
+    """Queue messages that were said to be judged on these dimensions, whatever their agents' gates do; returns how many.
+
+    Those that wait already are left as they are, and a message that was judged is judged again.
+    """
+    with transaction.atomic():
+        there = ObservedMessage.objects.filter(message__in=messages)
+        there.filter(status__in=ObservedMessage.FINAL).delete()
+        waiting = set(there.values_list("message", flat=True))
+        queued = [
+            ObservedMessage(message=m, session=uuid.uuid4(), whose=m.agent_id or 0, dimensions=list(dimensions))
+            for m in messages
+            if m.pk not in waiting
+        ]
+        ObservedMessage.objects.bulk_create(queued, ignore_conflicts=True)
+        if queued:
+            transaction.on_commit(wake_workers)
+    return len(queued)
+
+
+MEASURED = 50  # latest checks whose time is looked at
+
+
+class Needs(NamedTuple):
+    """What judging one message takes.
+
+    Attributes:
+        calls: Of a model over the network. cost_usd: None where the model has no price.
+        seconds: The median of the latest checks by this judge, whatever the dimensions; None where there was none.
+    """
+
+    calls: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: Decimal | None
+    seconds: float | None
+
+
+def needs_of(*, message: Message, agent: Agent, dimensions: Sequence[str]) -> Needs:
+    """Estimate what judging a message like this one takes, from its very prompts (tokens are characters / 4). Asks no model."""
+    judge = str(settings.JUDGE_MODEL)
+    newest = CorrectionLog.objects.order_by("-pk").values_list("judge", "duration_ms")[: 10 * MEASURED]
+    times = [took for by, took in newest if by == judge][:MEASURED]
+    seconds = median(times) / 1000 if times else None
+    if provider_of(judge) != "anthropic":
+        return Needs(0, 0, 0, Decimal(0), seconds)
+    propositions = load_propositions(
+        agent_slug=agent.slug,
+        dimensions=dimensions,
+        hard_adherence=bool(resolve_config(agent)["gate_adherence_hard"]),
+        seeded=agent.seeded,
+    )
+    lengths, label = answer_lengths(judge), Label(purpose="gate", mechanism="gate", agent_id=agent.pk)
+    action = action_of_message(message, agent, propositions)
+    calls = [
+        (
+            estimate_tokens(build_request(question)),
+            len(question.propositions) * lengths.get(dimension, ASSUMED).tokens,
+        )
+        for dimension, question in questions_of(action, propositions, label, gate=False)
+    ]
+    costs = [ledger.estimate_cost(judge, asked, answered) for asked, answered in calls]
+    return Needs(
+        calls=len(calls),
+        input_tokens=sum(asked for asked, _ in calls),
+        output_tokens=sum(answered for _, answered in calls),
+        cost_usd=None if None in costs else sum(filter(None, costs), Decimal(0)),
+        seconds=seconds,
+    )
+
+
 def work_one(*, owner: str) -> bool:
     """Judge the message that has waited longest to be observed; return whether there was one."""
     lease = timedelta(seconds=settings.LLM_EVALUATION_DEADLINE + 60)
@@ -54,8 +136,9 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
     message = Message.objects.select_related("agent", "channel", "run").filter(pk=observed.message_id).first()
     if message is None or (agent := message.agent) is None:
         return {"status": Status.CANCELLED, "error": "the message is gone, or no agent's"}
-    config = resolve_config(agent, message.run.overrides if message.run is not None else None)
-    if config.gate_is_off:
+    overrides = message.run.overrides if message.run is not None else {}
+    agent, config = speaker_of(agent, overrides), resolve_config(agent, overrides)
+    if config.gate_is_off and not observed.dimensions:
         return {"status": Status.CANCELLED, "error": "the gate was switched off before the message was judged"}
     result = check_action_quality(
         agent=agent,
@@ -65,6 +148,8 @@ def _judge(observed: ObservedMessage) -> dict[str, str]:
         deadline=settings.LLM_EVALUATION_DEADLINE,  # no one waits for it
         action=lambda propositions: action_of_message(message, agent, propositions),
         gate=False,
+        dimensions=observed.dimensions,
+        rules=config.rules_if_asked if observed.dimensions else None,
     )
     log = result.log(
         session=observed.session,

@@ -329,12 +329,9 @@ def _session(check: QualityCheck) -> GateSession:
 
 def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) -> GateResult:
     agent, name = check.agent, check.speaker
-    rules: bool | None = check.rules
     chosen = {*check.dimensions, *(file.dimension for file in check.propositions)}
     if not chosen and not config.gate_dimensions:
         chosen = set(GATE_DIMENSIONS)
-    if rules is None:
-        rules = bool(config["gate_rules_enabled"]) or config.provenance["gate_rules_enabled"] == "built-in"
     left = float(config["gate_total_deadline_seconds"]) - session.spent_seconds
     action = Action(
         text=check.draft,
@@ -361,7 +358,7 @@ def _judge(check: QualityCheck, config: ResolvedConfig, session: GateSession) ->
         dimensions=[d for d in GATE_DIMENSIONS if d in chosen],
         thresholds=check.thresholds.sent,
         own=check.propositions,
-        rules=rules,
+        rules=config.rules_if_asked if check.rules is None else check.rules,
     )
 
 

@@ -1,13 +1,13 @@
-"""What another threshold would have done to the drafts that were judged (specification 000, S-7.3)."""
+"""What the gate would have done to the latest messages with another threshold (specification 000, S-7.3), from scores that exist."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal, get_args
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
@@ -16,10 +16,12 @@ from django.db.models.functions import Floor
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
 
-from agents.models import Agent
+from agents.models import Agent, Message
+from correction.config.settings import GATE_DIMENSIONS
 from correction.costs import window_of_time
+from correction.gate.check import Part, lowest
 from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
-from evaluation.models import is_heuristic
+from evaluation.models import RULE_JUDGE, EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.scorers.subjects import MessageWindow
 
 Mark = GateDimensionResult.Mark
@@ -150,28 +152,43 @@ def wilson_interval(successes: int, total: int) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-LOGGED = 500  # latest first drafts that are looked at
+LAST = (20, 50, 200)  # latest messages that can be replayed
+USUAL = 50
+NEWEST_RUNS = 30  # evaluations whose judgements are read
 MARKED = 2_000  # latest marks of people
+Origin = Literal["gate", "observed", "evaluated"]
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What one message got on one dimension, in whole tenths of a point: 47 stands for 4.7 up to 4.8.
+
+    Thresholds have one decimal place, so a message fails with a threshold exactly when its tenths lie below those of the threshold.
+
+    Attributes:
+        origin: Judged by the gate before it was sent (its first draft), observed afterwards, or in an evaluation.
+    """
+
+    tenths: int
+    origin: Origin
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The scores of one dimension, counted by tenths of a point: 47 stands for 4.7 up to 4.8. Thresholds have one decimal place, so a
-    draft fails with a threshold exactly when its tenths lie below those of the threshold.
+    """The scores of one dimension, counted by tenths.
 
     Attributes:
-        logged: First drafts that the gate judged before they were said.
-        observed: Those that were judged afterwards.
+        by_origin: How many messages have each score, by where it comes from.
         marks: Failed checks that people marked, of any attempt: how many were right, and how many false alarms; of the latest 2,000.
     """
 
-    logged: Counter[int] = field(default_factory=Counter)
-    observed: Counter[int] = field(default_factory=Counter)
+    by_origin: dict[Origin, Counter[int]] = field(default_factory=lambda: {origin: Counter() for origin in ORIGINS})
     marks: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
-    def drafts(self) -> Counter[int]:
-        return self.logged + self.observed
+    def messages(self) -> Counter[int]:
+        return sum(self.by_origin.values(), Counter[int]())
 
     def marked_below(self, threshold: Decimal) -> tuple[int, int]:
         """Right alarms and false ones that this threshold would have raised, too."""
@@ -184,57 +201,127 @@ def failing(counts: Mapping[int, int], threshold: Decimal) -> int:
     return sum(count for tenths, count in counts.items() if tenths < 10 * threshold)
 
 
-def scores_of(*, agent: Agent | None, heuristic: bool, limit: int = LOGGED) -> tuple[int, dict[str, Scores]]:
-    """The latest first drafts' scores by dimension, in three queries however many logs there are.
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The latest messages and their scores.
 
-    Gate and observe mode count, external checks do not: they are no drafts of the agent. Retries do not count either, for they
-    were written after feedback.
+    Attributes:
+        messages: Primary keys, newest first, each with its scores by dimension; without a score it could not be sent back.
+        judges: Who gave the scores.
+        dimensions: Scores and marks by dimension.
+    """
+
+    messages: dict[int, dict[str, Score]]
+    judges: tuple[str, ...]
+    dimensions: dict[str, Scores]
+
+    def sent_back(self, thresholds: Mapping[str, Decimal]) -> list[int]:
+        """The messages that fail at least one of these thresholds."""
+        return [
+            message
+            for message, scores in self.messages.items()
+            if any(scores[d].tenths < 10 * limit for d, limit in thresholds.items() if d in scores)
+        ]
+
+    def unscored(self, dimensions: Iterable[str]) -> list[int]:
+        """The messages that have no score on at least one of these dimensions."""
+        wanted = set(dimensions)
+        return [message for message, scores in self.messages.items() if not wanted <= scores.keys()]
+
+
+def replay(*, agent: Agent | None, heuristic: bool, last: int = USUAL) -> Replay:
+    """Read what is known of the latest real messages, in five queries however many there are.
+
+    Where the gate judged a message, its first draft counts; else what was observed; else its newest evaluation, combined as the gate
+    combines: the worst of the judge's mean and of each rule. Evaluations ask the persona's propositions, the gate asks its own, so
+    their scores are an estimate of the gate's.
 
     Args:
-        agent: Whose drafts; None for those of every agent.
-        heuristic: Drafts that an offline judge (True) or a model (False) was asked about: their scores are not comparable. Drafts that only
-            rules judged count with both.
-        limit: How many of the latest first drafts are read.
-
-    Returns:
-        How many drafts there were, and the scores of each dimension in which any was judged or marked.
+        agent: Whose messages; None for those of every agent.
+        heuristic: Scores of offline judges (True) or of models (False): they are not comparable. What only rules judged counts with both.
+        last: How many messages, the newest first.
     """
-    by_dimension: dict[str, Scores] = defaultdict(Scores)
-    latest = _latest(agent, limit, heuristic)
-    tenths = Floor(F("score") * 10 + 1e-9)  # 4.6 * 10 may be a little less than 46
-    judged = (
-        GateDimensionResult.objects.filter(log__in=latest, status=GateDimensionResult.Status.SCORED)
-        .order_by()
-        .values("dimension", "log__source", tenths=tenths)
-        .annotate(drafts=Count("pk"))
+    said = Message.objects.filter(synthetic=False, agent__isnull=False)
+    newest = said.order_by("-pk") if agent is None else said.filter(agent=agent).order_by("-said_at", "-pk")
+    messages: dict[int, dict[str, Score]] = {pk: {} for pk in newest.values_list("pk", flat=True)[:last]}
+    judges: set[str] = set()
+    for message, dimension, judge, value in _evaluated(agent, list(messages), heuristic):
+        messages[message][dimension] = Score(_tenths(value), "evaluated")
+        judges.add(judge)
+    judged = GateDimensionResult.objects.filter(
+        log__message__in=list(messages),
+        log__attempt=1,
+        log__source__in=[CorrectionLog.Source.GATE, CorrectionLog.Source.OBSERVE],
+        status=GateDimensionResult.Status.SCORED,
     )
-    for row in judged:
-        scores, place = by_dimension[row["dimension"]], int(row["tenths"])
-        observed = row["log__source"] == CorrectionLog.Source.OBSERVE
-        (scores.observed if observed else scores.logged)[place] += row["drafts"]
+    columns = ("log__message", "dimension", "log__source", "log__judge", "score")
+    rows = _of_kind(judged, heuristic, "log__").order_by("-log__source", "log_id").values_list(*columns)
+    for message, dimension, source, judge, value in rows:  # observed first, so that what the gate judged counts
+        origin: Origin = "gate" if source == CorrectionLog.Source.GATE else "observed"
+        messages[message][dimension] = Score(_tenths(value), origin)
+        judges.add(judge or RULE_JUDGE)
+    dimensions = _marks(agent, heuristic)
+    for of_message in messages.values():
+        for dimension, score in of_message.items():
+            dimensions.setdefault(dimension, Scores()).by_origin[score.origin][score.tenths] += 1
+    return Replay(messages, tuple(sorted(judges)), dimensions)
+
+
+def _tenths(score: float) -> int:
+    return math.floor(score * 10 + 1e-9)  # 4.6 * 10 may be a little less than 46
+
+
+def _evaluated(agent: Agent | None, messages: list[int], heuristic: bool) -> list[tuple[int, str, str, float]]:
+    """Message, dimension, judge and score by the newest evaluation of each that judged as the gate does."""
+    runs = EvaluationRun.objects.filter(
+        status=EvaluationRun.Status.COMPLETED, method=Method.PLUMBLINE, hard=False, double_check=False,
+        simulated=False, swap_test="", agent__isnull=False,
+    )  # fmt: skip
+    if agent is not None:
+        runs = runs.filter(agent=agent)
+    offline = Q(judge__startswith="offline:")
+    newest = (runs.filter(offline) if heuristic else runs.exclude(offline)).order_by("-created_at", "-pk")
+    judge_of = dict(newest.values_list("pk", "judge")[:NEWEST_RUNS])
+    rows = EvaluationScore.objects.filter(
+        evaluation_run__in=list(judge_of),
+        message__in=messages,
+        dimension__in=GATE_DIMENSIONS,
+        status=EvaluationScore.Status.SCORED,
+        score__isnull=False,
+    )
+    parts: dict[tuple[int, str], dict[int, tuple[list[Part], list[Part]]]] = defaultdict(dict)
+    columns = ("evaluation_run", "message", "dimension", "judge", "score", "weight")
+    for run, message, dimension, judge, score, weight in rows.order_by().values_list(*columns):
+        judged, own = parts[message, dimension].setdefault(run, ([], []))
+        is_own = judge == RULE_JUDGE or (
+            heuristic and dimension == "adherence"
+        )  # rules, and cues offline: each decides
+        (own if is_own else judged).append(Part(id="", judge=judge, status="scored", score=score, weight=weight))
+    place = {run: number for number, run in enumerate(judge_of)}
+    scores = []
+    for (message, dimension), by_run in parts.items():
+        run = min(by_run, key=place.__getitem__)
+        if (decided := lowest(*by_run[run])) is not None:
+            scores.append((message, dimension, judge_of[run], decided[0]))
+    return scores
+
+
+def _marks(agent: Agent | None, heuristic: bool) -> dict[str, Scores]:
+    by_dimension: dict[str, Scores] = {}
     newest = GateDimensionResult.objects.exclude(mark="").order_by("-pk")
     if agent is not None:
         newest = newest.filter(log__agent=agent)
     marked = GateDimensionResult.objects.filter(
         ~synthetic_logs("log__"), pk__in=newest.values("pk")[:MARKED], score__isnull=False
     )
+    tenths = Floor(F("score") * 10 + 1e-9)
     rows = _of_kind(marked, heuristic, "log__").order_by().values("dimension", "mark", tenths=tenths)
     for row in rows.annotate(marks=Count("pk")):
         place, is_right = int(row["tenths"]), row["mark"] == GateDimensionResult.Mark.RIGHT
-        right, false = by_dimension[row["dimension"]].marks.get(place, (0, 0))
-        more = row["marks"]
-        by_dimension[row["dimension"]].marks[place] = (right + more, false) if is_right else (right, false + more)
-    return CorrectionLog.objects.filter(pk__in=latest).count(), dict(by_dimension)
-
-
-def _latest(agent: Agent | None, limit: int, heuristic: bool) -> QuerySet[CorrectionLog, Any]:
-    """Keys of the latest first drafts of the agent, or of every agent."""
-    drafts = CorrectionLog.objects.filter(
-        ~synthetic_logs(), attempt=1, source__in=[CorrectionLog.Source.GATE, CorrectionLog.Source.OBSERVE]
-    )
-    if agent is not None:
-        drafts = drafts.filter(agent=agent)
-    return _of_kind(drafts, heuristic).order_by("-created_at", "-pk").values("pk")[:limit]
+        marks = by_dimension.setdefault(row["dimension"], Scores()).marks
+        right, false = marks.get(place, (0, 0))
+        marks[place] = (right + row["marks"], false) if is_right else (right, false + row["marks"])
+    return by_dimension
 
 
 def _of_kind(rows: QuerySet[Any], heuristic: bool, prefix: str = "") -> QuerySet[Any]:

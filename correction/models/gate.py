@@ -194,6 +194,9 @@ class ObservedMessage(Leasable):
     )
     message = models.OneToOneField(Message, on_delete=models.CASCADE, related_name="observation")
     session = models.UUIDField(unique=True)
+    dimensions = models.JSONField(
+        default=list, blank=True, help_text="asked for by a person, also while the gate is off; empty = as configured"
+    )
 
     class Meta:
         db_table = "observed_messages"

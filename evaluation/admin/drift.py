@@ -16,13 +16,15 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
+from agents.admin.alerts import alert_state
 from agents.admin.transcript import transcript_url
+from agents.alerts import acknowledge
 from agents.console import display
 from agents.console.charts import Line, Mean, Point, line_chart, markers_of
 from agents.console.forms import tell_done
 from agents.console.panels import table
 from agents.console.site import ReadOnlyAdmin
-from agents.models import Agent, Message
+from agents.models import Agent, Alert, Message
 from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter
 from evaluation.change.evidence import Judged
 from evaluation.change.history import ROLLING, History, Scored, histories
@@ -175,8 +177,8 @@ def _by_position(dimension: PositionDimension) -> dict[str, Any]:
 
 @admin.register(DriftAlert)
 class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
-    own_filters: ClassVar = {"acknowledged": ("acknowledged_at", admin.EmptyFieldListFilter)}
-    list_select_related = ("agent", "schedule", "acknowledged_by")
+    own_filters: ClassVar = {"acknowledged": ("alert__acknowledged_at", admin.EmptyFieldListFilter)}
+    list_select_related = ("agent", "schedule", "alert__acknowledged_by")
     actions = ("acknowledge",)  # type: ignore[assignment]
 
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
@@ -191,14 +193,12 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         ]
 
     def has_acknowledge_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("evaluation.change_driftalert")
+        return request.user.has_perm("agents.change_alert")
 
     @admin.action(description="Acknowledge", permissions=["acknowledge"])
     def acknowledge(self, request: HttpRequest, queryset: QuerySet[DriftAlert]) -> None:
-        new = DriftAlert.objects.filter(pk__in=queryset.values("pk"), acknowledged_at__isnull=True)
-        chosen = queryset.count()
-        done = new.update(acknowledged_at=timezone.now(), acknowledged_by=user_of(request))
-        tell_done(self, request, "alert", "acknowledged", done=done, chosen=chosen)
+        done = acknowledge(Alert.objects.filter(drifts__in=queryset), user=user_of(request))
+        tell_done(self, request, "alert", "acknowledged", done=done, chosen=queryset.count())
 
     @admin.display(description="fell from, to")
     def change(self, alert: DriftAlert) -> SafeString:
@@ -206,9 +206,6 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
 
     judge_mark = display.column("judge", judged_by, ordering="judge")
 
-    @admin.display(description="state", ordering="acknowledged_at")
-    def state(self, alert: DriftAlert) -> SafeString:
-        if alert.acknowledged_at is None:
-            return display.badge("new", "bad")
-        by = alert.acknowledged_by.get_username() if alert.acknowledged_by else ""
-        return display.lines(display.badge("acknowledged", "good"), display.moment(alert.acknowledged_at), by)
+    @admin.display(description="state", ordering="alert__acknowledged_at")
+    def state(self, drift: DriftAlert) -> SafeString:
+        return alert_state(drift.alert) if drift.alert is not None else display.badge("new", "bad")

@@ -255,8 +255,8 @@ def _fallen(one: Card) -> SafeString:
 def _alerts_line(request: HttpRequest) -> SafeString | None:
     if not request.user.has_perm("evaluation.view_driftalert"):
         return None
-    number = a_few(DriftAlert.objects.filter(acknowledged_at__isnull=True))
-    url = display.list_url(DriftAlert, acknowledged_at__isempty=1)
+    number = a_few(DriftAlert.objects.filter(alert__acknowledged_at__isnull=True))
+    url = display.list_url(DriftAlert, alert__acknowledged_at__isempty=1)
     return waiting(number, "drift alert is new", "drift alerts are new", url)
 
 

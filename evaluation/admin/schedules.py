@@ -74,7 +74,9 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
         return super().get_queryset(request).prefetch_related("agents")
 
     def fill_in(self, rows: list[Any]) -> None:
-        new = DriftAlert.objects.filter(schedule__in=rows, acknowledged_at=None).order_by().values_list("schedule")
+        new = (
+            DriftAlert.objects.filter(schedule__in=rows, alert__acknowledged_at=None).order_by().values_list("schedule")
+        )
         unseen = dict(new.annotate(n=Count("pk")))
         for schedule in rows:
             schedule.unseen = unseen.get(schedule.pk, 0)
@@ -144,7 +146,7 @@ class EvaluationScheduleAdmin(ModelAdmin[EvaluationSchedule]):
     def new_alerts(self, schedule: Any) -> SafeString | str:
         if not schedule.unseen:
             return display.EMPTY
-        url = display.list_url(DriftAlert, schedule__id__exact=schedule.pk, acknowledged_at__isempty=1)
+        url = display.list_url(DriftAlert, schedule__id__exact=schedule.pk, alert__acknowledged_at__isempty=1)
         return display.link(url, schedule.unseen)
 
 

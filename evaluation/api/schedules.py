@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from django.db.models import QuerySet
 from rest_framework.mixins import ListModelMixin
-from rest_framework.serializers import CharField, ChoiceField, DictField, ListField, SerializerMethodField
+from rest_framework.serializers import (
+    CharField,
+    ChoiceField,
+    DateTimeField,
+    DictField,
+    ListField,
+    SerializerMethodField,
+)
 
 from agents.api import filters
 from agents.api.filters import Filters, InTime
@@ -39,12 +46,16 @@ class AlertRow(Row):
 
     heuristic = Heuristic(source="judge")
     run_url = run_link()
+    acknowledged_at = DateTimeField(source="alert.acknowledged_at", default=None)
+    acknowledged_by = CharField(
+        source="alert.acknowledged_by.username", default=None, help_text="see `alerts`, where it is acknowledged"
+    )
 
     class Meta:
         model = DriftAlert
         fields = (
             *("id", "agent", "dimension", "judge", "heuristic", "procedure", "before", "after", "since"),
-            *("schedule", "evaluation_run", "run_url", "created_at", "acknowledged_at", "acknowledged_by"),
+            *("schedule", "evaluation_run", "run_url", "alert", "created_at", "acknowledged_at", "acknowledged_by"),
         )
 
 
@@ -69,14 +80,14 @@ class AlertFilters(InTime):
     acknowledged = filters.flag(method="by_acknowledgement")
 
     def by_acknowledgement(self, alerts: QuerySet[DriftAlert], name: str, value: bool) -> QuerySet[DriftAlert]:
-        return alerts.filter(acknowledged_at__isnull=not value)
+        return alerts.filter(alert__acknowledged_at__isnull=not value)
 
 
 class Alerts(View, ListModelMixin):
     """Falls that lasted, newest first. Filters: agent (slug), dimension, acknowledged, since, until (ISO times, of the alert);
     `ordering=id` for the oldest first."""
 
-    queryset = DriftAlert.objects.select_related("agent", "schedule", "acknowledged_by")
+    queryset = DriftAlert.objects.select_related("agent", "schedule", "alert__acknowledged_by")
     serializer_class = AlertRow
     pagination_class = Log
     filterset_class = AlertFilters

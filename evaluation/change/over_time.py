@@ -19,7 +19,8 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_field
 
-from agents.models import Agent
+from agents.alerts import raise_alert
+from agents.models import Agent, AlertKind
 from agents.persona import changes_between
 from evaluation.change.change import fell_sharply, mean_of
 from evaluation.change.overview import changes_since
@@ -391,13 +392,22 @@ def _announce(alert: DriftAlert) -> DriftAlert:
     """
     alert.save()
     schedule = alert.schedule.name if alert.schedule is not None else ""
+    change = f"{alert.dimension} of {alert.agent.slug} fell from {alert.before:.1f} to {alert.after:.1f}"
+    line = f"{alert.schedule_id} {alert.agent_id} {alert.dimension} {alert.judge} {alert.procedure}"
+    alert.alert = raise_alert(
+        kind=AlertKind.DRIFT,
+        about=f"{line} {alert.since.isoformat()}",
+        title=f"{change} (0 to 9) since {alert.since:%d %b %Y}",
+        agent=alert.agent,
+        page=alert,
+    )
+    alert.save(update_fields=["alert"])
     tags: dict[str, Any] = {
         "agent": alert.agent.slug,
         "dimension": alert.dimension,
         "schedule": schedule,
         "judge": alert.judge,
     }
-    change = f"{alert.dimension} of {alert.agent.slug} fell from {alert.before:.1f} to {alert.after:.1f}"
     with sentry_sdk.new_scope() as scope:
         scope.set_tags(tags)
         scope.fingerprint = ["drift", *map(str, tags.values())]

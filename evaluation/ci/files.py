@@ -33,6 +33,7 @@ def private_database() -> Iterator[None]:
     private = DatabaseWrapper(connections.configure_settings({DEFAULT_DB_ALIAS: own})[DEFAULT_DB_ALIAS])
     configured = connections[DEFAULT_DB_ALIAS]  # asking for it does not connect
     connections[DEFAULT_DB_ALIAS] = private
+    threads, settings.WORKER_THREADS = settings.WORKER_THREADS, 1  # another thread would open the configured one
     try:
         with private.schema_editor() as editor:
             for model in apps.get_models():
@@ -41,7 +42,7 @@ def private_database() -> Iterator[None]:
         seed_prices(apps=apps, using=DEFAULT_DB_ALIAS)
         yield
     finally:
-        connections[DEFAULT_DB_ALIAS] = configured
+        connections[DEFAULT_DB_ALIAS], settings.WORKER_THREADS = configured, threads
         forget_prices()  # they were the private ones
         if private.connection is not None:
             private.connection.close()

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import ClassVar
 
-from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
@@ -15,7 +14,7 @@ from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 from django.utils import timezone
 
-from agents.models import Agent, Channel, Leasable, LLMBatch, LLMCall, Message
+from agents.models import Agent, Alert, Channel, Leasable, LLMBatch, LLMCall, Message
 from agents.models.conversations import validate_tags
 from agents.text.patterns import TIMED_OUT
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
@@ -644,9 +643,13 @@ class DriftAlert(models.Model):
     before = models.FloatField(help_text="mean score before, 0 to 9")
     after = models.FloatField(help_text="mean score since, 0 to 9")
     created_at = models.DateTimeField(auto_now_add=True)
-    acknowledged_at = models.DateTimeField(null=True, blank=True)
-    acknowledged_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    alert = models.ForeignKey(
+        Alert,
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="drifts",
+        help_text="who was told, and who acknowledged it; empty = older than alerts that are sent",
     )
 
     class Meta:

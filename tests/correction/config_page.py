@@ -23,13 +23,17 @@ def save(client: Client, agent: Agent | None, query: str = "", **typed: str) -> 
     return client.post(url_of(agent, query=query), {"_save": "", **typed}, follow=True)
 
 
-def filled_in(html: str) -> dict[str, str]:
+def filled_in(html: str) -> dict[str, Any]:
     """What a browser would send of the form as it is shown."""
-    sent = {}
+    sent: dict[str, Any] = {}
     for tag in re.findall(r"<input[^>]*>", html.partition('id="pl-form"')[2].partition("</form>")[0]):
         got = {key: unescape(value) for key, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
-        if got["type"] != "radio" or " checked" in tag:
+        if got["type"] == "checkbox":
+            sent.setdefault(got["name"], [])
+        if got["type"] not in ("radio", "checkbox"):
             sent[got["name"]] = got.get("value", "")
+        elif " checked" in tag:
+            sent[got["name"]] = [*sent.get(got["name"], []), got["value"]]
     return sent
 
 

@@ -15,7 +15,7 @@ from agents.seed.loader import personas
 from correction import demonstration as scenes
 from correction.demonstration import show_correction, show_debate, show_swarm
 from correction.gate.statistics import get_gate_statistics
-from correction.gate.thresholds import scores_of
+from correction.gate.thresholds import replay
 from correction.models import AgentEvaluationConfig, CorrectionLog, InterventionLog
 from evaluation.scorers.subjects import parse_window, spoken_by
 from tests.llm_server import LLMServer
@@ -100,7 +100,7 @@ def test_what_the_demonstration_says_enters_no_measurement_and_changes_no_config
     assert spoken_by(agent=michael, window=parse_window("all")).count() == before
     assert get_gate_statistics(michael).total_actions == 0
     assert get_gate_statistics(michael, synthetic=True).total_actions == 3
-    assert scores_of(agent=michael, heuristic=True)[0] == 0
+    assert not replay(agent=michael, heuristic=True).dimensions
     assert not AgentEvaluationConfig.objects.exclude(gate_mode=None).exclude(gate_mode="off").exists()
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
 import uuid
 from decimal import Decimal
-from html import unescape
 from typing import Any
 
 import pytest
@@ -16,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from agents.models import Agent
-from correction.gate.thresholds import failing, mark_result, precision, scores_of, wilson_interval
-from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult
-from tests.console import Browser, list_of, page_of, plain, queries, read, signed_in, staff, viewer
-from tests.correction.config_page import own, url_of
+from agents.models import Agent, Channel, Message
+from correction.gate.thresholds import Scores, failing, mark_result, precision, replay, wilson_interval
+from correction.models import CorrectionLog, GateDimensionResult
+from tests.console import Browser, list_of, page_of, plain, read, signed_in, staff, viewer
 from tests.correction.judged_drafts import MODEL, OFFLINE, make_log, verdict
 from tests.correction.test_gate_statistics import attempt
-from tests.evaluation.judged import cells
-from tests.factories import make_agent, make_channel
+from tests.evaluation.judged import cells, make_run, make_score
+from tests.factories import make_agent, make_channel, say
 
 pytestmark = pytest.mark.django_db
 
@@ -34,46 +30,40 @@ def _model(settings: Settings) -> None:
     settings.JUDGE_MODEL = MODEL
 
 
-def thresholds_page(agent: Agent | None, query: str = "") -> str:
-    return url_of(agent, "thresholds", query)
-
-
-def panel(html: str, dimension: str = "adherence") -> str:
-    return html.split(f'id="threshold-{dimension}"')[1].split("</section>")[0]
-
-
-def numbers(html: str) -> dict[str, Any]:
-    got = re.search(r"data-counts>(.*?)</script>", panel(html))
-    assert got is not None
-    return dict(json.loads(unescape(got[1])))
-
-
-def judged(agent: Agent, *scores: float, mark: str = "", **fields: Any) -> None:
+def judged(agent: Agent, *scores: float, mark: str = "", **fields: Any) -> list[Message]:
+    """Messages of the agent whose first drafts got these scores for adherence."""
+    channel = fields.pop("channel", None) or Channel.objects.filter(slug="office").first() or make_channel()
+    messages = []
     for score in scores:
-        log = make_log(agent, {"adherence": score}, **fields)
+        message = say(channel, agent, f"Remark {score}.", synthetic=channel.synthetic)
+        log = make_log(agent, {"adherence": score}, message=message, channel=channel, **fields)
         if mark:
             mark_result(result=verdict(log), mark=mark, user=None)
+        messages.append(message)
+    return messages
 
 
-# -- counting
+def of_adherence(agent: Agent | None, *, heuristic: bool = False, last: int = 50) -> Scores:
+    return replay(agent=agent, heuristic=heuristic, last=last).dimensions.get("adherence", Scores())
+
+
 @pytest.mark.parametrize("threshold", ["0", "0.1", "4.1", "4.6", "4.7", "5.0", "8.9", "9"])
 def test_tenths_count_what_the_exact_scores_would(threshold: str) -> None:
     ada = make_agent()
     judged(ada, 0.0, 0.05, 0.1, 2.3, 4.1, 4.59, 4.6, 4.65, 4.7, 5.0, 5.7, 8.9, 9.0)
-    _, by_dimension = scores_of(agent=ada, heuristic=False)
     exact = GateDimensionResult.objects.filter(score__lt=float(threshold)).count()
 
-    assert failing(by_dimension["adherence"].drafts, Decimal(threshold)) == exact
+    assert failing(of_adherence(ada).messages, Decimal(threshold)) == exact
 
 
-def test_only_the_latest_drafts_are_read_of_one_agent_or_of_all() -> None:
+def test_only_the_latest_messages_are_read_of_one_agent_or_of_all() -> None:
     ada = make_agent()
     judged(ada, 1.0, 1.0, 9.0, 9.0, 1.0)
     judged(make_agent("bob"), 0.0)
 
-    assert [scores_of(agent=agent, heuristic=False, limit=3)[0] for agent in (ada, None)] == [3, 3]
-    assert scores_of(agent=ada, heuristic=False, limit=3)[1]["adherence"].logged == {90: 2, 10: 1}
-    assert scores_of(agent=None, heuristic=False)[1]["adherence"].drafts.total() == 6
+    assert [len(replay(agent=agent, heuristic=False, last=3).messages) for agent in (ada, None)] == [3, 3]
+    assert of_adherence(ada, last=3).messages == {90: 2, 10: 1}
+    assert of_adherence(None).messages.total() == 6
 
 
 def test_what_only_rules_judged_counts_with_models_and_offline_judges() -> None:
@@ -82,102 +72,47 @@ def test_what_only_rules_judged_counts_with_models_and_offline_judges() -> None:
     judged(ada, 1.0, 9.0)
     judged(ada, 0.0, judge="", result={"judge": "rule"})
 
-    totals = [scores_of(agent=ada, heuristic=kind)[1]["adherence"].drafts.total() for kind in (True, False)]
-    assert totals == [2, 3]
+    assert [of_adherence(ada, heuristic=kind).messages.total() for kind in (True, False)] == [2, 3]
 
 
-def test_only_first_drafts_that_were_really_about_to_be_said_count() -> None:
-    ada, channel = make_agent(), make_channel()
+def test_only_first_drafts_of_real_messages_count() -> None:
+    ada, played = make_agent(), make_channel("played")
     judged(ada, 3.0)
-    judged(ada, 3.0, source="observe")
+    judged(ada, 4.0, source="observe")
     judged(ada, 3.0, attempt=2)
     judged(ada, 3.0, source="external")
     judged(ada, 3.0, judge=OFFLINE)
-    channel.synthetic = True
-    channel.save()
-    judged(ada, 3.0, channel=channel)
-    total, got = scores_of(agent=ada, heuristic=False)
+    make_log(ada, {"adherence": 3.0})  # a draft that was never sent
+    played.synthetic = True
+    played.save()
+    judged(ada, 3.0, channel=played)
+    got = replay(agent=ada, heuristic=False)
 
-    assert (total, got["adherence"].logged, got["adherence"].observed) == (2, {30: 1}, {30: 1})
+    assert len(got.messages) == 5
+    assert got.dimensions["adherence"].by_origin == {"gate": {30: 1}, "observed": {40: 1}, "evaluated": {}}
+    assert len(got.unscored(["adherence"])) == 3
+    assert len(got.unscored(["adherence", "fluency"])) == 5
 
 
-# -- the page
-def test_a_typed_threshold_is_counted_with_precision_and_can_be_used(root: Client) -> None:
+def test_an_evaluation_stands_in_for_the_gate_and_is_combined_as_the_gate_combines() -> None:
     ada = make_agent()
-    judged(ada, 6.0, 8.0, 9.0)
-    judged(ada, 1.0, 4.5, mark="right")
-    judged(ada, 4.0, source="observe", mark="false_alarm")
-    shown = read(root, thresholds_page(ada))
-    assert "3 of 6 (50 %) judged drafts would have failed." in plain(shown)
-    assert "2 of 3 marked alarms below it were right, 67 % (95 % interval 21 to 94 %)" in plain(shown)
+    judged_by_gate, evaluated, rule_broken = judged(ada, 2.0, 2.0, 2.0)
+    CorrectionLog.objects.exclude(message=judged_by_gate).delete()
+    old, new = make_run(ada), make_run(ada)
+    for run, score in ((old, 1), (new, 6)):
+        make_score(run, score, message=evaluated)
+        make_score(run, score + 1, message=evaluated, proposition_id="other")
+        make_score(run, 9, message=judged_by_gate)
+    make_score(new, 8, message=rule_broken)
+    make_score(new, 0, message=rule_broken, proposition_id="no-lists", judge="rule")
+    for apart in ({"hard": True}, {"swap_test": "own-words"}, {"simulated": True}, {"judge": OFFLINE}):
+        make_score(make_run(ada, **apart), 0, message=evaluated)
+    got = replay(agent=ada, heuristic=False)
 
-    html = read(root, thresholds_page(ada, "?adherence=4.5"))
-    text = plain(panel(html))
-    assert "2 of 6 (33 %) judged drafts would have failed. With the 5 in effect: 3 of 6 (50 %)." in text
-    assert "1 of 2 marked alarms below it were right, 50 %" in text
-    assert numbers(html)["drafts"] == [[10, 1], [40, 1], [45, 1], [60, 1], [80, 1], [90, 1]]
-    assert numbers(html)["marks"] == [[10, 1, 0], [40, 0, 1], [45, 1, 0]]
-    use = re.search(r'href="([^"]*)" data-use', html)
-    assert use is not None
-    form = read(root, unescape(use[1]))
-    assert 'name="gate_adherence_threshold" value="4.5"' in form
-    assert not AgentEvaluationConfig.objects.exists(), "nothing is stored before a person saves it"
-    root.post(unescape(use[1]), {"_save": "", "seen-gate_adherence_threshold": "", "gate_adherence_threshold": "4.5"})
-    assert own(ada) == {"gate_adherence_threshold": Decimal("4.5")}
-
-
-def test_the_defaults_are_tried_on_the_drafts_of_all_agents(root: Client) -> None:
-    judged(make_agent(), 2.0, 8.0)
-    judged(make_agent("bob"), 8.0, 8.5, 9.0)
-
-    text = plain(panel(read(root, thresholds_page(None, "?adherence=8.2"))))
-    assert "3 of 5 (60 %) judged drafts would have failed." in text
-
-
-def test_offline_scores_are_apart_and_marked_heuristic(root: Client) -> None:
-    ada = make_agent()
-    judged(ada, 2.0, judge=OFFLINE, mark="right")
-    assert "No first draft was judged for adherence yet" in plain(read(root, thresholds_page(ada)))
-
-    text = plain(read(root, thresholds_page(ada, "?judge=heuristic")))
-    assert "judged offline heuristic" in text
-    assert "1 of 1 (100 %)" in text
-    assert "1 of 1 marked alarms" in text
-
-
-@pytest.mark.parametrize("typed", ["12", "-1", "nonsense", "%3Cscript%3Ealert(1)", "nan", "1e400", "4.55"])
-def test_what_is_not_allowed_is_explained_and_the_one_in_effect_counts(root: Client, typed: str) -> None:
-    ada = make_agent()
-    judged(ada, 4.0, 8.0)
-    html = read(root, thresholds_page(ada, f"?adherence={typed}"))
-
-    assert "allowed: 0 to 9" in html
-    assert "1 of 2 (50 %)" in plain(html)
-    assert "<script>alert" not in html
-
-
-# -- who may
-def test_who_may_only_view_looks_and_who_may_not_is_refused() -> None:
-    ada = make_agent()
-    judged(ada, 2.0)
-    html = read(signed_in(viewer()), thresholds_page(ada))
-
-    assert "1 of 1 (100 %)" in plain(html)
-    assert "data-use" not in html
-    assert signed_in(staff("correction.view_correctionlog")).get(thresholds_page(ada)).status_code == 403
-    assert Client().get(thresholds_page(ada), secure=True).status_code == 302
-
-
-def test_the_number_of_queries_does_not_grow(root: Client) -> None:
-    ada = make_agent()
-    judged(ada, 2.0, mark="right")
-    few = [len(queries(root, thresholds_page(agent))) for agent in (ada, None)]
-    for number in range(5):
-        judged(make_agent(f"a{number}"), 1.0, 5.5, 8.0)
-        judged(ada, number + 0.5)
-    judged(ada, 1.0, 1.5, mark="false_alarm")
-
-    assert [len(queries(root, thresholds_page(agent))) for agent in (ada, None)] == few
+    assert [got.messages[m.pk]["adherence"].tenths for m in (judged_by_gate, evaluated, rule_broken)] == [20, 65, 0]
+    assert got.judges == (MODEL,)
+    assert set(got.sent_back({"adherence": Decimal(5)})) == {judged_by_gate.pk, rule_broken.pk}
+    assert set(got.sent_back({"adherence": Decimal(7)})) == {judged_by_gate.pk, evaluated.pk, rule_broken.pk}
 
 
 def failed(agent: Agent, dimension: str = "adherence", threshold: str = "5.0", **fields: str) -> GateDimensionResult:

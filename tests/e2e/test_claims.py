@@ -16,7 +16,7 @@ from correction.models import AgentEvaluationConfig
 from evaluation.propositions.files import load_file
 from tests.correction.judged_drafts import MODEL, make_log, verdict
 from tests.e2e.conftest import Visitor
-from tests.factories import make_agent, talk
+from tests.factories import make_agent, make_channel, say, talk
 
 pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
@@ -73,35 +73,47 @@ def test_a_draft_is_tried_edited_and_accepted(
     assert load_file(path).propositions == ()
 
 
-def test_a_typed_threshold_counts_at_once_and_is_used(
+def test_a_typed_threshold_counts_at_once_with_its_messages_and_is_saved(
     visit: Callable[..., Visitor], operator: User, settings: Settings
 ) -> None:
     settings.JUDGE_MODEL = MODEL
-    ada = make_agent()
-    for score in (2.0, 4.5, 6.0, 6.4, 8.0):
-        make_log(ada, {"adherence": score})
-    mark_result(result=verdict(make_log(ada, {"adherence": 1.0})), mark="right", user=None)
+    ada, channel = make_agent(), make_channel("den")
+    for score in (2.0, 4.5, 6.0, 6.4, 8.0, 1.0):
+        log = make_log(
+            ada,
+            {"adherence": score, "fluency": 1.0 if score == 8 else 9.0},
+            message=say(channel, ada, f"Remark {score}."),
+        )
+    mark_result(result=verdict(log), mark="right", user=None)
     visitor = visit(width=390, scheme="dark")
     visitor.enter(operator)
     page = visitor.page
 
-    visitor.open(f"/admin/correction/agentevaluationconfig/target/{ada.pk}/thresholds/")
+    visitor.open(f"/admin/correction/agentevaluationconfig/target/{ada.pk}/gate/")
     panel = page.locator("#threshold-adherence")
-    expect(panel).to_contain_text("3 of 6 (50 %) judged drafts would have failed.")
+    expect(panel).to_contain_text("3 of 6 (50 %) scored messages would have been sent back.")
     line = "canvas => Chart.getChart(canvas).data.markers[0].at"
+    panel.get_by_text("The scores as bars").click()
     assert panel.locator("canvas").evaluate(line) == 5
-    panel.get_by_label("Threshold, 0 to 9").fill("6.4")
-    expect(panel).to_contain_text("4 of 6 (67 %) judged drafts would have failed.")
+    panel.get_by_label("Lowest score that passes, 0 to 9").fill("6.4")
+    expect(panel).to_contain_text("4 of 6 (67 %) scored messages would have been sent back.")
     expect(panel).to_contain_text("1 of 1 marked alarms below it were right, 100 % (95 % interval 21 to 100 %)")
     assert panel.locator("canvas").evaluate(line) == 6.4
-    panel.get_by_label("Threshold, 0 to 9").fill("12")
+    panel.get_by_label("Lowest score that passes, 0 to 9").fill("12")
     expect(panel.get_by_role("alert")).to_have_text("0 to 9, with one decimal place")
-    panel.get_by_label("Threshold, 0 to 9").fill("6.5")
+    panel.get_by_label("Lowest score that passes, 0 to 9").fill("4")
     expect(panel.get_by_role("alert")).to_be_hidden()
+    expect(page.locator("[data-total]")).to_have_text("2 of 6 (33 %)")
+    page.get_by_label("Check fluency").check()
+    expect(page.locator("[data-total]")).to_have_text("3 of 6 (50 %)")
+    expect(page.get_by_role("link", name="Remark 8.0.")).to_be_visible()
+    expect(page.get_by_role("link", name="Remark 4.5.")).to_be_hidden()
     assert visitor.fits
 
-    panel.get_by_role("link", name="Use 6.5 as the threshold").click()
-    expect(page.get_by_label("Adherence threshold")).to_have_value("6.5")
+    page.get_by_role("radio", name="Enforce").check()
     page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("Ada: adherence saved.")).to_be_visible()
-    assert AgentEvaluationConfig.objects.get(agent=ada).gate_adherence_threshold == Decimal("6.5")
+    expect(page.get_by_text("Drafts that fail adherence, fluency are sent back from now on.")).to_be_visible()
+    assert AgentEvaluationConfig.objects.get(agent=ada).gate_adherence_threshold == Decimal("4.0")
+    page.locator("#changes").get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("The gate is off: no draft is checked from now on.")).to_be_visible()
+    assert AgentEvaluationConfig.objects.get(agent=ada).gate_adherence_threshold is None

@@ -105,12 +105,12 @@ def test_what_fell_is_observed_and_nothing_is_held_back(
     visitor.enter(operator)
     visitor.open(reverse("admin:evaluation_drift_overview"))
     page.get_by_role("link", name="Observe it at the gate").click()
-    expect(page.locator("[name=gate_mode][value=observe]")).to_be_checked()
+    expect(page.get_by_role("radio", name="Observe")).to_be_checked()
     assert visitor.fits
     page.get_by_role("button", name="Save").click()
 
     expect(page.get_by_text("Nothing is held back from now on")).to_be_visible()
-    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    expect(page.locator("#changes").get_by_role("button", name="Undo")).to_be_visible()
     assert visitor.fits
     assert resolve_config(ada).gate_mode == "observe"
 
@@ -123,10 +123,10 @@ def test_a_threshold_is_tried_in_the_cell_and_saved(visit: Callable[..., Visitor
     page.get_by_role("link", name="adherence of Ada: settings").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
-    expect(dialog).to_contain_text("2 of 4 (50 %) judged drafts would have failed")
+    expect(dialog).to_contain_text("1 of 3 (33 %) scored messages would have been sent back")
 
     dialog.get_by_label("adherence threshold").fill("7")
-    expect(dialog).to_contain_text("3 of 4 (75 %) judged drafts would have failed")
+    expect(dialog).to_contain_text("2 of 3 (67 %) scored messages would have been sent back")
     assert not AgentEvaluationConfig.objects.exists()
     dialog.get_by_label("on", exact=True).first.check()
     dialog.get_by_label("Why").fill("too loud")

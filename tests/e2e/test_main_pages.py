@@ -25,7 +25,7 @@ def site(_plain_http: None, django_db_setup: None, django_db_blocker: DjangoDbBl
     with django_db_blocker.unblock():
         server = LiveServer("localhost")
         server._live_server_modified_settings.enable()
-        with override_settings(WORKER_THREADS=1):  # SQLite in memory: one connection at a time
+        with override_settings(WORKER_THREADS=1, PROPOSITION_DIRS=[]):  # SQLite in memory: one connection at a time
             call_command("demo", stdout=StringIO())
         User.objects.create_superuser("reader")
         yield server.url

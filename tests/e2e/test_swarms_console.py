@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
+from agents.chat import begin_chat, exchange
 from agents.models import DialogState, SwarmTurn
 from agents.swarm.state import Entry, add_quoted, updating
-from agents.swarm.talk import begin_talk, exchange
 from tests.agents.swarm.speaking import with_swarm
 from tests.console import page_of, superuser
 from tests.e2e.axe import grave_faults
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.django_db(transaction=True)]
 
 def test_entries_are_changed_and_a_message_is_tried(visit: Callable[..., Visitor]) -> None:
     ada = with_swarm(sample_lines=["To sum up, I would take the blue one for 40 euros."])
-    channel = begin_talk(ada)
+    channel = begin_chat(ada)
     exchange(ada, channel, "I am allergic to peanuts. I want to plan a picnic in Delft.")
     with updating(ada, channel) as state:
         add_quoted(state, "decisions", [Entry(text="picnic", position=1, quote="picnic")], list(channel.messages.all()))

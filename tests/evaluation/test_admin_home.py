@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import Agent, LLMCall, PersonaVersion
+from agents.models import Agent, Alert, LLMCall, PersonaVersion
 from agents.persona import save_persona
 from evaluation.admin.home import USUAL_LINES
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, JudgeCalibration
@@ -29,7 +29,11 @@ pytestmark = pytest.mark.django_db
 def alert(agent: Agent, **fields: Any) -> DriftAlert:
     run = make_run(agent)
     defaults = {"dimension": "adherence", "judge": LLM, "procedure": "plumbline", "before": 8.1, "after": 3.2}
-    return DriftAlert.objects.create(agent=agent, evaluation_run=run, **{**defaults, "since": timezone.now(), **fields})
+    raised = Alert.objects.create(
+        kind="drift", about=f"{run.pk}", agent=agent, title="fell", acknowledged_at=fields.pop("acknowledged_at", None)
+    )
+    shown = {**defaults, "since": timezone.now(), **fields}
+    return DriftAlert.objects.create(agent=agent, evaluation_run=run, alert=raised, **shown)
 
 
 def judged(status: str = "ok", *, hours_ago: float = 1, role: str = "judge", **fields: Any) -> LLMCall:
@@ -83,8 +87,10 @@ def test_who_drifts_and_since_when_is_the_first_thing_and_alerts_wait_to_be_ackn
     assert "1 never measured" in text, "who was not measured is counted"
     assert "last measured" in text
     assert cleo.display_name not in text.split("Choose")[0]
-    assert list_of(DriftAlert, "?acknowledged_at__isempty=1") in html
     assert "2 drift alerts are new" in text
+    assert list_of(Alert, "?acknowledged_at__isempty=1") in html
+    assert "2 alerts to acknowledge" in plain(html)
+    assert "alerts to acknowledge" not in plain(read(signed_in(viewer()), HOME)), "a viewer cannot acknowledge them"
 
 
 def test_where_nothing_was_compared_drift_is_not_known_rather_than_none() -> None:

@@ -12,12 +12,12 @@ from typing import Any
 import sentry_sdk
 from django.core.management.base import CommandError
 
+from agents.chat import PERSON, Exchange, begin_chat, exchange
 from agents.commands import BaseCommand, in_line, printable
 from agents.models import Agent, Channel, Run
 from agents.models.conversations import UnknownAgent, find_agent
-from agents.swarm.state import StateRefused
-from agents.swarm.talk import PERSON, Exchange, begin_talk, exchange, trace_lines
-from agents.turn.send_message import TurnRefused
+from agents.swarm.talk import trace_lines
+from agents.turn.send_message import SendRefused, TurnRefused
 from agents.work.running import stopping_on_sigterm
 
 FAILED, WRONG_USAGE, STOPPED = 1, 2, 130
@@ -72,7 +72,7 @@ Exit code: 0 all was answered, 1 a turn failed, 2 wrong usage, 130 interrupted."
                         done.append(exchange(agent, channel, text, person=options["name"].strip()))
                     if not options["json"]:
                         self._show(agent, done[-1], trace=options["trace"], echo=options["script"] is not None)
-        except (StateRefused, TurnRefused) as error:
+        except (SendRefused, TurnRefused) as error:
             raise CommandError(str(error), returncode=WRONG_USAGE) from None
         except KeyboardInterrupt:
             again = f"go on with: manage.py chat {agent.slug} --channel {channel.slug}"
@@ -85,7 +85,7 @@ Exit code: 0 all was answered, 1 a turn failed, 2 wrong usage, 130 interrupted."
 
     def _channel(self, agent: Agent, slug: str | None) -> Channel:
         if slug is None:
-            return begin_talk(agent)
+            return begin_chat(agent)
         talks = Channel.objects.filter(memberships__agent=agent, synthetic=True, kind=Channel.Kind.DM)
         channel = talks.filter(slug=slug).first()
         if channel is None:

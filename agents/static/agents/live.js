@@ -1,10 +1,12 @@
 // Keeps the part of a page that carries data-live current: asks its address every two seconds while the page is visible, and fetches the
-// page when the answer is another one. The server renders the part, so no text becomes markup here.
+// page when the answer is another one. The server renders the part, so no text becomes markup here. `data-pace` is another pause in
+// milliseconds. The event live:ask on the document asks at once; live:shown says that the part was renewed.
 (() => {
   "use strict";
   const box = document.querySelector("[data-live]");
   if (!box) return;
-  const PAUSE = 2000; // milliseconds
+  const PAUSE = Number(box.dataset.pace) || 2000; // milliseconds
+  let waiting = 0;
   let etag = "";
   let known = null;
 
@@ -32,17 +34,25 @@
       return false;
     }
     const atEnd = Math.abs(box.getBoundingClientRect().bottom - innerHeight) < 80;
+    const focused = box.contains(document.activeElement) && document.activeElement.closest("[id]")?.id;
     const open = [...box.querySelectorAll("details[id][open]")].map((details) => details.id);
     box.replaceChildren(...fresh.childNodes);
     box.dataset.live = fresh.dataset.live;
     for (const id of open) document.getElementById(id)?.setAttribute("open", "");
+    if (focused) (document.querySelector(`#${CSS.escape(focused)} > summary`) ?? document.getElementById(focused))?.focus();
     if (atEnd) box.scrollIntoView({ block: "end" });
+    document.dispatchEvent(new Event("live:shown"));
     return true;
   }
 
   async function watch() {
     const goesOn = document.hidden || (await ask().catch(() => true)); // the server may be away for a moment
-    if (goesOn) setTimeout(watch, PAUSE);
+    clearTimeout(waiting);
+    if (goesOn) waiting = setTimeout(watch, PAUSE);
   }
-  setTimeout(watch, PAUSE);
+  waiting = setTimeout(watch, PAUSE);
+  document.addEventListener("live:ask", () => {
+    clearTimeout(waiting);
+    watch();
+  });
 })();

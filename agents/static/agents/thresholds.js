@@ -16,6 +16,23 @@ function precision(right, wrong) {
   return `${grouped(right)} of ${grouped(marked)} marked alarms below it were right, ${found}`;
 }
 
+// Which messages at least one of the ticked thresholds sends back: their rows, and how many.
+function recount() {
+  const total = document.querySelector("[data-total]");
+  if (!total) return;
+  const limits = [...document.querySelectorAll("[data-threshold]")]
+    .filter((box) => box.querySelector("[type=checkbox]:checked"))
+    .map((box) => [box.dataset.threshold, Math.round(10 * box.querySelector("[data-typed]").valueAsNumber)]);
+  let back = 0;
+  for (const row of document.querySelectorAll("[data-messages] tr")) {
+    row.hidden = !limits.some(([dimension, below]) => row.dataset[dimension] < below);
+    back += !row.hidden;
+  }
+  total.textContent = share(back, Number(total.dataset.total));
+}
+
+document.addEventListener("change", ({ target }) => target.matches("[data-threshold] [type=checkbox]") && recount());
+
 // On the document: the form of one cell is put into the matrix later.
 document.addEventListener("input", ({ target: typed }) => {
   const box = typed.matches("[data-typed]") && typed.closest("[data-threshold]");
@@ -32,14 +49,8 @@ document.addEventListener("input", ({ target: typed }) => {
   const below = Math.round(value * 10);
   put("failed", share(sum(counts.drafts, below), sum(counts.drafts, Infinity)));
   put("precision", precision(sum(counts.marks, below), sum(counts.marks, below, 2)));
-  put("number", value);
   box.querySelector("[data-now]")?.removeAttribute("hidden");
-  const use = box.querySelector("[data-use]");
-  if (use) {
-    const url = new URL(use.href);
-    url.searchParams.set(`gate_${typed.name}_threshold`, value);
-    use.href = url;
-  }
+  recount();
   const canvas = box.querySelector("canvas");
   const chart = canvas && Chart.getChart(canvas);
   if (!chart) return;

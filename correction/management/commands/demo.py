@@ -14,6 +14,7 @@ from django.core.management.base import CommandError
 from agents.commands import BaseCommand, Cell, Emphasis, console_on, print_table
 from agents.models import Agent
 from correction.demonstration import show_correction, show_debate, show_experiment, show_swarm
+from correction.in_use import fill_console
 from evaluation.change.change import Change
 from evaluation.change.evidence import judged_ways
 from evaluation.change.overview import Card, Overview, drift_overview, sentence_of, tag_words
@@ -54,6 +55,7 @@ class Command(BaseCommand):
         self.stdout.write(f"Ready: {database['ENGINE'].rpartition('.')[2]}, {database['NAME']}")
         self._heading("2. Example agents")
         call_command("seed", stdout=self.stdout)
+        fill_console(self.stdout)  # before the builds are measured: that is what counts as newest then
         agents = list(Agent.objects.in_use().order_by("slug"))
         self._heading(f"3. Baseline: {TAG} {BASE}")
         baseline = [RunSpec(agent=agent, is_baseline=True, where={TAG: BASE}) for agent in agents]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from agents.models import Alert
 from evaluation.models import DriftAlert, EvaluationSchedule
 from tests.api_client import RUNS, Program, listed, program, queries
 from tests.console import superuser
@@ -31,7 +32,11 @@ def alert(slug: str, **fields: Any) -> DriftAlert:
     agent = make_agent(slug)
     run = make_run(agent)
     defaults = {"dimension": "adherence", "judge": run.judge, "procedure": run.procedure, "before": 7.5, "after": 5.0}
-    return DriftAlert.objects.create(agent=agent, evaluation_run=run, since=MONDAY, **{**defaults, **fields})
+    raised = Alert.objects.create(
+        kind="drift", about=slug, agent=agent, title="fell", acknowledged_at=fields.pop("acknowledged_at", None)
+    )
+    shown = {**defaults, **fields}
+    return DriftAlert.objects.create(agent=agent, evaluation_run=run, since=MONDAY, alert=raised, **shown)
 
 
 def test_schedules_are_listed_with_their_agents(client: Program) -> None:

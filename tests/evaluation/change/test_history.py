@@ -112,7 +112,7 @@ def test_simulated_speech_swap_tests_samples_by_position_and_unfinished_evaluati
 def test_what_is_judged_over_a_window_stands_at_its_newest_message() -> None:
     ada = make_agent()
     run = make_run(ada, dimensions=["fluency"])
-    run.evidence.update(newest_message_at=MONDAY)  # type: ignore[attr-defined]
+    run.evidence.update(newest_message_at=MONDAY)
     make_score(run, 6, dimension="fluency")
     (one,) = read(ada)
 
@@ -129,8 +129,8 @@ def test_more_points_than_fit_are_means_of_days_and_lead_to_the_lowest_message()
     assert one.by_day
     assert values(one) == [8, 7, None]
     assert [point.of for point in one.points[:2]] == [3, 3]
-    lowest = ada.messages.get(pk=one.points[0].message)
-    assert lowest.sent_at == MONDAY + timedelta(hours=2)
+    lowest = {message.pk: message.sent_at for message in ada.messages.all()}[one.points[0].message or 0]
+    assert lowest == MONDAY + timedelta(hours=2)
     assert len(one.rolled) == 2
     assert read(ada)[0].daily(9).by_day is False
     assert read(ada)[0].daily(2).older

@@ -59,6 +59,7 @@ def environment(**changes: str) -> dict[str, str]:
     inherited = {
         name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC", "JUDGE", "ACTOR"))
     }
+    inherited.pop("WORKER_THREADS")  # several, as by default
     return {**inherited, "DATABASE_URL": NO_SERVER, "PROPOSITION_DIRS": "", "SENTRY_DSN": "", **changes}
 
 

@@ -32,7 +32,7 @@ STEADY, LOW = [8, 7, 8, 9, 8, 7, 8, 8, 9, 8], [4, 3, 4, 5, 4, 3, 4, 4, 5, 4]
 def usual(rng: np.random.Generator, n: int) -> NDArray[np.float64]:
     """A model's scores: around 7.5, and a lapse in ten messages."""
     scores = np.clip(np.rint(rng.normal(7.5, 1.5, n)), 0, 9)
-    return np.where(rng.random(n) < 0.1, rng.integers(1, 5, n), scores).astype(float)
+    return np.asarray(np.where(rng.random(n) < 0.1, rng.integers(1, 5, n), scores), dtype=np.float64)
 
 
 def several(rng: np.random.Generator, n: int) -> NDArray[np.float64]:

@@ -1,0 +1,357 @@
+"""Alerts in the console: the list, acknowledging with a note, receivers and what was sent to them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django import forms
+from django.contrib import admin
+from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
+from django.http import HttpRequest
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.safestring import SafeString
+
+from agents.admin.access import user_of
+from agents.alerts.delivery import MOST_TRIES, payload, send_again, send_test
+from agents.alerts.raising import acknowledge, reopen
+from agents.alerts.webhook import secret_of
+from agents.console import display
+from agents.console.forms import confirmed, tell_done
+from agents.console.home import MOST_COUNTED
+from agents.console.panels import facts, table
+from agents.console.review import Decision, ReviewKind, Waits, add_review, numbers
+from agents.console.site import ModelAdmin, ReadOnlyAdmin, TextInput, console_action
+from agents.models import Agent, Alert, AlertKind, Delivery, Receiver
+
+if TYPE_CHECKING:
+    ReceiverModelForm = forms.ModelForm[Receiver]
+else:
+    ReceiverModelForm = forms.ModelForm
+
+DELIVERIES_SHOWN = 10
+TONES: dict[str, display.Tone] = {"completed": "good", "failed": "bad", "errored": "bad", "running": "info"}
+
+
+class NoteForm(forms.Form):
+    note = forms.CharField(
+        max_length=500,
+        required=False,
+        widget=TextInput,
+        help_text="For your colleagues: what you do about it. May be empty.",
+    )
+
+
+def alert_state(alert: Alert) -> SafeString:
+    """Whether it is acknowledged, by whom, when and with what note; or whether it lasts."""
+    if alert.acknowledged_at is None:
+        return display.badge("new" if alert.ended_at else "new, lasts", "bad")
+    by = display.isolated(alert.acknowledged_by) if alert.acknowledged_by else ""
+    badge = display.badge("acknowledged" if alert.ended_at else "acknowledged, lasts", "good")
+    return display.lines(badge, display.moment(alert.acknowledged_at), by, display.visible(alert.note))
+
+
+def page_url(alert: Alert) -> str:
+    """The page of this console that shows what it is about; its own where there is none."""
+    own = reverse("admin:agents_alert_change", args=[alert.pk])
+    return f"{reverse('admin:index')}{alert.page}" if alert.page else own
+
+
+def outcome_of(delivery: Delivery) -> SafeString:
+    """How far it came, and why not further."""
+    badge = display.badge(delivery.get_status_display(), TONES.get(delivery.status, "plain"))
+    due = delivery.lease_expires_at if delivery.status == "pending" else None
+    tried = f"try {delivery.tries} of {MOST_TRIES}" if delivery.tries and delivery.status != "completed" else ""
+    again = SafeString(f"again from {display.moment(due)}") if due else ""
+    return display.lines(badge, display.visible(delivery.error), tried, again)
+
+
+@admin.register(Alert)
+class AlertAdmin(ReadOnlyAdmin[Alert]):
+    list_select_related = ("agent", "acknowledged_by")
+    own_filters: ClassVar = {"acknowledged_at": ("acknowledged_at", admin.EmptyFieldListFilter)}
+    actions = ("acknowledge", "take_back")  # type: ignore[assignment]
+
+    def has_acknowledge_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("agents.change_alert")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Alert]:
+        sent = Delivery.objects.select_related("receiver").order_by("pk")
+        return super().get_queryset(request).prefetch_related(Prefetch("deliveries", sent))
+
+    def get_panels(self, request: HttpRequest, obj: Alert) -> list[SafeString]:
+        context = {
+            "alert": obj,
+            "page": page_url(obj) if obj.page else "",
+            "may": self.has_acknowledge_permission(request),
+            "acknowledge": reverse("admin:agents_alert_acknowledge_one", args=[obj.pk]),
+            "take_back": reverse("admin:agents_alert_take_back_one", args=[obj.pk]),
+            "deliveries": _log(obj.deliveries.all(), "Receiver", lambda one: display.page_of(one.receiver)),
+            "receivers": display.list_url(Receiver),
+        }
+        return [*super().get_panels(request, obj), render_to_string("admin/agents/alert/page.html", context, request)]
+
+    @admin.action(description="Acknowledge", permissions=["acknowledge"])
+    @confirmed("Acknowledge", "They leave the first page and the bell, and stay in this list.", form=NoteForm)
+    def acknowledge(self, request: HttpRequest, queryset: QuerySet[Alert], form: NoteForm) -> None:
+        done = acknowledge(queryset, user=user_of(request), note=form.cleaned_data["note"])
+        tell_done(self, request, "alert", "acknowledged", done=done, chosen=queryset.count())
+
+    @admin.action(description="Take the acknowledgement back", permissions=["acknowledge"])
+    def take_back(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
+        done = sum(map(reopen, queryset))
+        why = "not acknowledged, or the same was raised again since"
+        tell_done(self, request, "alert", "new again", done=done, chosen=queryset.count(), why=why)
+
+    @console_action("acknowledge", "agents.change_alert")
+    def acknowledge_one(self, request: HttpRequest, alert: Alert) -> str:
+        chosen = Alert.objects.filter(pk=alert.pk)
+        if not acknowledge(chosen, user=user_of(request), note=request.POST.get("note", "")):
+            raise ValueError("it is acknowledged already")
+        return "Acknowledged."
+
+    @console_action("take-back", "agents.change_alert")
+    def take_back_one(self, request: HttpRequest, alert: Alert) -> str:
+        if not reopen(alert):
+            raise ValueError("it is not acknowledged, or the same was raised again since")
+        return "It is new again."
+
+    @admin.display(description="alert", ordering="pk")
+    def what(self, alert: Alert) -> SafeString:
+        return display.visible(alert.title)
+
+    @admin.display(description="raised", ordering="created_at")
+    def raised(self, alert: Alert) -> SafeString:
+        again = SafeString(f"last {display.moment(alert.last_at)}") if alert.times > 1 else ""
+        return display.lines(display.moment(alert.created_at), again)
+
+    @admin.display(description="lasts")
+    def lasts(self, alert: Alert) -> object:
+        return display.badge("yes", "warning") if alert.ended_at is None else display.moment(alert.ended_at)
+
+    @admin.display(description="state", ordering="acknowledged_at")
+    def state(self, alert: Alert) -> SafeString:
+        return alert_state(alert)
+
+    @admin.display(description="sent to")
+    def deliveries_link(self, alert: Alert) -> object:
+        sent = list(alert.deliveries.all())
+        if not sent:
+            return display.EMPTY
+        return display.lines(*(SafeString(f"{display.isolated(one.receiver)} {outcome_badge(one)}") for one in sent))
+
+
+def outcome_badge(delivery: Delivery) -> SafeString:
+    return display.badge(delivery.get_status_display(), TONES.get(delivery.status, "plain"))
+
+
+def _log(deliveries: Any, head: str, what: Any) -> SafeString:
+    """A table of deliveries, newest first."""
+    rows = [
+        (what(one), outcome_of(one), one.answer_code or display.EMPTY, one.tries, display.moment(one.tried_at))
+        for one in sorted(deliveries, key=lambda one: -one.pk)[:DELIVERIES_SHOWN]
+    ]
+    return table((head, "Outcome", "Answer", "Tries", "Last try"), rows, label="Deliveries")
+
+
+class ReceiverForm(ReceiverModelForm):
+    """What can be sent to is said by the model, field by field."""
+
+    kinds = forms.MultipleChoiceField(
+        choices=AlertKind.choices, required=False, widget=forms.CheckboxSelectMultiple, help_text="none = all"
+    )
+
+    class Meta:
+        model = Receiver
+        fields = ("name", "is_active", "channel", "address", "kinds", "agents")
+
+
+@admin.register(Receiver)
+class ReceiverAdmin(ModelAdmin[Receiver]):
+    form = ReceiverForm
+    autocomplete_fields = ("agents",)
+    fieldsets = (
+        (None, {"fields": ("name", "is_active", "channel", "address")}),
+        ("What is sent", {"fields": ("kinds", "agents")}),
+    )
+
+    def get_fieldsets(self, request: HttpRequest, obj: Receiver | None = None) -> Any:
+        """The address of a webhook can be a secret: it is for those who may change it."""
+        if obj is None or self.has_change_permission(request, obj):
+            return super().get_fieldsets(request, obj)
+        return [(None, {"fields": ("name", "is_active", "channel", "where_to", "kinds_wanted", "agents_wanted")})]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Receiver | None = None) -> Any:
+        return ("where_to", "kinds_wanted", "agents_wanted")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Receiver]:
+        newest = Delivery.objects.filter(receiver=OuterRef("receiver")).order_by("-pk").values("pk")[:1]
+        last = Delivery.objects.filter(pk=Subquery(newest))
+        return (
+            super()
+            .get_queryset(request)
+            .prefetch_related(
+                Prefetch("agents", Agent.objects.only("slug", "display_name")),
+                Prefetch("deliveries", last, to_attr="last"),
+            )
+        )
+
+    def get_panels(self, request: HttpRequest, obj: Receiver) -> list[SafeString]:
+        stored = Receiver.objects.get(pk=obj.pk)  # a form that was refused has put what was typed into `obj`
+        newest = stored.deliveries.select_related("alert__agent").order_by("-pk")[:DELIVERIES_SHOWN]
+        alert = Alert.objects.select_related("agent").order_by("-pk").first()
+        may = self.has_change_permission(request, obj)
+        context = {
+            "receiver": stored,
+            "may": may,
+            "is_webhook": stored.channel == Receiver.Channel.WEBHOOK,
+            "secret": secret_of(stored.salt.hex) if may else "",
+            "payload": json.dumps(payload(alert), indent=2, ensure_ascii=False),
+            "is_test": alert is None,
+            "test": reverse("admin:agents_receiver_test", args=[obj.pk]),
+            "new_secret": reverse("admin:agents_receiver_new_secret", args=[obj.pk]),
+            "log": _log(newest, "Alert", _what),
+            "all": display.list_url(Delivery, receiver__id__exact=obj.pk),
+        }
+        return [
+            *super().get_panels(request, obj),
+            render_to_string("admin/agents/alert/receiver.html", context, request),
+        ]
+
+    @console_action("test", "agents.change_receiver")
+    def test(self, request: HttpRequest, receiver: Receiver) -> str:
+        if not receiver.is_active:
+            raise ValueError("it is not active: nothing is sent to it")
+        send_test(receiver)
+        return "A test alert waits for a worker. Load this page again in a few seconds to see what became of it."
+
+    @console_action("new-secret", "agents.change_receiver")
+    def new_secret(self, request: HttpRequest, receiver: Receiver) -> str:
+        Receiver.objects.filter(pk=receiver.pk).update(salt=uuid.uuid4())
+        return "It has a new signing secret, which signs from now on. Give it to the receiver."
+
+    def save_model(self, request: HttpRequest, obj: Receiver, form: Any, change: bool) -> None:
+        if not change:
+            obj.created_by = user_of(request)
+        if "address" in form.changed_data:
+            obj.failures, obj.retry_at = 0, None
+        super().save_model(request, obj, form, change)
+
+    @admin.display(description="name", ordering="name")
+    def name_and_state(self, receiver: Receiver) -> SafeString:
+        return display.lines(display.isolated(receiver.name), "" if receiver.is_active else display.badge("not active"))
+
+    @admin.display(description="to")
+    def where_to(self, receiver: Receiver) -> SafeString:
+        return display.isolated(receiver.where)
+
+    @admin.display(description="kinds")
+    def kinds_wanted(self, receiver: Receiver) -> str:
+        names = dict(AlertKind.choices)
+        return ", ".join(str(names.get(kind, kind)) for kind in receiver.kinds) or "all"
+
+    @admin.display(description="agents")
+    def agents_wanted(self, receiver: Receiver) -> SafeString | str:
+        slugs = [display.isolated(agent.display_name) for agent in receiver.agents.all()]
+        return SafeString(", ".join(slugs)) if slugs else "all"
+
+    @admin.display(description="last delivery")
+    def last_delivery(self, receiver: Receiver) -> SafeString:
+        last: list[Delivery] = getattr(receiver, "last", [])
+        return display.lines(outcome_badge(last[0]), display.moment(last[0].tried_at)) if last else display.EMPTY
+
+
+def _what(delivery: Delivery) -> SafeString:
+    return display.page_of(delivery.alert) if delivery.alert is not None else display.visible("test")
+
+
+@admin.register(Delivery)
+class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
+    list_select_related = ("alert", "receiver")
+    actions = ("again",)  # type: ignore[assignment]
+
+    def has_send_permission(self, request: HttpRequest) -> bool:
+        return request.user.has_perm("agents.change_receiver")
+
+    @admin.action(description="Send again", permissions=["send"])
+    def again(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:
+        done = sum(map(send_again, queryset))
+        why = "only what was given up can be sent again"
+        tell_done(self, request, "alert", "queued again", done=done, chosen=queryset.count(), why=why)
+
+    @admin.display(description="alert", ordering="alert")
+    def what(self, delivery: Delivery) -> SafeString:
+        return _what(delivery)
+
+    @admin.display(description="outcome", ordering="status")
+    def outcome(self, delivery: Delivery) -> SafeString:
+        return outcome_of(delivery)
+
+
+# -- the review queue
+def _waiting(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
+    rows = Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk")
+    if agent:
+        rows = rows.filter(agent__slug=agent)
+    if keys is not None:
+        rows = rows.filter(pk__in=numbers(keys))
+    shown = rows.values_list("pk", "created_at", "agent__slug")[: MOST_COUNTED + 1]
+    return [Waits(str(pk), at, slug or "") for pk, at, slug in shown]
+
+
+def _find(keys: Collection[str]) -> dict[str, Alert]:
+    return {str(row.pk): row for row in Alert.objects.filter(pk__in=numbers(keys)).select_related("agent")}
+
+
+def _show(request: HttpRequest, alert: Alert) -> SafeString:
+    return facts(
+        ("What", display.visible(alert.title)),
+        ("Kind", alert.get_kind_display()),
+        ("Raised", display.moment(alert.created_at)),
+        ("How often", f"{alert.times:,}"),
+        ("Lasts", "yes" if alert.ended_at is None else "no"),
+        ("Page", display.link(page_url(alert), "what it is about")),
+    )
+
+
+def _decide(request: HttpRequest, alert: Alert, note: str) -> None:
+    if not acknowledge(Alert.objects.filter(pk=alert.pk), user=user_of(request), note=note):
+        raise ValueError("it was acknowledged meanwhile.")
+
+
+def _undo(request: HttpRequest, alert: Alert) -> None:
+    if not reopen(alert):
+        raise ValueError("the same was raised again since.")
+
+
+add_review(
+    ReviewKind(
+        name="alerts",
+        title="Alerts",
+        one="alert to acknowledge",
+        many="alerts to acknowledge",
+        order=10,
+        permissions=("agents.change_alert",),
+        fills="raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed.",
+        waiting=_waiting,
+        find=_find,
+        line=lambda alert: display.visible(alert.title),
+        show=_show,
+        url=lambda alert: reverse("admin:agents_alert_change", args=[alert.pk]),
+        note="For your colleagues: what you do about it.",
+        decisions=(
+            Decision(
+                name="acknowledge",
+                label="Acknowledge",
+                key="a",
+                done="is acknowledged",
+                decide=_decide,
+                undo=_undo,
+                main=True,
+            ),
+        ),
+    )
+)

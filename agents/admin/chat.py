@@ -1,0 +1,460 @@
+"""Chats in the console: talk to an agent, see what its stages did with each message, and hear the answer again under an edited persona.
+
+A turn is taken by a worker: the page asks every second whether anything changed, see ``live.js``. `add_choice` lets an app of a layer above
+offer a setting of the turns, such as the gate's mode.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import Max
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import get_object_or_404
+from django.template.loader import render_to_string
+from django.urls import reverse
+from django.utils.html import format_html
+
+from agents.admin.access import user_of
+from agents.admin.personas import MAY_RUN, as_stored, turn_needs
+from agents.admin.transcript import add_notes, lines_of, transcript_page
+from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, chats, chats_of, delete_chat
+from agents.console import display
+from agents.console.filters import number_in
+from agents.console.site import GrowingTextarea, Select, TextInput, console_page, extensions
+from agents.llm.endpoints import problem_of, provider_of
+from agents.models import Agent, Channel, DialogState, Message, Run, RunMessage, RunStep, SwarmTurn
+from agents.persona import PersonaMovedOn, current_digest, save_system_prompt
+from agents.swarm.state import KINDS, entries
+from agents.swarm.talk import trace_lines, trace_of
+from agents.text.fences import MAX_CHARACTERS
+from agents.turn.orchestrator import cancel
+from agents.turn.pipeline import StageFailed, system_prompt_of
+from agents.turn.send_message import SendRefused, TurnRefused, start_turn
+from agents.work.worker import alive
+
+PAGES = "admin/agents/chat/"
+READING = ("agents.view_agent", "agents.view_channel", "agents.view_message")
+CANCELLING, DELETING, EDITING = "agents.change_run", "agents.delete_channel", "agents.change_agent"
+MOST_CHATS = 50  # listed: the newest
+LONGEST_PERSONA = 200_000  # characters
+
+if TYPE_CHECKING:
+    from agents.console.site import ModelAdmin
+
+    Pages = ModelAdmin[Channel]
+else:
+    Pages = object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A setting of a chat's turns, chosen from a list.
+
+    Attributes:
+        name: Of a key in `Run.overrides` that holds the chosen value.
+        label: Of the field.
+        options: A function of the agent to values and what they are called; an empty value changes nothing.
+        overrides: A function of the agent and a value to the overrides of a turn.
+    """
+
+    name: str
+    label: str
+    options: Callable[[Agent], Sequence[tuple[str, str]]]
+    overrides: Callable[[Agent, str], dict[str, Any]]
+
+
+_choices: list[Choice] = []
+
+
+def add_choice(choice: Choice) -> None:
+    """Offer a setting in every chat; call it once, where the app registers its own admin classes."""
+    _choices.append(choice)
+
+
+class ChatForm(forms.Form):
+    """What a person says, and the settings of the turn that answers."""
+
+    def __init__(self, data: Any, *, agent: Agent, last: Run | None) -> None:
+        super().__init__(data)
+        self.agent = agent
+        for choice in _choices:
+            self.fields[choice.name] = forms.ChoiceField(
+                label=choice.label,
+                choices=list(choice.options(agent)),
+                required=False,
+                initial=last.overrides.get(choice.name, "") if last else "",
+                widget=Select,
+            )
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        for choice in _choices:
+            if value := self.cleaned_data[choice.name]:
+                given |= choice.overrides(self.agent, value)
+        return given
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, in one sentence."""
+        return " ".join(f"{name}: {error}" for name, errors in self.errors.items() for error in errors)
+
+
+class AgainForm(ChatForm):
+    """An edited persona for one question."""
+
+    system_prompt = forms.CharField(
+        max_length=LONGEST_PERSONA,
+        widget=GrowingTextarea(attrs={"rows": 12}),
+        label="System prompt",
+        help_text="used for this answer only, until you save it; traits stay as they are",
+    )
+    note = forms.CharField(required=False, max_length=150, widget=TextInput, label="What changed, and why")
+    opened = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def clean_system_prompt(self) -> str:
+        return as_stored(self.cleaned_data["system_prompt"], self.agent.system_prompt)
+
+
+class ChatPages(Pages):
+    """The pages of chats, for the admin class of channels."""
+
+    @console_page("chats/<int:agent_id>/", *READING)
+    def chats_view(self, request: HttpRequest, agent_id: int) -> HttpResponse:
+        """The chats of an agent; POST begins one with a first message."""
+        agent = get_object_or_404(Agent, pk=agent_id)
+        form = ChatForm(request.POST or None, agent=agent, last=None)
+        if request.method == "POST":
+            return self._say(request, agent, None, form)
+        listed = list(chats_of(agent).prefetch_related("memberships__user")[:MOST_CHATS])
+        newest = Message.objects.filter(channel__in=listed).order_by().values_list("channel").annotate(Max("sent_at"))
+        at = dict(newest)
+        return self.page(
+            request,
+            f"{PAGES}chats.html",
+            f"Chat with {display.marked(agent.display_name)}",
+            **self._frame(request, agent, None, form),
+            chats=[
+                {
+                    "row": chat,
+                    "at": at.get(chat.pk),
+                    "people": [str(member.user) for member in chat.memberships.all() if member.user],
+                    "messages": chat.next_position - 1,
+                    "may_delete": self._may_delete(request, chat),
+                }
+                for chat in listed
+            ],
+            most=MOST_CHATS if len(listed) == MOST_CHATS else 0,
+        )
+
+    @console_page("<int:chat_id>/chat/", *READING)
+    def chat_view(self, request: HttpRequest, chat_id: int) -> HttpResponse:
+        """A chat; POST says something, asks again for an answer that failed, stops a turn, or deletes the chat."""
+        chat, agent = _chat_of(chat_id)
+        last = Run.objects.filter(channel=chat).order_by("-pk").first()
+        form = ChatForm(request.POST or None, agent=agent, last=last)
+        if request.method == "POST":
+            if "delete" in request.POST:
+                return self._delete(request, agent, chat)
+            if "stop" in request.POST or "retry" in request.POST:
+                return self._stop_or_retry(request, agent, chat, self.url("chat", chat))
+            return self._say(request, agent, chat, form)
+        return self.page(
+            request,
+            f"{PAGES}page.html",
+            f"Chat with {display.marked(agent.display_name)}",
+            **self._frame(request, agent, chat, form),
+            live=self.url("chat_progress", chat) if not number_in(request.GET, "before") else "",
+            box=chat_box(request, agent, chat),
+        )
+
+    @console_page("<int:chat_id>/chat/progress/", *READING)
+    def chat_progress_view(self, request: HttpRequest, chat_id: int) -> HttpResponse:
+        """What changes whenever the page would show something else."""
+        chat, agent = _chat_of(chat_id)
+        return _digest(chat_box(request, agent, chat))
+
+    @console_page("<int:chat_id>/chat/<int:position>/", *READING)
+    def again_view(self, request: HttpRequest, chat_id: int, position: int) -> HttpResponse:
+        """A question and its answer beside the one under an edited persona; POST asks again, or saves what was edited."""
+        chat, agent = _chat_of(chat_id)
+        question = get_object_or_404(
+            Message.objects.select_related("user"), channel=chat, position=position, agent=None
+        )
+        here = reverse("admin:agents_channel_again", args=[chat.pk, position])
+        first = Run.objects.filter(trigger=question).order_by("-pk").first()
+        again = answers_again(question).first()
+        form = AgainForm(request.POST or None, agent=agent, last=again or first)
+        if request.method == "POST":
+            if not request.user.has_perm(MAY_RUN):
+                raise PermissionDenied
+            if "stop" in request.POST:
+                return self._stop_or_retry(request, agent, chat, here)
+            if form.is_valid() and "save" in request.POST:
+                return self._save(request, agent, chat, form, here)
+            if form.is_valid():
+                try:
+                    text = form.cleaned_data["system_prompt"]
+                    ask_again(question, agent=agent, system_prompt=text, overrides=form.overrides)
+                except TurnRefused as refused:
+                    form.add_error(None, str(refused))
+                else:
+                    return HttpResponseRedirect(here)
+        else:
+            form.initial["system_prompt"] = system_prompt_of(again.overrides) if again else agent.system_prompt
+            form.initial["opened"] = current_digest(agent)
+        edited = str(form["system_prompt"].value() or "")
+        return self.page(
+            request,
+            f"{PAGES}again.html",
+            f"Say it again: {display.marked(agent.display_name)}",
+            **self._frame(request, agent, chat, form),
+            question=question,
+            live=reverse("admin:agents_channel_again_progress", args=[chat.pk, position]),
+            box=again_box(request, agent, question),
+            may_save=request.user.has_perm(EDITING),
+            is_edited=edited != agent.system_prompt,
+            diff=display.word_diff(agent.system_prompt, edited),
+        )
+
+    @console_page("<int:chat_id>/chat/<int:position>/progress/", *READING)
+    def again_progress_view(self, request: HttpRequest, chat_id: int, position: int) -> HttpResponse:
+        chat, agent = _chat_of(chat_id)
+        question = get_object_or_404(Message, channel=chat, position=position, agent=None)
+        return _digest(again_box(request, agent, question))
+
+    def _frame(self, request: HttpRequest, agent: Agent, chat: Channel | None, form: ChatForm) -> dict[str, Any]:
+        """What the pages have in common: who answers, what a message takes, and what is in the way of an answer."""
+        may_talk = request.user.has_perm(MAY_RUN)
+        needs: dict[str, Any] = {}
+        problem = (
+            "" if agent.is_active else f"{agent.display_name} is inactive: it takes no turns until it is made active."
+        )
+        if may_talk and not problem:
+            where = chat or Channel(
+                pk=0, slug="chat", name="chat", kind=Channel.Kind.DM, synthetic=True
+            )  # no row has it
+            try:
+                needs = turn_needs(agent, where)
+                problem = problem_of("actor", needs["model"])
+            except StageFailed as error:
+                problem = f"No turn can begin: a required stage failed ({error})."
+        return {
+            "agent": agent,
+            "channel": chat,
+            "chat": chat,
+            "form": form,
+            "choices": [form[choice.name] for choice in _choices],
+            "needs": needs,
+            "scripted": bool(needs) and provider_of(needs["model"]) == "offline",
+            "problem": problem,
+            "may_talk": may_talk,
+            "may_delete": chat is not None and self._may_delete(request, chat),
+            "no_worker": not alive().exists(),
+            "most_characters": MAX_CHARACTERS,
+        }
+
+    def _say(self, request: HttpRequest, agent: Agent, chat: Channel | None, form: ChatForm) -> HttpResponse:
+        if not request.user.has_perm(MAY_RUN):
+            raise PermissionDenied
+        user, text, problem = user_of(request), request.POST.get("text", "").replace("\r\n", "\n").strip(), ""
+        begun = chat
+        if not form.is_valid():
+            problem = form.problem
+        else:
+            try:
+                with transaction.atomic():
+                    begun = chat or begin_chat(agent, user=user)
+                    ask(agent, begun, text, user=user, overrides=form.overrides)
+            except (SendRefused, TurnRefused) as refused:
+                begun, problem = chat, str(refused)
+        wants_json = request.headers.get("Accept") == "application/json"
+        url = self.url("chat", begun) if begun else reverse("admin:agents_channel_chats", args=[agent.pk])
+        if wants_json:
+            return JsonResponse({"problem": problem} if problem else {"url": url})
+        if problem:
+            self.message_user(request, f"Nothing was said: {problem.rstrip('.')}.", messages.ERROR)
+        return HttpResponseRedirect(url)
+
+    def _stop_or_retry(self, request: HttpRequest, agent: Agent, chat: Channel, back: str) -> HttpResponse:
+        act = "stop" if "stop" in request.POST else "retry"
+        if not request.user.has_perm(CANCELLING if act == "stop" else MAY_RUN):
+            raise PermissionDenied
+        pk = number_in(request.POST, act) or 0
+        run = get_object_or_404(Run, pk=pk, agent=agent, channel__synthetic=True)
+        try:
+            if act == "stop":
+                cancel(run)
+            elif run.status in Run.FINAL:
+                start_turn(agent=agent, channel=chat, trigger=run.trigger, overrides=run.overrides)
+        except TurnRefused as refused:
+            self.message_user(request, f"No turn was queued: {refused}.", messages.ERROR)
+        return HttpResponseRedirect(back)
+
+    def _delete(self, request: HttpRequest, agent: Agent, chat: Channel) -> HttpResponse:
+        if not self._may_delete(request, chat):
+            raise PermissionDenied
+        try:
+            delete_chat(chat)
+        except ChatOpen as problem:
+            self.message_user(request, f"Nothing was deleted: {problem}.", messages.ERROR)
+            return HttpResponseRedirect(self.url("chat", chat))
+        self.message_user(request, f"{chat} is deleted.", messages.SUCCESS)
+        return HttpResponseRedirect(reverse("admin:agents_channel_chats", args=[agent.pk]))
+
+    def _may_delete(self, request: HttpRequest, chat: Channel) -> bool:
+        """Who may talk deletes their own chats; those of others need the permission to delete channels."""
+        own = any(member.user_id == request.user.pk for member in chat.memberships.all())
+        return request.user.has_perm(DELETING) or (own and request.user.has_perm(MAY_RUN))
+
+    def _save(
+        self, request: HttpRequest, agent: Agent, chat: Channel, form: ChatForm, here: str
+    ) -> HttpResponseRedirect:
+        if not request.user.has_perm(EDITING):
+            raise PermissionDenied
+        given = form.cleaned_data
+        note = f"edited in a chat: {given['note']}" if given["note"] else "edited in a chat"
+        text = given["system_prompt"]
+        try:
+            made = save_system_prompt(
+                agent=agent, system_prompt=text, seen=given["opened"], note=note, user=user_of(request)
+            )
+        except PersonaMovedOn as problem:
+            self.message_user(request, f"Nothing was saved: {problem}.", messages.ERROR)
+            return HttpResponseRedirect(here)
+        if made is None:
+            self.message_user(request, "Nothing changed: the persona says this already.", messages.INFO)
+            return HttpResponseRedirect(here)
+        versions = display.link(reverse("admin:agents_agent_versions", args=[agent.pk]), "Versions, and the way back")
+        said = format_html("Version {} is saved; it holds from the next turn on. {}", made.number, versions)
+        self.message_user(request, said, messages.SUCCESS)
+        return HttpResponseRedirect(self.url("chat", chat))
+
+
+def _chat_of(pk: int) -> tuple[Channel, Agent]:
+    chat = get_object_or_404(chats().prefetch_related("memberships"), pk=pk)
+    agent = Agent.objects.filter(memberships__channel=chat).order_by("memberships__pk").first()
+    if agent is None:
+        raise Http404(f"Chat {pk} has no agent.")
+    return chat, agent
+
+
+def _digest(html: str) -> JsonResponse:
+    return JsonResponse({"seen": hashlib.sha256(html.encode()).hexdigest()})
+
+
+def chat_box(request: HttpRequest, agent: Agent, chat: Channel) -> str:
+    """The part of the page that changes while one looks: the messages with their turns, and what is known of the newest turn."""
+    page = transcript_page(channel=chat, before=number_in(request.GET, "before"))
+    last = Run.objects.filter(channel=chat).order_by("-pk").first()
+    context = {
+        "page": page,
+        **_with_turns(request, page.lines, also=last),
+        "chat": chat,
+        "channel": chat,
+        "agent": agent,
+    }
+    context["last"] = _beside(request, agent, chat, last) if last else None
+    context["may_stop"] = request.user.has_perm(CANCELLING)
+    context["may_talk"] = request.user.has_perm(MAY_RUN)
+    context["no_worker"] = not alive().exists()
+    context["busy"] = Run.objects.filter(agent=agent, status=Run.Status.RUNNING).exclude(channel=chat).exists()
+    return render_to_string(f"{PAGES}box.html", context, request)
+
+
+def again_box(request: HttpRequest, agent: Agent, question: Message) -> str:
+    """Both answers to a question, each with its turn."""
+    first = Run.objects.filter(trigger=question).order_by("-pk").first()
+    tries = list(answers_again(question)[:10])
+    answers = []
+    for run, name in ((first, "The answer"), (tries[0] if tries else None, "With the edited persona")):
+        said = (
+            Message.objects.filter(run=run)
+            .select_related("agent", "user", "parent", "persona_version")
+            .prefetch_related("reactions")
+        )
+        lines = lines_of(list(said.order_by("pk"))) if run else []
+        add_notes(request, lines)
+        shown = _turns([run], {message["message"].run_id for message in lines})[0] if run else None
+        answers.append({"name": name, "run": run, "lines": lines, "turn": shown})
+    context = {
+        "answers": answers,
+        "tries": len(tries),
+        "chat": question.channel,
+        "agent": agent,
+        "may_stop": request.user.has_perm(CANCELLING),
+        "no_worker": not alive().exists(),
+    }
+    return render_to_string(f"{PAGES}again_box.html", context, request)
+
+
+def _with_turns(request: HttpRequest, lines: list[dict[str, Any]], *, also: Run | None) -> dict[str, Any]:
+    """Add to each person's message the turns that answered it; in as many queries for a page as for one message."""
+    add_notes(request, lines)
+    asked = [line["message"].pk for line in lines if line["message"].agent_id is None]
+    runs = list(Run.objects.filter(trigger__in=asked).order_by("pk"))
+    spoke = set(Message.objects.filter(run__in=runs).values_list("run_id", flat=True))
+    by_trigger: dict[int | None, list[dict[str, Any]]] = defaultdict(list)
+    for turn in _turns(runs, spoke):
+        by_trigger[turn["run"].trigger_id].append(turn)
+    for line in lines:
+        line["turns"] = by_trigger[line["message"].pk]
+    return {"is_open": also is not None and also.status not in Run.FINAL}
+
+
+def _turns(runs: list[Run], spoke: Collection[int | None]) -> list[dict[str, Any]]:
+    """Turns as the template shows them; with their steps where nothing was said, and why not. One query."""
+    steps: dict[int, list[RunStep]] = defaultdict(list)
+    for step in RunStep.objects.filter(run__in=[run for run in runs if run.pk not in spoke]).order_by("number"):
+        steps[step.run_id].append(step)
+    return [
+        {
+            "run": run,
+            "steps": steps[run.pk],
+            "is_open": run.status not in Run.FINAL,
+            "spoke": run.pk in spoke,
+            "took": _took(run),
+            "why": next(
+                (str(step.detail["reason"]) for step in reversed(steps[run.pk]) if step.detail.get("reason")),
+                run.error or run.get_stop_reason_display(),
+            ),
+        }
+        for run in runs
+    ]
+
+
+def _took(run: Run) -> str:
+    ended = run.started_at and run.finished_at
+    return f"{(run.finished_at - run.started_at) / timedelta(seconds=1):,.1f} s" if ended else ""  # type: ignore[operator]
+
+
+def _beside(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> dict[str, Any]:
+    """What the stages wrote on the newest turn, what the other apps know of it, and what the swarm remembers."""
+    steps = list(RunStep.objects.filter(run=run).order_by("number"))
+    begun = RunMessage.objects.filter(run=run, role=RunMessage.Role.SYSTEM).order_by("number").first()
+    sections = begun.content.get("sections", []) if begun else []
+    row = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
+    state = DialogState.objects.filter(agent=agent, channel=chat).first()
+    stages = [*run.trace, *(entry for step in steps for entry in step.detail.get("stages", []))]
+    return {
+        "run": run,
+        "steps": steps,
+        "sections": [one for one in sections if one["stage"] not in ("persona", "instructions", "memory", "")],
+        "stages": [one for one in stages if one["status"] != "skipped" and (one.get("why") or one.get("counters"))],
+        "skipped": sorted({f"{one['stage']}: {one['why']}" for one in stages if one["status"] == "skipped" and one.get("why")}),
+        "panels": [shown for extension in extensions(Run, request) for panel in extension.panels if (shown := panel(request, run)).strip()],
+        "trace": trace_lines(trace_of(row)) if row and request.user.has_perm("agents.view_swarmturn") else [],
+        "swarm_turn": row,
+        "state": state if request.user.has_perm("agents.view_dialogstate") else None,
+        "remembered": [(kind, entries(state, kind)) for kind in KINDS if getattr(state, kind)] if state else [],
+    }  # fmt: skip

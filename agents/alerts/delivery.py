@@ -1,0 +1,143 @@
+"""Send alerts: the queue "alerts", one delivery to a receiver at a time.
+
+Where a receiver was not reached, nothing is sent to it for a while, so that a dead one costs a worker a few seconds now and then.
+"""
+
+from __future__ import annotations
+
+import json
+import smtplib
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.core.mail import EmailMessage
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from agents.alerts.webhook import Refused, Unreachable, headers_for, post
+from agents.models import Alert, Delivery, Receiver
+from agents.work.queues import do_next, wake_workers
+
+# Minutes until the next try; after the last one it is given up: seven tries in about 18 hours.
+PAUSES = (1, 5, 30, 120, 300, 600)
+MOST_TRIES = len(PAUSES) + 1
+
+
+def work_one(*, owner: str) -> bool:
+    """Send the delivery whose turn it is; return whether there was one."""
+    lease = timedelta(seconds=6 * settings.ALERT_SECONDS + 60)
+    return do_next(Delivery, deliver, owner=owner, lease=lease, attempts=MOST_TRIES)
+
+
+def deliver(delivery: Delivery) -> dict[str, Any]:
+    """Try once; returns the columns of the end. No transaction is open while the receiver is waited for."""
+    receiver = delivery.receiver
+    if not receiver.is_active:
+        return {"status": Delivery.Status.CANCELLED}
+    code, problem, is_dead = None, "", False
+    try:
+        if receiver.channel == Receiver.Channel.WEBHOOK:
+            code = _post(delivery)
+            problem = "" if 200 <= code < 300 else f"it answered {code}" + _why(code)
+            is_dead = bool(problem) and not 400 <= code < 500
+        else:
+            _mail(delivery)
+    except Refused as refused:
+        problem = str(refused)
+    except (Unreachable, OSError) as error:
+        problem, is_dead = _words(error), True
+    return _ended(delivery, code, problem, is_dead=is_dead)
+
+
+def payload(alert: Alert | None, *, at: Any = None) -> dict[str, Any]:
+    """What a webhook is sent: the fields of Standard Webhooks, and of the alert what its page shows, without what anybody said."""
+    if alert is None:
+        test = {"id": None, "kind": "test", "agent": None, "title": "This is a test.", "url": settings.CONSOLE_URL}
+        return {"type": "alert.test", "timestamp": (at or timezone.now()).isoformat(), "data": test}
+    return {
+        "type": f"alert.{alert.kind}",
+        "timestamp": alert.created_at.isoformat(),
+        "data": {
+            "id": alert.pk,
+            "kind": alert.kind,
+            "agent": alert.agent.slug if alert.agent is not None else None,
+            "title": alert.title,
+            "url": alert.url,
+        },
+    }
+
+
+def send_test(receiver: Receiver) -> Delivery:
+    """Queue a test alert, to be sent at once even to a receiver that is left alone for a while."""
+    Receiver.objects.filter(pk=receiver.pk).update(retry_at=None)
+    delivery: Delivery = Delivery.objects.create(receiver=receiver)
+    transaction.on_commit(wake_workers)
+    return delivery
+
+
+def send_again(delivery: Delivery) -> bool:
+    """Put a delivery that was given up back into the queue; return whether it was."""
+    given_up = (Delivery.Status.FAILED, Delivery.Status.ERRORED, Delivery.Status.CANCELLED)
+    rows = Delivery.objects.filter(pk=delivery.pk, status__in=given_up)
+    if not rows.update(status=Delivery.Status.PENDING, tries=0, attempt=0, error="", finished_at=None):
+        return False
+    Receiver.objects.filter(pk=delivery.receiver_id).update(retry_at=None)
+    transaction.on_commit(wake_workers)
+    return True
+
+
+def _post(delivery: Delivery) -> int:
+    body = json.dumps(payload(delivery.alert, at=delivery.created_at), separators=(",", ":")).encode()
+    headers = headers_for(body, message_id=f"msg_{delivery.message_id.hex}", salt=delivery.receiver.salt.hex)
+    return post(delivery.receiver.address, body, headers, seconds=settings.ALERT_SECONDS)
+
+
+def _mail(delivery: Delivery) -> None:
+    """Send it by e-mail. The id of the message is the same at every try, so that mail programs can tell a second one."""
+    if not settings.EMAIL_URL:
+        raise Refused("no e-mail is sent: the setting EMAIL_URL is empty")
+    alert = delivery.alert
+    title = alert.title if alert is not None else "This is a test."
+    body = f"{title}\n\n{(alert.url if alert is not None else settings.CONSOLE_URL)}\n"
+    message_id = f"<{delivery.message_id.hex}@{settings.DEFAULT_FROM_EMAIL.rpartition('@')[2].strip('> ')}>"
+    mail = EmailMessage(f"Plumbline: {title}", body, to=delivery.receiver.addresses, headers={"Message-ID": message_id})
+    mail.send()
+
+
+def _why(code: int) -> str:
+    return "; redirects are not followed" if 300 <= code < 400 else ""
+
+
+def _words(error: OSError) -> str:
+    """What went wrong, without what the other side wrote, which may quote addresses."""
+    if isinstance(error, Unreachable):
+        return str(error)
+    if isinstance(error, smtplib.SMTPResponseException):
+        return f"the mail server answered {error.smtp_code}"
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        return "the mail server refused the addresses"
+    if isinstance(error, TimeoutError):
+        return f"the mail server did not answer within {settings.ALERT_SECONDS:g} s"
+    return f"the mail server was not reached: {error.strerror or type(error).__name__}"
+
+
+def _ended(delivery: Delivery, code: int | None, problem: str, *, is_dead: bool) -> dict[str, Any]:
+    now, tries = timezone.now(), delivery.tries + 1
+    receivers = Receiver.objects.filter(pk=delivery.receiver_id)
+    if is_dead:
+        failures = delivery.receiver.failures + 1
+        pause = timedelta(minutes=PAUSES[min(failures, len(PAUSES)) - 1])
+        receivers.update(failures=F("failures") + 1, retry_at=now + pause)
+    else:
+        receivers.update(failures=0, retry_at=None)
+    ended: dict[str, Any] = {"status": Delivery.Status.COMPLETED, "error": problem}
+    if problem and (code == 410 or tries >= MOST_TRIES):
+        ended["status"] = Delivery.Status.FAILED
+    elif problem:
+        ended |= {
+            "status": Delivery.Status.PENDING,
+            "lease_expires_at": now + timedelta(minutes=PAUSES[tries - 1]),
+        }
+    return {**ended, "tries": tries, "tried_at": now, "answer_code": code}

@@ -1,0 +1,229 @@
+"""Webhooks as the Standard Webhooks specification has them: sign a message, and post it to an address that may be posted to.
+
+An address is resolved once, and the connection is made to the address that was checked: a name that answers differently the second
+time gains nothing. Redirects are not followed, the answer's body is not read, and the whole takes a bounded time.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.client
+import ipaddress
+import queue
+import socket
+import ssl
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from django.conf import settings
+
+GLOBAL_V6 = ipaddress.ip_network("2000::/3")
+METADATA = ipaddress.ip_network("168.63.129.16/32")  # Azure's, which looks like any other address
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Refused(ValueError):
+    """Nothing may be sent there; says why, without what may be secret in the address."""
+
+
+class Unreachable(OSError):
+    """There was no answer; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where to post to.
+
+    Attributes:
+        path: With the query.
+        trusted: Whether the setting names the host: it may be private, and without TLS.
+    """
+
+    host: str
+    port: int
+    path: str
+    tls: bool
+    trusted: bool
+
+
+def target_of(url: str) -> Target:
+    """Read the address of a webhook.
+
+    Raises:
+        Refused: It is none that may be posted to; says what is allowed.
+    """
+    allowed = "allowed: an address such as https://example.com/hook"
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        raise Refused(f"address: not understood; {allowed}") from None
+    if parts.scheme not in ("https", "http") or not host or any(ord(c) <= 32 or ord(c) >= 127 for c in url):
+        raise Refused(f"address: not understood; {allowed}, in ASCII")
+    if parts.username is not None or parts.password is not None:
+        raise Refused(f"address: with a user name or password; {allowed}")
+    trusted = host in settings.WEBHOOK_PRIVATE_HOSTS
+    if (literal := _literal(host)) is not None and not may_post_to(literal, trusted=trusted):
+        raise Refused(_private(host))
+    tls = parts.scheme == "https"
+    if not tls and not trusted and (literal is None or not _is_named(literal)):
+        raise Refused(f"address: without TLS; {allowed}, or a host that the setting WEBHOOK_PRIVATE_HOSTS names")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Target(host, port or (443 if tls else 80), path, tls, trusted)
+
+
+def may_post_to(address: Address, *, trusted: bool = False) -> bool:
+    """Whether an address is one of the public internet, or the setting names it (or its host, `trusted`)."""
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return may_post_to(address.ipv4_mapped, trusted=trusted)
+    if trusted or _is_named(address):
+        return True
+    if address in METADATA or address.is_multicast or not address.is_global:
+        return False
+    if isinstance(address, ipaddress.IPv4Address):
+        return True
+    inside = address.sixtofour or (address.teredo or (None, None))[1]
+    return address in GLOBAL_V6 and (inside is None or may_post_to(inside))
+
+
+def _is_named(address: Address) -> bool:
+    for name in settings.WEBHOOK_PRIVATE_HOSTS:
+        try:
+            if address in ipaddress.ip_network(name, strict=False):
+                return True
+        except ValueError:  # the name of a host
+            continue
+    return False
+
+
+def _literal(host: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _private(host: str) -> str:
+    return f"address: {host} is not on the public internet; the setting WEBHOOK_PRIVATE_HOSTS can allow it"
+
+
+def secret_of(salt: str, key: str = "") -> str:
+    """The signing secret of a receiver, derived from SECRET_KEY (or another `key`): it is stored nowhere."""
+    digest = hmac.new((key or settings.SECRET_KEY).encode(), f"plumbline.webhook.{salt}".encode(), hashlib.sha256)
+    return f"whsec_{base64.b64encode(digest.digest()).decode()}"
+
+
+def headers_for(body: bytes, *, message_id: str, salt: str, now: float | None = None) -> dict[str, str]:
+    """The headers of a try. While SECRET_KEY changes, each of SECRET_KEY_FALLBACKS signs, too."""
+    timestamp = str(int(time.time() if now is None else now))
+    signatures = []
+    for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS):
+        secret = base64.b64decode(secret_of(salt, key).removeprefix("whsec_"))
+        signed = hmac.new(secret, b".".join((message_id.encode(), timestamp.encode(), body)), hashlib.sha256)
+        signatures.append(f"v1,{base64.b64encode(signed.digest()).decode()}")
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": " ".join(signatures),
+        "content-type": "application/json",
+        "user-agent": "Plumbline",
+    }
+
+
+def post(url: str, body: bytes, headers: dict[str, str], *, seconds: float) -> int:
+    """Post to a webhook; return the status of its answer, whatever it is. It takes at most `seconds`.
+
+    Raises:
+        Refused: The address may not be posted to.
+        Unreachable: There was no answer in time.
+    """
+    target, end = target_of(url), time.monotonic() + seconds
+    found = _resolved(target, seconds)
+    addresses = [address for address in found if may_post_to(address, trusted=target.trusted)]
+    if not addresses:
+        raise Refused(_private(target.host))
+    try:
+        with _connected(target, addresses, end) as plain:
+            return _answer(target, plain, body, headers, end)
+    except (OSError, http.client.HTTPException) as error:
+        if time.monotonic() >= end:
+            raise Unreachable(f"no answer within {seconds:g} s") from None
+        raise Unreachable(_words(error)) from None
+
+
+def _resolved(target: Target, seconds: float) -> list[Address]:
+    """The addresses of a host. Asked in a thread, for the system's resolver takes as long as it likes."""
+    answers: queue.SimpleQueue[list[Address] | OSError] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            answers.put([ipaddress.ip_address(entry[4][0]) for entry in found])
+        except (OSError, ValueError) as error:
+            answers.put(error if isinstance(error, OSError) else OSError("the name cannot be looked up"))
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        answer = answers.get(timeout=seconds)
+    except queue.Empty:
+        raise Unreachable(f"{target.host} was not looked up within {seconds:g} s") from None
+    if isinstance(answer, OSError) or not answer:
+        raise Unreachable(f"{target.host} has no address")
+    return answer
+
+
+def _connected(target: Target, addresses: list[Address], end: float) -> socket.socket:
+    """A connection to the first of the addresses that takes one."""
+    for number, address in enumerate(addresses):
+        left = max(0.1, end - time.monotonic()) / (len(addresses) - number)
+        try:
+            return socket.create_connection((str(address), target.port), timeout=left)
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+def _answer(target: Target, plain: socket.socket, body: bytes, headers: dict[str, str], end: float) -> int:
+    """The status of the answer on a connection, which is closed at the end, however slowly the other side speaks."""
+    connection = (http.client.HTTPSConnection if target.tls else http.client.HTTPConnection)(target.host, target.port)
+    line = plain
+    if target.tls:
+        context = ssl.create_default_context()
+        line = context.wrap_socket(plain, server_hostname=target.host, do_handshake_on_connect=False)
+
+    def cut() -> None:
+        with suppress(OSError):  # it ended meanwhile
+            socket.socket.shutdown(line, socket.SHUT_RDWR)
+
+    watch = threading.Timer(max(0.0, end - time.monotonic()), cut)
+    watch.daemon = True
+    watch.start()
+    try:
+        line.settimeout(max(0.1, end - time.monotonic()))
+        if isinstance(line, ssl.SSLSocket):
+            line.do_handshake()
+        connection.sock = line
+        connection.request("POST", target.path, body, headers)
+        return connection.getresponse().status
+    finally:
+        watch.cancel()
+        connection.close()
+        line.close()
+
+
+def _words(error: Exception) -> str:
+    """What went wrong, without the address, and without what the other side wrote."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not valid: {error.verify_message}"
+    if isinstance(error, ConnectionRefusedError):
+        return "the connection was refused"
+    if isinstance(error, TimeoutError):
+        return "no connection in time"
+    if isinstance(error, http.client.HTTPException):
+        return "what it answered is not HTTP"
+    return f"the connection failed: {getattr(error, 'strerror', None) or type(error).__name__}"

@@ -1,0 +1,435 @@
+"""The gate of an agent on one page: what thresholds would have done, what it is to do, what was changed, and a sentence to check."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, QueryDict
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from pydantic import ValidationError
+
+from agents.admin.transcript import transcript_url
+from agents.console import display
+from agents.console.charts import Bar, bars
+from agents.console.panels import seconds_of, table
+from agents.console.site import Button
+from agents.llm.endpoints import provider_of
+from agents.models import Agent, Message
+from agents.work.worker import alive
+from correction.admin.display import number, origin, outcome_badge, share
+from correction.admin.matrix import BY_ID, config_url, gate_url
+from correction.config.configure import config_history, notes_on
+from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError, ResolvedConfig, merge
+from correction.gate.observe import Needs, judge_later, needs_of
+from correction.gate.quality_check import QualityCheck, check_quality
+from correction.gate.thresholds import LAST, ORIGINS, USUAL, Replay, Scores, failing, replay, wilson_interval
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, ObservedMessage
+from evaluation.admin.display import HEURISTIC, MEASURE, judge_badge
+from evaluation.models import is_heuristic
+
+STEP = 5  # tenths of a point that a bar is wide
+HIGHEST = 90
+TRIED = range(3, 8)  # thresholds whose share stands in the table
+NOT_MARKED = "no alarm below it was marked right or false alarm yet"
+KINDS = {"model": "by a model", "heuristic": "offline"}
+CHANGES = 5  # latest ones that are shown
+READING, CHECKING = "agents.view_message", "correction.add_correctionlog"
+FIELDS = ("gate_mode", *(f"gate_{d}_{what}" for d in GATE_DIMENSIONS for what in ("enabled", "threshold")))
+OF_GATE = {name for one in ("gate", *GATE_DIMENSIONS, "rules") for name in BY_ID[one].fields}
+
+
+def kind_of_judge() -> str:
+    """The kind of judge that is set now: scores of the two kinds are not comparable."""
+    return "heuristic" if is_heuristic(settings.JUDGE_MODEL) else "model"
+
+
+def heuristic_badge(kind: str) -> SafeString | str:
+    return display.badge("heuristic", "warning", HEURISTIC) if kind == "heuristic" else ""
+
+
+def gate_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
+    """The ways from an agent's page."""
+    buttons = [Button(label="Gate", url=gate_url(agent), why="what it would send back; off, observe or enforce")]
+    if request.user.has_perm(CHECKING):
+        buttons.append(
+            Button(label="Check a sentence", url=f"{gate_url(agent)}#check", why="the gate's verdict on a draft")
+        )
+    return buttons
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What the form says: what is in effect, and over it what a link filled in or a person typed.
+
+    Attributes:
+        checked: Dimensions whose box is ticked.
+        typed: The text of each threshold. thresholds: their values; the one in effect where the text is not allowed (`errors`).
+        last, kind: How many messages are replayed, and whose scores: `KINDS`.
+    """
+
+    mode: str
+    checked: tuple[str, ...]
+    typed: Mapping[str, str]
+    thresholds: Mapping[str, Decimal]
+    errors: Mapping[str, str]
+    last: int
+    kind: str
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """As the settings have them."""
+        values: dict[str, Any] = {"gate_mode": self.mode}
+        for dimension in GATE_DIMENSIONS:
+            values[f"gate_{dimension}_enabled"] = dimension in self.checked
+            values[f"gate_{dimension}_threshold"] = self.thresholds[dimension]
+        return values
+
+    @property
+    def limits(self) -> dict[str, Decimal]:
+        """The thresholds of the checked dimensions."""
+        return {dimension: self.thresholds[dimension] for dimension in self.checked}
+
+    @property
+    def query(self) -> dict[str, Any]:
+        """For the address of the page as it is filled in."""
+        chosen = {"gate_mode": self.mode, "check": self.checked, "filled_in": 1}
+        return {**chosen, "last": self.last, "judge": self.kind, **self.typed}
+
+
+def read_choice(asked: QueryDict, config: ResolvedConfig) -> Choice:
+    """What was typed or linked; everything else as it is in effect."""
+    typed, thresholds, errors = {}, {}, {}
+    for dimension in GATE_DIMENSIONS:
+        name, current = f"gate_{dimension}_threshold", config.threshold(dimension)
+        text, thresholds[dimension] = asked.get(dimension, ""), current
+        try:
+            read: Decimal | None = SETTINGS[name].read(text)
+            thresholds[dimension] = current if read is None else read
+        except ConfigError as problem:
+            errors[dimension] = str(problem)
+        typed[dimension] = text[:20] if dimension in errors else number(thresholds[dimension])
+    enabled = [d for d in GATE_DIMENSIONS if config[f"gate_{d}_enabled"]]
+    wanted = asked.getlist("check") if "check" in asked or "filled_in" in asked else enabled or GATE_DIMENSIONS[:1]
+    if "add" in asked:  # of a link that keeps what is checked
+        wanted = [*enabled, asked.get("add", "")]
+    mode, last, kind = asked.get("gate_mode", ""), asked.get("last", ""), asked.get("judge", "")
+    return Choice(
+        mode=mode if mode in GateMode.values else config.gate_mode,
+        checked=tuple(d for d in GATE_DIMENSIONS if d in wanted),
+        typed=typed,
+        thresholds=thresholds,
+        errors=errors,
+        last=int(last) if last in map(str, LAST) else USUAL,
+        kind=kind if kind in KINDS else kind_of_judge(),
+    )
+
+
+def changes_of_choice(
+    posted: QueryDict, choice: Choice, *, own: AgentEvaluationConfig | None, defaults: AgentEvaluationConfig | None
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings that the person changed, and what the page showed of all of them, as stored.
+
+    Where nothing sets the mode it follows the checks, and enforces: so it is stored with the first change. What is ticked while the gate
+    is switched off is not stored: it is what the replay looked at.
+
+    Args:
+        own: The row that is edited. defaults: that above it, None where the defaults are edited.
+
+    Raises:
+        ConfigError: A threshold is not allowed, or nothing is to be checked by a gate that is on.
+    """
+    if choice.errors:
+        raise ConfigError(choice.errors)
+    seen = {name: SETTINGS[name].read(posted.get(f"seen-{name}", "")) for name in FIELDS}
+    row = AgentEvaluationConfig(**{name: getattr(own, name, None) for name in SETTINGS} | seen)
+    shown = merge(own=row, defaults=defaults)
+    off = choice.mode == GateMode.OFF
+    changes = {
+        name: value
+        for name, value in choice.values.items()
+        if value != shown[name] and not (off and name.endswith("_enabled"))
+    }
+    if not off and not choice.checked and not shown["gate_rules_enabled"]:
+        allowed = ", ".join(GATE_DIMENSIONS)
+        raise ConfigError({"check": f"gate_mode {choice.mode}: tick at least one of {allowed}, or choose off"})
+    if changes and shown.provenance["gate_mode"] == "built-in":
+        changes["gate_mode"] = choice.mode
+    return changes, seen
+
+
+def queue_unscored(agent: Agent | None, choice: Choice) -> int:
+    """Have those of the replayed messages judged that lack a score on a checked dimension; returns how many.
+
+    Raises:
+        ValueError: No dimension is checked.
+    """
+    if not choice.checked:
+        raise ValueError(f"Tick what is to be judged: {', '.join(GATE_DIMENSIONS)}")
+    got = replay(agent=agent, heuristic=is_heuristic(settings.JUDGE_MODEL), last=choice.last)
+    messages = Message.objects.filter(pk__in=got.unscored(choice.checked)).select_related("agent")
+    return judge_later(messages=list(messages), dimensions=choice.checked)
+
+
+def check_sentence(agent: Agent, draft: str, dimensions: tuple[str, ...]) -> dict[str, Any]:
+    """Judge a draft as an external check, and what the page shows of it; nothing is said."""
+    asked = {"draft": draft, "agent": agent.slug, "tags": {"from": "console"}}
+    try:
+        check = QualityCheck.model_validate(asked | ({"dimensions": list(dimensions)} if dimensions else {}))
+    except ValidationError as error:
+        return {"draft": draft, "problem": f"draft: {error.errors()[0]['msg']}"}
+    checked = check_quality(check)
+    log = CorrectionLog.objects.prefetch_related("dimension_results").get(pk=checked.log_id)
+    free = provider_of(checked.judge) != "anthropic"
+    cost = checked.cost
+    return {
+        "draft": draft,
+        "checked": checked,
+        "outcome": outcome_badge(checked.outcome),
+        "results": sorted(log.dimension_results.all(), key=lambda result: (result.passed, result.dimension)),
+        "judge": judge_badge(checked.judge),
+        "took": seconds_of(checked.duration_ms / 1000),
+        "cost": display.badge("free", "good") if free else display.money(cost.cost_usd, unpriced=cost.unpriced),
+        "log": display.page_of(log, "Its log entry"),
+    }
+
+
+def gate_context(
+    request: HttpRequest,
+    agent: Agent | None,
+    choice: Choice,
+    *,
+    own: AgentEvaluationConfig | None,
+    defaults: AgentEvaluationConfig | None,
+) -> dict[str, Any]:
+    """What the template shows, for one agent or (None) the defaults, which are tried on the messages of all agents."""
+    config = merge(own=own, defaults=defaults) if agent is not None else merge(own=None, defaults=own)
+    got = replay(agent=agent, heuristic=choice.kind == "heuristic", last=choice.last)
+    said = Message.objects.filter(pk__in=got.messages).select_related("agent", "channel").in_bulk()
+    unscored = got.unscored(choice.checked)
+    newest = next((said[pk] for pk in got.messages if pk in said), None)
+    needs = None
+    if newest is not None and newest.agent is not None:
+        needs = needs_of(message=newest, agent=newest.agent, dimensions=choice.checked)
+    waiting = ObservedMessage.objects.filter(message__in=list(got.messages), status__in=ObservedMessage.OPEN).count()
+    back = got.sent_back(choice.limits)
+    by_origin = {
+        origin: sum(any(score.origin == origin for score in scores.values()) for scores in got.messages.values())
+        for origin in ORIGINS
+    }
+    return {
+        "agent": agent,
+        "config": config,
+        "choice": choice,
+        "notes": notes_on(config),
+        "seen": [(name, SETTINGS[name].show_stored(getattr(own, name, None))) for name in FIELDS],
+        "lasts": LAST,
+        "kinds": KINDS.items(),
+        "heuristic": heuristic_badge(choice.kind),
+        "judges": [judge_badge(judge) for judge in got.judges],
+        "total": len(got.messages),
+        "by_origin": [(name, count) for name, count in by_origin.items() if count],
+        "previews": [_card(agent, dimension, choice, config, got) for dimension in GATE_DIMENSIONS],
+        "sent_back": share(len(back), len(got.messages)),
+        "sent_back_number": len(back),
+        "rows": _rows(got, said, set(back), may_read=request.user.has_perm(READING)),
+        "unscored": len(unscored),
+        "waiting": waiting,
+        "no_worker": bool(waiting) and not alive().exists(),
+        "judge_set": judge_badge(str(settings.JUDGE_MODEL)),
+        "judging_cost": _cost(needs, len(unscored)),
+        "judging_calls": needs.calls * len(unscored) if needs else 0,
+        "may_judge": choice.kind == kind_of_judge() and request.user.has_perm(MEASURE),
+        "may_check": request.user.has_perm(CHECKING),
+        "modes": [(mode, _words(mode, config, needs)) for mode in GateMode.values],
+        "changes": _changes(agent, own),
+        "logs_url": display.list_url(CorrectionLog, **({"agent__id__exact": agent.pk} if agent else {})),
+        "config_url": config_url(agent),
+    }
+
+
+def _words(mode: str, config: ResolvedConfig, needs: Needs | None) -> SafeString:
+    """What a mode does, and what it costs for the checked dimensions."""
+    if mode == GateMode.OFF:
+        return SafeString("No message is checked. It costs nothing.")
+    if needs is None:
+        cost: object = "What that costs is estimated once there is a message."
+    elif not needs.calls:
+        cost = "No call and no cost: the judge answers on this machine."
+    else:
+        cost = format_html(
+            "{} call{} a message, about {} per 1,000 messages.",
+            needs.calls, "" if needs.calls == 1 else "s", _cost(needs, 1000),
+        )  # fmt: skip
+    if mode == GateMode.OBSERVE:
+        share_of = config["observe_sample_rate"]
+        part = "" if share_of == 1 else f" Judged: {100 * share_of:.0f} % of the messages (observe sample rate)."
+        return format_html(
+            "Messages are sent at once and judged afterwards. Nothing is held back and nobody waits.{} {}", part, cost
+        )
+    took = "how long was not measured yet" if needs is None or needs.seconds is None else seconds_of(needs.seconds)
+    return format_html(
+        "Each draft waits for its verdict: {} ({} s at most, {} s with retries). One that fails is sent back with feedback, at most {} "
+        "times; then the best attempt is sent. What cannot be judged in time is sent. {}",
+        took,
+        config.show("gate_deadline_seconds"),
+        config.show("gate_total_deadline_seconds"),
+        config["max_correction_attempts"],
+        cost,
+    )
+
+
+def _cost(needs: Needs | None, messages: int) -> SafeString:
+    if needs is None:
+        return display.EMPTY
+    if not needs.calls:
+        return display.badge("free", "good", "the judge answers on this machine")
+    calls = needs.calls * messages
+    return display.money(
+        None if needs.cost_usd is None else needs.cost_usd * messages, unpriced=calls if needs.cost_usd is None else 0
+    )
+
+
+def _changes(agent: Agent | None, own: AgentEvaluationConfig | None) -> list[tuple[Any, list[Any], bool]]:
+    """The latest changes of the gate, each with its settings and whether it can be undone: none of them was changed since."""
+    changes = [change for change in config_history(agent) if not OF_GATE.isdisjoint(change.changes)][:CHANGES]
+    return [
+        (
+            change,
+            [(SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair)) for name, pair in change.changes.items()],
+            all(getattr(own, name, None) == after for name, (_, after) in change.changes.items()),
+        )
+        for change in changes
+    ]
+
+
+def _rows(got: Replay, said: Mapping[int, Message], back: set[int], *, may_read: bool) -> list[dict[str, Any]]:
+    """The scored messages, the lowest score first; `hidden` are those that the thresholds let pass."""
+    scored = [(min(one.tenths for one in scores.values()), pk, scores) for pk, scores in got.messages.items() if scores]
+    return [
+        {
+            "hidden": pk not in back,
+            "at": said[pk].said_at,
+            "who": said[pk].agent,
+            "text": display.shortened(said[pk].text, 200) if may_read else "",
+            "url": transcript_url(said[pk]),
+            "scores": [
+                (d, scores.get(d), f"{scores[d].tenths / 10:g}" if d in scores else "") for d in GATE_DIMENSIONS
+            ],
+        }
+        for _, pk, scores in sorted(scored, key=lambda row: (row[0], -row[1]))
+        if pk in said
+    ]
+
+
+def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedConfig, got: Replay) -> dict[str, Any]:
+    """One dimension: its box, its threshold and what that does, other thresholds, and the scores as bars."""
+    scores = got.dimensions.get(dimension, Scores())
+    shown = preview(agent, dimension, choice.thresholds[dimension], config, scores)
+    drafts = scores.messages
+    shares = (
+        [f"{100 * failing(drafts, Decimal(limit)) / drafts.total():.0f}\N{NO-BREAK SPACE}%" for limit in TRIED]
+        if drafts
+        else []
+    )
+    return shown | {
+        "checked": dimension in choice.checked,
+        "typed": choice.typed[dimension],
+        "error": choice.errors.get(dimension, ""),
+        "unscored": len(got.messages) - drafts.total(),
+        "tried": table(
+            ("Threshold", *map(str, TRIED)),
+            [("Sent back", *shares)],
+            label=f"{dimension}: share sent back",
+            stacking=False,
+        )
+        if shares
+        else "",
+        "chart": _chart(dimension, scores, choice.thresholds[dimension]),
+    }
+
+
+def preview(
+    agent: Agent | None, dimension: str, threshold: Decimal, config: ResolvedConfig, scores: Scores
+) -> dict[str, Any]:
+    """What a threshold does to one dimension; `json` is what the script counts in while a person types."""
+    field, current, drafts = f"gate_{dimension}_threshold", config.threshold(dimension), scores.messages
+    where: dict[str, object] = {"agent__id__exact": agent.pk} if agent is not None else {}
+    return {
+        "dimension": dimension,
+        "label": BY_ID[dimension].label,
+        "threshold": number(threshold),
+        "in_effect": number(current),
+        "came_from": origin(config, field),
+        "failed": share(failing(drafts, threshold), drafts.total()),
+        "now": share(failing(drafts, current), drafts.total()),
+        "precision": _precision(*scores.marked_below(threshold)),
+        "judged": drafts.total(),
+        "markable": bool(scores.marks or scores.by_origin["gate"] or scores.by_origin["observed"]),
+        "marks_url": display.list_url(CorrectionLog, **where, mark="any" if scores.marks else "none"),
+        "page_url": gate_url(agent),
+        "json": _counts(scores),
+    }
+
+
+def preview_of_typed(
+    agent: Agent | None, dimension: str, typed: str, config: ResolvedConfig, scores: Scores
+) -> dict[str, Any]:
+    """The same for what stands in a form, where it may be empty or not allowed: then the one in effect counts."""
+    try:
+        read: Decimal | None = SETTINGS[f"gate_{dimension}_threshold"].read(typed)
+    except ConfigError:
+        read = None
+    return preview(agent, dimension, config.threshold(dimension) if read is None else read, config, scores)
+
+
+def _counts(scores: Scores) -> SafeString:
+    """What the script counts in: nothing but whole numbers, so there is nothing to escape."""
+    marks = [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())]
+    return SafeString(json.dumps({"drafts": sorted(scores.messages.items()), "marks": marks}))
+
+
+def _chart(dimension: str, scores: Scores, threshold: Decimal) -> SafeString | str:
+    """Half a point a bar, by where the scores come from."""
+    if not scores.messages:
+        return ""
+    there = [origin for origin in ORIGINS if scores.by_origin[origin]]
+    binned = [_binned(scores.by_origin[origin]) for origin in there]
+    return bars(
+        [
+            Bar(label=_label(place), values=tuple(counts[place] for counts in binned))
+            for place in range(0, HIGHEST, STEP)
+        ],
+        label=f"Scores for {dimension}, 0 to 9",
+        series=[{"gate": "judged by the gate"}.get(origin, origin) for origin in there],
+        threshold=float(threshold),
+        unit="messages",
+    )
+
+
+def _binned(counts: Counter[int]) -> Counter[int]:
+    """Counts by the lowest tenth of their bar; a 9 stands in the last one."""
+    binned: Counter[int] = Counter()
+    for tenths, count in counts.items():
+        binned[min(tenths - tenths % STEP, HIGHEST - STEP)] += count
+    return binned
+
+
+def _label(place: int) -> str:
+    end = "9" if place + STEP == HIGHEST else f"below {(place + STEP) / 10:g}"
+    return f"{place / 10:g} to {end}"
+
+
+def _precision(right: int, false: int) -> str:
+    """How many marked alarms were right, with the interval; what to do where none is marked."""
+    if not right + false:
+        return NOT_MARKED
+    low, high = wilson_interval(right, right + false)
+    shown = f"{100 * right / (right + false):.0f} % (95 % interval {100 * low:.0f} to {100 * high:.0f} %)"
+    return f"{right:,} of {right + false:,} marked alarms below it were right, {shown}"

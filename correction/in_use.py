@@ -1,0 +1,219 @@
+"""What `manage.py demo` adds to the examples, so that every page of the console shows something: four weeks of use, in one go.
+
+Nothing is staged but the texts: they pass the services that every team uses. What is said here is in a channel of its own, by an agent
+that does not drift, newer than builds 40 and 41 and without their tags: no figure of a build has it in it.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from agents.llm.ledger import totals
+from agents.models import Agent, Channel, ChannelMember, LLMCall, Message, owner_name
+from agents.persona import render_persona
+from agents.seed import Demo
+from agents.turn.orchestrator import run_turn
+from agents.turn.receive import receive_message
+from agents.turn.send_message import start_turn
+from correction.behavior import work as requests
+from correction.config.configure import configure
+from correction.demonstration import Stage, gate_settings
+from correction.gate import observe
+from correction.models import BehaviorRequest, Intervention, ObservedMessage
+from evaluation import lineup
+from evaluation.calibration.labels import draw_label_set, drawn_ids, save_label
+from evaluation.change.over_time import look_for_drift
+from evaluation.drafting.suggesting import Suggestions, path_for, sift, write_suggestions
+from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore, LineUpRun
+from evaluation.propositions.editing import CannotSave, team_folder
+from evaluation.propositions.files import PropositionError, load_all, load_file
+from evaluation.runs.execute import execute
+from evaluation.schedules import fire_if_due, save_schedule
+from evaluation.wording import counted, spent_json
+
+MEASURED, ANSWERING = ("michael", "kelly"), "pam"
+OFFLINE = "offline:lexical-1"  # what is measured again here costs nothing, whatever the judge
+FIRINGS, HOURS = 12, 56  # together the 28 days of the conversations
+VISITOR = "Dana (Harlan Dental)"
+IN_CHARACTER = "Hi Dana, I think your order is on the afternoon truck. Maybe I could just check with the warehouse?"
+SENT_BACK = "As per our policy, the delivery must be signed for immediately. No exceptions!!"
+INSTEAD = (
+    "Sorry, could somebody maybe sign for it when it's here? If nobody is at the desk, I'll just leave a sticky note."
+)
+OBSERVED = "I left the sample cards at the front desk, kind of sorted by color. It's nothing, really."
+ASKED = "@pam could you please be a bit shorter from now on?"
+SORRY = "Sorry, the phones are a little wild today, so it might be a bit. I saved you the good chair, though."
+DRAWN, LABELLED = 40, 12  # fewer labels than a judge's agreement is shown from
+SUGGESTED: tuple[dict[str, Any], ...] = (  # each with the words of the persona that it rests on
+    {
+        "id": "short",
+        "claim": "{{agent_name}} writes at most three sentences",
+        "quote": "One to three sentences.",
+        "rule": {"max_sentences": 3},
+        "recommendation": "Stop after the third sentence.",
+    },
+    {
+        "id": "quarrels",
+        "claim": "{{agent_name}} finds the version that both people in a quarrel can live with",
+        "quote": "If two people are quarrelling you find the version both can live with.",
+        "supports": ["both of you", "meet in the middle", "take turns"],
+        "contradicts": ["pick a side", "your own fault"],
+    },
+    {
+        "id": "knows-everything",
+        "claim": "{{agent_name}} pretends to know everything",
+        "inverted": True,
+        "quote": "never pretend to know everything",
+        "supports": ["as everyone knows", "trust me"],
+        "contradicts": ["i'm not sure", "i think"],
+    },
+)
+
+
+def fill_console(out: Any) -> None:
+    """Set up what the scenes do not show and say where to see it, once.
+
+    Raises:
+        LookupError: An example agent is missing.
+    """
+    if EvaluationSchedule.objects.filter(name=Demo.SCHEDULE).exists():
+        return
+    agents = {agent.slug: agent for agent in Agent.objects.filter(slug__in=(*MEASURED, ANSWERING), is_active=True)}
+    if missing := ", ".join(sorted({*MEASURED, ANSWERING} - set(agents))):
+        raise LookupError(f"the console needs the active example agents {missing}: run `manage.py seed`")
+    runs = _measure_every_few_days([agents[slug] for slug in MEASURED])
+    _label(runs)
+    _answer_a_visitor(agents[ANSWERING])
+    _suggest(agents[ANSWERING])
+    _line_up(Channel.objects.get(slug="general"))
+    alerts = DriftAlert.objects.filter(schedule__name=Demo.SCHEDULE).count()
+    out.write(
+        f"In use: {len(runs)} evaluations of {' and '.join(MEASURED)} by a schedule ({counted(alerts, 'alert')}), labels, "
+        f"suggestions, a request, and checked messages in channel {Demo.CHANNEL}: see the console."
+    )
+
+
+def _measure_every_few_days(agents: list[Agent]) -> list[EvaluationRun]:
+    """Fire a schedule at the times it would have fired in the four weeks of the conversations, then pause it: no more is said."""
+    newest = Message.objects.filter(agent__in=agents, synthetic=False).aggregate(at=Max("sent_at"))["at"]
+    end = timezone.localtime(newest).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    every = timedelta(hours=HOURS)
+    schedule = save_schedule(
+        EvaluationSchedule(
+            name=Demo.SCHEDULE,
+            every_minutes=HOURS * 60,
+            window=f"{HOURS}h",
+            dimensions=["adherence"],
+            judge=OFFLINE,
+            next_at=end - (FIRINGS - 1) * every,
+        ),
+        agents=agents,
+    )
+    for _ in range(FIRINGS):
+        fired = fire_if_due(schedule, now=schedule.next_at)
+        for run in execute(fired.runs if fired else ()):
+            look_for_drift(run)
+        schedule.refresh_from_db()
+    schedule.is_active = False
+    save_schedule(schedule)
+    return list(EvaluationRun.objects.filter(schedule=schedule))
+
+
+def _label(runs: list[EvaluationRun]) -> None:
+    """Draw judgements, and label some of them by what was planted: in build 41 michael does not do what is claimed of him."""
+    drawn = draw_label_set(name=Demo.LABEL_SET, judge=OFFLINE, dimension="adherence", n=DRAWN, runs=runs)
+    scores = EvaluationScore.objects.select_related("evaluation_run", "message__agent").in_bulk(drawn_ids(drawn))
+    for pk in drawn_ids(drawn)[:LABELLED]:
+        message, inverted = scores[pk].message, scores[pk].inverted
+        lost = message is not None and message.agent is not None and message.agent.slug == "michael"
+        holds = not (lost and message is not None and message.tags.get("build") == "41")
+        save_label(score=scores[pk], annotator="planted drift", value=1 if holds == inverted else 8)
+
+
+def _answer_a_visitor(agent: Agent) -> None:
+    """Have drafts checked and messages observed, a nudge given, and a request wait, in an ordinary channel."""
+    with transaction.atomic():
+        channel = Channel.objects.create(slug=Demo.CHANNEL, name="front desk", topic="Visitors and deliveries")
+        ChannelMember.objects.create(channel=channel, agent=agent)
+        nudge = Intervention.objects.create(
+            slug=Demo.INTERVENTION,
+            description="Reminds an agent that keeps saying sorry",
+            is_enabled=True,
+            function="mentions",
+            function_parameters={"phrases": ["sorry"], "at_least": 1},
+            nudge="Say what you can do next instead of another apology.",
+        )
+        nudge.agents.set([agent])
+    configure(agent=agent, changes={"behavior_requesters": "anyone"}, reason="example: visitors may ask")
+    receive_message(channel=channel, outsider=VISITOR, text="Hi, is our order on its way?")
+    stage = Stage(channel, channel, {agent.slug: agent})
+    for drafts in ((IN_CHARACTER,), (SENT_BACK, INSTEAD)):
+        stage.attempts(agent.slug, drafts, gate_settings())
+    for line in (SORRY, OBSERVED):
+        watched = {**gate_settings(), "gate_mode": "observe", "lines": [line]}
+        run_turn(start_turn(agent=agent, channel=channel, overrides=watched), owner=owner_name())
+    Intervention.objects.filter(pk=nudge.pk).update(is_enabled=False)
+    asked = receive_message(channel=channel, outsider=VISITOR, text=ASKED)
+    for run in asked.triggered_runs.all():
+        run_turn(run, owner=owner_name())
+    for waiting, work_one in (
+        (BehaviorRequest.objects.filter(message=asked, status__in=BehaviorRequest.OPEN), requests.work_one),
+        (ObservedMessage.objects.filter(message__channel=channel, status__in=ObservedMessage.OPEN), observe.work_one),
+    ):
+        while waiting.exists() and work_one(owner=owner_name()):
+            pass
+
+
+def _suggest(agent: Agent) -> None:
+    """Store suggestions as a model would make them; none where there is no folder for them."""
+    folder = team_folder()
+    if folder is None or path_for(folder, agent.slug).exists():
+        return
+    usable, _ = sift(
+        SUGGESTED,
+        slug=agent.slug,
+        name=agent.display_name,
+        persona=render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()),
+        in_use=[p.id for file in load_all() for p in (*file.propositions, *file.inactive)],
+    )
+    suggestions = Suggestions(
+        agent=agent.slug,
+        suggestions=[dict(one.entry) for one in usable],
+        dropped=[],
+        reason="",
+        failed=False,
+        **spent_json(spent := totals(LLMCall.objects.none())),
+        of=agent,
+        judge="the demonstration",
+        usable=usable,
+        spent=spent,
+    )
+    with suppress(CannotSave):  # a folder that cannot be written to
+        write_suggestions(suggestions, folder=folder)
+
+
+def _line_up(channel: Channel) -> None:
+    """Measure whether the voices of a channel can be told apart."""
+    queued, _ = lineup.queue_line_up(channel=channel)
+    while LineUpRun.objects.filter(pk=queued.pk, status__in=LineUpRun.OPEN).exists() and lineup.work_one(
+        owner=owner_name()
+    ):
+        pass
+
+
+def remove_suggestions() -> None:
+    """Delete the file of suggestions unless something in it was decided or added since."""
+    path = path_for(folder, ANSWERING) if (folder := team_folder()) else None
+    if path is None or not path.is_file():
+        return
+    with suppress(PropositionError):
+        file = load_file(path)
+        ours = {f"{ANSWERING}-{one['id']}" for one in SUGGESTED}
+        if not file.propositions and all(p.id in ours and not p.rejected for p in file.inactive):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,135 @@
+"""``manage.py demo`` leaves no page of the console empty, adds nothing when it is run again, and can be removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.core.management import call_command
+from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
+from pytest_django.plugin import DjangoDbBlocker
+
+from agents.models import Agent, Channel
+from agents.registry import table_of
+from agents.seed import Demo
+from correction.models import BehaviorRequest, CorrectionLog, InterventionLog, ObservedMessage
+from evaluation.models import EvaluationRun, ScoreLabel
+from evaluation.propositions.files import load_all
+from tests.console import list_of, plain, read, signed_in, superuser
+from tests.once import rows_for_all
+
+pytestmark = pytest.mark.django_db
+
+# Empty at the start, and why.
+EMPTY = {
+    "evaluation.proposition": "its page reads files",
+    "agents.llmbatch": "batches need a model",
+    "evaluation.driftalert": "seven measurements before the fall are too few to raise one",
+    "agents.import": "an import belongs to the account that uploads it",
+    "agents.workerheartbeat": "`make run` starts a worker",
+    "auth.user": "`make run` makes an account",
+    "authtoken.tokenproxy": "a token belongs to an account",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A team's own propositions."""
+    return tmp_path_factory.mktemp("propositions")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def demo(folder: Path, django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    with rows_for_all(django_db_blocker, JUDGE_MODEL="offline:lexical-1", PROPOSITION_DIRS=[folder], WORKER_THREADS=1):
+        call_command("demo", stdout=StringIO())
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(folder: Path, settings: Settings) -> None:
+    settings.PROPOSITION_DIRS = [folder]
+
+
+def counts() -> dict[str, int]:
+    """Rows by table, of all that have a list in the console."""
+    return {model._meta.label_lower: model._default_manager.count() for model in admin.site._registry}
+
+
+def test_every_list_but_the_named_ones_has_rows_and_each_says_what_fills_it() -> None:
+    assert {label for label, rows in counts().items() if not rows} == set(EMPTY)
+
+    client = signed_in(superuser())
+    for label in EMPTY.keys() - {"evaluation.proposition", "auth.user"}:
+        model = apps.get_model(label)
+        assert table_of(model).empty.split(".")[0] in plain(read(client, list_of(model))), label
+    assert all(table_of(model).empty for model in admin.site._registry)
+
+
+def test_a_schedule_measured_twelve_times_and_saw_michael_lose_his_voice() -> None:
+    runs = EvaluationRun.objects.filter(schedule__name=Demo.SCHEDULE, agent__slug="michael").order_by("window_end")
+    scores = [run.overall_score for run in runs if run.overall_score is not None]
+
+    assert len(runs) == 12
+    assert len({run.window_end for run in runs}) == 12
+    assert min(scores[:5]) > 7 > 3 > max(scores[-4:])
+
+
+def test_an_ordinary_channel_has_checked_and_observed_messages_and_a_request_that_waits() -> None:
+    channel = Channel.objects.get(slug=Demo.CHANNEL)
+    logs = CorrectionLog.objects.filter(channel=channel)
+
+    assert not channel.synthetic
+    assert not channel.messages.filter(tags__has_key="build").exists(), "builds are measured without it"
+    assert list(logs.order_by("pk").values_list("outcome", flat=True)) == [
+        *("passed", "corrected", "passed_after_retry", "observed", "observed")
+    ]
+    assert set(ObservedMessage.objects.values_list("status", flat=True)) == {"completed"}
+    assert BehaviorRequest.objects.get().status == "pending_review"
+    assert InterventionLog.objects.filter(fired=True, channel=channel).count() == 1
+
+
+def test_three_suggestions_wait_and_fewer_labels_are_given_than_an_agreement_is_shown_of(folder: Path) -> None:
+    waiting = [p for file in load_all() if folder in file.path.parents for p in file.inactive]
+
+    assert len(waiting) == 3
+    assert all(p.quote for p in waiting)
+    assert 0 < ScoreLabel.objects.count() < 20
+
+
+def test_running_it_again_adds_nothing() -> None:
+    before = counts()
+    call_command("demo", stdout=StringIO())
+
+    assert counts() == before
+
+
+@pytest.mark.parametrize("sure", [False, True])
+def test_the_examples_go_with_all_that_the_demo_made_and_only_then(
+    sure: bool, folder: Path, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    file, before = folder / "adherence" / "pam.suggestions.yaml", counts()
+    text = file.read_bytes()
+    try:
+        with django_capture_on_commit_callbacks(execute=True):
+            call_command("seed", "--remove", "--yes" if sure else "--dry-run", stdout=StringIO())
+        after, is_there = counts(), file.exists()
+    finally:
+        file.write_bytes(text)
+
+    if not sure:
+        assert (after, is_there) == (before, True)
+        return
+    left = {label for label, rows in after.items() if rows}
+    assert left == {
+        "agents.llmcall",
+        "agents.modelprice",
+        "agents.swarm",
+        "auth.group",
+        "correction.agentevaluationconfig",
+    }
+    assert not is_there
+    assert not Agent.objects.exists()

@@ -1,0 +1,382 @@
+"""The review queue: everything that waits for a decision on one page, decided there, and taken back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from pytest_django import Settings
+
+from agents.alerts import raise_alert
+from agents.models import Agent, Alert, AlertKind, ReviewItem, Run
+from correction.models import BehaviorRequest, CorrectionLog, GateDimensionResult
+from evaluation.propositions.files import all_entries
+from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.correction.behavior.proposals import proposed
+from tests.correction.judged_drafts import make_log, verdict
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.judged import make_run
+from tests.evaluation.test_admin_home import alert
+from tests.factories import make_agent, make_channel
+
+pytestmark = pytest.mark.django_db
+
+QUEUE = "/admin/review/"
+MARKING = "correction.change_gatedimensionresult"
+
+
+@pytest.fixture
+def ada() -> Agent:
+    return make_agent()
+
+
+@pytest.fixture(autouse=True)
+def team(settings: Settings, tmp_path: Path) -> PropositionFolder:
+    """A folder of propositions, empty at first."""
+    shipped, own = tmp_path / "shipped", tmp_path / "own"
+    shipped.mkdir()
+    own.mkdir()
+    settings.PROPOSITIONS_DIR, settings.PROPOSITION_DIRS = shipped, [own]
+    return PropositionFolder(own)
+
+
+@pytest.fixture
+def root() -> Client:
+    return signed_in(superuser())
+
+
+def failed_turn(agent: Agent, error: str = "It broke.", *, days_ago: float = 0) -> Run:
+    run: Run = Run.objects.create(agent=agent, status="failed", error=error)
+    Run.objects.filter(pk=run.pk).update(created_at=timezone.now() - timedelta(days=days_ago))
+    return run
+
+
+def alarm(agent: Agent, text: str = "A draft.") -> GateDimensionResult:
+    return verdict(make_log(agent, {"adherence": 2}, text=text))
+
+
+def form_of(html: str, decide: str) -> dict[str, str]:
+    """The fields of the open item's form, with the button for a decision pressed."""
+    form = html.split('class="pl-deciding"')[1].split("</form>")[0]
+    assert f'name="decide" value="{decide}"' in form
+    return dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)) | {"decide": decide}
+
+
+def decide(client: Client, decision: str, **filters: Any) -> str:
+    """Decide about the item that the queue opens, and return the page that follows."""
+    url = f"{QUEUE}?{urlencode(filters)}"
+    return after(client, form_of(read(client, url), decision), url)
+
+
+def after(client: Client, data: dict[str, str], url: str = QUEUE) -> str:
+    return str(client.post(url, data, follow=True).content.decode())
+
+
+def undo(client: Client, html: str) -> str:
+    form = html.split("pl-revealed")[1].split("</form>")[0]
+    button = re.search(r'name="undo" value="(\w+)"', form)
+    assert button is not None
+    return after(client, {**dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', form)), "undo": button[1]})
+
+
+def test_everything_that_waits_stands_on_one_page_and_is_counted_on_the_first_one(
+    root: Client, ada: Agent, team: PropositionFolder
+) -> None:
+    alert(ada)
+    proposed(ada)
+    alarm(ada)
+    failed_turn(ada)
+    team.claims("adherence/ada.yaml", "dry", extra="active: false")
+    text = plain(read(root, QUEUE))
+
+    assert "All 5 Alerts 1 Behaviour requests 1 Alarms of the gate 1 Suggestions 1 Failures 1" in text
+    assert "1 of 5" in text
+    home = read(root, reverse("admin:index"))
+    for kind in ("alerts", "requests", "alarms", "suggestions", "failures"):
+        assert f'href="{QUEUE}?kind={kind}"' in home
+
+
+def test_an_empty_queue_says_what_comes_there_and_a_filter_leads_back(root: Client, ada: Agent) -> None:
+    text = plain(read(root, QUEUE))
+    assert "Nothing waits for you" in text
+    assert "drafts that failed a check of the gate" in text
+
+    assert f'href="{QUEUE}"' in read(root, f"{QUEUE}?kind=alerts&agent=ada")
+
+
+# -- deciding, and taking back
+def test_an_acknowledged_alert_is_gone_until_that_is_undone(root: Client, ada: Agent) -> None:
+    alert(ada)
+    html = after(root, form_of(read(root, QUEUE), "acknowledge") | {"note": "I look at it"})
+
+    row = Alert.objects.get()
+    assert (row.acknowledged_by, row.note) == (User.objects.get(), "I look at it")
+    assert "Nothing waits for you" in html
+    html = undo(root, html)
+    assert Alert.objects.filter(acknowledged_at=None, acknowledged_by=None).exists()
+    assert "1 of 1" in plain(html)
+
+
+@pytest.mark.parametrize("mark", ["right", "false_alarm"])
+def test_an_alarm_is_marked_and_the_mark_taken_back(root: Client, ada: Agent, mark: str) -> None:
+    row = alarm(ada)
+    html = decide(root, mark)
+
+    row.refresh_from_db()
+    assert (row.mark, row.marked_by) == (mark, User.objects.get())
+    undo(root, html)
+    row.refresh_from_db()
+    assert (row.mark, row.marked_by, row.marked_at) == ("", None, None)
+
+
+def test_a_request_is_applied_and_reverted_rejected_and_opened_again(root: Client, ada: Agent) -> None:
+    row = proposed(ada)
+    undo(root, decide(root, "apply"))
+    row.refresh_from_db()
+    assert row.status == "reverted"
+    assert not ada.traits.exists()
+
+    other = proposed(ada)
+    fields = form_of(read(root, QUEUE), "reject") | {"note": "not her"}
+    html = after(root, fields)
+    other.refresh_from_db()
+    assert other.status == "rejected"
+    assert other.why.endswith("rejected: not her")
+    undo(root, html)
+    other.refresh_from_db()
+    assert other.status == "pending_review"
+
+
+@pytest.mark.parametrize(("decision", "state"), [("accept", "accepted"), ("reject", "rejected")])
+def test_a_suggestion_is_decided_in_its_file_and_a_suggestion_again_after_undo(
+    root: Client, ada: Agent, team: PropositionFolder, decision: str, state: str
+) -> None:
+    team.claims("adherence/ada.yaml", "dry", extra="active: false")
+    html = decide(root, decision)
+
+    assert [entry.state for entry in all_entries()] == [state]
+    undo(root, html)
+    assert [entry.state for entry in all_entries()] == ["suggested"]
+
+
+def test_a_suggestion_that_changed_since_it_was_shown_is_not_decided(
+    root: Client, ada: Agent, team: PropositionFolder
+) -> None:
+    team.claims("adherence/ada.yaml", "dry", extra="active: false")
+    fields = form_of(read(root, QUEUE), "accept")
+    team.claims("adherence/ada.yaml", "dry", extra="active: false, weight: 3")
+
+    assert "It was changed since the page was opened" in after(root, fields)
+    assert [entry.state for entry in all_entries()] == ["suggested"]
+
+
+def test_a_failure_is_dismissed_and_comes_back_with_undo(root: Client, ada: Agent) -> None:
+    failed_turn(ada, days_ago=30)
+    failed_turn(ada, f"It broke {HOSTILE}")
+    html = read(root, QUEUE)
+    assert "1 of 1" in plain(html), "what failed long ago is not looked at any more"
+    assert HOSTILE not in html
+
+    html = decide(root, "dismiss")
+    assert "Nothing waits for you" in html
+    assert "1 of 1" in plain(undo(root, html))
+
+
+def test_a_failed_evaluation_with_an_alert_is_listed_once(root: Client, ada: Agent) -> None:
+    run = make_run(ada, status="failed")
+    assert "All 1" in plain(read(root, QUEUE))
+    raise_alert(kind=AlertKind.EVALUATION_FAILED, about="ada", title="It failed.", agent=ada, page=run)
+
+    assert "All 1 Alerts 1" in plain(read(root, QUEUE))
+
+
+def test_after_a_decision_the_next_item_is_open_and_after_the_last_the_one_before_it(root: Client, ada: Agent) -> None:
+    first, second, third = (alarm(ada, f"draft {n}") for n in "123")
+    html = after(root, form_of(read(root, f"{QUEUE}?item=alarms:{second.pk}"), "right"))
+
+    assert "draft 1" in html, "newest first: the one that followed"
+    assert "2 of 2" in plain(html)
+    html = after(root, form_of(html, "right"))
+    assert "draft 3" in html
+    assert {row.mark for row in (*GateDimensionResult.objects.filter(pk__in=[first.pk, second.pk]),)} == {"right"}
+    assert GateDimensionResult.objects.get(pk=third.pk).mark == ""
+
+
+# -- two people at one queue
+def dismissed(ada: Agent) -> str:
+    failed_turn(ada)
+    return "dismiss"
+
+
+def acknowledged(ada: Agent) -> str:
+    alert(ada)
+    return "acknowledge"
+
+
+def marked(ada: Agent) -> str:
+    alarm(ada)
+    return "false_alarm"
+
+
+def rejected(ada: Agent) -> str:
+    proposed(ada)
+    return "reject"
+
+
+@pytest.mark.parametrize("make", [dismissed, acknowledged, marked, rejected])
+def test_what_a_colleague_decided_first_stays_and_the_second_person_goes_on(
+    root: Client, ada: Agent, make: Callable[[Agent], str]
+) -> None:
+    decision = make(ada)
+    make(ada)
+    url = QUEUE
+    colleague = signed_in(superuser("pam"))
+    mine, theirs = form_of(read(root, url), decision), form_of(read(colleague, url), decision)
+    after(colleague, theirs)
+    text = plain(after(root, mine))
+
+    assert "Nothing was changed" in text
+    assert "1 of 1" in text
+    by = [
+        *Alert.objects.values_list("acknowledged_by__username", flat=True),
+        *GateDimensionResult.objects.values_list("marked_by__username", flat=True),
+        *BehaviorRequest.objects.values_list("reviewed_by__username", flat=True),
+        *ReviewItem.objects.values_list("dismissed_by__username", flat=True),
+    ]
+    assert [name for name in by if name] == ["pam"]
+
+
+def test_undo_does_not_take_back_what_a_colleague_decided_since(root: Client, ada: Agent) -> None:
+    row = alarm(ada)
+    html = decide(root, "right")
+    GateDimensionResult.objects.filter(pk=row.pk).update(mark="false_alarm")
+    text = plain(undo(root, html))
+
+    assert "Nothing was changed: it is marked false alarm" in text
+    row.refresh_from_db()
+    assert row.mark == "false_alarm"
+
+
+# -- filters and assignment
+def test_the_queue_is_narrowed_to_an_agent_a_kind_and_what_is_assigned_to_me(root: Client, ada: Agent) -> None:
+    bob = make_agent("bob")
+    alarm(ada)
+    mine = alarm(bob)
+    failed_turn(bob)
+    assert "All 2" in plain(read(root, f"{QUEUE}?agent=bob"))
+    assert "1 of 1" in plain(read(root, f"{QUEUE}?agent=bob&kind=alarms"))
+    assert "Nothing waits here" in read(root, f"{QUEUE}?mine=1")
+
+    me = User.objects.get()
+    html = after(root, {"kind": "alarms", "key": str(mine.pk), "assign": str(me.pk)})
+    assert "Assigned to root." in html
+    assert "All 1" in plain(read(root, f"{QUEUE}?mine=1"))
+    after(root, {"kind": "alarms", "key": str(mine.pk), "assign": ""})
+    assert "Nothing waits here" in read(root, f"{QUEUE}?mine=1")
+
+
+@pytest.mark.parametrize("assign", ["999", "x"])
+def test_nothing_is_assigned_to_a_person_who_is_not_there(root: Client, ada: Agent, assign: str) -> None:
+    row = alarm(ada)
+
+    assert "allowed: an active user" in after(root, {"kind": "alarms", "key": str(row.pk), "assign": assign})
+    assert not ReviewItem.objects.exclude(assigned_to=None).exists()
+
+
+@pytest.mark.parametrize(
+    "item", ["alarms:999", "alarms:x", "gone:1", "alarms:" + "9" * 40, ":", "failures:agents.run/x"]
+)
+def test_an_item_that_is_not_there_is_no_error(root: Client, ada: Agent, item: str) -> None:
+    alarm(ada)
+    kind, _, key = item.partition(":")
+
+    assert "1 of 1" in plain(read(root, f"{QUEUE}?item={item}&done={item}&did=right&place=7"))
+    assert "1 of 1" in plain(after(root, {"kind": kind, "key": key, "decide": "right"}))
+    assert "1 of 1" in plain(
+        after(root, {"kind": "alarms", "key": str(verdict(CorrectionLog.objects.get()).pk), "decide": "x"})
+    )
+
+
+# -- who may
+def test_each_sees_only_what_they_may_decide_and_others_nothing(ada: Agent) -> None:
+    row = alarm(ada)
+    alert(ada)
+    assert signed_in(viewer()).get(QUEUE).status_code == 403
+
+    marker = signed_in(staff(MARKING))
+    text = plain(read(marker, QUEUE))
+    assert "All 1 Alarms of the gate 1" in text
+    assert "Alerts" not in text
+    assert marker.post(QUEUE, {"kind": "alarms", "key": str(row.pk), "assign": ""}).status_code == 403
+    marker.post(QUEUE, {"kind": "alerts", "key": str(Alert.objects.get().pk), "decide": "acknowledge"})
+    assert Alert.objects.get().acknowledged_at is None
+
+
+def test_words_are_shown_only_to_those_who_may_read_messages(ada: Agent) -> None:
+    alarm(ada, f"What she wrote {HOSTILE}")
+    assert "What she wrote" not in read(signed_in(staff(MARKING)), QUEUE)
+
+    html = read(signed_in(staff(MARKING, "agents.view_message", username="reader")), QUEUE)
+    assert "What she wrote" in html
+    assert HOSTILE not in html
+
+
+def test_the_queue_asks_as_often_for_many_items_as_for_few(root: Client, ada: Agent, team: PropositionFolder) -> None:
+    team.claims("adherence/ada.yaml", "dry", extra="active: false")
+
+    def more(number: int) -> None:
+        for _ in range(number):
+            alert(ada, dimension="adherence")
+            proposed(ada)
+            alarm(ada)
+            failed_turn(ada)
+
+    more(2)
+    few = [queries(root, f"{QUEUE}?kind={kind}") for kind in ("", "alerts", "requests", "alarms", "failures")]
+    more(15)
+    many = [queries(root, f"{QUEUE}?kind={kind}") for kind in ("", "alerts", "requests", "alarms", "failures")]
+
+    assert [len(one) for one in many[1:]] == [len(one) for one in few[1:]]
+    assert len(many[0]) <= len(few[0]), "at most as many as where all kinds are listed side by side"
+
+
+# -- next and previous on the pages of logs
+def beside(html: str) -> dict[str, str]:
+    named = re.findall(r'href="([^"]*)" data-key="(\w) Arrow', html)
+    return {{"k": "previous", "j": "next"}[key]: url.replace("&amp;", "&") for url, key in named}
+
+
+def test_an_entry_of_a_log_leads_to_those_beside_it_in_the_list(root: Client, ada: Agent) -> None:
+    old, middle, new = (make_log(ada, {"adherence": 7}) for _ in range(3))
+
+    assert beside(read(root, page_of(middle))) == {"previous": page_of(new), "next": page_of(old)}
+    assert beside(read(root, page_of(new))) == {"next": page_of(middle)}
+    assert beside(read(root, page_of(old))) == {"previous": page_of(middle)}
+
+
+def test_neighbours_are_those_of_the_list_as_it_was_filtered_and_ordered(root: Client, ada: Agent) -> None:
+    office = make_channel()
+    first = make_log(ada, {"adherence": 7}, outcome="passed", channel=office)
+    make_log(ada, {"adherence": 7}, outcome="corrected")
+    last = make_log(ada, {"adherence": 7}, outcome="passed")
+    asked = urlencode({"_changelist_filters": "outcome__exact=passed"})
+
+    assert beside(read(root, f"{page_of(last)}?{asked}")) == {"next": f"{page_of(first)}?{asked}"}
+    oldest_first = urlencode({"_changelist_filters": "outcome__exact=passed&o=0"})
+    assert beside(read(root, f"{page_of(last)}?{oldest_first}")) == {"previous": f"{page_of(first)}?{oldest_first}"}
+
+
+@pytest.mark.parametrize("asked", ["nothing=1", "created_at__gte=x", "p=x", "o=77", "q=%00"])
+def test_filters_that_cannot_be_read_leave_the_page_as_it_is(root: Client, ada: Agent, asked: str) -> None:
+    row = make_log(ada, {"adherence": 7})
+
+    read(root, f"{page_of(row)}?{urlencode({'_changelist_filters': asked})}")
