@@ -211,6 +211,7 @@ class Table:
         title: Its name in sidebar, tabs and breadcrumbs; default: the model's plural.
         entry: The name of its entry in the sidebar, where that stands for more than this table.
         empty: What an empty list says: what fills it, and what to do next.
+        start: Where that can be done, as buttons below: label, name of the URL, and the permission it takes.
         deleting: What the page that asks before a row is deleted says of it.
         columns, filters: Of the list, names separated by spaces; see `agents.console.columns`. Empty where an admin class says it.
         search: Columns that a search finds exactly, or, with a star at the end, by a part; separated by spaces.
@@ -230,6 +231,7 @@ class Table:
     title: str = ""
     entry: str = ""
     empty: str = ""
+    start: tuple[tuple[str, str, str], ...] = ()
     deleting: str = ""
     columns: str = ""
     filters: str = ""

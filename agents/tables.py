@@ -144,6 +144,7 @@ TABLES = (
         icon="groups",
         empty="Import personas (Conversations, Imports, or manage.py import_agents FILE), load the examples with manage.py seed, or write "
         "one here.",
+        start=(("Import personas", "admin:agents_import_add", "agents.add_agent"),),
         columns="who message_count persona_version",
         filters="is_active",
         search="display_name* slug* title*",
@@ -160,6 +161,7 @@ TABLES = (
         entry="Conversations",
         empty="Importing a transcript makes its channels (Conversations, Imports, or manage.py import_transcript FILE); agents speak in "
         "those you make here.",
+        start=(("Import a transcript", "admin:agents_import_add", "agents.add_message"),),
         columns="conversation kind_badge members message_count last_message tag_chips",
         filters="kind",
         search="name* slug* topic*",
@@ -174,6 +176,10 @@ TABLES = (
         tab_of=Channel,
         empty="Import a transcript (Conversations, Imports, or manage.py import_transcript FILE), or let an agent speak: manage.py turn "
         "AGENT --channel CHANNEL.",
+        start=(
+            ("Import a transcript", "admin:agents_import_add", "agents.add_message"),
+            ("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),
+        ),
         columns="where author text=text sent_at tag_chips",
         filters="channel? agent outsider tags synthetic sent_at",
         search="text* outsider*",
@@ -236,6 +242,7 @@ TABLES = (
         operator="change",
         tab_of=Channel,
         empty="An agent with a swarm leaves one for each conversation with a person. Write to it, or use Chat on its page.",
+        start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         columns="pk agent channel turn position dropped updated_at=changed",
         filters="agent updated_at",
         fields=(("", "agent channel turn position dropped updated_at=changed"),),
@@ -313,6 +320,7 @@ TABLES = (
         title="Turns",
         entry="Logs",
         empty="Ask an agent for a turn: Run a turn on its page, manage.py turn AGENT, or write to it. manage.py work carries it out.",
+        start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         columns="pk agent channel status stop_reason answers started_at took",
         filters="status stop_reason error agent channel__tags,trigger__tags created_at",
         fields=(
@@ -352,7 +360,7 @@ TABLES = (
         tab_of=Run,
         title="Model calls",
         empty="Every call of a model leaves one. Without a key (ANTHROPIC_API_KEY) everything runs offline, at no cost.",
-        columns="created_at=time what status agent model_name tokens cost latency_ms=milliseconds",
+        columns="created_at=time what status agent tokens cost latency_ms=milliseconds model_name",
         filters="status purpose role model dimension error work_id agent created_at",
         search="work_id request_digest request_id",
         fields=(
@@ -380,6 +388,7 @@ TABLES = (
         tab_of=Run,
         title="Batches",
         empty="Evaluations at half the price make them: manage.py capture_baseline --batch, or a schedule that asks in batches.",
+        start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         columns="pk batch_id status work_id=work model answers next_look_at=next_look expires_at created_at=queued",
         filters="status model error created_at",
         search="batch_id work_id",

@@ -102,6 +102,13 @@ TABLES = (
         fields=(("As it is stored", "session draft_key"),),
         empty="Every draft the gate judges leaves one. Switch it on for an agent, best in observe mode first: manage.py configure AGENT "
         "gate_mode=observe gate_adherence_enabled=on.",
+        start=(
+            (
+                "Configure the gate",
+                "admin:correction_agentevaluationconfig_changelist",
+                "correction.view_agentevaluationconfig",
+            ),
+        ),
         export=export_of(
             "id=pk created_at session attempt source agent=agent.slug speaker channel=channel.slug run=run_id message=message_id committed "
             "outcome original_text judged_text said=message.text feedback payload tags judge score_sum duration_ms "
@@ -204,7 +211,7 @@ TABLES = (
         menu="Gate",
         icon="psychology_alt",
         title="Requests",
-        columns="when agent state changed confidence said judge reason",
+        columns="when agent state changed confidence said reason judge",
         filters="status operation confidence automatic judge agent created_at",
         search="trait_name*",
         fields=(

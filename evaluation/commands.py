@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -106,6 +106,24 @@ def tag_pairs(values: Sequence[str], *, option: str = "--where") -> dict[str, st
     return pairs
 
 
+def how_asked(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a spec that `add_what` and `add_how` read, but for whom it is about.
+
+    Raises:
+        CommandError: A tag makes no sense.
+        ValueError: A window makes no sense.
+        PropositionError: A proposition file cannot be used.
+    """
+    named = options["dimensions"]
+    return {
+        **{name: options[name] for name in HOW},
+        **{name: tag_pairs(options[name], option=f"--{name.replace('_', '-')}") for name in ("where", "history_where")},
+        "window": parse_window(options["window"]),
+        "history": parse_history(options["history"]),
+        "dimensions": default_dimensions() if named is None else tuple(filter(None, map(str.strip, named.split(",")))),
+    }
+
+
 def specs_of(options: dict[str, Any], *, empty: str = "", **more: Any) -> list[RunSpec]:
     """Return a spec per agent, as `add_what` and `add_how` read them; `more` are further fields of each.
 
@@ -116,17 +134,8 @@ def specs_of(options: dict[str, Any], *, empty: str = "", **more: Any) -> list[R
         CommandError: What is asked for makes no sense.
         PropositionError: A proposition file cannot be used.
     """
-    named = options["dimensions"]
     try:
-        asked: dict[str, Any] = {
-            **{name: options[name] for name in HOW},
-            **{name: tag_pairs(options[name]) for name in ("where", "history_where")},
-            "window": parse_window(options["window"]),
-            "history": parse_history(options["history"]),
-            "dimensions": default_dimensions()
-            if named is None
-            else tuple(filter(None, map(str.strip, named.split(",")))),
-        }
+        asked = how_asked(options)
         specs = [RunSpec(agent=agent, **asked, **more) for agent in find_agents(options["agents"])]
     except ValueError as error:
         raise wrong(error) from None

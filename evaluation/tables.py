@@ -19,6 +19,7 @@ from evaluation.models import (
     ExperimentEnvironment,
     Idea,
     IdeaPart,
+    Job,
     JudgeCalibration,
     LabelSet,
     LineUpRun,
@@ -56,8 +57,8 @@ TABLES = (
         menu="Quality",
         icon="straighten",
         title="Evaluations",
-        columns="name status measured judge overall judged spent",
-        filters="status judge is_baseline dimension error agent where created_at",
+        columns="name status measured overall judged spent judge",
+        filters="part_of=agent_runs? status judge is_baseline dimension error agent where created_at",
         fields=(
             (
                 "What was asked",
@@ -68,6 +69,7 @@ TABLES = (
             ("Digests", "persona_digest proposition_digest spec_digest"),
         ),
         empty="Choose Evaluate now or Capture baseline on an agent's page, or run manage.py capture_baseline --agents all.",
+        start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         export=export_of(
             "id=pk agent=agent.slug channel=channel.slug status dimensions overall_score judge is_heuristic procedure repeats is_baseline "
             "window window_start window_end where history history_where samples sample_size seed simulated swap_test actor_model batch "
@@ -76,7 +78,7 @@ TABLES = (
         erase=(
             Erase(columns="error additional_context figures where history_where", channel="channel", agent="agent"),
         ),
-        no_speech="dimensions judge window history position_bins series_points proposition_digests actor_model swaps",
+        no_speech="dimensions judge window history position_bins series_points proposition_digests actor_model swaps situations",
     ),
     Table(
         model=Proposition,
@@ -90,11 +92,12 @@ TABLES = (
         model=EvaluationScore,
         tab_of=EvaluationRun,
         title="Scores",
-        columns="pk=score outcome claimed said why judge",
+        columns="pk=score outcome claimed said why judge_mark",
         filters="run=evaluation_run? message? dimension status judge proposition_id height evaluation_run__agent message__tags "
         "evaluation_run__created_at",
         search="proposition_id*",
         empty="Evaluations make them: choose Evaluate now on an agent's page, or run manage.py evaluate.",
+        start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         fields=(
             ("", "outcome reason dimension judge who evaluation_run judged_at"),
             ("Proposition", "proposition claim weight inverted"),
@@ -125,7 +128,7 @@ TABLES = (
     Table(
         model=Baseline,
         tab_of=EvaluationRun,
-        columns="pk agent dimension value judge_mark agreement_mark stale captured_at",
+        columns="pk agent dimension value agreement_mark stale captured_at judge_mark",
         filters="dimension judge agent captured_at",
         fields=(
             (
@@ -134,6 +137,7 @@ TABLES = (
             ),
         ),
         empty="Choose Capture baseline on an agent's page, or run manage.py capture_baseline --agents all; --dry-run shows the cost first.",
+        start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         no_speech="judge",
     ),
     Table(
@@ -156,7 +160,7 @@ TABLES = (
         title="Drift alerts",
         empty="A schedule makes one when a score fell and stayed down; from its ninth measurement on it can tell. None is good news once "
         "schedules run.",
-        columns="pk created_at=raised agent dimension change since=low_since schedule judge_mark state",
+        columns="pk created_at=raised agent dimension change since=low_since schedule state judge_mark",
         filters="acknowledged dimension judge agent schedule created_at",
         fields=(
             (
@@ -187,7 +191,7 @@ TABLES = (
         menu="Quality",
         icon="science",
         empty="Play one with manage.py experiment run gate-on-off; manage.py experiment list names the scenarios that come with Plumbline.",
-        columns="pk name state judge created_by=started_by created_at=started",
+        columns="pk name state created_by=started_by created_at=started judge",
         filters="judge created_at",
         fields=(
             (
@@ -215,11 +219,27 @@ TABLES = (
         tab_of=EvaluationRun,
         operator="add",
         empty="Choose Measure voices on a channel's page, or run manage.py lineup --channel CHANNEL.",
+        start=(("Choose a channel", "admin:agents_channel_changelist", "agents.view_channel"),),
         columns="pk channel status accuracy finished_at=measured",
         filters="status created_at",
         fields=(("", "channel status window where=tags_asked_for error finished_at=measured"),),
         erase=(Erase(columns="result error where", channel="channel"),),
         no_speech="window",
+    ),
+    Table(
+        model=Job,
+        tab_of=EvaluationRun,
+        title="Checks and suggestions",
+        empty="A page that asks for suggestions, or checks a judge, makes one; a worker does it.",
+        start=(
+            ("Suggest propositions", "admin:evaluation_job_suggest", "evaluation.change_proposition"),
+            ("Check a judge", "admin:evaluation_job_check", "evaluation.add_evaluationrun"),
+        ),
+        columns="pk=job kind state chosen created_by=asked_by created_at=asked_at",
+        filters="kind status created_at",
+        fields=(("", "kind state chosen created_by=asked_by created_at=asked_at started_at finished_at error"),),
+        erase=(Erase(columns="result error", report_only=True),),
+        no_speech="options",
     ),
     # Without a page of their own.
     Table(model=ChannelShare),

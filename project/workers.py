@@ -16,6 +16,7 @@ WORK_QUEUES = {
     "evaluations": "evaluation.runs.execute.work_one",
     "calibration": "evaluation.calibration.agreement.work_one",
     "line-ups": "evaluation.lineup.work_one",
+    "jobs": "evaluation.jobs.work_one",
     "debates": "agents.debates.debate.work_one",
     "experiments": "evaluation.experiments.play.work_one",
     "summaries": "agents.swarm.memory.work_one",

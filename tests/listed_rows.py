@@ -55,6 +55,7 @@ from evaluation.models import (
     EvaluationScore,
     Evidence,
     Experiment,
+    Job,
     LabelSet,
     LineUpRun,
 )
@@ -342,6 +343,7 @@ MAKERS: dict[str, Maker] = {
     "evaluation.driftalert": _alerts,
     "evaluation.labelset": maker(LabelSet, lambda cast, n: {"population": {"runs": [], "until": cast.now.isoformat()}}),
     "evaluation.experiment": maker(Experiment, _experiment),
+    "evaluation.job": maker(Job, lambda cast, n: {"kind": "suggestions", "status": "failed", "total": 3}),
     "evaluation.lineuprun": maker(LineUpRun, lambda cast, n: {"status": "failed", "error": "too few messages"}),
     "correction.behaviorrequest": _requests,
     "correction.agentevaluationconfig": _configurations,

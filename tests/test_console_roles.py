@@ -73,7 +73,7 @@ class Route:
             return ELSEWHERE[key]
         app, name, *_ = self.path.split("/")
         if name == "proposition":  # the page of an agent's claims: they stand in files
-            return Agent.objects.earliest("pk").slug
+            return getattr(Agent.objects.order_by("pk").first(), "slug", "nobody")
         model = ROWS_OF.get(key) or apps.get_model(app, name)
         row = model._default_manager.order_by("pk").first()
         return row.pk if row is not None else 1

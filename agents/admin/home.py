@@ -107,7 +107,7 @@ def turns_list(request: HttpRequest) -> SafeString:
 
 
 def _turn(run: Run) -> tuple[object, ...]:
-    name = display.lines(display.page_of(run, f"run {run.pk}"), display.moment(run.created_at))
+    name = display.lines(display.page_of(run, f"turn {run.pk}"), display.moment(run.created_at))
     if run.error:
         what = format_html("{} {}", display.status_badge(run), display.folded(run.error, 90))
     else:

@@ -271,8 +271,8 @@ class AgentAdmin(ModelAdmin[Agent]):
     prepopulated_fields: ClassVar = {"slug": ("display_name",)}
     readonly_fields = ("origin", "rendered_persona", "traces")
     fieldsets = (
-        (None, {"fields": OWN_FIELDS}),
         ("Persona", {"fields": ("system_prompt", "rendered_persona", "version_note")}),
+        ("Name", {"fields": OWN_FIELDS, "classes": ("collapse",)}),
         ("Sample lines", {"fields": ("sample_lines",), "classes": ("collapse",)}),
         ("Model", {"fields": ("model_id", "max_turns"), "classes": ("collapse",)}),
     )
@@ -350,12 +350,15 @@ class AgentAdmin(ModelAdmin[Agent]):
     def traces(self, agent: Agent) -> SafeString:
         if agent._state.adding:
             return display.EMPTY
-        lists = ((Message, "messages"), (Run, "runs"), (LLMCall, "model calls"))
+        lists = ((Message, "messages"), (Run, "turns"), (LLMCall, "model calls"))
         links = (display.link(display.list_url(model, agent__id__exact=agent.pk), label) for model, label in lists)
         return format_html("{} · {} · {}", *links)
 
     def get_fieldsets(self, request: HttpRequest, obj: Agent | None = None) -> Any:
-        if obj is None or not self.has_change_permission(request, obj):
+        persona, _, *others = self.fieldsets
+        if obj is None:
+            return [(None, {"fields": OWN_FIELDS}), persona, *others]
+        if not self.has_change_permission(request, obj):
             return self.fieldsets
         first, *others = self.fieldsets
         return [(first[0], {**first[1], "fields": (*first[1]["fields"], "opened")}), *others]

@@ -149,10 +149,10 @@ class RunAdmin(LogAdmin[Run]):
         """Ask a turn to stop."""
         run = cancel(row)
         if run.status == Run.Status.CANCELLED:
-            return f"Run {run.pk} is cancelled."
+            return f"Turn {run.pk} is cancelled."
         if run.status in Run.FINAL:
-            raise ValueError(f"run {run.pk} has ended already: {run.get_status_display()}")
-        return f"Run {run.pk} ends before its next step."
+            raise ValueError(f"turn {run.pk} has ended already: {run.get_status_display()}")
+        return f"Turn {run.pk} ends before its next step."
 
     @admin.display(description="answers")
     def answers(self, run: Run) -> SafeString:

@@ -122,7 +122,9 @@ def _show(model: type[Model], field: Field[Any, Any], *, is_list: bool) -> Show:
     if field.choices:
         return lambda value: display.visible(dict(field.flatchoices).get(value, value))
     if isinstance(field, DateField):
-        return display.moment if isinstance(field, DateTimeField) else display.day
+        if isinstance(field, DateTimeField):
+            return display.moment if is_list else display.exact_moment
+        return display.day
     if isinstance(field, JSONField):
         return display.tags if field.name in TAGS else display.json_block
     if isinstance(field, TextField):

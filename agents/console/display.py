@@ -135,14 +135,36 @@ def json_block(value: object) -> SafeString:
 
 
 def moment(value: datetime | None) -> SafeString:
-    """A time to the minute in the console's time zone; its title has the full time."""
-    if value is None:
-        return EMPTY
-    local = timezone.localtime(value)
-    return format_html(
-        '<time class="pl-time" datetime="{}" title="{}">{}</time>',
-        value.isoformat(), local.strftime("%Y-%m-%d %H:%M:%S %Z"), date_format(local, "j M Y, H:i"),
-    )  # fmt: skip
+    """How long ago a time is (``3 h ago``, ``in 2 d``), beyond a week its day; its title has the full time with its zone."""
+    return _time(value, _ago(value)) if value is not None else EMPTY
+
+
+def exact_moment(value: datetime) -> SafeString:
+    """A time to the minute in the console's time zone, and how long ago it is: for the page of a row."""
+    full, ago = _full(value), _ago(value)
+    return _time(value, full if ago in full else f"{full} ({ago})")
+
+
+def _full(value: datetime) -> str:
+    return date_format(timezone.localtime(value), "j M Y, H:i")
+
+
+def _ago(value: datetime) -> str:
+    seconds = (timezone.now() - value).total_seconds()
+    minutes = abs(seconds) / 60
+    if minutes < 1:
+        return "just now" if seconds >= 0 else "in a moment"
+    if minutes >= 7 * 24 * 60:
+        is_this_year = timezone.localtime(value).year == timezone.localtime().year
+        return date_format(timezone.localtime(value), "j M" if is_this_year else "j M Y")
+    unit, size = ("min", 1) if minutes < 60 else ("h", 60) if minutes < 48 * 60 else ("d", 24 * 60)
+    return f"{minutes // size:.0f} {unit} ago" if seconds >= 0 else f"in {minutes // size:.0f} {unit}"
+
+
+def _time(value: datetime, shown: str) -> SafeString:
+    full = timezone.localtime(value).strftime("%Y-%m-%d %H:%M:%S %Z")
+    text = '<time class="pl-time" datetime="{}" title="{}">{}</time>'
+    return format_html(text, value.isoformat(), full, shown)
 
 
 def day(value: date) -> SafeString:

@@ -105,8 +105,9 @@ class ChosenFilter(DropdownFilter):
         value = self.value()
         if not value:
             return queryset
+        field: Any = queryset.model._meta.get_field(self.field)
         try:
-            key = queryset.model._meta.get_field(self.field).to_python(value)
+            key = (field.related_model._meta.pk if field.is_relation else field).to_python(value)
         except ValidationError:
             return queryset.none()
         return (

@@ -1,18 +1,29 @@
-"""Forms of the console: rows that must differ from each other, and the page that asks before an action."""
+"""Forms of the console: rows that must differ from each other, and the pages that ask first, and say what it takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from functools import wraps
+import hashlib
+import json
+from argparse import Action
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, wraps
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.management import get_commands, load_command_class
 from django.db.models import QuerySet
 from django.forms import Form
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.urls import reverse
+from django.utils.html import format_html
 
-from agents.console.site import InlineFormSet
+from agents.console import display
+from agents.console.site import InlineFormSet, NumberInput, Select, TextInput
+from agents.models import WorkerHeartbeat
+from agents.work.worker import alive
 
 
 class DistinctRows(InlineFormSet):
@@ -106,3 +117,133 @@ def tell_done(
     if skipped := chosen - done:
         reason = why or f"{what} already"
         model_admin.message_user(request, f"{skipped:,} skipped: {reason}.", messages.WARNING)
+
+
+# -- what a command does, from a page: choose, see what it takes, have a worker do it
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Takes:
+    """What something would take, before it is asked for.
+
+    Attributes:
+        facts: Names and values (texts or HTML): agent, judge, calls, cost.
+        warnings: Sentences of what a person should know before. `note`: one of what can be undone.
+        why_not: Why it cannot be asked for as it is; there is no button then.
+    """
+
+    facts: Sequence[tuple[str, object]]
+    warnings: Sequence[object] = ()
+    note: object = ""
+    why_not: str = ""
+
+
+@cache
+def _options(command: str) -> Mapping[str, Action]:
+    parser = load_command_class(get_commands()[command], command).create_parser("manage.py", command)
+    return {action.dest: action for action in parser._actions}
+
+
+def option(command: str, name: str, **field: Any) -> forms.Field:
+    """The form field of an option of ``manage.py COMMAND``: its kind, choices, default and help are those of the command.
+
+    Args:
+        command: Its name.
+        name: Of the option, as the command reads it, e.g. ``per_call``.
+        field: Arguments of the field instead.
+    """
+    action = _options(command)[name]
+    about = str(action.help or "").replace("%%", "%").replace("; repeatable", ", several with commas")
+    initial = ",".join(action.default) if isinstance(action.default, list) else action.default
+    given: dict[str, Any] = {"help_text": about, "initial": initial, "required": False, **field}
+    if action.nargs == 0:
+        return forms.BooleanField(**given)
+    if action.choices:
+        return forms.ChoiceField(widget=Select, choices=[(one, one) for one in action.choices], **given)
+    if action.type is int:
+        return forms.IntegerField(widget=NumberInput, **{**given, "required": True})
+    return forms.CharField(widget=TextInput, max_length=500, **given)
+
+
+def as_query(request: HttpRequest, form: type[Form], chosen: Mapping[str, object] = {}) -> QueryDict:
+    """What a form is filled with: what was sent, else the defaults, with what the address names instead."""
+    if request.method == "POST":
+        return request.POST
+    query = request.GET.copy()
+    for name, field in form.base_fields.items():
+        value = chosen.get(name, field.initial)
+        value = value() if callable(value) else value
+        if name not in query and value is not None and value is not False:
+            query.setlist(name, list(value) if isinstance(value, list | tuple) else [value])  # type: ignore[list-item]
+    return query
+
+
+def _mark(form: Form) -> str:
+    """Equal for the same choices."""
+    sent: Any = form.data
+    chosen = {name: [str(value) for value in sent.getlist(name) if value != ""] for name in form.fields}
+    return hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()
+
+
+def refuse(form: Form, error: Exception) -> None:
+    """Put an error on the field that it names first, as the sentences of commands and services do; else above all fields."""
+    text = str(error)
+    if "manage.py import_agents" in text:
+        text = format_html("{} {}", text, display.link(reverse("admin:agents_import_add"), "Import personas"))
+    first, _, rest = text.partition(" ")
+    name = first.lstrip("-").rstrip(":").replace("-", "_")
+    form.add_error(
+        name if name in form.fields else None, rest if first.startswith("--") and name in form.fields else text
+    )
+
+
+def ask(
+    model_admin: Any,
+    request: HttpRequest,
+    form: Form,
+    *,
+    title: str,
+    verb: str,
+    takes: Callable[[], Takes],
+    do: Callable[[], str],
+    back: tuple[str, str],
+    folded: Sequence[str] = (),
+    about: object = "",
+) -> HttpResponse:
+    """A page that shows choices and what they take, and asks a worker for it when these very choices are confirmed.
+
+    Args:
+        form: Bound; see `as_query`.
+        title: Of the page. `verb`: of the button.
+        takes: What the valid form would take; may raise ValueError, which then stands in the form.
+        do: Queues it and returns the address to go to; may raise ValueError.
+        back: Address and name of the page to go back to.
+        folded: Names of fields that few people need.
+        about: A sentence or two on top.
+    """
+    seen, shown = request.POST.get("seen", ""), None
+    if form.is_valid():
+        try:
+            if request.method == "POST" and "estimate" not in request.POST and seen == _mark(form):
+                return HttpResponseRedirect(do())
+            shown = takes()
+        except ValueError as error:
+            refuse(form, error)
+    fields = [(field, field.name in folded) for field in form.visible_fields()]
+    response: HttpResponse = model_admin.page(
+        request,
+        "admin/ask.html",
+        title,
+        verb=verb,
+        about=about,
+        form=form,
+        takes=shown,
+        seen=_mark(form) if shown else "",
+        changed=bool(seen) and shown is not None,
+        plain=[field for field, is_folded in fields if not is_folded],
+        folded=[field for field, is_folded in fields if is_folded],
+        is_open=any(field.errors for field, is_folded in fields if is_folded),
+        no_worker=not alive().exists(),
+        workers_url=display.list_url(WorkerHeartbeat),
+        back=back,
+        has_files=form.is_multipart(),
+    )
+    return response

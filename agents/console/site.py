@@ -41,6 +41,7 @@ from unfold.widgets import (
 )
 
 from agents.console.columns import column, list_filter, related
+from agents.console.display import EMPTY
 from agents.console.help import CountedDeletion, FieldHelp, Helped
 from agents.console.home import search
 from agents.registry import table_of
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 else:
     AnyPaginator = Paginator
 
+ONCE = ("judge", "judge_mark", "model_name")  # last columns that are said once above the list where all its rows agree
 MOST_COUNTED = 10_000  # rows; beyond these one searches or filters
 FEW = 5_000  # keys that are not looked for again
 
@@ -100,6 +102,21 @@ class PagedList(ChangeList):
             if extension.fill is not None:
                 extension.fill(shown)
         self.result_list = shown
+        self.said_once = self._say_once(shown)
+        ways = table_of(self.model).start if not shown else ()
+        self.starts = [(label, reverse(name)) for label, name, needed in ways if request.user.has_perm(needed)]
+
+    def _say_once(self, rows: list[Any]) -> tuple[object, object] | None:
+        """Take the last column out of the list where all rows that have a value there have the same: its label and that value."""
+        column = self.list_display[-1]
+        show: Any = getattr(self.model_admin, column, None) if isinstance(column, str) else column
+        if show is None or (show.__name__.strip("_") not in ONCE and column not in ONCE):
+            return None
+        values = {str(value): value for value in map(show, rows) if value not in ("", EMPTY)}
+        if len(values) != 1:
+            return None
+        self.list_display = self.list_display[:-1]
+        return show.short_description, *values.values()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,8 +145,9 @@ class Extension:
         fill: Sets what else the columns show of the rows of a page.
         actions: Admin actions ``(model_admin, request, queryset)``.
         panels: Functions ``(request, object)`` to HTML at the top of the object's page.
+        sections: The same below its form; long ones are folded (``details``), empty ones a line (``pl-nothing``).
         buttons: Functions ``(request, object)`` to what can be done with it, shown where the page has a row of buttons.
-        anchors: Ids of parts of those panels with their names, for the links to them.
+        anchors: Ids of panels and sections with their names, for the links to them.
         notes: Functions ``(request, objects on a page)`` to HTML by primary key, shown beside each (the channel transcript).
         filters: Filters of the list, as in ``list_filter``, after its own.
     """
@@ -140,6 +158,7 @@ class Extension:
     fill: Callable[[list[Any]], None] | None = None
     actions: tuple[Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None], ...] = ()
     panels: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()
+    sections: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()
     buttons: tuple[Callable[[HttpRequest, Any], list[Button]], ...] = ()
     anchors: tuple[tuple[str, str], ...] = ()
     notes: tuple[Callable[[HttpRequest, list[Any]], dict[int, SafeString]], ...] = ()
@@ -293,11 +312,13 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     list_per_page = 50
     paginator: ClassVar[type[Paginator[Any]]] = BoundedPaginator
     show_full_result_count = False  # a second count, of the whole table
+    list_before_template = "admin/said_once.html"
     list_filter_sheet = True
     list_filter_submit = True
     own_filters: ClassVar[Mapping[str, Any]] = {}  # filters that the registration names and no field gives
     warn_unsaved_form = True
     change_form_before_template = "admin/panels.html"
+    change_form_after_template = "admin/sections.html"
     formfield_overrides: ClassVar = LONG_TEXTS
 
     def __init__(self, model: type[M], admin_site: admin.AdminSite) -> None:
@@ -427,7 +448,11 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
         form_url: str = "",
         obj: M | None = None,
     ) -> HttpResponse:
-        context["panels"] = self.get_panels(request, obj) if obj is not None else []
+        if obj is not None:
+            context["panels"] = self.get_panels(request, obj)
+            context["sections"] = [
+                show(request, obj) for extension in extensions(self.model, request) for show in extension.sections
+            ]
         return super().render_change_form(request, context, add=add, change=change, form_url=form_url, obj=obj)
 
 

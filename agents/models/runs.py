@@ -54,6 +54,7 @@ class Run(Leasable):
     )
 
     class Meta:
+        verbose_name = "turn"
         db_table = "runs"
         ordering: ClassVar = ["-created_at"]
         indexes: ClassVar = [
@@ -69,7 +70,7 @@ class Run(Leasable):
         ]
 
     def __str__(self) -> str:
-        return f"run {self.pk} of {self.agent.slug}"
+        return f"turn {self.pk} of {self.agent.slug}"
 
     @classmethod
     def in_turn(cls, free: QuerySet[Any] | None = None, *, lost_first: bool = True) -> list[Self]:

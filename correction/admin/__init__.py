@@ -29,20 +29,20 @@ add_choice(gate_in_chat)
 extend(
     Agent,
     "correction.view_agentevaluationconfig",
-    panels=(config_panel,),
+    sections=(config_panel,),
     buttons=(gate_buttons,),
     anchors=(("config", "Corrections"),),
 )
 extend(
     Agent,
     "correction.view_correctionlog",
-    panels=(corrections_panel,),
+    sections=(corrections_panel,),
     anchors=(("corrections", "Last corrections"),),
 )
-extend(Agent, "correction.view_interventionlog", panels=(nudges_panel,), anchors=(("nudges", "Nudges"),))
-extend(Agent, "agents.view_llmcall", panels=(costs_panel,), anchors=(("costs", "Costs"),))
+extend(Agent, "correction.view_interventionlog", sections=(nudges_panel,), anchors=(("nudges", "Nudges"),))
+extend(Agent, "agents.view_llmcall", sections=(costs_panel,), anchors=(("costs", "Costs"),))
 extend(Agent, "correction.change_agentevaluationconfig", actions=(switch_mechanism, copy_corrections))
-extend(Agent, "correction.view_behaviorrequest", panels=(agent_behavior_panel,), anchors=(("requests", "Requests"),))
+extend(Agent, "correction.view_behaviorrequest", sections=(agent_behavior_panel,), anchors=(("requests", "Requests"),))
 extend(
     Message,
     "correction.view_correctionlog",

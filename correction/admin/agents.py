@@ -58,8 +58,10 @@ from evaluation.change.overview import Card
 def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """One line per mechanism, in one query."""
     config = resolve_config(agent)
+    rows = [_row(agent, config, mechanism) for mechanism in MECHANISMS]
     context = {
-        "rows": [_row(agent, config, mechanism) for mechanism in MECHANISMS],
+        "rows": rows,
+        "some_on": any(row["is_on"] for row in rows),
         "notes": notes_on(config),
         "edit_url": config_url(agent),
         "history_url": history_url(agent),
@@ -86,6 +88,7 @@ def _row(agent: Agent, config: ResolvedConfig, mechanism: Mechanism) -> dict[str
         "label": mechanism.label,
         "purpose": mechanism.purpose,
         "url": gate_url(agent) if mechanism.id in (*GATE_DIMENSIONS, "gate") else config_url(agent, mechanism),
+        "is_on": config[switch] != GateMode.OFF if switch == "gate_mode" else config[switch],
         "state": mode_badge(config) if switch == "gate_mode" else state,
         "numbers": [item(name) for name in mechanism.fields if name != switch],
     }
@@ -119,7 +122,7 @@ def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
     newest = InterventionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
     fired = InterventionLog.objects.filter(pk__in=list(newest[:MOST_LOOKED_AT]), fired=True).select_related("channel")
     all_url = display.list_url(InterventionLog, agent__id__exact=agent.pk)
-    context = {"logs": fired.order_by("-pk")[:SHOWN], "all_url": all_url}
+    context = {"logs": list(fired.order_by("-pk")[:SHOWN]), "all_url": all_url}
     return SafeString(render_to_string("admin/correction/agent_nudges.html", context, request))
 
 

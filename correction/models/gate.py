@@ -92,6 +92,7 @@ class CorrectionLog(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
+        verbose_name = "gate attempt"
         db_table = "correction_logs"
         ordering: ClassVar = ["-pk"]
         indexes: ClassVar = [

@@ -3,7 +3,7 @@
 from agents.console.logs import register_pages
 from agents.console.site import extend
 from agents.models import Agent, Channel, Message
-from evaluation.admin import drift, experiments, home, labels, propositions, review, runs, schedules, scores
+from evaluation.admin import drift, experiments, home, jobs, labels, propositions, review, runs, schedules, scores
 from evaluation.admin.baselines import (
     NEWEST_BASELINES,
     baseline_column,
@@ -16,7 +16,7 @@ from evaluation.admin.drift_overview import change_panel, run_buttons
 from evaluation.admin.lineups import lineup_panel
 from evaluation.admin.notes import judgement_notes
 
-__all__ = ["drift", "experiments", "home", "labels", "propositions", "review", "runs", "schedules", "scores"]
+__all__ = ["drift", "experiments", "home", "jobs", "labels", "propositions", "review", "runs", "schedules", "scores"]
 
 register_pages("evaluation")
 extend(
@@ -26,13 +26,13 @@ extend(
     prefetch=(NEWEST_BASELINES, "traits"),
     fill=fill_now,
     panels=(change_panel,),
-    anchors=(("change", "Change"),),
+    sections=(baseline_panel,),
+    anchors=(("change", "Change"), ("baselines", "Baselines")),
 )
 extend(Agent, "evaluation.view_evaluationrun", panels=(drift_panel,), anchors=(("drift", "Drift over time"),))
-extend(Agent, "evaluation.view_baseline", panels=(baseline_panel,), anchors=(("baselines", "Baselines"),))
 extend(Agent, "evaluation.add_evaluationrun", actions=(capture_baseline,), buttons=(run_buttons,))
 extend(
-    Agent, "evaluation.view_evaluationrun", panels=(position_panel,), anchors=(("by-position", "Drift by position"),)
+    Agent, "evaluation.view_evaluationrun", sections=(position_panel,), anchors=(("by-position", "Drift by position"),)
 )
 extend(Channel, "evaluation.view_lineuprun", panels=(lineup_panel,))
 extend(Message, "evaluation.view_evaluationscore", notes=(judgement_notes,))

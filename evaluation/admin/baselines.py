@@ -6,11 +6,9 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, Literal
 
-from django import forms
-from django.conf import settings
 from django.contrib import admin, messages
 from django.db.models import Prefetch, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -18,18 +16,17 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.forms import confirmed
+from agents.console.forms import ask, confirmed
 from agents.console.panels import table
-from agents.console.site import NumberInput, ReadOnlyAdmin, console_page
-from agents.llm.endpoints import problem_of, provider_of
+from agents.console.site import ReadOnlyAdmin, console_page
 from agents.models import Agent
+from evaluation.admin.asking import FOLDED, measuring_form, measuring_takes, spec_of
 from evaluation.admin.comparison import newest_comparison
 from evaluation.admin.display import (
     MEASURE,
     agreement_of_baseline,
     dimension_badge,
     evaluation_link,
-    judge_badge,
     judged_by,
     mark_agreements,
     meter,
@@ -38,39 +35,18 @@ from evaluation.admin.display import (
 )
 from evaluation.admin.drift_overview import overview_page
 from evaluation.change.evidence import Judged, is_stale, newest_in_lists, stale_reasons
-from evaluation.commands import answer_words
-from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore
+from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
-from evaluation.runs.estimate import estimate_all, estimate_simulation, estimated
-from evaluation.runs.planning import ENOUGH, RunSpec, actor_of, has_little_speech, why_not_simulated, why_over_budget
+from evaluation.runs.planning import ENOUGH, RunSpec
 from evaluation.runs.summary import Share, dimension_scores, shares_of
 from evaluation.simulation.conversations import awaits_simulation
-from evaluation.simulation.situations import load_situations
 from evaluation.wording import counted
 
 MOST_COMPARED = 3  # judges on an agent's page; each takes a handful of queries
-MOST_SAMPLES = 500  # from a page; the command line takes more
 What = Literal["evaluate", "capture"]
 TITLES: dict[What, str] = {"evaluate": "Evaluate {} now", "capture": "Capture a baseline of {}"}
 VERBS: dict[What, str] = {"evaluate": "Evaluate now", "capture": "Capture baseline"}
-
-
-class AskForm(forms.Form):
-    """What is to be measured."""
-
-    dimensions = forms.MultipleChoiceField(
-        choices=Dimension.choices,
-        widget=forms.CheckboxSelectMultiple,
-        help_text="a baseline is compared with, dimension by dimension: choose those it has",
-    )
-    samples = forms.IntegerField(
-        min_value=1,
-        max_value=MOST_SAMPLES,
-        widget=NumberInput,
-        label="Messages",
-        help_text=f"most messages drawn from everything the agent said, 1 to {MOST_SAMPLES}; more make a surer number and cost more",
-    )
 
 
 @admin.register(Baseline)
@@ -109,84 +85,27 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
         return self._ask(request, agent_id, "capture")
 
     def _ask(self, request: HttpRequest, agent_id: int, what: What) -> HttpResponse:
-        """GET estimates and asks; POST queues, and leads to the page on which the evaluation's progress is shown."""
+        """Estimate and ask; then queue it, and lead to the page on which the evaluation's progress is shown."""
         agent = get_object_or_404(Agent, pk=agent_id)
-        context: dict[str, Any] = {}
-        try:
-            form = _ask_form(request, agent)
-            if form.is_valid():
-                chosen = form.cleaned_data
-                dimensions, is_baseline = tuple(chosen["dimensions"]), what == "capture"
-                spec = RunSpec(agent=agent, dimensions=dimensions, samples=chosen["samples"], is_baseline=is_baseline)
-                if request.method == "POST":
-                    return self._queue(request, spec)
-                context = _estimated(agent, spec)
-        except PropositionError as error:
-            context, form = {"problem": display.visible(str(error))}, AskForm()
-        open_runs = EvaluationRun.objects.filter(agent=agent, status__in=["pending", "running"]).order_by("-pk")[:5]
-        return self.page(
+        form = measuring_form(request, agent)
+
+        def queue() -> str:
+            run, is_same = queue_run(spec_of(form, agent, is_baseline=what == "capture"), simulate=True)
+            text = "goes on: the same was asked for within a day" if is_same else "is queued"
+            self.message_user(request, f"Evaluation {run.pk} {text}. This page shows how far it is.", messages.SUCCESS)
+            return reverse("admin:evaluation_evaluationrun_change", args=[run.pk])
+
+        return ask(
+            self,
             request,
-            "admin/evaluation/ask.html",
-            TITLES[what].format(display.marked(agent.display_name)),
-            what=what,
+            form,
+            title=TITLES[what].format(display.marked(agent.display_name)),
             verb=VERBS[what],
-            agent=display.agent_chip(agent),
-            agent_url=reverse("admin:agents_agent_change", args=[agent.pk]),
-            form=form,
-            open_runs=[evaluation_link(run.pk) for run in open_runs],
-            **context,
+            takes=lambda: measuring_takes(spec_of(form, agent, is_baseline=what == "capture")),
+            do=queue,
+            back=(reverse("admin:agents_agent_change", args=[agent.pk]), "Back to the agent"),
+            folded=FOLDED,
         )
-
-    def _queue(self, request: HttpRequest, spec: RunSpec) -> HttpResponse:
-        run, is_same = queue_run(spec, simulate=True)
-        text = "goes on: the same was asked for within a day" if is_same else "is queued"
-        self.message_user(request, f"Evaluation {run.pk} {text}; a worker (manage.py work) judges.", messages.SUCCESS)
-        return HttpResponseRedirect(reverse("admin:evaluation_evaluationrun_change", args=[run.pk]))
-
-
-def _ask_form(request: HttpRequest, agent: Agent) -> AskForm:
-    asked = request.POST if request.method == "POST" else request.GET
-    if "samples" in asked or "dimensions" in asked:
-        return AskForm(asked)
-    captured = Baseline.objects.filter(agent=agent, judge=settings.JUDGE_MODEL).values_list("dimension", flat=True)
-    every = default_dimensions()
-    return AskForm({"dimensions": [d for d in every if d in set(captured)] or list(every), "samples": "20"})
-
-
-def _estimated(agent: Agent, spec: RunSpec) -> dict[str, Any]:
-    """Calls, tokens and dollars before anything is asked; nothing is stored. A cost that is not known is *unpriced*.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
-    """
-    judge, is_little = spec.judge_model, has_little_speech(spec)
-    not_simulated = why_not_simulated(agent) if is_little else ""
-    simulated = is_little and not not_simulated
-    acting, every = None, [] if simulated else estimate_all([spec])
-    if simulated:
-        acting, judging = estimate_simulation(spec, situations=load_situations())
-        every = [judging]
-    total = estimated(every)
-    costs = [total.cost_usd, acting.cost_usd if acting else 0]
-    unpriced = total.calls + (acting.calls if acting else 0) if None in costs else 0
-    is_paid = provider_of(judge) == "anthropic"
-    return {
-        "judge": judge_badge(judge),
-        "is_paid": is_paid,
-        "costs": is_paid or (simulated and provider_of(actor_of(agent)) == "anthropic"),
-        "judging": total,
-        "acting": acting,
-        "judgements": sum(one.judgements for one in every),
-        "free": sum(one.without_a_call for one in every),
-        "answers": answer_words(every),
-        "cost": display.money(None if unpriced else sum(filter(None, costs)), unpriced=unpriced),  # type: ignore[arg-type]
-        "enough": ENOUGH,
-        "not_simulated": display.visible(not_simulated),
-        "budget": display.visible(why_over_budget(agent, judge) or ""),
-        "no_key": display.visible(problem_of("judge", judge) or ""),
-        "dimensions": spec.dimensions,
-        "samples": spec.samples,
-    }
 
 
 def stale_badge(reason: str = "") -> SafeString:
@@ -265,10 +184,18 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
         for judged, group in grouped
         for row in group
     ]
+    summary = [
+        format_html("{} {}", dimension_badge(row.dimension), number(row.score, row.count))
+        for _, group in grouped[:1]
+        for row in group
+    ]
     newest = ((judged, newest_comparison(agent, judged)) for judged, _ in grouped[:MOST_COMPARED])
     context = {
         "table": table(("Dimension", "Score", "Judge", "Captured", "Run"), rows, label="Baselines"),
-        "slug": agent.slug,
+        "summary": summary,
+        "capture_url": reverse("admin:evaluation_agent_capture", args=[agent.pk])
+        if request.user.has_perm(MEASURE)
+        else "",
         "compared": [{**comparison, "judge": judged_by(judged)} for judged, comparison in newest if comparison],
         "runs_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "scores_url": display.list_url(EvaluationScore, evaluation_run__agent__id__exact=agent.pk),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -44,7 +45,7 @@ AGREEMENT = (
 )
 SWAP_TEST = (
     "how often this judge scores an agent's own text higher than one of somebody else in its place (AUC, 0.5 is chance, 1 never wrong), "
-    "with its 95 % interval; manage.py check_judge"
+    "with its 95 % interval"
 )
 MEASURE = "evaluation.add_evaluationrun"  # the permission to have something measured
 TONES: dict[Verdict, Tone] = {
@@ -242,7 +243,11 @@ def agreement_badge(calibration: JudgeCalibration | None, dimension: str) -> Saf
 
 def _swap_badge(calibration: JudgeCalibration | None) -> SafeString:
     shown = swap_text(calibration)
-    return display.badge(f"swap test: {shown}", "plain" if shown == NOT_CHECKED else "info", SWAP_TEST)
+    if shown != NOT_CHECKED:
+        return display.badge(f"swap test: {shown}", "info", SWAP_TEST)
+    judge = {"judge": calibration.judge} if calibration is not None else {}
+    url = f"{reverse('admin:evaluation_job_check')}?{urlencode(judge)}".rstrip("?")
+    return display.link(url, display.badge(f"swap test: {shown}", "plain", SWAP_TEST), "check it: asks first")
 
 
 def _people_badge(calibration: JudgeCalibration | None) -> SafeString:

@@ -138,6 +138,9 @@ def position_panel(request: HttpRequest, agent: Agent) -> SafeString:
     runs = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED).exclude(position_bins=[])
     run = runs.order_by("-created_at", "-pk").first()
     context: dict[str, Any] = {"slug": agent.slug}
+    if request.user.has_perm(MEASURE):
+        url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
+        context["ask_url"] = f"{url}?dimensions=adherence&samples=60&by=on"
     if run is not None:
         at = display.moment(run.finished_at)
         context |= {"run": evaluation_link(run.pk), "at": at, "judge": judged_by(run)}

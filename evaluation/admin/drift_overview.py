@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from django import forms
 from django.core.exceptions import PermissionDenied, ValidationError
@@ -308,7 +309,7 @@ def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
 # -- an agent's own page
 def run_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
     """What can be measured; each asks first."""
-    return [
+    buttons = [
         Button(
             label=label,
             url=reverse(f"admin:evaluation_agent_{what}", args=[agent.pk]),
@@ -317,6 +318,10 @@ def run_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
         )
         for what, label in (("evaluate", "Evaluate now"), ("capture", "Capture baseline"))
     ]
+    if request.user.has_perm("evaluation.change_proposition"):
+        url = f"{reverse('admin:evaluation_job_suggest')}?{urlencode({'agents': agent.slug})}"
+        buttons.append(Button(label="Suggest propositions", url=url, why="a model reads the persona; asks first"))
+    return buttons
 
 
 def change_panel(request: HttpRequest, agent: Agent) -> SafeString:

@@ -126,7 +126,7 @@ def runs_list(request: HttpRequest) -> SafeString:
     return listing(
         "Evaluations",
         heads=("Evaluation", "Of whom", "Status, overall score"),
-        rows=_shown(rows.order_by("-pk")[:RUNS]),
+        rows=_shown(rows.filter(agent_shares=None).order_by("-pk")[:RUNS]),
         wrong=_shown(wrong),
         more=((url, "All evaluations"), (f"{url}?status__in={','.join(WENT_WRONG)}", "All that failed or paused")),
         empty="Nothing was measured yet. This measures every agent:",

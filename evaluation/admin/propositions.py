@@ -33,7 +33,7 @@ from agents.models import Agent
 from agents.persona import render_persona
 from agents.templatetags.display import register as templates
 from evaluation import models
-from evaluation.admin.display import dimension_badge
+from evaluation.admin.display import MEASURE, dimension_badge
 from evaluation.admin.proposition_form import LEVELS, PropositionForm
 from evaluation.drafting.suggesting import find_quote
 from evaluation.drafting.trying import estimate_trial, try_proposition
@@ -191,6 +191,9 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
         """What the history of decisions is about: Django logs them by the agent's slug."""
         return models.Proposition(pk=object_id)
 
+    def _may_suggest(self, request: HttpRequest) -> bool:
+        return self.has_change_permission(request) and request.user.has_perm(MEASURE)
+
     # -- lists
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show which agents have propositions of their own, and how many in each state."""
@@ -221,6 +224,7 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             ],
             most=MOST_OTHERS,
             has_model=_has_model(),
+            suggest_url=reverse("admin:evaluation_job_suggest") if self._may_suggest(request) else "",
             may_change=self.has_change_permission(request),
         )
 
@@ -262,7 +266,9 @@ class PropositionAdmin(ModelAdmin[models.Proposition]):
             problems=problems,
             may_change=self.has_change_permission(request),
             new_url=page_url("new", owner),
-            agent_slug=agent.slug if agent and _has_model() else "",
+            suggest_url=f"{reverse('admin:evaluation_job_suggest')}?{urlencode({'agents': owner})}"
+            if agent is not None and self._may_suggest(request)
+            else "",
             overview_url=self.url("changelist"),
             history_url=page_url("history", owner),
         )

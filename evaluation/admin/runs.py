@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db.models import Count, Q, QuerySet, Sum, TextField
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum, TextField
 from django.db.models.functions import Cast
 from django.http import HttpRequest
 from django.template.loader import render_to_string
@@ -22,6 +22,7 @@ from agents.console.logs import LogAdmin
 from agents.console.panels import table
 from agents.console.site import console_action
 from agents.models import LLMCall, Message
+from agents.work.worker import alive
 from evaluation.admin.comparison import comparison_panel
 from evaluation.admin.display import (
     agreement_badge,
@@ -36,7 +37,7 @@ from evaluation.admin.display import (
     target,
 )
 from evaluation.calibration.agreement import calibration_of
-from evaluation.models import COUNTED, Dimension, EvaluationRun, EvaluationScore
+from evaluation.models import COUNTED, ChannelShare, Dimension, EvaluationRun, EvaluationScore
 from evaluation.runs.control import CANCELLABLE, can_resume, cancel_run, resume_run
 from evaluation.runs.ideas import DistinctIdea, distinct_ideas
 from evaluation.runs.summary import (
@@ -49,6 +50,7 @@ from evaluation.runs.summary import (
     waiting_words,
     worst_judgement,
 )
+from evaluation.wording import counted
 
 CHANGE = "evaluation.change_evaluationrun"
 IDEAS_SHOWN, PAIRS_SHOWN, PLACES_SHOWN = 100, 15, 5
@@ -77,7 +79,9 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
     own_filters: ClassVar = {"dimension": DimensionFilter}
     list_select_related = ("agent", "channel")
     procedure_mark = display.column("procedure", lambda run: run.procedure)
-    measured = display.column("target and dimensions", lambda run: display.lines(target(run), dimension_badges(run)))
+    measured = display.column(
+        "target and dimensions", lambda run: display.lines(target(run), dimension_badges(run), _channels_link(run))
+    )
     dimension_badges = display.column("dimensions", lambda run: dimension_badges(run))
     overall = display.column(
         "overall score",
@@ -92,6 +96,14 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
         mark, how = baseline_badge() if run.is_baseline else "", procedure_badge(run.procedure, run.repeats)
         return display.lines(format_html("#{} {} {}", run.pk, mark, how), display.moment(run.created_at))
 
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[EvaluationRun], search_term: str
+    ) -> tuple[QuerySet[EvaluationRun], bool]:
+        """Without filters the list names a capture's evaluations of channels in one line, the agent's; files have them all."""
+        if request.path == self.url("changelist") and not request.GET.keys() - {"p", "o", "all", "e"}:
+            queryset = queryset.filter(~Exists(ChannelShare.objects.filter(channel_run=OuterRef("pk"))))
+        return super().get_search_results(request, queryset, search_term)
+
     def fill_in(self, rows: list[Any]) -> None:
         """Set `share`, `judged_totals` and `ledger` (tokens, cost, unpriced calls) of each run."""
         judged: dict[tuple[int, str], int] = {}
@@ -103,8 +115,11 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
         unpriced = Count("pk", filter=Q(cost_usd__isnull=True))
         sums = calls.annotate(tokens=Sum(ALL_TOKENS), cost=Sum("cost_usd"), unpriced=unpriced)
         ledger: dict[str, Any] = {work: spent for work, *spent in sums}
+        parts = ChannelShare.objects.filter(agent_run__in=[run.pk for run in rows]).order_by().values_list("agent_run")
+        channels = dict(parts.annotate(n=Count("*")))
         for run in rows:
             run.share, run.dimension_scores = total(shares[run.pk].values()), scores[run.pk]
+            run.channels_measured = channels.get(run.pk, 0)
             run.judged_totals = [judged.get((run.pk, s)) for s in ("scored", "trivial", "unscored", "pending")]
             run.ledger = ledger.get(run.work_id, (None, None, 0))
 
@@ -128,6 +143,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             "cancel_url": self.url("cancel", obj) if may and obj.status in CANCELLABLE else "",
             "resume_url": self.url("resume", obj) if may and obj.status not in CANCELLABLE and can_resume(obj) else "",
             "live": live,
+            "no_worker": obj.status == EvaluationRun.Status.PENDING and not alive().exists(),
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),
         }
@@ -143,6 +159,12 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
     def resume_view(self, request: HttpRequest, row: EvaluationRun) -> str:
         resume_run(row)
         return f"Evaluation {row.pk} waits for the worker (manage.py work), which asks only what is left."
+
+
+def _channels_link(run: Any) -> SafeString | str:
+    """The evaluations of channels that are part of an agent's."""
+    url = display.list_url(EvaluationRun, part_of=run.pk)
+    return display.link(url, f"with {counted(run.channels_measured, 'channel')}") if run.channels_measured else ""
 
 
 def scores_url(run: EvaluationRun, **filters: str) -> str:

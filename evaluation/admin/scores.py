@@ -15,8 +15,8 @@ from agents.console import display
 from agents.console.filters import OptionFilter
 from agents.console.logs import READING, LogAdmin
 from agents.models import Message
-from evaluation.admin.display import dimension_badge, target, verdict
-from evaluation.models import EvaluationScore
+from evaluation.admin.display import dimension_badge, judge_badge, target, verdict
+from evaluation.models import RULE_JUDGE, EvaluationScore
 
 
 class HeightFilter(OptionFilter):
@@ -36,6 +36,9 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
     own_filters: ClassVar = {"height": HeightFilter}
     list_select_related = ("evaluation_run__agent", "evaluation_run__channel", "message", "compared_with")
     outcome = display.column("verdict", verdict, ordering="score")
+    judge_mark = display.column(
+        "judge", lambda score: "" if score.judge == RULE_JUDGE else judge_badge(score.judge), ordering="judge"
+    )
     who = display.column("target", lambda score: target(score.evaluation_run))
     message_link = display.column("message", lambda score: _said(score, score.message))
     earlier_link = display.column("compared with", lambda score: _said(score, score.compared_with))

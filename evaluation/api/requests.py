@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from itertools import product
 from typing import Annotated, Any
 
-from django.conf import settings
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast
 from pydantic import AfterValidator, Field, model_validator
@@ -20,9 +19,9 @@ from agents.api.bodies import ABSENT, AgentSlug, Anything, Body, ChannelSlug, On
 from agents.api.filters import Filters, InTime
 from agents.api.problems import Conflict
 from agents.llm.endpoints import problem_of
-from agents.models import ModelPrice
 from evaluation.models import CHANNEL_DIMENSIONS, Dimension, EvaluationRun, Method, procedure_name
 from evaluation.propositions.files import PropositionError, default_dimensions
+from evaluation.runs.control import judges_offered
 from evaluation.runs.planning import ENOUGH, MOST_REPEATS, RunSpec
 from evaluation.scorers import subjects
 from evaluation.scorers.subjects import ALLOWED_BINS, Bin, parse_bins
@@ -42,13 +41,11 @@ MOST_JUDGED = (
     4_000  # samples times repeats: planning that many takes seconds, in which SQLite lets no other process write
 )
 MOST_CONTEXT = 10_000  # characters of JSON: every call to the judge carries it
-LEXICAL_JUDGE = "offline:lexical-1"
 
 
 def _judge(name: str) -> str:
     """A judge that may be named from outside: no file on this machine, and nothing whose cost is not known."""
-    allowed = dict.fromkeys([str(settings.JUDGE_MODEL), LEXICAL_JUDGE])
-    allowed |= dict.fromkeys(ModelPrice.objects.order_by("model").values_list("model", flat=True).distinct())
+    allowed = judges_offered()
     if name not in allowed:
         raise ValueError(f"judge {name[:80]!r}: allowed: {', '.join(allowed)}")
     if problem := problem_of("judge", name):

@@ -22,6 +22,7 @@ from evaluation.models.evaluations import (
     procedure_name,
 )
 from evaluation.models.experiments import Experiment, ExperimentEnvironment
+from evaluation.models.jobs import Job
 from evaluation.models.labels import DrawnScore, JudgeCalibration, LabelSet, ScoreLabel
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "ExperimentEnvironment",
     "Idea",
     "IdeaPart",
+    "Job",
     "JudgeCalibration",
     "LabelSet",
     "LineUpRun",

@@ -90,6 +90,9 @@ class EvaluationRun(Leasable):
         default=False, help_text="what was judged was said in simulated conversations, marked synthetic"
     )
     actor_model = models.CharField(max_length=200, blank=True, default="", help_text="model that acted in a simulation")
+    situations = models.JSONField(
+        default=list, blank=True, editable=False, help_text="that are simulated for it; empty = those of Plumbline"
+    )
     swap_test = models.CharField(
         max_length=16,
         choices=SwapHalf.choices,
@@ -156,6 +159,7 @@ class EvaluationRun(Leasable):
     )
 
     class Meta:
+        verbose_name = "evaluation"
         db_table = "evaluation_runs"
         ordering: ClassVar = ["-created_at", "-pk"]
         indexes: ClassVar = [
@@ -303,6 +307,7 @@ class EvaluationScore(models.Model):
     judged_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
+        verbose_name = "score"
         db_table = "evaluation_scores"
         ordering: ClassVar = ["evaluation_run", "dimension", "proposition_id", "pk"]
         indexes: ClassVar = [models.Index(fields=["evaluation_run", "status"], name="score_run_status")]
@@ -596,6 +601,7 @@ class EvaluationSchedule(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
+        verbose_name = "schedule"
         db_table = "evaluation_schedules"
         ordering: ClassVar = ["name"]
         constraints: ClassVar = [

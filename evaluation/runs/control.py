@@ -6,16 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from django.conf import settings
 from django.db import models, transaction
 from django.db.models import Count, Exists, OuterRef, Q
 from django.utils import timezone
 
 from agents.llm import ledger
-from agents.models import LLMBatch
+from agents.models import LLMBatch, ModelPrice
 from agents.work.queues import wake_workers
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from evaluation.runs.planning import RESUMABLE, RunSpec, has_little_speech, prepare_run, why_not_simulated
 from evaluation.runs.summary import CALL_FAILED, NOTHING, Share, reopen_failed, share_counts, waiting_words
+
+LEXICAL_JUDGE = "offline:lexical-1"
+
+
+def judges_offered() -> list[str]:
+    """The judges that may be chosen from outside of this machine, the configured one first: no file, and all of a known cost."""
+    priced = ModelPrice.objects.order_by("model").values_list("model", flat=True).distinct()
+    return list(dict.fromkeys([str(settings.JUDGE_MODEL), LEXICAL_JUDGE, *priced]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -433,7 +433,7 @@ def _paused_that_may_go_on() -> EvaluationRun | None:
     over: set[tuple[int | None, str]] = set()  # asked once per agent, and once for channels
     run: EvaluationRun
     for run in paused.order_by("created_at", "pk"):
-        model = actor_of(run.agent) if run.agent is not None and awaits_simulation(run) else run.judge
+        model = actor_of(run.agent, run.actor_model) if run.agent is not None and awaits_simulation(run) else run.judge
         if (run.agent_id, model) not in over:
             if not why_over_budget(run.agent, model):
                 return run

@@ -87,7 +87,8 @@ class RunSpec:
         method: ``plumbline``, or ``tinytroupe`` for comparison with its paper; that one asks one proposition per call.
         additional_context: Given to preconditions and shown to the judge as data.
         simulated: Measure speech that was simulated for it (synthetic messages, chosen by `where`) instead of real speech.
-        actor_model: The model that spoke, where speech was simulated; for the record.
+        actor_model: The model that speaks, where speech is simulated.
+        situations: What is simulated, each as `Situation` dumps it, `repeats` times; empty = what comes with Plumbline, once.
         position_bins: Sample evenly from these stretches of a conversation, in turns of the agent from 1: ``((1, 5), (6, None))``.
         schedule: The schedule that asked for it.
         environment: The environment of an experiment that it measures.
@@ -114,6 +115,7 @@ class RunSpec:
     additional_context: Mapping[str, Any] = field(default_factory=dict)
     simulated: bool = False
     actor_model: str = ""
+    situations: tuple[Mapping[str, Any], ...] = ()
     position_bins: tuple[tuple[int, int | None], ...] = ()
     schedule: EvaluationSchedule | None = None
     environment: ExperimentEnvironment | None = None
@@ -215,7 +217,7 @@ def why_not_simulated(agent: Agent, actor_model: str = "") -> str:
 
 MOST_CHANNELS = 20  # per agent: those in which it said most
 _OF_AGENTS = (  # what an agent's channels do not share with it
-    *("agent", "channel", "dimensions", "samples", "simulated", "actor_model"),
+    *("agent", "channel", "dimensions", "samples", "simulated", "actor_model", "situations"),
     *("history", "history_where", "position_bins"),
 )
 
@@ -495,6 +497,7 @@ def new_run(plan: Plan) -> EvaluationRun:
         "history": spec.history.spec,
         "additional_context": dict(spec.additional_context),
         "position_bins": [list(pair) for pair in spec.position_bins],
+        "situations": [dict(one) for one in spec.situations],
     }
     return EvaluationRun(
         **asked,
@@ -520,7 +523,7 @@ def create_run(plan: Plan) -> EvaluationRun:
 
 
 _PLANNED_LATER = (
-    *("simulated", "actor_model", "where", "samples", "window", "window_start", "window_end"),
+    *("simulated", "actor_model", "repeats", "where", "samples", "window", "window_start", "window_end"),
     *("history", "history_start", "history_end", "history_where"),
     *("persona_digest", "proposition_digest", "proposition_digests", "spec_digest"),
 )

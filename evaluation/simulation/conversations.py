@@ -452,7 +452,7 @@ def awaits_simulation(run: EvaluationRun) -> bool:
 
 
 def simulate_for(run: EvaluationRun, *, owner: str) -> None:
-    """Simulate our situations with the agent of a leased run and plan what to judge; the run is pending afterwards.
+    """Simulate its situations (else ours) with the agent of a leased run and plan what to judge; the run is pending afterwards.
 
     Where the actor failed the run is failed, where the agent's budget is used up paused, each with the reason; an agent that was silent
     throughout is measured by its own messages, however few.
@@ -465,13 +465,21 @@ def simulate_for(run: EvaluationRun, *, owner: str) -> None:
     assert run.agent is not None  # noqa: S101 (only an agent's run is simulated)
     try:
         renew(0, 0)
-        simulation = simulate(agent=run.agent, situations=load_situations(), progress=renew, reuse=True)
-        spec = _spec_of(run)
+        chosen = [Situation.model_validate(one) for one in run.situations]
+        simulation = simulate(
+            agent=run.agent,
+            situations=chosen or load_situations(),
+            actor_model=run.actor_model,
+            repeats=run.repeats if chosen else 1,
+            progress=renew,
+            reuse=not chosen,
+        )
+        spec = replace(_spec_of(run), repeats=1) if chosen else _spec_of(run)
         if simulation.usable:
             plan_later(run, simulation_spec(spec, simulation), owner=owner)
         elif simulation.complete:  # silent throughout, or skipped
             plan_later(run, spec, owner=owner)
-        elif why := why_over_budget(run.agent, actor_of(run.agent)):
+        elif why := why_over_budget(run.agent, actor_of(run.agent, run.actor_model)):
             run.finish(owner=owner, status=Status.PAUSED_BUDGET, error=why)
         else:
             run.finish(owner=owner, status=Status.FAILED, error=f"not simulated: {simulation.problem}"[:1000])

@@ -104,7 +104,7 @@ def test_a_turn_that_waits_is_cancelled(root: Client) -> None:
     assert f'formaction="{url}"' in read(root, page_of(run))
     answer = root.post(url, {"cancel": "1"}, follow=True).content.decode()
 
-    assert f"Run {run.pk} is cancelled." in answer
+    assert f"Turn {run.pk} is cancelled." in answer
     assert url not in answer
     run.refresh_from_db()
     assert (run.status, run.stop_reason) == ("cancelled", "cancelled")
@@ -118,9 +118,9 @@ def test_a_turn_that_runs_is_asked_to_stop_and_one_that_ended_is_left_alone(root
         for run in (running, ended)
     ]
 
-    assert f"Run {running.pk} ends before its next step." in said[0]
+    assert f"Turn {running.pk} ends before its next step." in said[0]
     assert "It was asked to stop" in said[0]
-    assert f"run {ended.pk} has ended already: completed." in said[1]
+    assert f"turn {ended.pk} has ended already: completed." in said[1]
     running.refresh_from_db()
     ended.refresh_from_db()
     assert (running.status, running.cancel_requested, ended.status) == ("running", True, "completed")

@@ -11,7 +11,7 @@ from pytest_django import Settings
 
 from agents.models import Agent, LLMCall
 from evaluation.models import EvaluationRun
-from tests.console import page_of, plain, read
+from tests.console import confirm, page_of, plain, read
 from tests.evaluation.judged import LLM, OFFLINE
 from tests.factories import make_agent, talk
 
@@ -25,6 +25,12 @@ propositions:
     claim: '{{agent_name}} is short'
     rule: {max_words: 5}
 """
+
+
+USUAL = {
+    **{"dimensions": ["adherence"], "samples": "5", "window": "all", "judge": OFFLINE, "bins": "1-5,6-15"},
+    **{"repeats": "1", "seed": "0", "per_call": "10", "method": "plumbline", "history": "before"},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +71,7 @@ def test_a_model_without_a_price_is_unpriced_and_not_free(root: Client, ada: Age
 
 
 def test_a_click_queues_what_was_estimated_and_leads_to_its_progress(root: Client, ada: Agent) -> None:
-    answer = root.post(ask(ada), {"dimensions": ["adherence"], "samples": "7"})
+    answer = confirm(root, ask(ada), **{**USUAL, "samples": "7"})
     run = EvaluationRun.objects.get()
 
     assert answer["Location"] == page_of(run)
@@ -85,7 +91,7 @@ def test_a_click_queues_what_was_estimated_and_leads_to_its_progress(root: Clien
 def test_who_said_too_little_is_simulated_first_and_the_page_says_so(root: Client) -> None:
     bob = make_agent("bob", sample_lines=["Fine."])
     assert "a worker simulates conversations with it first" in read(root, ask(bob, "capture"))
-    root.post(ask(bob, "capture"), {"dimensions": ["adherence"], "samples": "20"})
+    confirm(root, ask(bob, "capture"), **{**USUAL, "samples": "20"})
 
     assert EvaluationRun.objects.get().simulated
 
@@ -95,7 +101,7 @@ def test_who_could_say_nothing_in_a_simulation_is_not_simulated_and_the_page_say
     html = read(root, ask(bob, "capture"))
     assert "a worker simulates" not in html
     assert "not simulated: no sample lines" in html
-    root.post(ask(bob, "capture"), {"dimensions": ["adherence"], "samples": "20"})
+    confirm(root, ask(bob, "capture"), **{**USUAL, "samples": "20"})
 
     assert not EvaluationRun.objects.get().simulated
 
@@ -104,7 +110,7 @@ def test_who_could_say_nothing_in_a_simulation_is_not_simulated_and_the_page_say
 def test_what_makes_no_sense_is_refused_with_what_is_allowed(
     root: Client, ada: Agent, asked: dict[str, object]
 ) -> None:
-    page = root.post(ask(ada), {"dimensions": ["adherence"], "samples": "5", **asked}).content.decode()
+    page = confirm(root, ask(ada), **{**USUAL, **asked}).content.decode()
 
     assert 'role="alert"' in page
     assert not EvaluationRun.objects.exists()

@@ -52,7 +52,8 @@
   document.addEventListener("live:shown", () => {
     const fresh = ids().filter((part) => !known.has(part.id));
     for (const part of fresh) known.add(part.id);
-    const words = (part) => (part.querySelector("strong")?.textContent ?? "") + ": " + (part.querySelector(".pl-text")?.textContent ?? "");
+    const text = (part, what) => part.querySelector(what)?.textContent ?? "";
+    const words = (part) => [text(part, ".pl-head strong"), text(part, ".pl-text")].filter(Boolean).join(": ");
     if (fresh.length) said.textContent = fresh.map(words).join(" ");
     if (compose && follow) toEnd();
   });

@@ -234,7 +234,7 @@ def test_judges_never_share_a_line(root: Client) -> None:
 
 def test_an_agent_that_was_never_measured_has_the_button_for_it(root: Client) -> None:
     html = read(root, page_of(make_agent("ada")))
-    section = html[html.index('id="drift"') :].split("</section>")[0]
+    section = html[html.index('id="drift"') :].split("</p>")[0]
 
     assert "was measured yet" in plain(section)
     assert "Evaluate now" in plain(section)

@@ -1,0 +1,259 @@
+"""Suggestions, checks of a judge, simulations, line-ups and experiments from the console: estimate, click, worker, result."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+
+from agents.models import LLMCall, Message
+from evaluation import jobs
+from evaluation.experiments.scenario import shipped
+from evaluation.models import BY_MESSAGE, EvaluationRun, Experiment, Job, JudgeCalibration
+from evaluation.propositions.files import load_file
+from evaluation.runs import execute
+from tests.console import confirm, page_of, plain, read, signed_in, staff
+from tests.evaluation.calibration.test_swap_test import KNOWS, cast
+from tests.evaluation.conftest import PropositionFolder
+from tests.evaluation.drafting.proposing import file_of, make_ada, proposal, reply
+from tests.evaluation.judged import OFFLINE
+from tests.factories import make_agent
+from tests.llm_server import LLMServer
+
+pytestmark = pytest.mark.django_db
+
+SUGGEST, CHECK = reverse("admin:evaluation_job_suggest"), reverse("admin:evaluation_job_check")
+SUGGESTING = {"agents": "ada", "max": "8", "model": "test-model"}
+CHECKING = {
+    **{"agents": "all", "judge": "test-model", "dimensions": ["adherence"], "samples": "5", "window": "all"},
+    **{"repeats": "1", "seed": "0", "per_call": "10", "method": "plumbline", "history": "before"},
+}
+EVALUATING = {**CHECKING, "bins": "1-5,6-15", "judge": OFFLINE}
+
+
+@pytest.fixture
+def team(settings: Settings, propositions: PropositionFolder, tmp_path: Path) -> Path:
+    """A team's folder, which is read."""
+    folder = tmp_path / "team"
+    folder.mkdir()
+    settings.PROPOSITION_DIRS = [folder]
+    return folder
+
+
+@pytest.fixture
+def judged_by_message(propositions: PropositionFolder) -> None:
+    for dimension in BY_MESSAGE:
+        propositions.claims(f"{dimension}/_default.yaml", "voice", extra="include_personas: false")
+
+
+def work() -> None:
+    """What a worker does until nothing waits."""
+    while execute.work_one(owner="me") or jobs.work_one(owner="me"):
+        pass
+
+
+# -- suggestions
+def test_suggestions_are_priced_first_then_written_by_a_worker_and_shown(
+    root: Client, llm_server: LLMServer, team: Path
+) -> None:
+    make_ada()
+    llm_server.reply(**reply(proposal(), proposal("{{agent_name}} sails", quote="adores sailing")))
+    page = plain(read(root, f"{SUGGEST}?agents=ada"))
+    assert "Calls of the model 1" in page
+    assert "Cost, estimated unpriced" in page
+    assert not LLMCall.objects.exists()
+
+    answer = confirm(root, SUGGEST, **SUGGESTING)
+    job = Job.objects.get()
+    assert answer["Location"] == page_of(job)
+    assert "data-live" in read(root, page_of(job))
+    work()
+
+    page = plain(read(root, page_of(job)))
+    assert "completed" in page
+    assert "ada 1 1" in page, "one suggestion, one that could not be used"
+    assert [p.id for p in load_file(file_of(team)).inactive] == ["ada-sales-talk"]
+
+
+def test_suggestions_that_failed_say_why(root: Client, llm_server: LLMServer, team: Path) -> None:
+    make_ada()
+    llm_server.always(status=500)
+    confirm(root, SUGGEST, **SUGGESTING)
+    work()
+
+    job = Job.objects.get()
+    assert job.status == "failed"
+    assert "no suggestions for ada: unavailable" in read(root, page_of(job))
+
+
+def test_a_worker_that_was_lost_leaves_the_agents_that_were_asked(llm_server: LLMServer, team: Path) -> None:
+    ada, bob = make_ada(), make_ada("bob")
+    job = jobs.queue_suggestions(agents=[ada, bob], most=8, model="test-model")
+    Job.objects.filter(pk=job.pk).update(result={"agents": [{"agent": "ada", "written": 1, "dropped": 0, "why": ""}]})
+    llm_server.always(**reply(proposal()))
+    work()
+
+    job.refresh_from_db()
+    assert [row["agent"] for row in job.result["agents"]] == ["ada", "bob"]
+    assert llm_server.calls == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [({"agents": "nobody"}, "no agent"), ({"max": "51"}, "50"), ({"model": "replay:/etc/passwd"}, "valid choice")],
+)
+def test_what_cannot_be_suggested_names_the_field_and_what_is_allowed(
+    root: Client, llm_server: LLMServer, team: Path, asked: dict[str, str], said: str
+) -> None:
+    make_ada()
+    page = confirm(root, SUGGEST, **{**SUGGESTING, **asked}).content.decode()
+
+    assert said in page
+    assert 'role="alert"' in page
+    assert not Job.objects.exists()
+
+
+# -- checking a judge
+def test_a_judge_is_checked_by_workers_and_the_result_stands_beside_its_scores(
+    root: Client, llm_server: LLMServer, judged_by_message: None
+) -> None:
+    cast("ada", "bob")
+    llm_server.respond = KNOWS
+    confirm(root, CHECK, **CHECKING)
+    job = Job.objects.get()
+    assert job.evaluations.count() == 4, "two halves of two agents"
+    assert not jobs.work_one(owner="me"), "it waits for its evaluations"
+    work()
+
+    page = plain(read(root, page_of(job)))
+    assert "better than chance 1.00" in page
+    assert JudgeCalibration.objects.get().swap_test["auc"] == 1
+
+
+def test_a_check_of_which_an_evaluation_failed_says_so_and_stores_nothing(
+    root: Client, llm_server: LLMServer, judged_by_message: None
+) -> None:
+    cast("ada", "bob")
+    confirm(root, CHECK, **CHECKING)
+    EvaluationRun.objects.update(status="failed", error="the judge is away")
+    work()
+
+    assert "4 of 4 evaluations are failed, not completed: the judge is away" in read(root, page_of(Job.objects.get()))
+    assert not JudgeCalibration.objects.exists()
+
+
+def test_who_may_only_look_sees_what_a_check_takes_and_cannot_ask_for_it(judged_by_message: None) -> None:
+    cast("ada", "bob")
+    client = signed_in(staff("evaluation.view_evaluationrun"))
+    choices = {**CHECKING, "judge": OFFLINE}
+
+    assert "Check the judge" not in read(client, f"{CHECK}?judge={OFFLINE}")
+    assert confirm(client, CHECK, **choices).status_code == 403
+    assert not Job.objects.exists()
+
+
+# -- choices that changed since they were estimated
+def test_choices_that_changed_are_estimated_again_before_anything_is_queued(
+    root: Client, settings: Settings, judged_by_message: None
+) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    ada, _ = cast("ada", "bob")
+    url = reverse("admin:evaluation_agent_evaluate", args=[ada.pk])
+    seen = re.search(r'name="seen" value="(\w+)"', root.post(url, EVALUATING).content.decode())
+    assert seen
+    page = root.post(url, {**EVALUATING, "samples": "7", "seen": seen[1]}).content.decode()
+
+    assert "Your choices changed" in page
+    assert not EvaluationRun.objects.exists()
+
+
+def test_the_address_fills_in_tag_window_and_judge(root: Client, settings: Settings, judged_by_message: None) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    ada, _ = cast("ada", "bob")
+    Message.objects.filter(agent=ada, position__lte=6).update(tags={"build": "41"})
+    url = reverse("admin:evaluation_agent_evaluate", args=[ada.pk])
+    page = read(root, f"{url}?tag=build=41&window=last:4&dimensions=adherence")
+    assert 'value="build=41"' in page
+    assert "Judgements 4" in plain(page)
+
+    confirm(root, url, **{**EVALUATING, "where": "build=41", "window": "last:4", "by": "on"})
+    run = EvaluationRun.objects.get()
+    assert (run.where, run.window, run.position_bins) == ({"build": "41"}, "last:4", [[1, 5], [6, 15]])
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"where": "build"}, "write tag=value"),
+        ({"window": "soon"}, "is not understood"),
+        ({"by": "on", "bins": "9-1"}, "rising and apart"),
+        ({"repeats": "21"}, "1 to 20"),
+        ({"samples": "500", "repeats": "20"}, "at most 200 with 20 repeats"),
+        ({"simulate": "on", "where": "build=41"}, "what was said before"),
+        ({"situations": "situations: 7"}, "YAML:1"),
+    ],
+)
+def test_what_makes_no_sense_is_said_at_the_field(
+    root: Client, settings: Settings, judged_by_message: None, asked: dict[str, str], said: str
+) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    ada, _ = cast("ada", "bob")
+    url = reverse("admin:evaluation_agent_evaluate", args=[ada.pk])
+    page = confirm(root, url, **{**EVALUATING, **asked}).content.decode()
+
+    [error] = re.findall(r'<p class="pl-error" role="alert">(.*?)</p>', page, re.DOTALL)
+    assert said in plain(error)
+    assert not EvaluationRun.objects.exists()
+
+
+# -- simulating
+SITUATIONS = "situations:\n  - {id: late, lines: [Where is my parcel?, It is late.]}\n"
+
+
+def test_situations_of_one_s_own_are_simulated_as_often_as_asked_and_measured(
+    root: Client, settings: Settings, propositions: PropositionFolder
+) -> None:
+    settings.JUDGE_MODEL, settings.ACTOR_MODEL = OFFLINE, "offline:scripted-1"
+    propositions.claims("adherence/_default.yaml", "voice")
+    ada = make_agent(sample_lines=["Fine.", "So be it."])
+    url = reverse("admin:evaluation_agent_evaluate", args=[ada.pk])
+    confirm(root, url, **{**EVALUATING, "situations": SITUATIONS, "repeats": "2"})
+    work()
+
+    run = EvaluationRun.objects.get()
+    assert (run.status, run.simulated, run.sample_size) == ("completed", True, 4)
+    assert set(Message.objects.filter(agent=None).values_list("text", flat=True)) == {
+        "Where is my parcel?",
+        "It is late.",
+    }
+
+
+# -- experiments
+def test_an_experiment_starts_from_an_uploaded_scenario_that_is_shown_first(root: Client, settings: Settings) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    for slug in ("ada", "bob"):
+        make_agent(slug, sample_lines=["Fine."])
+    text = re.sub(r"(?m)^cast:.*", "cast: [ada, bob]", shipped()["gate-on-off"].read_text())
+    text = text.replace("environments: 4\nagents: 4", "environments: 2\nagents: 1")
+    url = reverse("admin:evaluation_experiment_add")
+    choices = {"shipped": "gate-on-off", "scale": "1", "judge": OFFLINE}
+    page = root.post(url, {**choices, "file": SimpleUploadedFile("mine.yaml", text.encode())}).content.decode()
+
+    assert "Conversations" in plain(page)
+    assert not Experiment.objects.exists()
+    answer = confirm(root, url, **choices, scenario=text)
+    assert answer["Location"] == page_of(Experiment.objects.get())
+
+
+def test_a_scenario_that_cannot_be_played_names_line_and_field(root: Client, settings: Settings) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    choices = {"shipped": "gate-on-off", "scale": "1", "judge": OFFLINE, "scenario": "name: mine\narms: 7\n"}
+    page = plain(confirm(root, reverse("admin:evaluation_experiment_add"), **choices).content.decode())
+
+    assert "YAML:2: arms" in page
+    assert not Experiment.objects.exists()
