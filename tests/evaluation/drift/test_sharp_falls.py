@@ -37,13 +37,12 @@ def usual(rng: np.random.Generator, n: int) -> NDArray[np.float64]:
 
 def several(rng: np.random.Generator, n: int) -> NDArray[np.float64]:
     """A dimension of three such propositions and a rule that is broken in every fifth message."""
-    rule = 9.0 * (rng.random(n) < 0.8)
-    return np.asarray((usual(rng, n) + usual(rng, n) + usual(rng, n) + rule) / 4)
+    return (usual(rng, n) + usual(rng, n) + usual(rng, n) + a_rule(rng, n)) / np.float64(4)
 
 
 def a_rule(rng: np.random.Generator, n: int) -> NDArray[np.float64]:
     """The hardest: a lone rule, 9 or 0, broken in every fifth message."""
-    return 9.0 * (rng.random(n) < 0.8)
+    return np.where(rng.random(n) < 0.8, 9.0, 0.0)
 
 
 def alarms(before: Draw, now: Draw, *, n: int = 10, trials: int = 3_000) -> float:
