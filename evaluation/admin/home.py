@@ -253,7 +253,8 @@ def _fallen(one: Card) -> SafeString:
 
 
 def _alerts_line(request: HttpRequest) -> SafeString | None:
-    if not request.user.has_perm("evaluation.view_driftalert"):
+    """For those who may not acknowledge them: to others they are shown as waiting."""
+    if not request.user.has_perm("evaluation.view_driftalert") or request.user.has_perm("agents.change_alert"):
         return None
     number = a_few(DriftAlert.objects.filter(alert__acknowledged_at__isnull=True))
     url = display.list_url(DriftAlert, alert__acknowledged_at__isempty=1)

@@ -246,10 +246,8 @@ def beyond_margin(change: AnyChange, margin: float, noise: str) -> AnyChange:
 
 def fell_sharply(change: Change) -> bool:
     """Whether it fell by at least 3 points with an interval clear of 0, judged at least 10 times on both sides: reason for an alert."""
-    judged = [
-        n if share is None else share.scored
-        for n, share in ((change.n, change.share), (change.baseline_n, change.baseline_share))
-    ]
+    sides = (change.n, change.share), (change.baseline_n, change.baseline_share)
+    judged = [n if share is None or change.of_words else share.scored for n, share in sides]
     fell = change.delta is not None and change.delta <= -SHARP and not change.counted
     return fell and min(judged) >= ENOUGH and change.interval is not None and change.interval.high < 0
 
