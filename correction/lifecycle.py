@@ -10,7 +10,7 @@ from agents.models import Agent
 from agents.seed import Demo
 from correction.config.configure import ensure_rows
 from correction.models import BehaviorRequest, CorrectionLog, Intervention, InterventionLog
-from evaluation.models import EvaluationSchedule, Experiment, LabelSet
+from evaluation.models import EvaluationSchedule, Experiment, Job, LabelSet
 
 
 def seed_configs(agents: Sequence[Agent]) -> str:
@@ -30,9 +30,10 @@ def remove_logs(agents: Sequence[Agent]) -> dict[str, int]:
         Intervention.objects.filter(slug=Demo.INTERVENTION).exclude(agents__in=others),
         LabelSet.objects.filter(name=Demo.LABEL_SET),
         Experiment.objects.filter(name=Demo.EXPERIMENT),
+        Job.objects.filter(evaluations__agent__in=agents).exclude(evaluations__agent__in=others).distinct(),
     ):
-        removed[str(rows.model._meta.verbose_name_plural)] = rows.count()
-        rows.delete()
+        removed[str(rows.model._meta.verbose_name_plural)] = len(rows)
+        rows.model._default_manager.filter(pk__in=[row.pk for row in rows]).delete()  # joined rows cannot be deleted
     transaction.on_commit(remove_suggestions)  # a dry run deletes no file
     for model in (CorrectionLog, InterventionLog, BehaviorRequest):
         rows = model._default_manager.filter(agent__in=agents)

@@ -169,7 +169,8 @@ def review_page(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         return _act(request, kinds, filters)
     queue = _queue(request, kinds.values(), filters)
-    items = [item for name, of_kind in queue.items() if filters.get("kind", name) == name for item in of_kind]
+    chosen = {name: of_kind for name, of_kind in queue.items() if filters.get("kind", name) == name}
+    items = [item for of_kind in chosen.values() for item in of_kind[:MOST_COUNTED]]
     wanted = request.GET.get("item", "")
     place = next((n for n, item in enumerate(items) if item.id == wanted), None)
     if place is None:  # it was decided; what follows it has moved to its place
@@ -182,13 +183,13 @@ def review_page(request: HttpRequest) -> HttpResponse:
         "done": _last_decision(request, kinds),
         "kinds": list(kinds.values()),
         "all_url": review_url(),
-        **(_open(request, items, place, filters) if items else {}),
+        **(_open(request, items, place, _count(chosen.values()), filters) if items else {}),
     }
     request.current_app = admin.site.name
     return TemplateResponse(request, "admin/review/page.html", {**admin.site.each_context(request), **context})
 
 
-def _open(request: HttpRequest, items: list[_Item], place: int, filters: Mapping[str, str]) -> dict[str, Any]:
+def _open(request: HttpRequest, items: list[_Item], place: int, of: str, filters: Mapping[str, str]) -> dict[str, Any]:
     """The open item and those around it."""
     start = max(0, min(place - AROUND, len(items) - 2 * AROUND - 1))
     shown, current = items[start : start + 2 * AROUND + 1], items[place]
@@ -230,38 +231,34 @@ def _open(request: HttpRequest, items: list[_Item], place: int, filters: Mapping
         "url": current.kind.url(row) if row is not None else "",
         "place": place,
         "number": place + 1,
-        "of": f"{len(items):,}{'+' if any(len(some) > MOST_COUNTED for some in _by_kind(items)) else ''}",
+        "of": of,
         "next": items[place + 1].id if place + 1 < len(items) else items[place - 1].id if place else "",
         "next_url": url(place + 1),
         "previous_url": url(place - 1),
         "assignee": assigned.get(current.id, ""),
-        "people": _people() if request.user.has_perm(ASSIGNING) else [],
+        "people": people() if request.user.has_perm(ASSIGNING) else [],
     }
 
 
-def _by_kind(items: Iterable[_Item]) -> Iterable[list[_Item]]:
-    groups: dict[str, list[_Item]] = {}
-    for item in items:
-        groups.setdefault(item.kind.name, []).append(item)
-    return groups.values()
+def _count(kinds: Iterable[Collection[_Item]]) -> str:
+    """How many these are, with a plus where there are more of a kind than are counted."""
+    numbers = [len(items) for items in kinds]
+    return f"{sum(min(number, MOST_COUNTED) for number in numbers):,}{'+' if max(numbers, default=0) > MOST_COUNTED else ''}"
 
 
-def _people() -> list[tuple[int, str]]:
-    people = User.objects.filter(is_active=True, is_staff=True).order_by("username")
-    return list(people.values_list("pk", "username")[:MOST_PEOPLE])
+def people() -> list[tuple[int, str]]:
+    """Return whom an item can be assigned to: keys and names."""
+    users = User.objects.filter(is_active=True, is_staff=True).order_by("username")
+    return list(users.values_list("pk", "username")[:MOST_PEOPLE])
 
 
 def _filter_choices(
     kinds: Mapping[str, ReviewKind], queue: Mapping[str, list[_Item]], filters: Mapping[str, str]
 ) -> dict[str, Any]:
     """The tabs with their counts, and the agents that something is about."""
-    rest = {name: value for name, value in filters.items() if name != "kind"}
-    total = sum(len(items) for items in queue.values())
-    tabs = [("All", f"{total:,}{'+' if any(len(some) > MOST_COUNTED for some in queue.values()) else ''}", "")]
-    tabs += [
-        (kind.title, f"{min(len(queue[name]), MOST_COUNTED)}{'+' if len(queue[name]) > MOST_COUNTED else ''}", name)
-        for name, kind in kinds.items()
-    ]
+    rest, chosen = {name: value for name, value in filters.items() if name != "kind"}, filters.get("kind", "")
+    tabs = [("All", _count(queue.values()), "")]
+    tabs += [(kind.title, _count([queue[name]]), name) for name, kind in kinds.items() if queue[name] or name == chosen]
     slugs = {item.waits.agent for items in queue.values() for item in items} | {filters.get("agent", "")} - {""}
     agents = Agent.objects.filter(slug__in=slugs).order_by("display_name").values_list("slug", "display_name")
     return {
@@ -307,7 +304,7 @@ def _act(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters: dict[st
         messages.warning(request, "That item is gone, or was changed meanwhile.")
         return HttpResponseRedirect(review_url(**on))
     if "assign" in given:
-        _assign(request, kind, key)
+        assign(request, kind.name, key)
         return HttpResponseRedirect(review_url(**here))
     is_undo = "undo" in given
     decision = _decision(kind, given.get("undo" if is_undo else "decide", ""))
@@ -329,15 +326,17 @@ def _act(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters: dict[st
     return HttpResponseRedirect(review_url(**on, done=f"{kind.name}:{key}", did=decision.name))
 
 
-def _assign(request: HttpRequest, kind: ReviewKind, key: str) -> None:
+def assign(request: HttpRequest, kind: str, key: str) -> None:
+    """Assign an item to the person whose key is in ``assign`` of the form; empty = to nobody. Says what was done."""
     if not request.user.has_perm(ASSIGNING):
         raise PermissionDenied
+    given = request.POST.get("assign", "")
     number = number_in(request.POST, "assign")
     person = User.objects.filter(pk=number, is_active=True, is_staff=True).first() if number is not None else None
-    if request.POST["assign"] and person is None:
-        messages.error(request, f"assigned to {request.POST['assign'][:20]!r}: allowed: an active user of the console")
+    if given and person is None:
+        messages.error(request, f"assigned to {given[:20]!r}: allowed: an active user of the console")
         return
-    ReviewItem.objects.update_or_create(kind=kind.name, key=key, defaults={"assigned_to": person})
+    ReviewItem.objects.update_or_create(kind=kind, key=key, defaults={"assigned_to": person})
     messages.success(request, f"Assigned to {person.get_username()}." if person else "Assigned to nobody.")
 
 

@@ -32,7 +32,7 @@ from correction.admin.gate import (
     heuristic_badge,
     kind_of_judge,
     preview_of_typed,
-    queue_unscored,
+    queue_unjudged,
     read_choice,
 )
 from correction.admin.matrix import (
@@ -166,7 +166,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             if not request.user.has_perm(MEASURE):
                 raise PermissionDenied
             try:
-                number = queue_unscored(agent, choice)
+                number = queue_unjudged(agent, choice, evaluated=posted["_judge"] == "all")
                 self.message_user(request, f"{counted(number, 'message waits', 'messages wait')} to be judged.")
             except ValueError as error:
                 self.message_user(request, str(error), messages.ERROR)

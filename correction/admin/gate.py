@@ -164,8 +164,8 @@ def changes_of_choice(
     return changes, seen
 
 
-def queue_unscored(agent: Agent | None, choice: Choice) -> int:
-    """Have those of the replayed messages judged that lack a score on a checked dimension; returns how many.
+def queue_unjudged(agent: Agent | None, choice: Choice, *, evaluated: bool) -> int:
+    """Have those of the replayed messages judged that were not on a checked dimension, or only `evaluated`; returns how many.
 
     Raises:
         ValueError: No dimension is checked.
@@ -173,7 +173,7 @@ def queue_unscored(agent: Agent | None, choice: Choice) -> int:
     if not choice.checked:
         raise ValueError(f"Tick what is to be judged: {', '.join(GATE_DIMENSIONS)}")
     got = replay(agent=agent, heuristic=is_heuristic(settings.JUDGE_MODEL), last=choice.last)
-    messages = Message.objects.filter(pk__in=got.unscored(choice.checked)).select_related("agent")
+    messages = Message.objects.filter(pk__in=got.unjudged(choice.checked, evaluated=evaluated)).select_related("agent")
     return judge_later(messages=list(messages), dimensions=choice.checked)
 
 
@@ -212,7 +212,9 @@ def gate_context(
     config = merge(own=own, defaults=defaults) if agent is not None else merge(own=None, defaults=own)
     got = replay(agent=agent, heuristic=choice.kind == "heuristic", last=choice.last)
     said = Message.objects.filter(pk__in=got.messages).select_related("agent", "channel").in_bulk()
-    unscored = got.unscored(choice.checked)
+    open_ones = {name: len(got.unjudged(choice.checked, evaluated=name == "all")) for name in ("new", "all")}
+    if open_ones["all"] == open_ones["new"]:
+        del open_ones["all"]
     newest = next((said[pk] for pk in got.messages if pk in said), None)
     needs = None
     if newest is not None and newest.agent is not None:
@@ -239,12 +241,14 @@ def gate_context(
         "sent_back": share(len(back), len(got.messages)),
         "sent_back_number": len(back),
         "rows": _rows(got, said, set(back), may_read=request.user.has_perm(READING)),
-        "unscored": len(unscored),
+        "open": [
+            (name, count, needs.calls * count if needs else 0, _cost(needs, count))
+            for name, count in open_ones.items()
+            if count
+        ],
         "waiting": waiting,
         "no_worker": bool(waiting) and not alive().exists(),
         "judge_set": judge_badge(str(settings.JUDGE_MODEL)),
-        "judging_cost": _cost(needs, len(unscored)),
-        "judging_calls": needs.calls * len(unscored) if needs else 0,
         "may_judge": choice.kind == kind_of_judge() and request.user.has_perm(MEASURE),
         "may_check": request.user.has_perm(CHECKING),
         "modes": [(mode, _words(mode, config, needs)) for mode in GateMode.values],

@@ -103,7 +103,7 @@ def _cell(agent: Agent | None, mechanism: Mechanism, config: ResolvedConfig) -> 
     number = "" if value is None else mechanism.sign + SETTINGS[mechanism.number].show(value)
     return {
         "anchor": anchor_of(agent, mechanism),
-        "url": config_url(agent, mechanism),
+        "url": gate_url(agent) if switch == "gate_mode" else config_url(agent, mechanism),
         "label": mechanism.label,
         "mode": mode_badge(config) if switch == "gate_mode" else None,
         "is_on": config[switch] is True,

@@ -162,15 +162,6 @@ def part_of(
     )
 
 
-def lowest(judged: Sequence[Part], own: Sequence[Part]) -> tuple[float, Part] | None:
-    """The worst of the judge's number and of each of the agent's own rules and cues, with what decided it; None where nothing is scored."""
-    candidates = [(p.score or 0.0, p) for p in own if p.scored]
-    if scored := [p for p in judged if p.scored]:
-        mean = round(sum((p.score or 0.0) * p.weight for p in scored) / sum(p.weight for p in scored), 2)
-        candidates.insert(0, (mean, min(scored, key=lambda p: p.score or 0.0)))
-    return min(candidates, key=lambda pair: pair[0]) if candidates else None
-
-
 def combine(
     *, dimension: str, threshold: Decimal, judged: Sequence[Part], own: Sequence[Part] = ()
 ) -> GateDimensionResult:
@@ -180,7 +171,11 @@ def combine(
     passed, however well the rules held: they are a part of it. A broken rule fails it all the same.
     """
     parts = (*own, *judged)
-    score, decisive = lowest(judged, own) or (None, None)
+    candidates = [(p.score or 0.0, p) for p in own if p.scored]
+    if scored := [p for p in judged if p.scored]:
+        mean = round(sum((p.score or 0.0) * p.weight for p in scored) / sum(p.weight for p in scored), 2)
+        candidates.insert(0, (mean, min(scored, key=lambda p: p.score or 0.0)))
+    score, decisive = min(candidates, key=lambda pair: pair[0]) if candidates else (None, None)
     broken = score is not None and score < threshold
     # The calls that brought no verdict, the one that says most first.
     failed = next((p for s in ("timeout", "overload", "error", "budget") for p in parts if p.status == s), None)

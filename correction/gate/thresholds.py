@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, F, FloatField, Min, Q, QuerySet, Sum
 from django.db.models.functions import Floor
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
@@ -19,12 +19,11 @@ from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
 from agents.models import Agent, Message
 from correction.config.settings import GATE_DIMENSIONS
 from correction.costs import window_of_time
-from correction.gate.check import Part, lowest
 from correction.models import CorrectionLog, GateDimensionResult, synthetic_logs
 from evaluation.models import RULE_JUDGE, EvaluationRun, EvaluationScore, Method, is_heuristic
 from evaluation.scorers.subjects import MessageWindow
 
-Mark = GateDimensionResult.Mark
+Mark, Status = GateDimensionResult.Mark, GateDimensionResult.Status
 Z_95 = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 
@@ -154,7 +153,7 @@ def wilson_interval(successes: int, total: int) -> tuple[float, float]:
 
 LAST = (20, 50, 200)  # latest messages that can be replayed
 USUAL = 50
-NEWEST_RUNS = 30  # evaluations whose judgements are read
+NEWEST_RUNS = 20  # evaluations whose judgements are read
 MARKED = 2_000  # latest marks of people
 Origin = Literal["gate", "observed", "evaluated"]
 ORIGINS: tuple[Origin, ...] = get_args(Origin)
@@ -207,11 +206,13 @@ class Replay:
 
     Attributes:
         messages: Primary keys, newest first, each with its scores by dimension; without a score it could not be sent back.
+        tried: Dimensions by message that the gate or its observing looked at and could not score.
         judges: Who gave the scores.
         dimensions: Scores and marks by dimension.
     """
 
     messages: dict[int, dict[str, Score]]
+    tried: dict[int, set[str]]
     judges: tuple[str, ...]
     dimensions: dict[str, Scores]
 
@@ -223,10 +224,14 @@ class Replay:
             if any(scores[d].tenths < 10 * limit for d, limit in thresholds.items() if d in scores)
         ]
 
-    def unscored(self, dimensions: Iterable[str]) -> list[int]:
-        """The messages that have no score on at least one of these dimensions."""
-        wanted = set(dimensions)
-        return [message for message, scores in self.messages.items() if not wanted <= scores.keys()]
+    def unjudged(self, dimensions: Iterable[str], *, evaluated: bool = False) -> list[int]:
+        """The messages that were not judged on at least one of these dimensions; `evaluated` ones only where that is asked for."""
+        open_ones = []
+        for message, scores in self.messages.items():
+            known = {d for d, score in scores.items() if not (evaluated and score.origin == "evaluated")}
+            if set(dimensions) - known - self.tried.get(message, set()):
+                open_ones.append(message)
+        return open_ones
 
 
 def replay(*, agent: Agent | None, heuristic: bool, last: int = USUAL) -> Replay:
@@ -252,11 +257,15 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUAL) -> Replay
         log__message__in=list(messages),
         log__attempt=1,
         log__source__in=[CorrectionLog.Source.GATE, CorrectionLog.Source.OBSERVE],
-        status=GateDimensionResult.Status.SCORED,
+        status__in=[Status.SCORED, Status.UNSCORED, Status.TRIVIAL],
     )
-    columns = ("log__message", "dimension", "log__source", "log__judge", "score")
+    tried: dict[int, set[str]] = defaultdict(set)
+    columns = ("log__message", "dimension", "log__source", "log__judge", "status", "score")
     rows = _of_kind(judged, heuristic, "log__").order_by("-log__source", "log_id").values_list(*columns)
-    for message, dimension, source, judge, value in rows:  # observed first, so that what the gate judged counts
+    for message, dimension, source, judge, status, value in rows:  # observed first, so that what the gate judged counts
+        if status != Status.SCORED:
+            tried[message].add(dimension)
+            continue
         origin: Origin = "gate" if source == CorrectionLog.Source.GATE else "observed"
         messages[message][dimension] = Score(_tenths(value), origin)
         judges.add(judge or RULE_JUDGE)
@@ -264,7 +273,7 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUAL) -> Replay
     for of_message in messages.values():
         for dimension, score in of_message.items():
             dimensions.setdefault(dimension, Scores()).by_origin[score.origin][score.tenths] += 1
-    return Replay(messages, tuple(sorted(judges)), dimensions)
+    return Replay(messages, dict(tried), tuple(sorted(judges)), dimensions)
 
 
 def _tenths(score: float) -> int:
@@ -288,22 +297,20 @@ def _evaluated(agent: Agent | None, messages: list[int], heuristic: bool) -> lis
         dimension__in=GATE_DIMENSIONS,
         status=EvaluationScore.Status.SCORED,
         score__isnull=False,
+    ).order_by()
+    summed = rows.values_list("evaluation_run", "message", "dimension", "judge").annotate(
+        total=Sum(F("score") * F("weight"), output_field=FloatField()), weights=Sum("weight"), least=Min("score")
     )
-    parts: dict[tuple[int, str], dict[int, tuple[list[Part], list[Part]]]] = defaultdict(dict)
-    columns = ("evaluation_run", "message", "dimension", "judge", "score", "weight")
-    for run, message, dimension, judge, score, weight in rows.order_by().values_list(*columns):
-        judged, own = parts[message, dimension].setdefault(run, ([], []))
-        is_own = judge == RULE_JUDGE or (
-            heuristic and dimension == "adherence"
-        )  # rules, and cues offline: each decides
-        (own if is_own else judged).append(Part(id="", judge=judge, status="scored", score=score, weight=weight))
     place = {run: number for number, run in enumerate(judge_of)}
-    scores = []
-    for (message, dimension), by_run in parts.items():
-        run = min(by_run, key=place.__getitem__)
-        if (decided := lowest(*by_run[run])) is not None:
-            scores.append((message, dimension, judge_of[run], decided[0]))
-    return scores
+    scores: dict[tuple[int, str], tuple[int, str, float]] = {}
+    for run, message, dimension, judge, total, weight, least in sorted(summed, key=lambda row: place[row[0]]):
+        # A rule decides alone, and so does a cue offline.
+        is_own = judge == RULE_JUDGE or (heuristic and dimension == "adherence")
+        value = float(least) if is_own else round(total / weight, 2)
+        newest_run, _, worst = scores.get((message, dimension), (run, "", value))
+        if run == newest_run:
+            scores[message, dimension] = run, judge_of[run], min(worst, value)
+    return [(message, dimension, judge, value) for (message, dimension), (_, judge, value) in scores.items()]
 
 
 def _marks(agent: Agent | None, heuristic: bool) -> dict[str, Scores]:

@@ -36,3 +36,4 @@ extend(
 )
 extend(Channel, "evaluation.view_lineuprun", panels=(lineup_panel,))
 extend(Message, "evaluation.view_evaluationscore", notes=(judgement_notes,))
+extend(Message, labels.CHOOSING[0], panels=(lambda request, message: labels.choose_link(request, message=message.pk),))

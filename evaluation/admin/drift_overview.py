@@ -119,6 +119,22 @@ def scores_behind(move: Move | None) -> str:
     return display.list_url(EvaluationScore, **where)
 
 
+def compare_url(**asked: object) -> str:
+    """The page that compares; `asked` are the form's fields."""
+    given = {name: value for name, value in asked.items() if value not in ("", None)}
+    return f"{reverse('admin:evaluation_evaluationrun_compare')}?{urlencode(given)}"
+
+
+def _compare_url(card: Card) -> str:
+    """Where the two measurements of a card stand proposition by proposition; empty where there are not two."""
+    compared = card.compared
+    if not (compared.baseline and compared.candidate and card.judged):
+        return ""
+    runs = set(compared.baseline.values()), {run.pk for run in compared.candidate.values()}
+    baseline, candidate = (of.pop() if len(of) == 1 else "" for of in runs)  # several by dimension: those of today
+    return compare_url(agent=card.agent.slug, judge=card.judged, baseline=baseline, candidate=candidate)
+
+
 # -- cards
 def shown_cards(request: HttpRequest, cards: Sequence[Card], *, charts: bool = False) -> list[dict[str, Any]]:
     """The cards for the template, with what to do next, the most urgent first, and a small chart of the dimension that changed most."""
@@ -163,6 +179,7 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
         "sentence": sentence_of(card),
         "sure": why_drifted(card),
         "scores_url": scores_behind(card.main),
+        "compare_url": _compare_url(card),
         "quotes": [(name, quote) for name, quote in quotes if quote is not None],
         "dimensions": [
             (

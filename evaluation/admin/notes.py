@@ -12,6 +12,7 @@ from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.models import Message
+from evaluation.admin.labels import choose_link
 from evaluation.models import EvaluationScore
 
 SHOWN = 5  # scores of a message; the lowest
@@ -35,10 +36,10 @@ def judgement_notes(request: HttpRequest, messages: list[Message]) -> dict[int, 
     for score in newest:
         if score.message_id is not None:
             by_message.setdefault(score.message_id, []).append(score)
-    return {pk: _note(pk, scores) for pk, scores in by_message.items()}
+    return {pk: _note(request, pk, scores) for pk, scores in by_message.items()}
 
 
-def _note(message: int, scores: list[Any]) -> SafeString:
+def _note(request: HttpRequest, message: int, scores: list[Any]) -> SafeString:
     scored = [score.score for score in scores if score.status == EvaluationScore.Status.SCORED]
     context = {
         "message": message,
@@ -48,6 +49,7 @@ def _note(message: int, scores: list[Any]) -> SafeString:
         "left_out": max(0, len(scores) - SHOWN),
         "total": scores[0].of_message,
         "run": scores[0].evaluation_run_id,
+        "choose": choose_link(request, message=message),
         "all_url": display.list_url(EvaluationScore, message=message),
     }
     return render_to_string("admin/evaluation/score_note.html", context)

@@ -1,4 +1,4 @@
-"""What measuring adds to the review queue: suggested propositions to decide on."""
+"""What measuring adds to the review queue: suggested propositions to decide on, and label sets to label."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ from collections.abc import Callable, Collection, Iterable
 
 from django.http import HttpRequest
 from django.template.loader import render_to_string
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.console import display
 from agents.console.home import MOST_COUNTED
-from agents.console.review import Decision, ReviewKind, Waits, add_review
-from agents.models import Agent
+from agents.console.panels import facts
+from agents.console.review import Decision, ReviewKind, Waits, add_review, numbers
+from agents.models import Agent, ReviewItem
 from agents.persona import render_persona
+from evaluation.admin.display import dimension_badge, judged_by
+from evaluation.admin.labels import ASSIGNED, LABELLING
 from evaluation.admin.propositions import PAGES, card_of, carry_out, propositions_url
-from evaluation.models import PatternTimeout
+from evaluation.calibration.labels import progress
+from evaluation.models import LabelSet, PatternTimeout
 from evaluation.propositions import editing
 from evaluation.propositions.editing import CannotSave
 from evaluation.propositions.files import Entry, PropositionError, all_entries
@@ -64,6 +69,34 @@ def _deciding(decision: editing.Decision) -> Callable[..., None]:
     return act
 
 
+# -- label sets that were assigned
+def label_sets(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
+    """Sets assigned to the user in which judgements have no label of theirs."""
+    mine = ReviewItem.objects.filter(kind=ASSIGNED, assigned_to=request.user.pk).order_by("-pk")
+    given = [key for key in mine.values_list("key", flat=True)[:MOST_COUNTED] if keys is None or key in keys]
+    sets = [] if agent else list(LabelSet.objects.filter(pk__in=numbers(given)).order_by("-pk"))
+    by_set = progress(sets)
+    return [
+        Waits(str(one.pk), one.created_at)
+        for one in sets
+        if not any(entry.annotator == request.user.get_username() and entry.done for entry in by_set[one.pk])
+    ]
+
+
+def _label_sets(keys: Collection[str]) -> dict[str, LabelSet]:
+    return {str(row.pk): row for row in LabelSet.objects.filter(pk__in=numbers(keys))}
+
+
+def _show_set(request: HttpRequest, label_set: LabelSet) -> SafeString:
+    entries = progress([label_set])[label_set.pk]
+    done = next((entry.labelled for entry in entries if entry.annotator == request.user.get_username()), 0)
+    return facts(
+        ("Judge", judged_by(label_set)),
+        ("Dimension", dimension_badge(label_set.dimension)),
+        ("Labelled by you", f"{done:,} of {label_set.drawn.count():,}"),
+    )
+
+
 def _entry_url(entry: Entry) -> str:
     return f"{propositions_url(entry.owner)}#proposition-{entry.proposition.id}"
 
@@ -102,5 +135,22 @@ add_review(
                 undo=_deciding(editing.Decision.UNDO),
             ),
         ),
+    )
+)
+add_review(
+    ReviewKind(
+        name=ASSIGNED,
+        title="To label",
+        one="label set to label",
+        many="label sets to label",
+        order=45,
+        permissions=(LABELLING,),
+        fills="label sets that are assigned to you.",
+        waiting=label_sets,
+        find=_label_sets,
+        line=lambda label_set: display.isolated(label_set.name),
+        show=_show_set,
+        url=lambda label_set: reverse("admin:evaluation_labelset_label", args=[label_set.pk]),
+        decisions=(),
     )
 )

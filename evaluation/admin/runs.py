@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum, TextField
 from django.db.models.functions import Cast
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -20,10 +20,10 @@ from agents.console import display
 from agents.console.filters import DropdownFilter
 from agents.console.logs import LogAdmin
 from agents.console.panels import table
-from agents.console.site import console_action
+from agents.console.site import console_action, console_page
 from agents.models import LLMCall, Message
 from agents.work.worker import alive
-from evaluation.admin.comparison import comparison_panel
+from evaluation.admin.comparison import compare_page, comparison_panel
 from evaluation.admin.display import (
     agreement_badge,
     baseline_badge,
@@ -36,6 +36,7 @@ from evaluation.admin.display import (
     simulated_by,
     target,
 )
+from evaluation.admin.drift_overview import compare_url
 from evaluation.calibration.agreement import calibration_of
 from evaluation.models import COUNTED, ChannelShare, Dimension, EvaluationRun, EvaluationScore
 from evaluation.runs.control import CANCELLABLE, can_resume, cancel_run, resume_run
@@ -78,6 +79,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
 
     own_filters: ClassVar = {"dimension": DimensionFilter}
     list_select_related = ("agent", "channel")
+    actions = ("compare",)  # type: ignore[assignment]
     procedure_mark = display.column("procedure", lambda run: run.procedure)
     measured = display.column(
         "target and dimensions", lambda run: display.lines(target(run), dimension_badges(run), _channels_link(run))
@@ -146,9 +148,24 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             "no_worker": obj.status == EvaluationRun.Status.PENDING and not alive().exists(),
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),
+            "compare_url": compare_url(agent=obj.agent.slug, candidate=obj.pk)
+            if obj.agent and not obj.is_baseline
+            else "",
         }
         summary = render_to_string("admin/evaluation/evaluationrun/summary.html", context)
         return [summary, comparison_panel(obj), *super().get_panels(request, obj)]
+
+    @admin.action(description="Compare two", permissions=["view"])
+    def compare(self, request: HttpRequest, queryset: QuerySet[EvaluationRun]) -> HttpResponse | None:
+        keys = sorted(queryset.values_list("pk", flat=True)[:3])
+        if len(keys) != 2:
+            self.message_user(request, "Tick two evaluations to compare, no more and no fewer.", messages.ERROR)
+            return None
+        return HttpResponseRedirect(compare_url(baseline=keys[0], candidate=keys[1]))
+
+    @console_page("compare/", "evaluation.view_evaluationrun")
+    def compare_view(self, request: HttpRequest) -> HttpResponse:
+        return compare_page(self, request)
 
     @console_action("cancel", CHANGE)
     def cancel_view(self, request: HttpRequest, row: EvaluationRun) -> str:

@@ -16,6 +16,8 @@ from agents.console.filters import OptionFilter
 from agents.console.logs import READING, LogAdmin
 from agents.models import Message
 from evaluation.admin.display import dimension_badge, judge_badge, target, verdict
+from evaluation.admin.labels import choose_link
+from evaluation.calibration.labels import why_not_labelled
 from evaluation.models import RULE_JUDGE, EvaluationScore
 
 
@@ -53,6 +55,10 @@ class EvaluationScoreAdmin(LogAdmin[EvaluationScore]):
             score.reasoning = score.justification = score.recommendations = score.reason = score.context_snippet = ""
             score.flaws = []
         return score
+
+    def get_panels(self, request: HttpRequest, obj: EvaluationScore) -> list[SafeString]:
+        may = not why_not_labelled(obj)
+        return [choose_link(request, score=obj.pk if may else None), *super().get_panels(request, obj)]
 
     @admin.display(description="proposition", ordering="proposition_id")
     def claimed(self, score: EvaluationScore) -> SafeString:

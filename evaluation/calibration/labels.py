@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.models import Count, F, Max, Q, QuerySet
+from django.db.models import Count, Exists, F, Max, OuterRef, Q, QuerySet
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
@@ -164,9 +164,7 @@ def draw_label_set(
         NothingToDraw: No judgement is of that kind.
         ValueError: A value that is not allowed, or a name that is in use.
     """
-    name = name.strip()
-    if not 1 <= len(name) <= 100 or not name.isprintable():
-        raise ValueError(f"name {name[:20]!r}: 1 to 100 characters, none of them a control character")
+    name = checked_name(name)
     if not 1 <= n <= MOST_DRAWN:
         raise ValueError(f"n is {n}; allowed: 1 to {MOST_DRAWN:,}")
     if not -(2**63) <= seed < 2**63:
@@ -192,6 +190,56 @@ def draw_label_set(
     return label_set
 
 
+def add_by_hand(*, name: str, scores: Sequence[EvaluationScore], user: User | None = None) -> tuple[LabelSet, int]:
+    """Add judgements that a person chose to a label set of that name, made for them where there is none; return it and how many are new.
+
+    Args:
+        scores: With their runs; of one judge, procedure and dimension.
+
+    Raises:
+        ValueError: No judgement, one that cannot be labelled, several judges, procedures or dimensions, or a set that was drawn or
+            is about others.
+    """
+    name = checked_name(name)
+    if not scores:
+        raise ValueError("no judgement is chosen; allowed: one or more")
+    for score in scores:
+        if why := why_not_labelled(score):
+            raise ValueError(f"score {score.pk}: {why}")
+    keys = sorted({key_of(score) for score in scores})
+    if len(keys) > 1:
+        raise ValueError(f"{_about(keys[0])} and {_about(keys[1])}: a label set is about one of them")
+    with transaction.atomic():
+        there = LabelSet.objects.select_for_update()
+        label_set, _ = there.get_or_create(
+            name=name, defaults={**keys[0]._asdict(), "population_size": 0, "created_by": user}
+        )
+        key = Key(label_set.judge, label_set.procedure, label_set.dimension)
+        if not label_set.by_hand:
+            raise ValueError(f"label set {name!r} was drawn at random; allowed: another name")
+        if key != keys[0]:
+            raise ValueError(f"label set {name!r} is about {_about(key)}; allowed: another name")
+        drawn = set(drawn_ids(label_set))
+        new = [score for score in scores if score.pk not in drawn]
+        rows = [
+            DrawnScore(label_set=label_set, evaluation_score=one, place=len(drawn) + n) for n, one in enumerate(new, 1)
+        ]
+        DrawnScore.objects.bulk_create(rows)
+        mark_changed([key])  # labels that they have already leave the judge's figures
+    return label_set, len(new)
+
+
+def _about(key: Key) -> str:
+    return f"{key.dimension} by {key.judge} ({key.procedure})"
+
+
+def checked_name(name: str) -> str:
+    name = name.strip()
+    if not 1 <= len(name) <= 100 or not name.isprintable():
+        raise ValueError(f"name {name[:20]!r}: 1 to 100 characters, none of them a control character")
+    return name
+
+
 def drawn_ids(label_set: LabelSet) -> list[int]:
     """Ids of the judgements of a set in the order they were drawn: any first few of them are a random draw, too."""
     rows = DrawnScore.objects.filter(label_set=label_set).order_by("place")
@@ -212,6 +260,14 @@ def _among(runs: Sequence[EvaluationRun] | None, agents: Sequence[Agent] | None)
     parts = [] if runs is None else [f"evaluations {', '.join(str(run.pk) for run in runs) or 'none'}"]
     parts += [] if agents is None else [f"agents {', '.join(agent.slug for agent in agents) or 'none'}"]
     return f" in {' and '.join(parts)}" if parts else ""
+
+
+def chosen_by_hand() -> Q:
+    """Condition for labels of judgements that were chosen by hand and never drawn: they are in no figure of the judge."""
+    sets = DrawnScore.objects.filter(evaluation_score=OuterRef("evaluation_score"))
+    return Q(Exists(sets.filter(label_set__population_size=0))) & ~Q(
+        Exists(sets.filter(label_set__population_size__gt=0))
+    )
 
 
 # -- labels

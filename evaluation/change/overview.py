@@ -613,18 +613,8 @@ Key = tuple[int, str, str]  # evaluation, dimension, proposition
 
 def _add_evidence(cards: Sequence[Card], *, quotes: bool) -> None:
     moves = [card.main for card in cards if card.main is not None]
-    best = _extremes([_key(move, now=move.points > 0) for move in moves], F("score").desc()) if quotes else {}
-    worst = _extremes([_key(move, now=move.points <= 0) for move in moves], F("score").asc()) if quotes else {}
-    messages = Message.objects.select_related("channel", "agent").in_bulk(
-        {row["message"] for row in (*best.values(), *worst.values())}
-    )
-
-    def quote(move: Move, *, now: bool) -> Quote | None:
-        """The message that scored highest in the baseline and the one that scored lowest now; where it rose the reverse."""
-        row = (best if now is (move.points > 0) else worst).get(_key(move, now=now))
-        message = messages.get(row["message"]) if row else None
-        return Quote(message=message, score=row["score"]) if row and message else None
-
+    keys = [(_key(move, now=False), _key(move, now=True), move.points > 0) for move in moves]
+    shown = iter(quotes_of(keys) if quotes else [(None, None)] * len(keys))
     claims, tags = _claims(moves), tags_since(moves)
     asked = {move.baseline_run for move in moves if _key(move, now=True) not in tags}
     before = dict(EvaluationRun.objects.filter(pk__in=asked).order_by().values_list("pk", "where"))
@@ -634,11 +624,31 @@ def _add_evidence(cards: Sequence[Card], *, quotes: bool) -> None:
             now = card.compared.candidate[main.dimension].where
             tag = tags.get(key) or _asked_since(before.get(main.baseline_run, {}), now)
             card.main, card.claim = main.model_copy(update={"since": tag}), claims.get(key, "")
-            card.baseline_quote, card.candidate_quote = quote(main, now=False), quote(main, now=True)
+            card.baseline_quote, card.candidate_quote = next(shown)
     since = {card.agent.pk: card.main.since for card in cards if card.main is not None and card.main.since is not None}
     first = first_of_tags(list(since)) if since else {}
     for card in cards:
         card.since_at = first.get((card.agent.pk, since[card.agent.pk])) if card.agent.pk in since else None
+
+
+def quotes_of(changes: Sequence[tuple[Key, Key, bool]]) -> list[tuple[Quote | None, Quote | None]]:
+    """Find two messages for each change: that which scored highest before, and that which scored lowest now; where it rose the reverse.
+
+    Args:
+        changes: The judgements before and now, and whether the score rose.
+    """
+    best = _extremes([now if rose else before for before, now, rose in changes], F("score").desc())
+    worst = _extremes([before if rose else now for before, now, rose in changes], F("score").asc())
+    messages = Message.objects.select_related("channel", "agent").in_bulk(
+        {row["message"] for row in (*best.values(), *worst.values())}
+    )
+
+    def quote(row: Mapping[str, Any] | None) -> Quote | None:
+        message = messages.get(row["message"]) if row else None
+        return Quote(message=message, score=row["score"]) if row and message else None
+
+    pairs = [(worst.get(b), best.get(n)) if rose else (best.get(b), worst.get(n)) for b, n, rose in changes]
+    return [(quote(before), quote(now)) for before, now in pairs]
 
 
 def _key(move: Move, *, now: bool) -> Key:

@@ -119,7 +119,7 @@ def test_messages_that_nobody_judged_are_judged_on_request_while_the_gate_is_off
     ada = speaking("ada", ["As per my last mail.", "Hooray!", "Noted."])
     text = plain(read(root, gate_page(ada)))
     assert "None of the last 3 is scored" in text
-    assert "Judge the 3 not scored 3 calls" in text
+    assert "Judge the 3 not judged 3 calls" in text
 
     answer = press(root, ada, "_judge", check=["adherence", "fluency"])
     assert "3 of them wait to be judged, and no worker is alive" in plain(answer.content.decode())

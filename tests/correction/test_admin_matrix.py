@@ -46,14 +46,14 @@ def test_a_cell_says_what_is_in_effect_and_where_it_comes_from(root: Client) -> 
     configure(agent=ada, changes={"gate_fluency_threshold": "7", "daily_budget_usd": "12.50"})
     html = read(root, MATRIX)
 
-    assert cell(html, ada.pk, "gate") == "enforce ▾ follows the checks"
+    assert cell(html, ada.pk, "gate") == "enforce › follows the checks"
     assert cell(html, ada.pk, "adherence") == "on ≥ 6.5 own ↺"
     assert cell(html, ada.pk, "fluency") == "off ≥ 7 partly own ↺"
     assert cell(html, ada.pk, "rules") == "on … follows adherence"
     assert cell(html, ada.pk, "budget") == "off $12.50 partly own ↺"
     assert cell(html, ada.pk, "repetition") == cell(html, bob.pk, "repetition") == "on > 0.4 defaults"
     assert cell(html, bob.pk, "adherence") == "off ≥ 5 built-in"
-    assert cell(html, bob.pk, "gate") == "off ▾ follows the checks"
+    assert cell(html, bob.pk, "gate") == "off › follows the checks"
     assert cell(html, "defaults", "repetition") == "on > 0.4 set ↺"
     assert "daily_budget_usd is set, but budget_enabled is off" in html
 

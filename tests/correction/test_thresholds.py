@@ -90,8 +90,20 @@ def test_only_first_drafts_of_real_messages_count() -> None:
 
     assert len(got.messages) == 5
     assert got.dimensions["adherence"].by_origin == {"gate": {30: 1}, "observed": {40: 1}, "evaluated": {}}
-    assert len(got.unscored(["adherence"])) == 3
-    assert len(got.unscored(["adherence", "fluency"])) == 5
+    assert len(got.unjudged(["adherence"])) == 3
+    assert len(got.unjudged(["adherence", "fluency"])) == 5
+
+
+def test_what_could_not_be_scored_is_not_asked_again_but_what_failed_is() -> None:
+    ada = make_agent()
+    unscored, late = judged(ada, 2.0, 2.0)
+    for message, status in ((unscored, "unscored"), (late, "timeout")):
+        columns = {"status": status, "score": None, "passed": True}
+        GateDimensionResult.objects.filter(log__message=message).update(**columns)
+    got = replay(agent=ada, heuristic=False)
+
+    assert got.dimensions == {}
+    assert got.unjudged(["adherence"]) == [late.pk]
 
 
 def test_an_evaluation_stands_in_for_the_gate_and_is_combined_as_the_gate_combines() -> None:
@@ -111,6 +123,8 @@ def test_an_evaluation_stands_in_for_the_gate_and_is_combined_as_the_gate_combin
 
     assert [got.messages[m.pk]["adherence"].tenths for m in (judged_by_gate, evaluated, rule_broken)] == [20, 65, 0]
     assert got.judges == (MODEL,)
+    assert got.unjudged(["adherence"]) == []
+    assert set(got.unjudged(["adherence"], evaluated=True)) == {evaluated.pk, rule_broken.pk}
     assert set(got.sent_back({"adherence": Decimal(5)})) == {judged_by_gate.pk, rule_broken.pk}
     assert set(got.sent_back({"adherence": Decimal(7)})) == {judged_by_gate.pk, evaluated.pk, rule_broken.pk}
 
