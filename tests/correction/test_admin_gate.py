@@ -118,7 +118,7 @@ def test_messages_that_nobody_judged_are_judged_on_request_while_the_gate_is_off
 ) -> None:
     ada = speaking("ada", ["As per my last mail.", "Hooray!", "Noted."])
     text = plain(read(root, gate_page(ada)))
-    assert "None of the last 3 is scored" in text
+    assert "None of the last 3 messages is scored" in text
     assert "Judge the 3 not judged 3 calls" in text
 
     answer = press(root, ada, "_judge", check=["adherence", "fluency"])
