@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.db.models import Prefetch, QuerySet
@@ -15,12 +16,13 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.builds import BUILD_TAGS
 from agents.console import display
 from agents.console.forms import ask, confirmed
 from agents.console.panels import table
 from agents.console.site import ReadOnlyAdmin, console_page
-from agents.models import Agent
-from evaluation.admin.asking import FOLDED, measuring_form, measuring_takes, spec_of
+from agents.models import Agent, Import, Message
+from evaluation.admin.asking import FOLDED, measuring_form, measuring_takes, specs_of
 from evaluation.admin.comparison import newest_comparison
 from evaluation.admin.display import (
     MEASURE,
@@ -90,9 +92,10 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
         form = measuring_form(request, agent)
 
         def queue() -> str:
-            run, is_same = queue_run(spec_of(form, agent, is_baseline=what == "capture"), simulate=True)
-            text = "goes on: the same was asked for within a day" if is_same else "is queued"
-            self.message_user(request, f"Evaluation {run.pk} {text}. This page shows how far it is.", messages.SUCCESS)
+            for spec in specs_of(form, agent, is_baseline=what == "capture"):
+                run, is_same = queue_run(spec, simulate=True)
+                text = "goes on: the same was asked for within a day" if is_same else "is queued"
+                self.message_user(request, f"Evaluation {run.pk} {text}.", messages.SUCCESS)
             return reverse("admin:evaluation_evaluationrun_change", args=[run.pk])
 
         return ask(
@@ -101,7 +104,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
             form,
             title=TITLES[what].format(display.marked(agent.display_name)),
             verb=VERBS[what],
-            takes=lambda: measuring_takes(spec_of(form, agent, is_baseline=what == "capture")),
+            takes=lambda: measuring_takes(specs_of(form, agent, is_baseline=what == "capture")),
             do=queue,
             back=(reverse("admin:agents_agent_change", args=[agent.pk]), "Back to the agent"),
             folded=FOLDED,
@@ -201,6 +204,30 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "scores_url": display.list_url(EvaluationScore, evaluation_run__agent__id__exact=agent.pk),
     }
     return render_to_string("admin/evaluation/agent_baselines.html", context, request)
+
+
+TAGS_LOOKED_AT = 1_000  # messages of an agent
+
+
+def imported_panel(request: HttpRequest, job: Import) -> SafeString:
+    """The evaluations that an import makes possible: of each agent that speaks in it, and of its two newest builds."""
+    rows = []
+    for agent in Agent.objects.filter(slug__in=job.result.get("spoke", ())).order_by("slug"):
+        url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
+        said = Message.objects.filter(imported_by=job, agent=agent).exclude(tags={}).order_by("-sent_at", "-pk")
+        newest = list(
+            dict.fromkeys(tag for tags in said.values_list("tags", flat=True)[:TAGS_LOOKED_AT] for tag in tags.items())
+        )
+        key = next((one for one in BUILD_TAGS if any(name == one for name, _ in newest)), "")
+        builds = [f"{name}={value}" for name, value in newest if name == key][:2]
+        ways = [(url, "Evaluate all")]
+        if builds:
+            ways.append((f"{url}?{urlencode({'tag': builds[0]})}", f"Evaluate {builds[0]}"))
+        if len(builds) > 1:
+            query = urlencode({"tag": builds[0], "against": builds[1]})
+            ways.insert(0, (f"{url}?{query}", f"Evaluate {builds[1]} and {builds[0]}, to compare them"))
+        rows.append((display.agent_chip(agent), ways))
+    return render_to_string("admin/evaluation/imported.html", {"rows": rows}) if rows else SafeString("")
 
 
 @admin.action(description="Capture baseline")
