@@ -294,7 +294,7 @@ TABLES = (
         columns="name_and_state channel where_to kinds_wanted agents_wanted last_delivery",
         filters="is_active channel",
         search="name*",
-        deleting="Nothing is sent to it any more, and the log of what was sent goes with it. To keep it, clear active instead.",
+        deleting="Nothing is sent to it any more. The log of what was sent stays, without its name. To keep it, clear active instead.",
         erase=(Erase(columns="name address", report_only=True),),
         no_speech="kinds",
     ),

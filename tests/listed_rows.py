@@ -27,8 +27,10 @@ from rest_framework.authtoken.models import Token
 
 from agents.models import (
     Agent,
+    Alert,
     Channel,
     Debate,
+    Delivery,
     DialogState,
     Import,
     LLMBatch,
@@ -36,6 +38,7 @@ from agents.models import (
     Message,
     ModelPrice,
     PersonaVersion,
+    Receiver,
     Run,
 )
 from correction.models import (
@@ -235,6 +238,16 @@ def _alerts(cast: Cast, have: int, more: int) -> None:
     })  # fmt: skip
 
 
+def _sent_alerts(cast: Cast, have: int, more: int) -> None:
+    have = Alert.objects.count()  # three tables have their rows from here
+    make(Alert, cast, range(have, have + more), lambda n: {"agent": cast.agent(n)})
+    make(Receiver, cast, range(have, have + more), lambda n: {"address": "ops@example.com"})
+    alerts, receivers = newest(Alert, more), newest(Receiver, more)
+    make(Delivery, cast, range(more), lambda n: {"alert_id": alerts[n], "receiver_id": receivers[n]})
+    for pk in receivers:
+        Receiver.objects.get(pk=pk).agents.set(cast.agents[:2])
+
+
 def _requests(cast: Cast, have: int, more: int) -> None:
     _messages(cast, 40_000_000 + have, more)
     fresh, trait = newest(Message, more), {"name": "brief", "description": "Says little."}
@@ -327,6 +340,9 @@ MAKERS: dict[str, Maker] = {
     "auth.group": maker(Group),
     "authtoken.tokenproxy": _tokens,
     "agents.agent": _agents,
+    "agents.alert": _sent_alerts,
+    "agents.receiver": _sent_alerts,
+    "agents.delivery": _sent_alerts,
     "agents.channel": maker(Channel, lambda cast, n: {"slug": f"room-{n}"}),
     "agents.message": _messages,
     "agents.run": maker(Run, _run),

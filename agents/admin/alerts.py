@@ -89,7 +89,11 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             "may": self.has_acknowledge_permission(request),
             "acknowledge": reverse("admin:agents_alert_acknowledge_one", args=[obj.pk]),
             "take_back": reverse("admin:agents_alert_take_back_one", args=[obj.pk]),
-            "deliveries": _log(obj.deliveries.all(), "Receiver", lambda one: display.page_of(one.receiver)),
+            "deliveries": _log(
+                obj.deliveries.all(),
+                "Receiver",
+                lambda one: display.page_of(one.receiver) if one.receiver else "deleted",
+            ),
             "receivers": display.list_url(Receiver),
         }
         return [*super().get_panels(request, obj), render_to_string("admin/agents/alert/page.html", context, request)]
@@ -141,7 +145,9 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         sent = list(alert.deliveries.all())
         if not sent:
             return display.EMPTY
-        return display.lines(*(SafeString(f"{display.isolated(one.receiver)} {outcome_badge(one)}") for one in sent))
+        return display.lines(
+            *(SafeString(f"{display.isolated(one.receiver or 'deleted')} {outcome_badge(one)}") for one in sent)
+        )
 
 
 def outcome_badge(delivery: Delivery) -> SafeString:
