@@ -372,7 +372,8 @@ def _raise(series: Series, drop: Drop) -> DriftAlert:
     alert.alert = raise_alert(
         kind=AlertKind.DRIFT,
         about=f"{series.schedule.pk} {series.agent.pk} {series.dimension} {series.judge} {series.procedure} {drop.since.isoformat()}",
-        title=f"{change} (0 to 9) since {drop.since:%d %b %Y}",
+        title=f"{series.dimension} of {series.agent.display_name} fell from {drop.before:.1f} to {drop.after:.1f} (of 9) "
+        f"since {drop.since:%d %b %Y}",
         agent=series.agent,
         page=alert,
     )
