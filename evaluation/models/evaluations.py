@@ -431,6 +431,9 @@ class LineUpRun(Leasable):
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="line_ups")
     window = models.CharField(max_length=32, default="all", help_text="all, last:N, or a duration such as 7d or 24h")
     where = models.JSONField(default=dict, blank=True, help_text="tags a message must have to be compared")
+    options = models.JSONField(
+        default=dict, blank=True, editable=False, help_text="everybody, min_lines, permutations, seed; empty = as usual"
+    )
     result = models.JSONField(default=dict, blank=True, help_text="what `manage.py lineup --json` prints")
     last_position = models.PositiveBigIntegerField(
         default=0, help_text="the channel's newest message when it was measured"

@@ -30,6 +30,7 @@ from agents.models import (
     LLMPayload,
     Message,
     Receiver,
+    ReviewItem,
     Rollup,
     Run,
     RunMessage,
@@ -62,6 +63,7 @@ AGED: Any = {
     IdempotentRequest: "created_at",
     TraceSpan: "created_at",
     SwarmTurn: "created_at",
+    ReviewItem: "created_at",
 }
 LOGS = (
     LLMCall,
@@ -83,6 +85,7 @@ LOGS = (
     ImportChunk,
     Alert,
     Delivery,
+    ReviewItem,
 )
 
 
@@ -167,6 +170,7 @@ def everything(at: datetime) -> Agent:
     aged(TraceSpan.objects.create(trace=str(uuid.uuid4()), span="s1", agent="Ada", conversation="desk"), at)
     handed_in = Import.objects.create(name="talk.jsonl", size=1, status="completed", finished_at=at)
     ImportChunk.objects.create(of=handed_in, number=0, content=b"x")
+    aged(ReviewItem.objects.create(kind="failures", key=f"{at}"), at)
     Alert.objects.create(kind="budget", about=f"{at}", title="x", acknowledged_at=at, ended_at=at)
     ops, _ = Receiver.objects.get_or_create(name="ops", address="ops@example.com")
     Delivery.objects.create(receiver=ops, status="completed", finished_at=at)
