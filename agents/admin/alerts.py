@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django import forms
 from django.contrib import admin
 from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString
@@ -239,7 +239,7 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
         Receiver.objects.filter(pk=receiver.pk).update(salt=uuid.uuid4())
         return "It has a new signing secret, which signs from now on. Give it to the receiver."
 
-    def response_post_save_add(self, request: HttpRequest, obj: Receiver) -> HttpResponse:
+    def response_post_save_add(self, request: HttpRequest, obj: Receiver) -> HttpResponseRedirect:
         """Its page: the test is there."""
         return HttpResponseRedirect(self.url("change", obj))
 
