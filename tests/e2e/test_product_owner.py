@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -132,5 +133,5 @@ def test_from_files_to_a_comparison_of_builds_and_a_threshold(
     expect(page.get_by_text("Nothing is held back from now on")).to_be_visible()
 
     config = resolve_config(Agent.objects.get(slug="pia"))
-    assert (config.gate_mode, config.threshold("adherence")) == ("observe", 5)
+    assert (config.gate_mode, config.threshold("adherence")) == ("observe", Decimal(5))
     assert click.number <= most
