@@ -42,13 +42,15 @@ OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=obse
 def gate_cards(request: HttpRequest) -> SafeString:
     """How many first drafts passed, and what became of the others: two cards of the same figures."""
     end = end_for_page(GATE)
-    day, week = get_recent_statistics(since=since(24 * DAYS), recent=since(HOURS), end=end)
+    first, recent = since(24 * DAYS), since(HOURS)
+    day, week = get_recent_statistics(since=first, recent=recent, end=end)
+    synthetic, _ = get_recent_statistics(since=first, recent=recent, end=end, synthetic=True)
     note = says_end(end)
-    return format_html("{}{}", _pass_card(day, week, note), _corrections_card(request, day, week, note))
+    return format_html("{}{}", _pass_card(day, week, synthetic, note), _corrections_card(request, day, week, note))
 
 
-def _pass_card(day: GateStatistics, week: GateStatistics, note: str) -> SafeString:
-    """First drafts that passed, of those that were judged; what was only observed stands apart."""
+def _pass_card(day: GateStatistics, week: GateStatistics, synthetic: GateStatistics, note: str) -> SafeString:
+    """First drafts that passed, of those that were judged; what was observed, checked for others or simulated is counted apart."""
     lines: list[object] = [note]
     if day.judged_count:
         passed = number_link(
@@ -58,7 +60,7 @@ def _pass_card(day: GateStatistics, week: GateStatistics, note: str) -> SafeStri
     elif day.total_actions:
         lines.append(f"None of {day.total_actions:,} drafts could be judged.")
     elif not note:
-        lines.append("No draft came to the gate.")
+        lines.append("No draft of an agent here came to the gate.")
     unjudged = day.timeouts + day.overloads + day.errors + day.unscored + day.over_budget
     if unjudged:
         url = _logs(outcome__in=",".join(PASSED_UNJUDGED.values()))
@@ -66,6 +68,12 @@ def _pass_card(day: GateStatistics, week: GateStatistics, note: str) -> SafeStri
     if day.observed.total:
         passed = number_link(_logs(source__exact="observe"), share(day.observed.passed, day.observed.total))
         lines.append(format_html("Observed: {} would have passed.", passed))
+    if day.external.total:
+        passed = number_link(_logs(source__exact="external"), share(day.external.passed, day.external.total))
+        lines.append(format_html("Checked for other programs: {} passed.", passed))
+    if simulated := synthetic.total_actions + synthetic.observed.total:
+        drafts = "draft" if simulated == 1 else "drafts"
+        lines.append(format_html("In synthetic conversations: {} {}.", number_link(_logs(), f"{simulated:,}"), drafts))
     before = (
         f"{percent(week.original_success_rate)} of {week.judged_count:,}" if week.judged_count else "nothing judged"
     )
