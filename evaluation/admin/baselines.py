@@ -37,7 +37,6 @@ from evaluation.admin.display import (
 )
 from evaluation.admin.drift_overview import compare_url, overview_page
 from evaluation.change.evidence import Judged, is_stale, newest_in_lists, stale_reasons
-from evaluation.change.overview import BUILD_TAGS
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
