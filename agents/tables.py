@@ -126,8 +126,8 @@ def _old_swarm_turns(before: datetime) -> QuerySet[SwarmTurn]:
 
 
 def _seen_alerts(before: datetime) -> QuerySet[Alert]:
-    """Those of drift stay with what they are about."""
-    over = Alert.objects.filter(acknowledged_at__lt=before, ended_at__lt=before)
+    """Once their deliveries are gone; those of drift stay with what they are about."""
+    over = Alert.objects.filter(acknowledged_at__lt=before, ended_at__lt=before, deliveries=None)
     return over.exclude(kind=Alert.Kind.DRIFT)
 
 
