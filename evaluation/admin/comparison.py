@@ -244,7 +244,14 @@ def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResp
             context["refused"] = display.visible(why)
         else:
             sides = zip(("baseline", "candidate"), asked, (before, now), strict=True)
-            context["missing"] = [_missing(request, form, name, one) for name, one, side in sides if side is None]
+            missing = [_missing(request, form, name, one) for name, one, side in sides if side is None]
+            if len(missing) == 2 and all(isinstance(one, tuple) for one in asked) and "url" in missing[1]:
+                both = {
+                    "label": "Evaluate both",
+                    "url": f"{missing[1]['url']}&{urlencode({'against': _text(asked[0])})}",
+                }
+                missing = [{"words": missing[0]["words"]}, {**missing[1], **both}]
+            context["missing"] = missing
     return model_admin.page(request, "admin/evaluation/compare.html", "Compare two measurements", **context)
 
 
@@ -257,9 +264,14 @@ def _compared(before: Side, now: Side) -> Comparison:
     return compare(before.measurement, now.measurement)
 
 
+def _text(asked: Asked) -> str:
+    """A tag as people write it; empty for anything else."""
+    return "=".join(asked) if isinstance(asked, tuple) else ""
+
+
 def _missing(request: HttpRequest, form: CompareForm, name: str, asked: Asked) -> dict[str, str]:
     """What was not measured yet, and the page that has it measured."""
-    tag, whose = f"{asked[0]}={asked[1]}" if isinstance(asked, tuple) else "", form.whose
+    tag, whose = _text(asked), form.whose
     what = "capture" if name == "baseline" and not tag else "evaluate"
     if tag:
         words, label = f"The messages of {whose} with {tag} have not been evaluated yet.", f"Evaluate {tag}"
