@@ -98,6 +98,9 @@ class PagedList(ChangeList):
         by_key = {row.pk: row for row in rows}
         shown = [by_key[key] for key in keys if key in by_key]
         self.model_admin.fill_in(shown)  # type: ignore[attr-defined]
+        for extension in extensions(self.model, request):
+            if extension.fill is not None:
+                extension.fill(shown)
         self.result_list = shown
         self.said_once = self._say_once(shown)
         ways = table_of(self.model).start if not shown else ()
@@ -139,6 +142,7 @@ class Extension:
         permission: ``app.codename`` that a user needs to get any of it.
         columns: Functions of one object, shown as the last columns of the list (see ``admin.display``).
         prefetch: What the columns read, so that their number of queries does not grow with the rows.
+        fill: Sets what else the columns show of the rows of a page.
         actions: Admin actions ``(model_admin, request, queryset)``.
         panels: Functions ``(request, object)`` to HTML at the top of the object's page.
         sections: The same below its form; long ones are folded (``details``), empty ones a line (``pl-nothing``).
@@ -151,6 +155,7 @@ class Extension:
     permission: str
     columns: tuple[Callable[[Any], object], ...] = ()
     prefetch: tuple[str | Prefetch[Any], ...] = ()
+    fill: Callable[[list[Any]], None] | None = None
     actions: tuple[Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None], ...] = ()
     panels: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()
     sections: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()

@@ -9,6 +9,7 @@ from evaluation.admin.baselines import (
     baseline_column,
     baseline_panel,
     capture_baseline,
+    fill_now,
     imported_panel,
 )
 from evaluation.admin.display import MEASURE
@@ -25,12 +26,13 @@ extend(
     "evaluation.view_baseline",
     columns=(baseline_column,),
     prefetch=(NEWEST_BASELINES, "traits"),
+    fill=fill_now,
     panels=(change_panel,),
     sections=(baseline_panel,),
     anchors=(("change", "Change"), ("baselines", "Baselines")),
 )
+extend(Agent, "evaluation.view_evaluationrun", panels=(drift_panel,), anchors=(("drift", "Drift over time"),))
 extend(Agent, "evaluation.add_evaluationrun", actions=(capture_baseline,), buttons=(run_buttons,))
-extend(Agent, "evaluation.view_evaluationschedule", sections=(drift_panel,), anchors=(("drift", "Drift over time"),))
 extend(
     Agent, "evaluation.view_evaluationrun", sections=(position_panel,), anchors=(("by-position", "Drift by position"),)
 )

@@ -16,6 +16,7 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.builds import BUILD_TAGS
 from agents.console import display
 from agents.console.forms import ask, confirmed
 from agents.console.panels import table
@@ -30,17 +31,17 @@ from evaluation.admin.display import (
     evaluation_link,
     judged_by,
     mark_agreements,
+    meter,
     number,
     simulated_by,
 )
-from evaluation.admin.drift_overview import overview_page
-from evaluation.change.evidence import Judged, is_stale, stale_reasons
-from evaluation.change.overview import BUILD_TAGS
+from evaluation.admin.drift_overview import compare_url, overview_page
+from evaluation.change.evidence import Judged, is_stale, newest_in_lists, stale_reasons
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import ENOUGH, RunSpec
-from evaluation.runs.summary import Share, shares_of
+from evaluation.runs.summary import Share, dimension_scores, shares_of
 from evaluation.simulation.conversations import awaits_simulation
 from evaluation.wording import counted
 
@@ -95,6 +96,9 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
                 run, is_same = queue_run(spec, simulate=True)
                 text = "goes on: the same was asked for within a day" if is_same else "is queued"
                 self.message_user(request, f"Evaluation {run.pk} {text}.", messages.SUCCESS)
+            before, now = form.cleaned_data["against"], form.cleaned_data["where"]
+            if before and "," not in before + now:
+                return compare_url(agent=agent.slug, baseline=before, candidate=now)
             return reverse("admin:evaluation_evaluationrun_change", args=[run.pk])
 
         return ask(
@@ -133,18 +137,40 @@ NEWEST_BASELINES: Prefetch[Any] = Prefetch(
 )
 
 
-@admin.display(description="baseline")
+def fill_now(agents: list[Any]) -> None:
+    """Set `now` of agents: their newest scores since their baselines, by judge, procedure and dimension."""
+    newest = newest_in_lists([agent.pk for agent in agents])
+    scores = dimension_scores({run.pk for run in newest.values()})
+    for agent in agents:
+        agent.now = {}
+    by_key = {agent.pk: agent for agent in agents}
+    for (pk, way, dimension), run in newest.items():
+        by_key[pk].now[way, dimension] = scores[run.pk].get(dimension)
+
+
+@admin.display(description="baseline → now")
 def baseline_column(agent: Any) -> SafeString:
-    """A line per judge: its badge, the score of each dimension, and whether the persona changed since."""
+    """A line per judge: its badge, each dimension's score and the newest since, the lowest first; whether the persona changed since."""
     lines = []
     for judged, group in _by_judge(agent.newest_baselines):
+        pairs = [(row, agent.now.get((judged, row.dimension))) for row in group]
+        pairs.sort(key=lambda pair: (pair[1] is None, pair[1] or 0.0))
         scores = format_html_join(
             " ",
             '<span class="pl-pair">{} {}</span>',
-            ((dimension_badge(row.dimension), number(row.score, row.count)) for row in group),
+            ((dimension_badge(row.dimension), _then_and_now(row, now)) for row, now in pairs),
         )
         lines.append((judged_by(judged), scores, stale_badge() if any(is_stale(row) for row in group) else ""))
     return format_html_join("", '<div class="pl-line">{} {} {}</div>', lines) or display.EMPTY
+
+
+def _then_and_now(row: Baseline, now: float | None) -> SafeString | str:
+    if row.count is not None:
+        return f"{row.count:,}"
+    if row.score is None and now is None:
+        return "unscored"
+    before = "–" if row.score is None else f"{row.score:.1f}"
+    return format_html('{} <span aria-hidden="true">→</span> {}', before, meter(now, why="nothing newer was scored"))
 
 
 def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:

@@ -30,8 +30,8 @@ from evaluation.admin.display import (
     counts,
     dimension_badge,
     judged_counts,
-    meter,
     number,
+    overall_meter,
     procedure_badge,
     simulated_by,
     target,
@@ -44,6 +44,7 @@ from evaluation.runs.ideas import DistinctIdea, distinct_ideas
 from evaluation.runs.summary import (
     DimensionSummary,
     PropositionSummary,
+    dimension_scores,
     shares_of,
     summarize,
     total,
@@ -85,7 +86,9 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
     )
     dimension_badges = display.column("dimensions", lambda run: dimension_badges(run))
     overall = display.column(
-        "overall score", lambda run: meter(run.overall_score, share=run.share), ordering="overall_score"
+        "overall score",
+        lambda run: overall_meter(run.overall_score, run.dimension_scores, share=run.share),
+        ordering="overall_score",
     )
     judged = display.column("judgements", lambda run: judged_counts(*run.judged_totals))
     spent = display.column("tokens and cost", lambda run: _spent(run), ordering="token_usage")
@@ -109,7 +112,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
         counted = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in rows]).order_by()
         for run, status, n in counted.values_list("evaluation_run", "status").annotate(n=Count("*")):
             judged[run, status] = n
-        shares = shares_of([run.pk for run in rows])
+        shares, scores = shares_of(pks := [run.pk for run in rows]), dimension_scores(pks)
         calls = LLMCall.objects.filter(work_id__in=[run.work_id for run in rows]).order_by().values_list("work_id")
         unpriced = Count("pk", filter=Q(cost_usd__isnull=True))
         sums = calls.annotate(tokens=Sum(ALL_TOKENS), cost=Sum("cost_usd"), unpriced=unpriced)
@@ -117,8 +120,8 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
         parts = ChannelShare.objects.filter(agent_run__in=[run.pk for run in rows]).order_by().values_list("agent_run")
         channels = dict(parts.annotate(n=Count("*")))
         for run in rows:
+            run.share, run.dimension_scores = total(shares[run.pk].values()), scores[run.pk]
             run.channels_measured = channels.get(run.pk, 0)
-            run.share = total(shares[run.pk].values())
             run.judged_totals = [judged.get((run.pk, s)) for s in ("scored", "trivial", "unscored", "pending")]
             run.ledger = ledger.get(run.work_id, (None, None, 0))
 

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from django.db.models import Max
 
+from agents.builds import Tag
 from agents.models import Agent, Message
 from evaluation.change.comparison import Comparison, adjusted, compare, compare_runs
 from evaluation.change.evidence import (
     Judged,
-    Tag,
     get_baseline,
     newest_evidence,
     newest_of_ways,
