@@ -252,7 +252,7 @@ def gate_context(
         "may_judge": choice.kind == kind_of_judge() and request.user.has_perm(MEASURE),
         "may_check": request.user.has_perm(CHECKING),
         "modes": [(mode, _words(mode, config, needs)) for mode in GateMode.values],
-        "changes": _changes(agent, own),
+        "changes": _changes(agent),
         "logs_url": display.list_url(CorrectionLog, **({"agent__id__exact": agent.pk} if agent else {})),
         "config_url": config_url(agent),
     }
@@ -300,17 +300,18 @@ def _cost(needs: Needs | None, messages: int) -> SafeString:
     )
 
 
-def _changes(agent: Agent | None, own: AgentEvaluationConfig | None) -> list[tuple[Any, list[Any], bool]]:
-    """The latest changes of the gate, each with its settings and whether it can be undone: none of them was changed since."""
-    changes = [change for change in config_history(agent) if not OF_GATE.isdisjoint(change.changes)][:CHANGES]
-    return [
-        (
-            change,
-            [(SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair)) for name, pair in change.changes.items()],
-            all(getattr(own, name, None) == after for name, (_, after) in change.changes.items()),
-        )
-        for change in changes
-    ]
+def _changes(agent: Agent | None) -> list[tuple[Any, list[Any], bool]]:
+    """The latest changes of the gate, each with its settings and whether it can be undone: none of them was changed again."""
+    newer: set[str] = set()
+    shown = []
+    for change in config_history(agent):
+        settings_of = [
+            (SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair)) for name, pair in change.changes.items()
+        ]
+        if not OF_GATE.isdisjoint(change.changes):
+            shown.append((change, settings_of, newer.isdisjoint(change.changes)))
+        newer |= change.changes.keys()
+    return shown[:CHANGES]
 
 
 def _rows(got: Replay, said: Mapping[int, Message], back: set[int], *, may_read: bool) -> list[dict[str, Any]]:
