@@ -137,12 +137,12 @@ NEWEST_BASELINES: Prefetch[Any] = Prefetch(
 def fill_now(agents: list[Any]) -> None:
     """Set `now` of agents: their newest scores since their baselines, by judge, procedure and dimension."""
     newest = newest_in_lists([agent.pk for agent in agents])
-    scores = dimension_scores({run.pk for run in newest.values()})
+    scores = dimension_scores(list({run.pk: run for run in newest.values()}.values()))
     for agent in agents:
         agent.now = {}
     by_key = {agent.pk: agent for agent in agents}
     for (pk, way, dimension), run in newest.items():
-        by_key[pk].now[way, dimension] = scores[run.pk].get(dimension)
+        by_key[pk].now[way, dimension] = scores.get(run.pk, {}).get(dimension)
 
 
 @admin.display(description="baseline → now")
