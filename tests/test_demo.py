@@ -30,12 +30,11 @@ EMPTY = {
     "agents.llmbatch": "batches need a model",
     "agents.receiver": "a person says where alerts are to be sent",
     "agents.delivery": "nothing is sent without a receiver",
-    "agents.alert": "none was raised",
-    "evaluation.driftalert": "seven measurements before the fall are too few to raise one",
     "agents.import": "an import belongs to the account that uploads it",
     "agents.workerheartbeat": "`make run` starts a worker",
     "auth.user": "`make run` makes an account",
     "authtoken.tokenproxy": "a token belongs to an account",
+    "agents.apitoken": "a token belongs to an account",
 }
 
 
@@ -79,6 +78,19 @@ def test_a_schedule_measured_twelve_times_and_saw_michael_lose_his_voice() -> No
     assert len(runs) == 12
     assert len({run.window_end for run in runs}) == 12
     assert min(scores[:5]) > 7 > 3 > max(scores[-4:])
+
+
+def test_each_planted_fall_raised_one_alert_where_build_41_began() -> None:
+    alerts = list(DriftAlert.objects.order_by("agent__slug"))
+
+    assert [(alert.agent.slug, alert.dimension) for alert in alerts] == [
+        *((slug, "adherence") for slug in ("angela", "dwight")),
+        ("jim", "fluency"),
+        *((slug, "adherence") for slug in ("kevin", "michael", "stanley")),
+    ]
+    for alert in alerts:
+        first = alert.agent.messages.filter(tags__build="41").earliest("sent_at")
+        assert alert.since == first.sent_at
 
 
 def test_an_ordinary_channel_has_checked_and_observed_messages_and_a_request_that_waits() -> None:

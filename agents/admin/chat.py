@@ -453,12 +453,12 @@ def _beside(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> dict
     sections = begun.content.get("sections", []) if begun else []
     row = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
     state = DialogState.objects.filter(agent=agent, channel=chat).first()
-    stages = [*run.trace, *(entry for step in steps for entry in step.detail.get("stages", []))]
+    stages = [{**one, "counters": {name: n for name, n in one.get("counters", {}).items() if n}} for one in run.trace]
     return {
         "run": run,
         "steps": steps,
         "sections": [one for one in sections if one["stage"] not in ("persona", "instructions", "memory", "")],
-        "stages": [one for one in stages if one["status"] != "skipped" and (one.get("why") or one.get("counters"))],
+        "stages": [one for one in stages if one["status"] != "skipped" and (one.get("why") or one["counters"])],
         "skipped": sorted({f"{one['stage']}: {one['why']}" for one in stages if one["status"] == "skipped" and one.get("why")}),
         "panels": [shown for extension in extensions(Run, request) for panel in extension.panels if (shown := panel(request, run)).strip()],
         "trace": trace_lines(trace_of(row)) if row and request.user.has_perm("agents.view_swarmturn") else [],

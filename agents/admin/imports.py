@@ -16,6 +16,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
@@ -180,9 +181,12 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         results = personas.import_uploaded(files, user=user_of(request), reset="reset" in request.POST)
         for result in results[:MOST_SAID]:
             tone = messages.WARNING if result.outcome == Outcome.KEPT_EDITED else messages.SUCCESS
-            self.message_user(
-                request, f"{display.visible(result.agent.display_name)}: {_OUTCOMES[result.outcome]}", tone
-            )
+            text = f"{display.visible(result.agent.display_name)}: {_OUTCOMES[result.outcome]}"
+            if result.outcome == Outcome.CREATED and may_import(user_of(request)):
+                link = display.link(self.url("add"), "Import its conversations")
+                self.message_user(request, format_html("{}. {}", SafeString(text), link), tone)
+            else:
+                self.message_user(request, text, tone)
         if len(results) > MOST_SAID:
             self.message_user(request, f"{len(results) - MOST_SAID} more personas were imported.", messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:agents_agent_changelist"))

@@ -35,7 +35,7 @@ from evaluation.admin.display import (
     number,
     simulated_by,
 )
-from evaluation.admin.drift_overview import overview_page
+from evaluation.admin.drift_overview import compare_url, overview_page
 from evaluation.change.evidence import Judged, is_stale, newest_in_lists, stale_reasons
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
@@ -96,6 +96,9 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
                 run, is_same = queue_run(spec, simulate=True)
                 text = "goes on: the same was asked for within a day" if is_same else "is queued"
                 self.message_user(request, f"Evaluation {run.pk} {text}.", messages.SUCCESS)
+            before, now = form.cleaned_data["against"], form.cleaned_data["where"]
+            if before and "," not in before + now:
+                return compare_url(agent=agent.slug, baseline=before, candidate=now)
             return reverse("admin:evaluation_evaluationrun_change", args=[run.pk])
 
         return ask(

@@ -20,6 +20,7 @@ from agents.console.panels import table
 from agents.console.site import ModelAdmin, Select, TextInput
 from agents.models import Agent, Message
 from agents.text.tables import csv_lines
+from agents.work.worker import alive
 from evaluation.admin.display import (
     MEASURE,
     TONES,
@@ -244,7 +245,12 @@ def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResp
             context["refused"] = display.visible(why)
         else:
             sides = zip(("baseline", "candidate"), asked, (before, now), strict=True)
-            context["missing"] = [_missing(request, form, name, one) for name, one, side in sides if side is None]
+            lacking = [(name, one) for name, one, side in sides if side is None]
+            under_way = _under_way(form, [one for _, one in lacking])
+            context["missing"] = [_missing(request, form, name, one) for name, one in lacking] if not under_way else []
+            context["under_way"] = [(evaluation_link(run.pk), display.status_badge(run)) for run in under_way]
+            context["live"] = f"{reverse('evaluationrun-detail', args=[under_way[0].pk])}?scores=0" if under_way else ""
+            context["no_worker"] = bool(under_way) and not alive().exists()
     return model_admin.page(request, "admin/evaluation/compare.html", "Compare two measurements", **context)
 
 
@@ -255,6 +261,13 @@ def _compared(before: Side, now: Side) -> Comparison:
             f"They hold more than {MOST_JUDGEMENTS:,} judgements, too many for a page; the command has no limit"
         )
     return compare(before.measurement, now.measurement)
+
+
+def _under_way(form: CompareForm, lacking: Sequence[Asked]) -> list[EvaluationRun]:
+    """The evaluations of tags that were asked for and have not ended: both measurements are there when they have."""
+    tags = [{one[0]: one[1]} for one in lacking if isinstance(one, tuple)]
+    waiting = EvaluationRun.objects.filter(agent=form.whose, status__in=EvaluationRun.OPEN, swap_test="").order_by("pk")
+    return [run for run in waiting if run.where in tags] if tags else []
 
 
 def _missing(request: HttpRequest, form: CompareForm, name: str, asked: Asked) -> dict[str, str]:

@@ -43,7 +43,14 @@
   }
   if (!box) return;
 
-  if (wide) for (const details of box.querySelectorAll(".pl-beside > details")) details.open = true;
+  const unfolded = new Set();
+  function unfold() {
+    for (const details of wide ? box.querySelectorAll(".pl-beside > details") : []) {
+      if (!unfolded.has(details.id)) details.open = true; // once: who folds it wants it folded
+      unfolded.add(details.id);
+    }
+  }
+  unfold();
   if (compose && !location.hash) toEnd();
   const ids = () => [...box.querySelectorAll(".pl-by-agent, .pl-turn-failed")];
   const known = new Set(ids().map((part) => part.id));
@@ -54,6 +61,7 @@
     for (const part of fresh) known.add(part.id);
     const text = (part, what) => part.querySelector(what)?.textContent ?? "";
     const words = (part) => [text(part, ".pl-head strong"), text(part, ".pl-text")].filter(Boolean).join(": ");
+    unfold();
     if (fresh.length) said.textContent = fresh.map(words).join(" ");
     if (compose && follow) toEnd();
   });
