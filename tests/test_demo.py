@@ -17,7 +17,7 @@ from agents.models import Agent, Channel
 from agents.registry import table_of
 from agents.seed import Demo
 from correction.models import BehaviorRequest, CorrectionLog, InterventionLog, ObservedMessage
-from evaluation.models import EvaluationRun, ScoreLabel
+from evaluation.models import DriftAlert, EvaluationRun, ScoreLabel
 from evaluation.propositions.files import load_all
 from tests.console import list_of, plain, read, signed_in, superuser
 from tests.once import rows_for_all
