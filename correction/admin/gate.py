@@ -240,6 +240,7 @@ def gate_context(
         "previews": [_card(agent, dimension, choice, config, got) for dimension in GATE_DIMENSIONS],
         "sent_back": share(len(back), len(got.messages)),
         "sent_back_number": len(back),
+        "columns": _columns(got),
         "rows": _rows(got, said, set(back), may_read=request.user.has_perm(READING)),
         "open": [
             (name, count, needs.calls * count if needs else 0, _cost(needs, count))
@@ -314,8 +315,14 @@ def _changes(agent: Agent | None) -> list[tuple[Any, list[Any], bool]]:
     return shown[:CHANGES]
 
 
+def _columns(got: Replay) -> list[str]:
+    """The dimensions that have a score."""
+    return [d for d in GATE_DIMENSIONS if any(d in scores for scores in got.messages.values())]
+
+
 def _rows(got: Replay, said: Mapping[int, Message], back: set[int], *, may_read: bool) -> list[dict[str, Any]]:
     """The scored messages, the lowest score first; `hidden` are those that the thresholds let pass."""
+    columns = _columns(got)
     scored = [(min(one.tenths for one in scores.values()), pk, scores) for pk, scores in got.messages.items() if scores]
     return [
         {
@@ -323,10 +330,9 @@ def _rows(got: Replay, said: Mapping[int, Message], back: set[int], *, may_read:
             "at": said[pk].said_at,
             "who": said[pk].agent,
             "text": display.shortened(said[pk].text, 200) if may_read else "",
+            "tags": display.tags(said[pk].tags) if said[pk].tags else "",
             "url": transcript_url(said[pk]),
-            "scores": [
-                (d, scores.get(d), f"{scores[d].tenths / 10:g}" if d in scores else "") for d in GATE_DIMENSIONS
-            ],
+            "scores": [(d, scores.get(d), f"{scores[d].tenths / 10:g}" if d in scores else "–") for d in columns],
         }
         for _, pk, scores in sorted(scored, key=lambda row: (row[0], -row[1]))
         if pk in said
@@ -348,6 +354,7 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
         "typed": choice.typed[dimension],
         "error": choice.errors.get(dimension, ""),
         "unscored": len(got.messages) - drafts.total(),
+        "could_not": sum(dimension in tried for tried in got.tried.values()),
         "tried": table(
             ("Threshold", *map(str, TRIED)),
             [("Sent back", *shares)],
