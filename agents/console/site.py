@@ -103,7 +103,7 @@ class PagedList(ChangeList):
                 extension.fill(shown)
         self.result_list = shown
         self.said_once = self._say_once(shown)
-        ways = table_of(self.model).start if not shown else ()
+        ways = table_of(self.model).start
         self.starts = [(label, reverse(name)) for label, name, needed in ways if request.user.has_perm(needed)]
 
     def _say_once(self, rows: list[Any]) -> tuple[object, object] | None:
