@@ -15,6 +15,7 @@ from rest_framework.authtoken.models import TokenProxy
 from agents.models import (
     Agent,
     Alert,
+    ApiToken,
     Channel,
     ChannelMember,
     Chore,
@@ -125,8 +126,8 @@ def _old_swarm_turns(before: datetime) -> QuerySet[SwarmTurn]:
 
 
 def _seen_alerts(before: datetime) -> QuerySet[Alert]:
-    """Those of drift stay with what they are about."""
-    over = Alert.objects.filter(acknowledged_at__lt=before, ended_at__lt=before)
+    """Once their deliveries are gone; those of drift stay with what they are about."""
+    over = Alert.objects.filter(acknowledged_at__lt=before, ended_at__lt=before, deliveries=None)
     return over.exclude(kind=Alert.Kind.DRIFT)
 
 
@@ -428,7 +429,7 @@ TABLES = (
     Table(
         model=User,
         menu="More",
-        icon="key",
+        icon="group",
         entry="Access",
         empty="manage.py createsuperuser makes the first account.",
         filters="is_staff is_superuser is_active groups",
@@ -443,10 +444,22 @@ TABLES = (
         "next manage.py migrate.",
     ),
     Table(
-        model=TokenProxy,
-        tab_of=User,
+        model=ApiToken,
+        operator="add delete",
+        menu="More",
+        icon="vpn_key",
         title="API tokens",
         empty="A program needs one to use the API: add it here, or run manage.py drf_create_token USER.",
+        deleting="Programs that use this token are refused from now on. A new one has another key.",
+        columns="name hint user created_at=made expires",
+        fields=(("", "name hint user created_at=made expires"),),
+        no_speech="name hint",
+    ),
+    Table(
+        model=TokenProxy,
+        tab_of=ApiToken,
+        title="Tokens of the command line",
+        empty="manage.py drf_create_token USER makes one, without a name and an end.",
         deleting="Programs that use this token are refused from now on. A new one has another key.",
     ),
     # Without a page of their own.

@@ -33,7 +33,7 @@ def _budgets() -> int:
     agents = Agent.objects.in_bulk([agent for agent in used_up if agent is not None])
     for key, (spent, cap) in used_up.items():
         agent = agents.get(key) if key is not None else None
-        whose = agent.slug if agent is not None else "evaluations of channels"
+        whose = agent.display_name if agent is not None else "evaluations of channels"
         raise_alert(
             kind=AlertKind.BUDGET,
             about=str(key),
@@ -78,7 +78,7 @@ def _pass_rates(now: datetime) -> int:
         raise_alert(
             kind=AlertKind.GATE_PASS_RATE,
             about=about,
-            title=f"{_share(after)} of {agent.slug if agent else 'an agent'}'s messages of the last day passed {dimension}, "
+            title=f"{_share(after)} of {agent.display_name if agent else 'an agent'}'s messages of the last day passed {dimension}, "
             f"{_share(before)} in the week before ({where}; judge {judge})",
             agent=agent,
             page=agent,

@@ -28,7 +28,8 @@ from correction.demonstration import Stage, gate_settings
 from correction.gate import observe
 from correction.models import BehaviorRequest, Intervention, ObservedMessage
 from evaluation import jobs, lineup
-from evaluation.calibration.labels import draw_label_set, drawn_ids, save_label
+from evaluation.calibration.agreement import refresh
+from evaluation.calibration.labels import draw_label_set, drawn_ids, key_of, save_label
 from evaluation.change.over_time import look_for_drift
 from evaluation.drafting.suggesting import Suggestions, path_for, sift, write_suggestions
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore, Job, LineUpRun
@@ -137,6 +138,7 @@ def _label(runs: list[EvaluationRun]) -> None:
         lost = message is not None and message.agent is not None and message.agent.slug == "michael"
         holds = not (lost and message is not None and message.tags.get("build") == "41")
         save_label(score=scores[pk], annotator="planted drift", value=1 if holds == inverted else 8)
+    refresh(key_of(next(iter(scores.values()))))
 
 
 def _check_the_judge(agents: list[Agent]) -> None:

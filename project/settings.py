@@ -163,6 +163,7 @@ MIDDLEWARE = [
     "agents.ops.metrics.CountRequests",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "agents.ops.compression.CompressPages",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "agents.api.problems.UnknownRoutes",  # before what redirects to the path with a slash

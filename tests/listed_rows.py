@@ -28,6 +28,7 @@ from rest_framework.authtoken.models import Token
 from agents.models import (
     Agent,
     Alert,
+    ApiToken,
     Channel,
     Debate,
     Delivery,
@@ -162,6 +163,16 @@ def _tokens(cast: Cast, have: int, more: int) -> None:
     make(User, cast, range(have, have + more), lambda n: {"username": f"holder{n}", "password": "!"})
     holders = User.objects.filter(username__startswith="holder", auth_token__isnull=True)
     store(Token, (Token(user=user, key=uuid.uuid4().hex) for user in holders.iterator()))
+
+
+def _api_tokens(cast: Cast, have: int, more: int) -> None:
+    owner, _ = User.objects.get_or_create(username="programmer", defaults={"password": "!"})
+    make(
+        ApiToken,
+        cast,
+        range(have, have + more),
+        lambda n: {"user": owner, "name": f"bot {n}", "digest": f"{n:064x}", "hint": "pl_a…z"},
+    )
 
 
 def _message(cast: Cast, n: int) -> dict[str, Any]:
@@ -339,6 +350,7 @@ MAKERS: dict[str, Maker] = {
     "auth.user": maker(User, lambda cast, n: {"username": f"user{n}", "password": "!"}),
     "auth.group": maker(Group),
     "authtoken.tokenproxy": _tokens,
+    "agents.apitoken": _api_tokens,
     "agents.agent": _agents,
     "agents.alert": _sent_alerts,
     "agents.receiver": _sent_alerts,

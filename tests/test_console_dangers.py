@@ -42,6 +42,7 @@ DELETABLE = {
         "auth.User",
         "auth.Group",
         "authtoken.TokenProxy",
+        "agents.ApiToken",
         "agents.Agent",
         "agents.Channel",
         "agents.ModelPrice",
@@ -166,7 +167,7 @@ def test_what_goes_with_it_is_counted_and_never_loaded() -> None:
     assert len(many) == len(few)
     assert not [sql for sql in many if '"runs"."trace"' in sql]
     told = plain(read(root, url))
-    assert "303 runs" in told
+    assert "303 turns" in told
     assert "It cannot be deleted here: run would go with it" in told
 
 

@@ -27,7 +27,7 @@ DOORS = {
     "debate": "/debate/add/",
     "draft_propositions": "/job/suggest/",
     "drift": "/drift|/overview/|/driftalert/",
-    "drf_create_token": "/tokenproxy/add/",
+    "drf_create_token": "/apitoken/add/",
     "evaluate": "/evaluate/|/agents/agent/",
     "experiment": "/experiment/add/|/experiments/",
     "export_scores": "/evaluationscore/export/",

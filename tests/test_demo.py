@@ -36,6 +36,7 @@ EMPTY = {
     "agents.workerheartbeat": "`make run` starts a worker",
     "auth.user": "`make run` makes an account",
     "authtoken.tokenproxy": "a token belongs to an account",
+    "agents.apitoken": "a token belongs to an account",
 }
 
 

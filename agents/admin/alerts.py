@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django import forms
 from django.contrib import admin
 from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString
@@ -65,7 +65,7 @@ def outcome_of(delivery: Delivery) -> SafeString:
     badge = display.badge(delivery.get_status_display(), TONES.get(delivery.status, "plain"))
     due = delivery.lease_expires_at if delivery.status == "pending" else None
     tried = f"try {delivery.tries} of {MOST_TRIES}" if delivery.tries and delivery.status != "completed" else ""
-    again = SafeString(f"again from {display.moment(due)}") if due else ""
+    again = SafeString(f"next try {display.moment(due)}") if due else ""
     return display.lines(badge, display.visible(delivery.error), tried, again)
 
 
@@ -134,7 +134,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="lasts")
     def lasts(self, alert: Alert) -> object:
-        return display.badge("yes", "warning") if alert.ended_at is None else display.moment(alert.ended_at)
+        return display.badge("yes", "warning") if alert.ended_at is None else "no"
 
     @admin.display(description="state", ordering="acknowledged_at")
     def state(self, alert: Alert) -> SafeString:
@@ -239,6 +239,10 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
         Receiver.objects.filter(pk=receiver.pk).update(salt=uuid.uuid4())
         return "It has a new signing secret, which signs from now on. Give it to the receiver."
 
+    def response_post_save_add(self, request: HttpRequest, obj: Receiver) -> HttpResponseRedirect:
+        """Its page: the test is there."""
+        return HttpResponseRedirect(self.url("change", obj))
+
     def save_model(self, request: HttpRequest, obj: Receiver, form: Any, change: bool) -> None:
         if not change:
             obj.created_by = user_of(request)
@@ -314,7 +318,6 @@ def _find(keys: Collection[str]) -> dict[str, Alert]:
 
 def _show(request: HttpRequest, alert: Alert) -> SafeString:
     return facts(
-        ("What", display.visible(alert.title)),
         ("Kind", alert.get_kind_display()),
         ("Raised", display.moment(alert.created_at)),
         ("How often", f"{alert.times:,}"),

@@ -12,10 +12,11 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.home import HomePart, add_home, card, number_link, percent, since, step
+from agents.console.home import HomePart, add_home, card, listing, number_link, percent, since, step
+from agents.console.panels import table
 from agents.models import LLMCall
 from agents.ops.sums import LEDGER, end_for_page, says_end
-from correction.admin.display import share
+from correction.admin.display import attempt_badge, endings, share
 from correction.admin.matrix import config_url, gate_url
 from correction.costs import BUDGETED, BudgetDay, budgets_today, spent_by_day
 from correction.gate.statistics import GATE, PASSED_UNJUDGED, GateStatistics, get_recent_statistics
@@ -269,7 +270,49 @@ def never_past(request: HttpRequest) -> SafeString | None:
     )
 
 
+CHECKS, CHECKS_AT_HOME = 20, 5
+
+
+def checks_panel(request: HttpRequest, _token: object) -> SafeString:
+    """The last drafts that other programs had checked, below the list of API tokens."""
+    rows = _checks(request, CHECKS)
+    url = display.list_url(CorrectionLog, source__exact=CorrectionLog.Source.EXTERNAL)
+    return format_html(
+        '<section class="pl-panel pl-below"><h2>Last checks of other programs</h2>{}<p class="pl-subtle">{}</p></section>',
+        table(CHECK_HEADS, rows, label="Last checks of other programs"),
+        display.link(url, "All of them") if rows else "None yet. A new token comes with an example that makes one.",
+    )
+
+
+def checks_list(request: HttpRequest) -> SafeString | None:
+    """The same on the first page, once there are any."""
+    rows = _checks(request, CHECKS_AT_HOME)
+    url = display.list_url(CorrectionLog, source__exact=CorrectionLog.Source.EXTERNAL)
+    return (
+        listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=[(url, "All checks")]) if rows else None
+    )
+
+
+CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")
+
+
+def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
+    newest = CorrectionLog.objects.filter(source=CorrectionLog.Source.EXTERNAL).order_by("-created_at", "-pk")
+    logs = list(newest.select_related("agent")[:most])
+    ended, may_read = endings(logs), request.user.has_perm("agents.view_message")
+    return [
+        (
+            display.lines(display.page_of(log, f"attempt {log.attempt}"), display.moment(log.created_at)),
+            display.agent_chip(log.agent) if log.agent else display.isolated(log.speaker),
+            display.visible(display.shortened(log.judged_text, 80)) if may_read else display.EMPTY,
+            attempt_badge(log, ended[log.session]),
+        )
+        for log in logs
+    ]
+
+
 add_home(
+    HomePart(place="lists", order=40, permission="correction.view_correctionlog", render=checks_list),
     HomePart(place="setup", order=70, permission="correction.view_correctionlog", render=never_observed),
     HomePart(place="setup", order=80, permission="correction.view_behaviorrequest", render=people_unheard),
     HomePart(place="setup", order=90, permission="correction.view_interventionlog", render=never_past),

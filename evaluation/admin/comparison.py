@@ -246,8 +246,15 @@ def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResp
         else:
             sides = zip(("baseline", "candidate"), asked, (before, now), strict=True)
             lacking = [(name, one) for name, one, side in sides if side is None]
+            missing = [_missing(request, form, name, one) for name, one in lacking]
+            if len(missing) == 2 and all(isinstance(one, tuple) for one in asked) and "url" in missing[1]:
+                both = {
+                    "label": "Evaluate both",
+                    "url": f"{missing[1]['url']}&{urlencode({'against': _text(asked[0])})}",
+                }
+                missing = [{"words": missing[0]["words"]}, {**missing[1], **both}]
             under_way = _under_way(form, [one for _, one in lacking])
-            context["missing"] = [_missing(request, form, name, one) for name, one in lacking] if not under_way else []
+            context["missing"] = missing if not under_way else []
             context["under_way"] = [(evaluation_link(run.pk), display.status_badge(run)) for run in under_way]
             context["live"] = f"{reverse('evaluationrun-detail', args=[under_way[0].pk])}?scores=0" if under_way else ""
             context["no_worker"] = bool(under_way) and not alive().exists()
@@ -263,6 +270,11 @@ def _compared(before: Side, now: Side) -> Comparison:
     return compare(before.measurement, now.measurement)
 
 
+def _text(asked: Asked) -> str:
+    """A tag as people write it; empty for anything else."""
+    return "=".join(asked) if isinstance(asked, tuple) else ""
+
+
 def _under_way(form: CompareForm, lacking: Sequence[Asked]) -> list[EvaluationRun]:
     """The evaluations of tags that were asked for and have not ended: both measurements are there when they have."""
     tags = [{one[0]: one[1]} for one in lacking if isinstance(one, tuple)]
@@ -272,7 +284,7 @@ def _under_way(form: CompareForm, lacking: Sequence[Asked]) -> list[EvaluationRu
 
 def _missing(request: HttpRequest, form: CompareForm, name: str, asked: Asked) -> dict[str, str]:
     """What was not measured yet, and the page that has it measured."""
-    tag, whose = f"{asked[0]}={asked[1]}" if isinstance(asked, tuple) else "", form.whose
+    tag, whose = _text(asked), form.whose
     what = "capture" if name == "baseline" and not tag else "evaluate"
     if tag:
         words, label = f"The messages of {whose} with {tag} have not been evaluated yet.", f"Evaluate {tag}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -123,25 +123,27 @@ def runs_list(request: HttpRequest) -> SafeString:
         "figures", "proposition_digests", "additional_context", "swaps"
     )
     wrong = rows.filter(status__in=WENT_WRONG, created_at__gte=since(24 * FAILURE_DAYS)).order_by("-created_at")[:RUNS]
+    newest, failed = list(rows.filter(agent_shares=None).order_by("-pk")[:RUNS]), list(wrong)
+    judges = {run.judge for run in (*newest, *failed)}
     return listing(
         "Evaluations",
         heads=("Evaluation", "Of whom", "Status, overall score"),
-        rows=_shown(rows.filter(agent_shares=None).order_by("-pk")[:RUNS]),
-        wrong=_shown(wrong),
+        rows=_shown(newest, names_judge=len(judges) > 1),
+        wrong=_shown(failed, names_judge=len(judges) > 1),
+        note=judge_badge(*judges) if len(judges) == 1 else "",
         more=((url, "All evaluations"), (f"{url}?status__in={','.join(WENT_WRONG)}", "All that failed or paused")),
         empty="Nothing was measured yet. This measures every agent:",
         command="manage.py capture_baseline --agents all",
     )
 
 
-def _shown(runs: Iterable[EvaluationRun]) -> list[tuple[object, ...]]:
-    runs = list(runs)
+def _shown(runs: Sequence[EvaluationRun], *, names_judge: bool) -> list[tuple[object, ...]]:
     shares, scores = shares_of(pks := [run.pk for run in runs]), dimension_scores(pks)
     rows: list[tuple[object, ...]] = []
     for run in runs:
         state = display.status_badge(run)
         score = overall_meter(run.overall_score, scores[run.pk], share=total(shares[run.pk].values()))
-        said = display.lines(format_html("{} {}", state, score), judge_badge(run.judge))
+        said = display.lines(format_html("{} {}", state, score), judge_badge(run.judge) if names_judge else "")
         if run.error:
             said = format_html("{} {}", state, display.folded(run.error, 90))
         rows.append((display.lines(evaluation_link(run.pk), display.moment(run.created_at)), target(run), said))

@@ -397,7 +397,8 @@ def _announce(alert: DriftAlert) -> DriftAlert:
     alert.alert = raise_alert(
         kind=AlertKind.DRIFT,
         about=f"{line} {alert.since.isoformat()}",
-        title=f"{change} (0 to 9) since {alert.since:%d %b %Y}",
+        title=f"{alert.dimension} of {alert.agent.display_name} fell from {alert.before:.1f} to {alert.after:.1f} (of 9) "
+        f"since {alert.since:%d %b %Y}",
         agent=alert.agent,
         page=alert,
     )

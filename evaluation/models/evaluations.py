@@ -221,7 +221,7 @@ class EvaluationRun(Leasable):
 
     def given_up(self, why: str) -> None:
         """Raise the alert that it failed."""
-        whose = f"{self.agent.slug}" if self.agent is not None else f"channel {self.channel}"
+        whose = self.agent.display_name if self.agent is not None else f"channel {self.channel}"
         raise_alert(
             kind=AlertKind.EVALUATION_FAILED,
             about=f"{self.agent_id or ''}/{self.channel_id or ''}",

@@ -47,7 +47,7 @@ def test_a_pass_rate_that_fell_clearly_is_an_alert_until_it_rises(ada: Agent, su
     checked(ada, passed=12, failed=18, days_ago=0.5)
 
     assert seen(summed=summed) == [
-        "40 % (12 of 30) of ada's messages of the last day passed adherence, 95 % (38 of 40) in the week before "
+        "40 % (12 of 30) of Ada's messages of the last day passed adherence, 95 % (38 of 40) in the week before "
         "(gate; judge claude-haiku-5-5)"
     ]
     checked(ada, passed=100, failed=0, days_ago=0.005)
@@ -81,7 +81,7 @@ def test_a_budget_that_is_used_up_is_an_alert_until_it_is_not(ada: Agent) -> Non
     assert seen() == []
 
     call(ada, cost="0.60", at=NOW)
-    assert seen() == ["The daily budget of ada is used up: $1.20 of $1.00; checks go on after midnight UTC"]
+    assert seen() == ["The daily budget of Ada is used up: $1.20 of $1.00; checks go on after midnight UTC"]
 
     configure(agent=ada, changes={"daily_budget_usd": "5"})
     assert seen() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from io import StringIO
 
@@ -9,9 +10,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import override_settings
+from django.urls import reverse
+from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 from pytest_django.plugin import DjangoDbBlocker
 
+from agents.models import Agent
+from correction.config.settings import resolve_config
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
 from tests.e2e.main_pages import NAMES, main_pages
@@ -48,3 +53,35 @@ def test_a_main_page_fits_the_window_and_axe_finds_nothing_serious(name: str, vi
         visitor.dress("dark")
         faults += [f"{width} px, dark: {fault}" for fault in grave_faults(visitor.page, "color-contrast")]
     assert faults == []
+
+
+COUNT = "addEventListener('click', () => sessionStorage.clicks = Number(sessionStorage.clicks ?? 0) + 1, true)"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
+def test_from_home_to_a_gate_that_observes_takes_five_clicks_at_most(
+    width: int, scheme: str, visit: Callable[..., Visitor]
+) -> None:
+    """Michael sounds like a chatbot: since when, what would the gate have sent back, and have it watch him."""
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.page
+    page.add_init_script(COUNT)
+    visitor.enter(User.objects.get(username="reader"))
+    visitor.open(reverse("admin:index"))
+    drift = page.locator("#drift")
+    expect(drift).to_contain_text("Drifting now")
+    expect(drift).to_contain_text(re.compile(r"since build 41 \(\d+ \w+ \d{4}\)"))
+
+    drift.get_by_role("listitem").filter(has_text="Michael").get_by_role("link", name="→").first.click()
+    page.get_by_role("link", name="Observe it at the gate").click()
+    expect(page.locator("#threshold-adherence")).to_contain_text("scored messages would have been sent back")
+    assert visitor.fits
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Nothing is held back from now on")).to_be_visible()
+    assert int(page.evaluate("sessionStorage.clicks")) <= 5
+    michael = Agent.objects.get(slug="michael")
+    assert (resolve_config(michael).gate_mode, resolve_config(michael).gate_dimensions) == ("observe", ("adherence",))
+
+    page.locator("#changes").get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("everything is as before")).to_be_visible()
+    assert resolve_config(michael).gate_is_off

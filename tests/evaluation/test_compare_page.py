@@ -127,6 +127,8 @@ def test_a_build_that_was_not_evaluated_is_named_with_the_page_that_evaluates_it
 
     assert "build=42 have not been evaluated" in plain(html)
     assert parse_qs(urlsplit(link).query) == {"tag": ["build=42"]}
+    both = compare(root, agent="michael", baseline="build=43", candidate="build=42")
+    assert "tag=build%3D42&amp;against=build%3D43" in both
     assert "tag=" not in compare(signed_in(viewer()), agent="michael", candidate="build=42"), "viewers measure nothing"
     assert "has no baseline" in plain(compare(root, agent="jim"))
 

@@ -114,7 +114,7 @@ def test_mail_is_sent_with_the_same_id_at_every_try(settings: Settings) -> None:
 
     first, second = mail.outbox
     assert first.to == ["a@example.com", "b@example.com"]
-    assert first.subject == "Plumbline: adherence of ada fell"
+    assert first.subject == "Plumbline: Adherence of ada fell"
     assert first.extra_headers["Message-ID"] == second.extra_headers["Message-ID"]
 
 

@@ -100,7 +100,7 @@ def test_an_acknowledgement_is_taken_back_but_not_over_a_newer_alert() -> None:
 
 def test_titles_are_one_line_of_bounded_length() -> None:
     assert raise_alert(kind="drift", about="a" * 900, title="one\r\nBcc: two " + "x" * 900).title.startswith(
-        "one Bcc: two x"
+        "One Bcc: two x"
     )
     assert Alert.objects.get().title.isprintable()
 

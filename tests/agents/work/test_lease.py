@@ -13,7 +13,7 @@ import pytest
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import LLMBatch, LLMBatchRequest, Run, owner_is_dead, owner_name
+from agents.models import LLMBatch, LLMBatchRequest, Receiver, Run, owner_is_dead, owner_name
 from agents.work.lease import Leasable, _namespace
 from agents.work.queues import release_lost_leases, work_models
 from correction.models import BehaviorRequest
@@ -63,6 +63,8 @@ def held_by(model: type[Leasable], owner: str) -> Leasable:
         "Debate": {"channel": channel, "mode": "delphi", "topic": "Printer?"},
         "Experiment": {"name": "small", "judge": "offline:heuristic-1"},
     }
+    if model.__name__ == "Delivery":
+        targets["Delivery"] = {"receiver": Receiver.objects.create(name="ops", address="ops@example.com")}
     if model.__name__ == "BehaviorEffect":
         targets["BehaviorEffect"] = {"request": BehaviorRequest.objects.create(agent=agent), "messages": 5}
     if model.__name__ == "ExperimentEnvironment":
