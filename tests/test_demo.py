@@ -30,8 +30,6 @@ EMPTY = {
     "agents.llmbatch": "batches need a model",
     "agents.receiver": "a person says where alerts are to be sent",
     "agents.delivery": "nothing is sent without a receiver",
-    "agents.alert": "none was raised",
-    "evaluation.driftalert": "seven measurements before the fall are too few to raise one",
     "agents.import": "an import belongs to the account that uploads it",
     "agents.workerheartbeat": "`make run` starts a worker",
     "auth.user": "`make run` makes an account",

@@ -194,16 +194,18 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
         return ("where_to", "kinds_wanted", "agents_wanted")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Receiver]:
-        newest = Delivery.objects.filter(receiver=OuterRef("receiver")).order_by("-pk").values("pk")[:1]
-        last = Delivery.objects.filter(pk=Subquery(newest))
         return (
             super()
             .get_queryset(request)
-            .prefetch_related(
-                Prefetch("agents", Agent.objects.only("slug", "display_name")),
-                Prefetch("deliveries", last, to_attr="last"),
-            )
+            .prefetch_related(Prefetch("agents", Agent.objects.only("slug", "display_name")))
         )
+
+    def fill_in(self, rows: list[Any]) -> None:
+        newest = Delivery.objects.filter(receiver=OuterRef("pk")).order_by("-pk").values("pk")[:1]
+        keys = dict(Receiver.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", Subquery(newest)))
+        last = Delivery.objects.in_bulk([key for key in keys.values() if key])
+        for row in rows:
+            row.last = last.get(keys[row.pk])
 
     def get_panels(self, request: HttpRequest, obj: Receiver) -> list[SafeString]:
         stored = Receiver.objects.get(pk=obj.pk)  # a form that was refused has put what was typed into `obj`
@@ -270,8 +272,8 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
 
     @admin.display(description="last delivery")
     def last_delivery(self, receiver: Receiver) -> SafeString:
-        last: list[Delivery] = getattr(receiver, "last", [])
-        return display.lines(outcome_badge(last[0]), display.moment(last[0].tried_at)) if last else display.EMPTY
+        last: Delivery | None = getattr(receiver, "last", None)
+        return display.lines(outcome_badge(last), display.moment(last.tried_at)) if last else display.EMPTY
 
 
 def _what(delivery: Delivery) -> SafeString:

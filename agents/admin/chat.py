@@ -65,12 +65,14 @@ class Choice:
         name: Of a key in `Run.overrides` that holds the chosen value.
         label: Of the field.
         options: A function of the agent to values and what they are called; an empty value changes nothing.
+        about: A function of the agent to what else a person who chooses should know.
         overrides: A function of the agent and a value to the overrides of a turn.
     """
 
     name: str
     label: str
     options: Callable[[Agent], Sequence[tuple[str, str]]]
+    about: Callable[[Agent], str]
     overrides: Callable[[Agent, str], dict[str, Any]]
 
 
@@ -91,6 +93,7 @@ class ChatForm(forms.Form):
         for choice in _choices:
             self.fields[choice.name] = forms.ChoiceField(
                 label=choice.label,
+                help_text=choice.about(agent),
                 choices=list(choice.options(agent)),
                 required=False,
                 initial=last.overrides.get(choice.name, "") if last else "",

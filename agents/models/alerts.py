@@ -170,7 +170,9 @@ class Delivery(Leasable):
     alert = models.ForeignKey(
         Alert, null=True, blank=True, on_delete=models.CASCADE, related_name="deliveries", help_text="empty = a test"
     )
-    receiver = models.ForeignKey(Receiver, null=True, on_delete=models.SET_NULL, related_name="deliveries")
+    receiver = models.ForeignKey(
+        Receiver, null=True, on_delete=models.SET_NULL, related_name="deliveries", db_index=False
+    )
     message_id = models.UUIDField(default=uuid.uuid4, help_text="in the header of every try")
     tries = models.PositiveIntegerField(default=0)
     tried_at = models.DateTimeField(null=True, blank=True, help_text="when the last try ended")
@@ -193,6 +195,7 @@ class Delivery(Leasable):
                 condition=Q(status__in=["pending", "running"]),
                 name="alert_delivery_open",
             ),
+            models.Index(fields=["receiver", "-id"], name="alert_delivery_of_receiver"),
         ]
 
     def __str__(self) -> str:

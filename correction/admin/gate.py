@@ -240,6 +240,7 @@ def gate_context(
         "previews": [_card(agent, dimension, choice, config, got) for dimension in GATE_DIMENSIONS],
         "sent_back": share(len(back), len(got.messages)),
         "sent_back_number": len(back),
+        "columns": _columns(got),
         "rows": _rows(got, said, set(back), may_read=request.user.has_perm(READING)),
         "open": [
             (name, count, needs.calls * count if needs else 0, _cost(needs, count))
@@ -252,7 +253,7 @@ def gate_context(
         "may_judge": choice.kind == kind_of_judge() and request.user.has_perm(MEASURE),
         "may_check": request.user.has_perm(CHECKING),
         "modes": [(mode, _words(mode, config, needs)) for mode in GateMode.values],
-        "changes": _changes(agent, own),
+        "changes": _changes(agent),
         "logs_url": display.list_url(CorrectionLog, **({"agent__id__exact": agent.pk} if agent else {})),
         "config_url": config_url(agent),
     }
@@ -300,21 +301,28 @@ def _cost(needs: Needs | None, messages: int) -> SafeString:
     )
 
 
-def _changes(agent: Agent | None, own: AgentEvaluationConfig | None) -> list[tuple[Any, list[Any], bool]]:
-    """The latest changes of the gate, each with its settings and whether it can be undone: none of them was changed since."""
-    changes = [change for change in config_history(agent) if not OF_GATE.isdisjoint(change.changes)][:CHANGES]
-    return [
-        (
-            change,
-            [(SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair)) for name, pair in change.changes.items()],
-            all(getattr(own, name, None) == after for name, (_, after) in change.changes.items()),
-        )
-        for change in changes
-    ]
+def _changes(agent: Agent | None) -> list[tuple[Any, list[Any], bool]]:
+    """The latest changes of the gate, each with its settings and whether it can be undone: none of them was changed again."""
+    newer: set[str] = set()
+    shown = []
+    for change in config_history(agent):
+        settings_of = [
+            (SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair)) for name, pair in change.changes.items()
+        ]
+        if not OF_GATE.isdisjoint(change.changes):
+            shown.append((change, settings_of, newer.isdisjoint(change.changes)))
+        newer |= change.changes.keys()
+    return shown[:CHANGES]
+
+
+def _columns(got: Replay) -> list[str]:
+    """The dimensions that have a score."""
+    return [d for d in GATE_DIMENSIONS if any(d in scores for scores in got.messages.values())]
 
 
 def _rows(got: Replay, said: Mapping[int, Message], back: set[int], *, may_read: bool) -> list[dict[str, Any]]:
     """The scored messages, the lowest score first; `hidden` are those that the thresholds let pass."""
+    columns = _columns(got)
     scored = [(min(one.tenths for one in scores.values()), pk, scores) for pk, scores in got.messages.items() if scores]
     return [
         {
@@ -322,10 +330,9 @@ def _rows(got: Replay, said: Mapping[int, Message], back: set[int], *, may_read:
             "at": said[pk].said_at,
             "who": said[pk].agent,
             "text": display.shortened(said[pk].text, 200) if may_read else "",
+            "tags": display.tags(said[pk].tags) if said[pk].tags else "",
             "url": transcript_url(said[pk]),
-            "scores": [
-                (d, scores.get(d), f"{scores[d].tenths / 10:g}" if d in scores else "") for d in GATE_DIMENSIONS
-            ],
+            "scores": [(d, scores.get(d), f"{scores[d].tenths / 10:g}" if d in scores else "–") for d in columns],
         }
         for _, pk, scores in sorted(scored, key=lambda row: (row[0], -row[1]))
         if pk in said
@@ -347,6 +354,7 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
         "typed": choice.typed[dimension],
         "error": choice.errors.get(dimension, ""),
         "unscored": len(got.messages) - drafts.total(),
+        "could_not": sum(dimension in tried for tried in got.tried.values()),
         "tried": table(
             ("Threshold", *map(str, TRIED)),
             [("Sent back", *shares)],

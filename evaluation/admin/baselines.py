@@ -137,15 +137,21 @@ NEWEST_BASELINES: Prefetch[Any] = Prefetch(
 )
 
 
-def fill_now(agents: list[Any]) -> None:
-    """Set `now` of agents: their newest scores since their baselines, by judge, procedure and dimension."""
+def fill_now(agents: list[Any]) -> tuple[object, object] | None:
+    """Set `now` of agents: their newest scores since their baselines, by judge, procedure and dimension.
+
+    Returns:
+        The judge of all their baselines, where it is one; then the column does not name it (`names_judge`).
+    """
     newest = newest_in_lists([agent.pk for agent in agents])
     scores = dimension_scores({run.pk for run in newest.values()})
+    judges = {judged for agent in agents for judged, _ in _by_judge(agent.newest_baselines)}
     for agent in agents:
-        agent.now = {}
+        agent.now, agent.names_judge = {}, len(judges) > 1
     by_key = {agent.pk: agent for agent in agents}
     for (pk, way, dimension), run in newest.items():
         by_key[pk].now[way, dimension] = scores[run.pk].get(dimension)
+    return ("judge", judged_by(*judges)) if len(judges) == 1 else None
 
 
 @admin.display(description="baseline → now")
@@ -160,7 +166,13 @@ def baseline_column(agent: Any) -> SafeString:
             '<span class="pl-pair">{} {}</span>',
             ((dimension_badge(row.dimension), _then_and_now(row, now)) for row, now in pairs),
         )
-        lines.append((judged_by(judged), scores, stale_badge() if any(is_stale(row) for row in group) else ""))
+        lines.append(
+            (
+                judged_by(judged) if agent.names_judge else "",
+                scores,
+                stale_badge() if any(is_stale(row) for row in group) else "",
+            )
+        )
     return format_html_join("", '<div class="pl-line">{} {} {}</div>', lines) or display.EMPTY
 
 
@@ -197,7 +209,7 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     ]
     newest = ((judged, newest_comparison(agent, judged)) for judged, _ in grouped[:MOST_COMPARED])
     context = {
-        "table": table(("Dimension", "Score", "Judge", "Captured", "Run"), rows, label="Baselines"),
+        "table": table(("Dimension", "Score", "Judge", "Captured", "Evaluation"), rows, label="Baselines"),
         "summary": summary,
         "capture_url": reverse("admin:evaluation_agent_capture", args=[agent.pk])
         if request.user.has_perm(MEASURE)

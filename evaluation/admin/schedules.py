@@ -155,18 +155,21 @@ def _history(schedule: EvaluationSchedule) -> SafeString:
     newest = schedule.runs.filter(agent__isnull=False).select_related("agent").order_by("-created_at", "-pk")
     runs = list(newest[:RUNS_SHOWN])
     shares, scores = shares_of(pks := [run.pk for run in runs]), dimension_scores(pks)
+    judges = {run.judge for run in runs}
     rows = [
         (
             display.lines(evaluation_link(run.pk), display.moment(run.created_at)),
             display.agent_chip(run.agent),
             display.status_badge(run),
             overall_meter(run.overall_score, scores[run.pk], share=total(shares[run.pk].values())),
-            judge_badge(run.judge),
+            *([judge_badge(run.judge)] if len(judges) > 1 else []),
         )
         for run in runs
     ]
+    heads = ("Evaluation", "Agent", "Status", "Overall score", *(["Judge"] if len(judges) > 1 else []))
     context = {
-        "table": table(("Evaluation", "Agent", "Status", "Overall score", "Judge"), rows, label="What it measured"),
+        "table": table(heads, rows, label="What it measured"),
+        "judge": judge_badge(*judges) if len(judges) == 1 else "",
         "fired": display.moment(schedule.last_fired_at),
         "outcome": display.visible(schedule.last_outcome) if schedule.last_outcome else "",
         "note": overlap_note(schedule),

@@ -182,6 +182,10 @@ def test_the_mode_is_stored_for_what_is_ticked_and_undone(root: Client, mode: st
     root.post(url_of(ada, "target_history"), {"undo": undo[1]})
     assert own(ada) == {}
     assert resolve_config(ada).gate_is_off
+    again = press(root, ada, "_save", gate_mode=mode, check=["fluency"], fluency="6.5").content.decode()
+    assert again.partition('id="changes"')[2].count('name="undo"') == 1, (
+        "of what was changed again only the last change"
+    )
 
 
 def test_a_threshold_alone_does_not_switch_the_gate_on(root: Client) -> None:

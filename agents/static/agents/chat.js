@@ -43,13 +43,15 @@
   }
   if (!box) return;
 
-  const unfolded = new Set();
+  const folded = new Set(); // by the person: they stay so when the part is renewed
   function unfold() {
-    for (const details of wide ? box.querySelectorAll(".pl-beside > details") : []) {
-      if (!unfolded.has(details.id)) details.open = true; // once: who folds it wants it folded
-      unfolded.add(details.id);
-    }
+    for (const details of wide ? box.querySelectorAll(".pl-beside > details") : []) details.open = !folded.has(details.id);
   }
+  box.addEventListener("click", ({ target }) => {
+    const details = target.closest("summary")?.parentElement;
+    if (details?.open) folded.add(details.id);
+    else folded.delete(details?.id);
+  });
   unfold();
   if (compose && !location.hash) toEnd();
   const ids = () => [...box.querySelectorAll(".pl-by-agent, .pl-turn-failed")];

@@ -58,6 +58,7 @@ def held_by(model: type[Leasable], owner: str) -> Leasable:
         "ObservedMessage": {"message": message, "session": uuid4()},
         "LLMBatch": {"next_look_at": timezone.now()},
         "Import": {},
+        "Job": {},
         "BehaviorRequest": {"agent": agent},
         "DialogSummary": {"agent": agent, "channel": channel, "from_position": 1, "to_position": 1},
         "Debate": {"channel": channel, "mode": "delphi", "topic": "Printer?"},
