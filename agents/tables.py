@@ -460,7 +460,6 @@ TABLES = (
         tab_of=ApiToken,
         title="Tokens of the command line",
         empty="manage.py drf_create_token USER makes one, without a name and an end.",
-        start=(("Make a token with a name and an end", "admin:agents_apitoken_add", "agents.view_apitoken"),),
         deleting="Programs that use this token are refused from now on. A new one has another key.",
     ),
     # Without a page of their own.
