@@ -17,7 +17,7 @@ from agents.models import Agent, Channel
 from agents.registry import table_of
 from agents.seed import Demo
 from correction.models import BehaviorRequest, CorrectionLog, InterventionLog, ObservedMessage
-from evaluation.models import EvaluationRun, ScoreLabel
+from evaluation.models import DriftAlert, EvaluationRun, ScoreLabel
 from evaluation.propositions.files import load_all
 from tests.console import list_of, plain, read, signed_in, superuser
 from tests.once import rows_for_all
@@ -78,6 +78,19 @@ def test_a_schedule_measured_twelve_times_and_saw_michael_lose_his_voice() -> No
     assert len(runs) == 12
     assert len({run.window_end for run in runs}) == 12
     assert min(scores[:5]) > 7 > 3 > max(scores[-4:])
+
+
+def test_each_planted_fall_raised_one_alert_where_build_41_began() -> None:
+    alerts = list(DriftAlert.objects.order_by("agent__slug"))
+
+    assert [(alert.agent.slug, alert.dimension) for alert in alerts] == [
+        *((slug, "adherence") for slug in ("angela", "dwight")),
+        ("jim", "fluency"),
+        *((slug, "adherence") for slug in ("kevin", "michael", "stanley")),
+    ]
+    for alert in alerts:
+        first = alert.agent.messages.filter(tags__build="41").earliest("sent_at")
+        assert alert.since == first.sent_at
 
 
 def test_an_ordinary_channel_has_checked_and_observed_messages_and_a_request_that_waits() -> None:

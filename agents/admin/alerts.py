@@ -21,9 +21,8 @@ from agents.alerts.raising import acknowledge, reopen
 from agents.alerts.webhook import secret_of
 from agents.console import display
 from agents.console.forms import confirmed, tell_done
-from agents.console.home import MOST_COUNTED
 from agents.console.panels import facts, table
-from agents.console.review import Decision, ReviewKind, Waits, add_review, numbers
+from agents.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from agents.console.site import ModelAdmin, ReadOnlyAdmin, TextInput, console_action
 from agents.models import Agent, Alert, AlertKind, Delivery, Receiver
 
@@ -305,17 +304,11 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
 # -- the review queue
 def _waiting(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    rows = Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk")
-    if agent:
-        rows = rows.filter(agent__slug=agent)
-    if keys is not None:
-        rows = rows.filter(pk__in=numbers(keys))
-    shown = rows.values_list("pk", "created_at", "agent__slug")[: MOST_COUNTED + 1]
-    return [Waits(str(pk), at, slug or "") for pk, at, slug in shown]
+    return newest(Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk"), agent, keys)
 
 
 def _find(keys: Collection[str]) -> dict[str, Alert]:
-    return {str(row.pk): row for row in Alert.objects.filter(pk__in=numbers(keys)).select_related("agent")}
+    return by_key(Alert.objects.select_related("agent"), keys)
 
 
 def _show(request: HttpRequest, alert: Alert) -> SafeString:
@@ -351,7 +344,6 @@ add_review(
         find=_find,
         line=lambda alert: display.visible(alert.title),
         show=_show,
-        url=lambda alert: reverse("admin:agents_alert_change", args=[alert.pk]),
         note="For your colleagues: what you do about it.",
         decisions=(
             Decision(

@@ -144,13 +144,13 @@ def fill_now(agents: list[Any]) -> tuple[object, object] | None:
         The judge of all their baselines, where it is one; then the column does not name it (`names_judge`).
     """
     newest = newest_in_lists([agent.pk for agent in agents])
-    scores = dimension_scores({run.pk for run in newest.values()})
+    scores = dimension_scores(list({run.pk: run for run in newest.values()}.values()))
     judges = {judged for agent in agents for judged, _ in _by_judge(agent.newest_baselines)}
     for agent in agents:
         agent.now, agent.names_judge = {}, len(judges) > 1
     by_key = {agent.pk: agent for agent in agents}
     for (pk, way, dimension), run in newest.items():
-        by_key[pk].now[way, dimension] = scores[run.pk].get(dimension)
+        by_key[pk].now[way, dimension] = scores.get(run.pk, {}).get(dimension)
     return ("judge", judged_by(*judges)) if len(judges) == 1 else None
 
 

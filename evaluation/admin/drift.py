@@ -88,15 +88,26 @@ def axis_of(drawn: Iterable[History]) -> tuple[datetime, datetime]:
 
 
 def history_line(
-    request: HttpRequest, history: History, name: str, *, level: float | None = None, note: str = "", url: str = ""
+    request: HttpRequest,
+    history: History,
+    name: str,
+    *,
+    level: float | None = None,
+    note: str = "",
+    url: str = "",
+    band: bool = True,
 ) -> Line:
-    """A history as a line; its points lead to what was judged, for those who may read it."""
+    """A history as a line, with the interval of its mean as a band; its points lead to what was judged, for those who may read it."""
     may = request.user.has_perm("agents.view_message")
     points = [
         Point(at=one.at, value=one.score, url=_place(one) if may else "", note=_opens(one) if may else "")
         for one in history.points
     ]
-    means = [Mean(at=one.at, value=one.mean, starts=one.starts, low=one.low, high=one.high) for one in history.rolled]
+    means = []
+    for one in history.rolled:
+        within = one.interval if band else None
+        ends = {} if within is None else {"low": within.low, "high": within.high}
+        means.append(Mean(at=one.at, value=one.mean, starts=one.starts, **ends))
     return Line(name=name, points=points, means=means, level=level, note=note, url=url)
 
 

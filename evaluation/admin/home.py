@@ -138,11 +138,11 @@ def runs_list(request: HttpRequest) -> SafeString:
 
 
 def _shown(runs: Sequence[EvaluationRun], *, names_judge: bool) -> list[tuple[object, ...]]:
-    shares, scores = shares_of(pks := [run.pk for run in runs]), dimension_scores(pks)
+    shares, scores = shares_of([run.pk for run in runs]), dimension_scores(runs)
     rows: list[tuple[object, ...]] = []
     for run in runs:
         state = display.status_badge(run)
-        score = overall_meter(run.overall_score, scores[run.pk], share=total(shares[run.pk].values()))
+        score = overall_meter(run.overall_score, scores.get(run.pk, {}), share=total(shares[run.pk].values()))
         said = display.lines(format_html("{} {}", state, score), judge_badge(run.judge) if names_judge else "")
         if run.error:
             said = format_html("{} {}", state, display.folded(run.error, 90))
@@ -316,7 +316,7 @@ def _line(request: HttpRequest, agent: Agent, history: History, level: float | N
     unscored = f" · {history.unscored:,} unscored" if history.unscored else ""
     now = format_html('<span class="pl-number">{}</span>{}', f"{history.now:.1f}", unscored)
     url = reverse("admin:agents_agent_change", args=[agent.pk])
-    return history_line(request, history, agent.display_name, level=level, note=now, url=url)
+    return history_line(request, history, agent.display_name, level=level, note=now, url=url, band=False)
 
 
 def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> list[Marker]:

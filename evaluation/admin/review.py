@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.home import MOST_COUNTED
 from agents.console.panels import facts
-from agents.console.review import Decision, ReviewKind, Waits, add_review, numbers
+from agents.console.review import Decision, ReviewKind, Waits, add_review, by_key, numbers
 from agents.models import Agent, ReviewItem
 from agents.persona import render_persona
 from evaluation.admin.display import dimension_badge, judged_by
@@ -97,7 +97,7 @@ def label_sets(request: HttpRequest, agent: str, keys: Collection[str] | None) -
 
 
 def _label_sets(keys: Collection[str]) -> dict[str, LabelSet]:
-    return {str(row.pk): row for row in LabelSet.objects.filter(pk__in=numbers(keys))}
+    return by_key(LabelSet.objects.all(), keys)
 
 
 def _show_set(request: HttpRequest, label_set: LabelSet) -> SafeString:

@@ -112,7 +112,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
         counted = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in rows]).order_by()
         for run, status, n in counted.values_list("evaluation_run", "status").annotate(n=Count("*")):
             judged[run, status] = n
-        shares, scores = shares_of(pks := [run.pk for run in rows]), dimension_scores(pks)
+        shares, scores = shares_of([run.pk for run in rows]), dimension_scores(rows)
         calls = LLMCall.objects.filter(work_id__in=[run.work_id for run in rows]).order_by().values_list("work_id")
         unpriced = Count("pk", filter=Q(cost_usd__isnull=True))
         sums = calls.annotate(tokens=Sum(ALL_TOKENS), cost=Sum("cost_usd"), unpriced=unpriced)
@@ -120,7 +120,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
         parts = ChannelShare.objects.filter(agent_run__in=[run.pk for run in rows]).order_by().values_list("agent_run")
         channels = dict(parts.annotate(n=Count("*")))
         for run in rows:
-            run.share, run.dimension_scores = total(shares[run.pk].values()), scores[run.pk]
+            run.share, run.dimension_scores = total(shares[run.pk].values()), scores.get(run.pk, {})
             run.channels_measured = channels.get(run.pk, 0)
             run.judged_totals = [judged.get((run.pk, s)) for s in ("scored", "trivial", "unscored", "pending")]
             run.ledger = ledger.get(run.work_id, (None, None, 0))

@@ -154,14 +154,14 @@ def _history(schedule: EvaluationSchedule) -> SafeString:
     """The newest evaluations of agents it asked for."""
     newest = schedule.runs.filter(agent__isnull=False).select_related("agent").order_by("-created_at", "-pk")
     runs = list(newest[:RUNS_SHOWN])
-    shares, scores = shares_of(pks := [run.pk for run in runs]), dimension_scores(pks)
+    shares, scores = shares_of([run.pk for run in runs]), dimension_scores(runs)
     judges = {run.judge for run in runs}
     rows = [
         (
             display.lines(evaluation_link(run.pk), display.moment(run.created_at)),
             display.agent_chip(run.agent),
             display.status_badge(run),
-            overall_meter(run.overall_score, scores[run.pk], share=total(shares[run.pk].values())),
+            overall_meter(run.overall_score, scores.get(run.pk, {}), share=total(shares[run.pk].values())),
             *([judge_badge(run.judge)] if len(judges) > 1 else []),
         )
         for run in runs

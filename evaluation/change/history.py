@@ -26,7 +26,7 @@ from evaluation.statistics.bootstrap import Interval
 from evaluation.statistics.difference import mean_interval
 
 MOST_RUNS = 400  # the newest evaluations
-MOST_JUDGED = 4_000  # messages, the newest; an evaluation that judged one again makes it count again
+MOST_JUDGED = 2_000  # messages, the newest; an evaluation that judged one again makes it count again
 MOST_LINKED = 60  # evaluations whose channels are read
 ROLLING = 10  # messages in a rolling mean
 READ = (
@@ -57,23 +57,23 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolled:
-    """The mean of the last `ROLLING` scored messages up to a time, with its 95 % interval; None for fewer than two.
+    """The mean of the last `ROLLING` scored messages up to a time.
 
     It does not reach back beyond the first message of a build: there it `starts` again.
     """
 
     at: datetime
-    mean: float
-    interval: Interval | None
+    scores: tuple[float, ...]
     starts: bool
 
     @property
-    def low(self) -> float | None:
-        return self.interval.low if self.interval else None
+    def mean(self) -> float:
+        return sum(self.scores) / len(self.scores)
 
     @property
-    def high(self) -> float | None:
-        return self.interval.high if self.interval else None
+    def interval(self) -> Interval | None:
+        """95 %; None for fewer than two messages."""
+        return mean_interval(self.scores)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,8 +232,7 @@ def _history(key: Key, points: list[Scored], builds: Sequence[datetime] | None, 
         if starts := (now := bisect_right(builds or (), point.at)) != build:
             window, build = [], now
         window = [*window, point.score][-ROLLING:]
-        mean = sum(window) / len(window)
-        rolled.append(Rolled(at=point.at, mean=mean, interval=mean_interval(window), starts=starts))
+        rolled.append(Rolled(at=point.at, scores=tuple(window), starts=starts))
     agent, judged, dimension = key
     return History(agent=agent, judged=judged, dimension=dimension, points=points, rolled=rolled, older=older)
 

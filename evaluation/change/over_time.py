@@ -20,7 +20,7 @@ from django.utils import timezone
 from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_field
 
 from agents.alerts import raise_alert
-from agents.models import Agent, AlertKind
+from agents.models import Agent, AlertKind, Message
 from agents.persona import changes_between
 from evaluation.change.change import fell_sharply, mean_of
 from evaluation.change.overview import changes_since
@@ -349,8 +349,11 @@ def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
         line = {"agent": run.agent, "dimension": name, "judge": run.judge, "procedure": run.procedure}
         if DriftAlert.objects.filter(Q(since__gte=newest_before) | Q(evaluation_run=run), **line).exists():
             continue
-        said = EvaluationScore.objects.filter(evaluation_run=run, dimension=name, message__said_at__gt=newest_before)
-        since = said.aggregate(at=Min("message__said_at"))["at"] or run.window_start or newest_before
+        judged = EvaluationScore.objects.filter(evaluation_run=run, dimension=name, message__said_at__gt=newest_before)
+        tags = {f"tags__{key}": value for key, value in run.where.items()}
+        said = Message.objects.filter(agent=run.agent, synthetic=False, said_at__gt=newest_before, **tags)
+        since = judged.aggregate(at=Min("message__said_at"))["at"] or said.aggregate(at=Min("said_at"))["at"]
+        since = since or newest_before
         fell = {"since": since, "before": change.baseline, "after": change.candidate}
         alerts.append(_announce(DriftAlert(evaluation_run=run, schedule=run.schedule, **line, **fell)))
     return alerts

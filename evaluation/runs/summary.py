@@ -590,11 +590,20 @@ def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
     return by_run
 
 
-def dimension_scores(runs: Collection[int]) -> dict[int, dict[str, float]]:
-    """The scores by run and dimension of what was judged in the runs themselves, where enough was scored; one query."""
+def dimension_scores(runs: Collection[EvaluationRun]) -> dict[int, dict[str, float]]:
+    """The scores by run and dimension of what was judged in the runs themselves, where enough was scored; one query at most.
+
+    Of a run of one dimension it is the overall score: that is not read.
+    """
+    scores = {
+        run.pk: {} if run.overall_score is None else {run.dimensions[0]: run.overall_score}
+        for run in runs
+        if len(run.dimensions) == 1
+    }
+    several = [run.pk for run in runs if run.pk not in scores]
     scored = Q(status="scored", score__isnull=False)
     rows = (
-        EvaluationScore.objects.filter(evaluation_run__in=runs)
+        EvaluationScore.objects.filter(evaluation_run__in=several)
         .order_by()
         .values_list("evaluation_run", "dimension")
         .annotate(
@@ -604,7 +613,7 @@ def dimension_scores(runs: Collection[int]) -> dict[int, dict[str, float]]:
             **share_counts(),
         )
     )
-    scores: dict[int, dict[str, float]] = {run: {} for run in runs}
+    scores |= {run: {} for run in several}
     for run, dimension, points, weights, of_messages, hits, asked in rows:
         if weights and not (of_messages and why_too_little(Share(hits, asked))):
             scores[run][dimension] = round(points / weights, 4)

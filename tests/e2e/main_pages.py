@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from django.urls import reverse
 
-from agents.models import Agent, Channel, Debate, LLMCall, Run
+from agents.models import Agent, Alert, Channel, Debate, LLMCall, Run
 from correction.models import CorrectionLog
 from evaluation.models import EvaluationRun
 from tests.console import list_of, page_of
 
 NAMES = (
     "home",
+    "review",
+    "alerts",
     "drift-overview",
     "agent",
     "propositions",
@@ -37,6 +39,8 @@ def main_pages() -> dict[str, str]:
     forced = CorrectionLog.objects.filter(agent=michael, outcome="forced_through").latest("pk")
     return {
         "home": reverse("admin:index"),
+        "review": reverse("admin:review"),
+        "alerts": list_of(Alert),
         "drift-overview": reverse("admin:evaluation_drift_overview"),
         "agent": page_of(michael),
         "propositions": reverse("admin:evaluation_proposition_change", args=["michael"]),

@@ -85,3 +85,34 @@ def test_from_home_to_a_gate_that_observes_takes_five_clicks_at_most(
     page.locator("#changes").get_by_role("button", name="Undo").click()
     expect(page.get_by_text("everything is as before")).to_be_visible()
     assert resolve_config(michael).gate_is_off
+
+
+def test_home_says_who_drifts_since_when_and_a_point_opens_its_message(
+    visit: Callable[..., Visitor], site: str
+) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.enter(User.objects.get(username="reader"))
+    visitor.open("/admin/")
+    now = page.locator("#drift")
+    expect(now.get_by_role("heading")).to_contain_text("Drifting now: 6 of 16 agents")
+    expect(now.locator(".pl-who")).to_contain_text("since build 41 (13 Nov 2026)")
+    for name in ("Stanley Hudson", "Dwight Schrute", "Michael Scott", "Angela Martin", "Kevin Malone", "Jim Halpert"):
+        expect(now.locator(".pl-who li", has_text=name).get_by_role("link").last).to_have_attribute(
+            "href", re.compile("#change$")
+        )
+
+    page.wait_for_function(
+        "window.Chart && Chart.getChart(document.querySelector('#drift canvas'))?.scales.x !== undefined"
+    )
+    points = page.evaluate("""() => {
+        const chart = Chart.getChart(document.querySelector('#drift canvas')), place = chart.canvas.getBoundingClientRect();
+        return chart.data.datasets.flatMap(({data}) => data).filter(({url}) => url).map(({x, y, url}) =>
+            [x, place.x + chart.scales.x.getPixelForValue(x), place.y + chart.scales.y.getPixelForValue(y), url]);
+    }""")
+    assert len({x for x, *_ in points}) > 100, "each message has its own time"
+    *_, across, down, url = min(points, key=lambda point: (point[0] < points[0][0] + 19 * 86_400, -point[2]))
+    page.mouse.click(across, down)
+    page.wait_for_url("**/transcript/**")
+    expect(page.locator(f"#{page.url.split('#')[1]}")).to_be_in_viewport()
+    assert url.partition("?")[0] in page.url

@@ -178,6 +178,7 @@ def test_a_change_is_called_by_what_it_is(
         assert how_sure(card.main) == "3 judgements in the baseline, 3 now; too few to tell from chance"
 
 
+@pytest.mark.databases_differ
 @pytest.mark.parametrize("judge", [LLM, OFFLINE])
 @pytest.mark.parametrize(
     ("before", "now"),
