@@ -196,6 +196,7 @@ class Delivery(Leasable):
                 name="alert_delivery_open",
             ),
             models.Index(fields=["receiver", "-id"], name="alert_delivery_of_receiver"),
+            models.Index(fields=["status", "finished_at"], name="alert_delivery_status_finished"),
         ]
 
     def __str__(self) -> str:
