@@ -168,7 +168,7 @@ def test_what_goes_with_it_is_counted_and_never_loaded() -> None:
     assert not [sql for sql in many if '"runs"."trace"' in sql]
     told = plain(read(root, url))
     assert "303 turns" in told
-    assert "It cannot be deleted here: run would go with it" in told
+    assert "It cannot be deleted here: turn would go with it" in told
 
 
 def statements(client: Any, url: str) -> list[str]:
