@@ -27,7 +27,6 @@ DOORS = {
     "debate": "/debate/add/",
     "draft_propositions": "/job/suggest/",
     "drift": "/drift|/overview/|/driftalert/",
-    "drf_create_token": "/apitoken/add/",
     "evaluate": "/evaluate/|/agents/agent/",
     "experiment": "/experiment/add/|/experiments/",
     "export_scores": "/evaluationscore/export/",
@@ -42,6 +41,7 @@ DOORS = {
 TERMINAL = {
     *("work", "migrate", "seed", "check", "createsuperuser", "forget", "prune_logs", "check_propositions", "demo"),
     *("export_payloads", "changepassword", "serve"),
+    "drf_create_token",  # makes tokens without name and end; the list beside it makes better ones
 }
 LEADS = re.compile(r'(?:href|formaction|action)="([^"]+)"')
 

@@ -92,6 +92,7 @@ MOST_MESSAGES = 1_000  # of a channel, counted in the list
 @admin.register(Channel)
 class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
     inlines = (MemberInline,)
+    list_before_template = "admin/list_starts.html"
     fields = ("name", "slug", "kind", "topic", "tags")
     prepopulated_fields: ClassVar = {"slug": ("name",)}
 

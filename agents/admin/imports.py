@@ -35,6 +35,7 @@ from agents.work.worker import alive
 PAGES = "admin/agents/import/"
 UNREAD = "Why is shown to the user who uploaded it, and to those who may view messages."
 MOST_SAID = 20  # personas
+MOST_UNFOLDED = 3  # personas of a preview that stand there in full
 MOST_PREVIEWED = 1024 * 1024  # bytes of personas that the page of the preview holds; more are imported at once
 _OUTCOMES_AHEAD = {
     Outcome.CREATED: "new",
@@ -159,6 +160,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         _check_may_import(request)
         reset, held = "reset" in request.POST, []
         rows = personas.preview_uploaded(files, user=user_of(request), reset=reset)
+        show = display.block if len(rows) <= MOST_UNFOLDED else display.folded
         for file in files:
             file.seek(0)
             held.append((file.name, b64encode(file.read()).decode("ascii")))
@@ -167,7 +169,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             f"{PAGES}personas.html",
             "Import personas",
             rows=[
-                (result.agent, _OUTCOMES_AHEAD[result.outcome], result.changed, display.folded(persona, 90))
+                (result.agent, _OUTCOMES_AHEAD[result.outcome], result.changed, show(persona))
                 for result, persona in rows[:MOST_SAID]
             ],
             more=max(0, len(rows) - MOST_SAID),

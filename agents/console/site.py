@@ -101,7 +101,7 @@ class PagedList(ChangeList):
         said = [one.fill(shown) for one in extensions(self.model, request) if one.fill is not None]
         self.result_list = shown
         self.said_once = self._say_once(shown) or next(filter(None, said), None)
-        ways = table_of(self.model).start if not shown else ()
+        ways = table_of(self.model).start
         self.starts = [(label, reverse(name)) for label, name, needed in ways if request.user.has_perm(needed)]
 
     def _say_once(self, rows: list[Any]) -> tuple[object, object] | None:

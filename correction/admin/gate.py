@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -33,6 +33,7 @@ from correction.gate.thresholds import LAST, ORIGINS, USUAL, Replay, Scores, fai
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, ObservedMessage
 from evaluation.admin.display import HEURISTIC, MEASURE, judge_badge
 from evaluation.models import is_heuristic
+from evaluation.wording import counted
 
 STEP = 5  # tenths of a point that a bar is wide
 HIGHEST = 90
@@ -252,25 +253,29 @@ def gate_context(
         "judge_set": judge_badge(str(settings.JUDGE_MODEL)),
         "may_judge": choice.kind == kind_of_judge() and request.user.has_perm(MEASURE),
         "may_check": request.user.has_perm(CHECKING),
-        "modes": [(mode, _words(mode, config, needs)) for mode in GateMode.values],
+        "modes": [(mode, _words(mode, config, needs, choice.checked)) for mode in GateMode.values],
         "changes": _changes(agent),
         "logs_url": display.list_url(CorrectionLog, **({"agent__id__exact": agent.pk} if agent else {})),
         "config_url": config_url(agent),
     }
 
 
-def _words(mode: str, config: ResolvedConfig, needs: Needs | None) -> SafeString:
+def _words(mode: str, config: ResolvedConfig, needs: Needs | None, checked: Sequence[str]) -> SafeString:
     """What a mode does, and what it costs for the checked dimensions."""
+    each = "message" if mode == GateMode.OBSERVE else "draft"
     if mode == GateMode.OFF:
         return SafeString("No message is checked. It costs nothing.")
     if needs is None:
         cost: object = "What that costs is estimated once there is a message."
+    elif not checked:
+        cost = "Tick what is to be checked to see the cost."
     elif not needs.calls:
         cost = "No call and no cost: the judge answers on this machine."
     else:
         cost = format_html(
-            "{} call{} a message, about {} per 1,000 messages.",
-            needs.calls, "" if needs.calls == 1 else "s", _cost(needs, 1000),
+            "For {}: {} a {}, about {} per 1,000 {}s{}.",
+            ", ".join(checked), counted(needs.calls, "call"), each, _cost(needs, 1000), each,
+            "; a retry is another draft" if mode == GateMode.ENFORCE else "",
         )  # fmt: skip
     if mode == GateMode.OBSERVE:
         share_of = config["observe_sample_rate"]

@@ -21,7 +21,7 @@ from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent
 from evaluation.admin.display import evaluation_link, judge_badge
 from evaluation.commands import answer_words, how_asked
-from evaluation.models import Baseline, Dimension, EvaluationRun
+from evaluation.models import CHANNEL_DIMENSIONS, Baseline, Dimension, EvaluationRun
 from evaluation.propositions.files import PropositionError, YamlProblems, default_dimensions
 from evaluation.runs.control import judges_offered
 from evaluation.runs.estimate import Estimate, SimulationEstimate, estimate_all, estimate_simulation, estimated
@@ -95,6 +95,8 @@ def measuring_form(request: HttpRequest, agent: Agent) -> forms.Form:
     except PropositionError as error:
         every, problem = (), f"proposition files cannot be used: {error}"
     chosen: dict[str, object] = {"dimensions": [d for d in every if d in set(captured)] or list(every)}
+    if "against" in request.GET:  # two builds are compared by what the agent itself said
+        chosen["dimensions"] = [d for d in every if d not in CHANNEL_DIMENSIONS]
     if tags := request.GET.getlist("tag"):
         chosen["where"] = ",".join(tags)
     form = measuring()(as_query(request, measuring(), chosen))

@@ -120,6 +120,8 @@ def test_messages_that_nobody_judged_are_judged_on_request_while_the_gate_is_off
     text = plain(read(root, gate_page(ada)))
     assert "None of the last 3 messages is scored" in text
     assert "Judge the 3 not judged 3 calls" in text
+    two = plain(read(root, gate_page(ada, "?check=adherence&check=fluency")))
+    assert "For adherence, fluency: 2 calls a message" in two
 
     answer = press(root, ada, "_judge", check=["adherence", "fluency"])
     assert "3 of them wait to be judged, and no worker is alive" in plain(answer.content.decode())
