@@ -179,17 +179,15 @@ def card(
     unit: str = "",
     lines: Iterable[object] = (),
     tone: display.Tone = "plain",
-    wide: bool = False,
 ) -> SafeString:
     """One number with its unit, and sentences below it; `tone` colours its edge.
 
     Args:
         figure: A number, best as a link to the list behind it (`number_link`).
         lines: HTML or texts; empty ones are left out.
-        wide: It takes two places where there is room.
     """
     shown = [line for line in lines if line not in ("", None)]
-    context = {"title": title, "figure": figure, "unit": unit, "lines": shown, "tone": tone, "wide": wide}
+    context = {"title": title, "figure": figure, "unit": unit, "lines": shown, "tone": tone}
     return render_to_string("admin/home/card.html", context)
 
 

@@ -440,7 +440,8 @@ def _messages(runs: Collection[int], left_out: Collection[str]) -> dict[tuple[in
     rows = EvaluationScore.objects.filter(ONCE, evaluation_run__in=runs, count__isnull=True).order_by()
     if left_out:
         key = Concat(Cast("evaluation_run", CharField()), Value(":"), "dimension", Value(":"), "proposition_id")
-        rows = rows.alias(key=key).exclude(key__in=left_out)
+        of = {int(name.partition(":")[0]) for name in left_out}  # the others need no key
+        rows = rows.alias(key=key).exclude(evaluation_run__in=of, key__in=left_out)
     sums = rows.values(**about).annotate(x=Sum(F("weight") * F("score")), w=Sum("weight"))
     if not runs:
         return {}
