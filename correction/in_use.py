@@ -92,7 +92,7 @@ def fill_console(out: Any) -> None:
         raise LookupError(f"the console needs the active example agents {missing}: run `manage.py seed`")
     runs = _measure_every_few_days([agents[slug] for slug in MEASURED])
     _label(runs)
-    _check_the_judge([agents[slug] for slug in MEASURED])
+    _check_the_judge()
     _answer_a_visitor(agents[ANSWERING])
     _suggest(agents[ANSWERING])
     _line_up(Channel.objects.get(slug="general"))
@@ -141,10 +141,11 @@ def _label(runs: list[EvaluationRun]) -> None:
     refresh(key_of(next(iter(scores.values()))))
 
 
-def _check_the_judge(agents: list[Agent]) -> None:
+def _check_the_judge() -> None:
     """Have the offline judge tell the agents' own words from those of others, in the build in which none drifted."""
+    agents = Agent.objects.in_use().order_by("slug")
     specs = [RunSpec(agent=agent, dimensions=("adherence",), where={"build": "40"}, judge=OFFLINE) for agent in agents]
-    job = jobs.queue_check(specs=specs, of_all=False)
+    job = jobs.queue_check(specs=specs, of_all=True)
     execute(list(job.evaluations.all()))
     _work_off(Job.objects.filter(pk=job.pk, status__in=Job.OPEN), jobs.work_one)
 
