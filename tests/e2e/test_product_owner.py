@@ -99,6 +99,7 @@ def test_from_files_to_a_comparison_of_builds_and_a_threshold(
     click(page.get_by_role("button", name="Look at the personas"))
     expect(page.get_by_text("What its model reads")).to_be_visible()
     assert visitor.fits
+    assert grave_faults(page) == []
     click(page.get_by_role("button", name="Import 1 persona"))
     click(page.get_by_role("link", name="Import its conversations"))
     click(page.get_by_label("Files"), file=log)
@@ -114,6 +115,7 @@ def test_from_files_to_a_comparison_of_builds_and_a_threshold(
     click(both)
     expect(page.get_by_text("What it takes")).to_be_visible()
     assert visitor.fits
+    assert grave_faults(page) == []
     click(page.get_by_role("button", name="Evaluate now"))
     expect(page.get_by_text("Being evaluated")).to_be_visible(timeout=PATIENCE)
     work()
