@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import ManyToManyRel, Q, QuerySet
 from django.utils.module_loading import import_string
 
-from agents.models import Agent, Alert, Channel, Debate, DebateSeat, Message, Swarm
+from agents.models import Agent, Channel, Debate, DebateSeat, Message, Swarm
 from agents.seed import Demo
 from agents.seed.loader import conversations
 
@@ -124,7 +124,6 @@ def _remove(agents: Sequence[Agent], channels: Sequence[Channel], removal: Remov
         removal.removed.update(import_string(path)(agents))
     for rows in (
         messages,
-        Alert.objects.filter(agent__in=agents),
         Debate.objects.filter(channel__in=channels),  # also where the channel stays: nothing is left of its answers
         Channel.objects.filter(pk__in=[channel.pk for channel in empty]),
         Agent.objects.filter(pk__in=[agent.pk for agent in agents]),
