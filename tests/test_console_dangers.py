@@ -41,7 +41,6 @@ DELETABLE = {
     *(
         "auth.User",
         "auth.Group",
-        "authtoken.TokenProxy",
         "agents.ApiToken",
         "agents.Agent",
         "agents.Channel",
