@@ -448,7 +448,7 @@ TABLES = (
         menu="More",
         icon="vpn_key",
         title="API tokens",
-        empty="A program needs one to use the API: add it here, or run manage.py make_token USER.",
+        empty="A program needs one to use the API.",
         deleting="Programs that use this token are refused from now on. A new one has another key.",
         columns="name hint user created_at=made expires",
         fields=(("", "name hint user created_at=made expires"),),
