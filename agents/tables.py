@@ -10,11 +10,11 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, User
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.utils import timezone
-from rest_framework.authtoken.models import TokenProxy
 
 from agents.models import (
     Agent,
     Alert,
+    ApiToken,
     Channel,
     ChannelMember,
     Chore,
@@ -125,8 +125,8 @@ def _old_swarm_turns(before: datetime) -> QuerySet[SwarmTurn]:
 
 
 def _seen_alerts(before: datetime) -> QuerySet[Alert]:
-    """Those of drift stay with what they are about."""
-    over = Alert.objects.filter(acknowledged_at__lt=before, ended_at__lt=before)
+    """Once their deliveries are gone; those of drift stay with what they are about."""
+    over = Alert.objects.filter(acknowledged_at__lt=before, ended_at__lt=before, deliveries=None)
     return over.exclude(kind=Alert.Kind.DRIFT)
 
 
@@ -294,7 +294,7 @@ TABLES = (
         columns="name_and_state channel where_to kinds_wanted agents_wanted last_delivery",
         filters="is_active channel",
         search="name*",
-        deleting="Nothing is sent to it any more, and the log of what was sent goes with it. To keep it, clear active instead.",
+        deleting="Nothing is sent to it any more. The log of what was sent stays, without its name. To keep it, clear active instead.",
         erase=(Erase(columns="name address", report_only=True),),
         no_speech="kinds",
     ),
@@ -428,7 +428,7 @@ TABLES = (
     Table(
         model=User,
         menu="More",
-        icon="key",
+        icon="group",
         entry="Access",
         empty="manage.py createsuperuser makes the first account.",
         filters="is_staff is_superuser is_active groups",
@@ -443,11 +443,16 @@ TABLES = (
         "next manage.py migrate.",
     ),
     Table(
-        model=TokenProxy,
-        tab_of=User,
+        model=ApiToken,
+        operator="add delete",
+        menu="More",
+        icon="vpn_key",
         title="API tokens",
-        empty="A program needs one to use the API: add it here, or run manage.py drf_create_token USER.",
+        empty="A program needs one to use the API.",
         deleting="Programs that use this token are refused from now on. A new one has another key.",
+        columns="name hint user created_at=made expires",
+        fields=(("", "name hint user created_at=made expires"),),
+        no_speech="name hint",
     ),
     # Without a page of their own.
     Table(model=DebateSeat, erase=(Erase(columns="perspective", report_only=True),), no_speech="role label model"),

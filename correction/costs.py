@@ -294,17 +294,7 @@ class BudgetDay:
 
 def budgets_today(*, now: datetime | None = None, end: datetime | None = None) -> BudgetDay:
     """What today cost (up to `end`) and what of the budgets that is; four queries."""
-    midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    spent: dict[int | None, Decimal] = defaultdict(Decimal)
-    total, unpriced = Decimal(0), 0
-    keys = {"agent": F("agent"), "purpose": F("purpose")}
-    for row in read(LEDGER, LEDGER.tables[0], start=midnight, end=end, raw_keys=keys, keys=keys):
-        total += row["s_cost_usd"]
-        unpriced += row["s_unpriced"]
-        if row["k_purpose"] in BUDGETED:
-            spent[row["k_agent"]] += row["s_cost_usd"]
-    dearest = sorted(spent, key=lambda agent: -spent[agent])[:MOST_SPENDERS]
-    caps = _caps([agent for agent in dearest if agent is not None])
+    total, unpriced, spent, caps = _today(now, end)
     shares = [spent.get(agent, Decimal(0)) / cap if cap else Decimal(1) for agent, cap in caps.of.items()]
     return BudgetDay(
         total=total,
@@ -316,6 +306,27 @@ def budgets_today(*, now: datetime | None = None, end: datetime | None = None) -
         used_up=sum(share >= 1 for share in shares),
         nearly=sum(NEARLY <= share < 1 for share in shares),
     )
+
+
+def used_up_today() -> dict[int | None, tuple[Decimal, Decimal]]:
+    """Spent and budget by key of the agents that used theirs up today (UTC); None = what measuring channels costs."""
+    _, _, spent, caps = _today(None, None)
+    return {agent: (spent[agent], cap) for agent, cap in caps.of.items() if spent[agent] and spent[agent] >= cap}
+
+
+def _today(now: datetime | None, end: datetime | None) -> tuple[Decimal, int, dict[int | None, Decimal], _Caps]:
+    """What all calls of today cost, how many were unpriced, what budgets are about by agent, and the budgets."""
+    midnight = (now or timezone.now()).astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    spent: dict[int | None, Decimal] = defaultdict(Decimal)
+    total, unpriced = Decimal(0), 0
+    keys = {"agent": F("agent"), "purpose": F("purpose")}
+    for row in read(LEDGER, LEDGER.tables[0], start=midnight, end=end, raw_keys=keys, keys=keys):
+        total += row["s_cost_usd"]
+        unpriced += row["s_unpriced"]
+        if row["k_purpose"] in BUDGETED:
+            spent[row["k_agent"]] += row["s_cost_usd"]
+    dearest = sorted(spent, key=lambda agent: -spent[agent])[:MOST_SPENDERS]
+    return total, unpriced, spent, _caps([agent for agent in dearest if agent is not None])
 
 
 @dataclass(frozen=True, slots=True)

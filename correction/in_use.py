@@ -6,12 +6,13 @@ that does not drift, newer than builds 40 and 41 and without their tags: no figu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from agents.llm.ledger import totals
@@ -26,14 +27,16 @@ from correction.config.configure import configure
 from correction.demonstration import Stage, gate_settings
 from correction.gate import observe
 from correction.models import BehaviorRequest, Intervention, ObservedMessage
-from evaluation import lineup
-from evaluation.calibration.labels import draw_label_set, drawn_ids, save_label
+from evaluation import jobs, lineup
+from evaluation.calibration.agreement import refresh
+from evaluation.calibration.labels import draw_label_set, drawn_ids, key_of, save_label
 from evaluation.change.over_time import look_for_drift
 from evaluation.drafting.suggesting import Suggestions, path_for, sift, write_suggestions
-from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore, LineUpRun
+from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, EvaluationScore, Job, LineUpRun
 from evaluation.propositions.editing import CannotSave, team_folder
 from evaluation.propositions.files import PropositionError, load_all, load_file
 from evaluation.runs.execute import execute
+from evaluation.runs.planning import RunSpec
 from evaluation.schedules import fire_if_due, save_schedule
 from evaluation.wording import counted, spent_json
 
@@ -89,13 +92,14 @@ def fill_console(out: Any) -> None:
         raise LookupError(f"the console needs the active example agents {missing}: run `manage.py seed`")
     runs = _measure_every_few_days([agents[slug] for slug in MEASURED])
     _label(runs)
+    _check_the_judge()
     _answer_a_visitor(agents[ANSWERING])
     _suggest(agents[ANSWERING])
     _line_up(Channel.objects.get(slug="general"))
     alerts = DriftAlert.objects.filter(schedule__name=Demo.SCHEDULE).count()
     out.write(
         f"In use: {len(runs)} evaluations of {' and '.join(MEASURED)} by a schedule ({counted(alerts, 'alert')}), labels, "
-        f"suggestions, a request, and checked messages in channel {Demo.CHANNEL}: see the console."
+        f"a check of the judge, suggestions, a request, and checked messages in channel {Demo.CHANNEL}: see the console."
     )
 
 
@@ -134,6 +138,22 @@ def _label(runs: list[EvaluationRun]) -> None:
         lost = message is not None and message.agent is not None and message.agent.slug == "michael"
         holds = not (lost and message is not None and message.tags.get("build") == "41")
         save_label(score=scores[pk], annotator="planted drift", value=1 if holds == inverted else 8)
+    refresh(key_of(next(iter(scores.values()))))
+
+
+def _check_the_judge() -> None:
+    """Have the offline judge tell the agents' own words from those of others, in the build in which none drifted."""
+    agents = Agent.objects.in_use().order_by("slug")
+    specs = [RunSpec(agent=agent, dimensions=("adherence",), where={"build": "40"}, judge=OFFLINE) for agent in agents]
+    job = jobs.queue_check(specs=specs, of_all=True)
+    execute(list(job.evaluations.all()))
+    _work_off(Job.objects.filter(pk=job.pk, status__in=Job.OPEN), jobs.work_one)
+
+
+def _work_off(waiting: QuerySet[Any], work_one: Callable[..., bool]) -> None:
+    """Do queued work here, until nothing of `waiting` is left."""
+    while waiting.exists() and work_one(owner=owner_name()):
+        pass
 
 
 def _answer_a_visitor(agent: Agent) -> None:
@@ -162,12 +182,9 @@ def _answer_a_visitor(agent: Agent) -> None:
     asked = receive_message(channel=channel, outsider=VISITOR, text=ASKED)
     for run in asked.triggered_runs.all():
         run_turn(run, owner=owner_name())
-    for waiting, work_one in (
-        (BehaviorRequest.objects.filter(message=asked, status__in=BehaviorRequest.OPEN), requests.work_one),
-        (ObservedMessage.objects.filter(message__channel=channel, status__in=ObservedMessage.OPEN), observe.work_one),
-    ):
-        while waiting.exists() and work_one(owner=owner_name()):
-            pass
+    _work_off(BehaviorRequest.objects.filter(message=asked, status__in=BehaviorRequest.OPEN), requests.work_one)
+    observed = ObservedMessage.objects.filter(message__channel=channel, status__in=ObservedMessage.OPEN)
+    _work_off(observed, observe.work_one)
 
 
 def _suggest(agent: Agent) -> None:
@@ -201,10 +218,7 @@ def _suggest(agent: Agent) -> None:
 def _line_up(channel: Channel) -> None:
     """Measure whether the voices of a channel can be told apart."""
     queued, _ = lineup.queue_line_up(channel=channel)
-    while LineUpRun.objects.filter(pk=queued.pk, status__in=LineUpRun.OPEN).exists() and lineup.work_one(
-        owner=owner_name()
-    ):
-        pass
+    _work_off(LineUpRun.objects.filter(pk=queued.pk, status__in=LineUpRun.OPEN), lineup.work_one)
 
 
 def remove_suggestions() -> None:

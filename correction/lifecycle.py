@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from agents.models import Agent
+from agents.models import Agent, Alert
 from agents.seed import Demo
 from correction.config.configure import ensure_rows
 from correction.models import BehaviorRequest, CorrectionLog, Intervention, InterventionLog
-from evaluation.models import EvaluationSchedule, Experiment, LabelSet
+from evaluation.models import EvaluationSchedule, Experiment, Job, LabelSet
 
 
 def seed_configs(agents: Sequence[Agent]) -> str:
@@ -20,7 +20,7 @@ def seed_configs(agents: Sequence[Agent]) -> str:
 
 
 def remove_logs(agents: Sequence[Agent]) -> dict[str, int]:
-    """Remove the logs and requests of the examples, which would stay without a name, and what the demonstration named."""
+    """Remove the logs, requests and alerts of the examples, which would stay without a name, and what the demonstration named."""
     from correction.in_use import remove_suggestions
 
     removed = {}
@@ -30,11 +30,12 @@ def remove_logs(agents: Sequence[Agent]) -> dict[str, int]:
         Intervention.objects.filter(slug=Demo.INTERVENTION).exclude(agents__in=others),
         LabelSet.objects.filter(name=Demo.LABEL_SET),
         Experiment.objects.filter(name=Demo.EXPERIMENT),
+        Job.objects.filter(evaluations__agent__in=agents).exclude(evaluations__agent__in=others).distinct(),
     ):
-        removed[str(rows.model._meta.verbose_name_plural)] = rows.count()
-        rows.delete()
+        removed[str(rows.model._meta.verbose_name_plural)] = len(rows)
+        rows.model._default_manager.filter(pk__in=[row.pk for row in rows]).delete()  # joined rows cannot be deleted
     transaction.on_commit(remove_suggestions)  # a dry run deletes no file
-    for model in (CorrectionLog, InterventionLog, BehaviorRequest):
+    for model in (CorrectionLog, InterventionLog, BehaviorRequest, Alert):
         rows = model._default_manager.filter(agent__in=agents)
         removed[str(model._meta.verbose_name_plural)] = rows.count()
         rows.delete()

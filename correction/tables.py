@@ -192,15 +192,16 @@ TABLES = (
         fields=(
             (
                 "",
-                "status message__agent message session=verdicts error created_at started_at finished_at attempt lease_owner",
+                "status message__agent message dimensions session=verdicts error created_at started_at finished_at attempt lease_owner",
             ),
         ),
         export=export_of(
-            "id=pk created_at agent=message.agent.slug message=message_id text=message.text session status error started_at "
+            "id=pk created_at agent=message.agent.slug message=message_id text=message.text session dimensions status error started_at "
             "finished_at attempt",
             texts=("text",),
         ),
         erase=(Erase(columns="error", channel="message__channel"),),
+        no_speech="dimensions",
         prune=Prune(
             rows=lambda before: ObservedMessage.objects.filter(status__in=ObservedMessage.FINAL, finished_at__lt=before)
         ),

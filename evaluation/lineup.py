@@ -114,6 +114,23 @@ class LineUp(BaseModel):
         return worst
 
 
+def check_options(
+    *, min_lines: int = MIN_LINES, permutations: int = PERMUTATIONS, seed: int = 0, everybody: bool = False
+) -> None:
+    """Refuse an option of `line_up` that is out of range.
+
+    Raises:
+        ValueError: Names the option, its value and what is allowed.
+    """
+    for name, value, low, high in (
+        ("min_lines", min_lines, 2, None),
+        ("permutations", permutations, 19, 100_000),
+        ("seed", seed, 0, 2**63 - 1),
+    ):
+        if value < low or (high is not None and value > high):
+            raise ValueError(f"{name} is {value}; allowed: {low} {f'to {high:,}' if high else 'or more'}")
+
+
 def line_up(
     *,
     channel: Channel,
@@ -145,13 +162,7 @@ def line_up(
     Raises:
         ValueError: An option out of range.
     """
-    for name, value, low, high in (
-        ("min_lines", min_lines, 2, None),
-        ("permutations", permutations, 19, 100_000),
-        ("seed", seed, 0, None),
-    ):
-        if value < low or (high is not None and value > high):
-            raise ValueError(f"{name} is {value}; allowed: {low} {f'to {high:,}' if high else 'or more'}")
+    check_options(min_lines=min_lines, permutations=permutations, seed=seed)
     result, said, lines = _lines_to_compare(channel, window or MessageWindow(), where or {}, everybody, min_lines)
     result.permutations, result.seed = permutations, seed
     if result.reason:
@@ -332,25 +343,29 @@ def _unusable(speakers: Sequence[_Speaker], min_lines: int) -> dict[_Speaker, st
 
 # -- queued line-ups
 def queue_line_up(
-    *, channel: Channel, window: str = "all", where: Mapping[str, str] | None = None
+    *, channel: Channel, window: str = "all", where: Mapping[str, str] | None = None, **options: Any
 ) -> tuple[LineUpRun, bool]:
     """Have a worker measure the voices of a channel in a window (see `parse_window`), of messages with these tags.
+
+    Args:
+        options: Of `line_up`: `everybody`, `min_lines`, `permutations`, `seed`.
 
     Returns:
         The line-up, and whether it is new: one at a time waits for a channel.
 
     Raises:
-        ValueError: The window is not understood.
+        ValueError: The window is not understood, or an option out of range.
     """
     parse_window(window)
+    check_options(**options)
     try:
         with transaction.atomic():
-            queued = LineUpRun.objects.create(channel=channel, window=window, where=dict(where or {}))
+            queued = LineUpRun.objects.create(channel=channel, window=window, where=dict(where or {}), options=options)
             transaction.on_commit(wake_workers)
     except IntegrityError:
         waiting = LineUpRun.objects.filter(channel=channel, status__in=WAITING).first()
         if waiting is None:  # it ended between the two statements
-            return queue_line_up(channel=channel, window=window, where=where)
+            return queue_line_up(channel=channel, window=window, where=where, **options)
         return waiting, False
     return queued, True
 
@@ -365,7 +380,7 @@ def _measure(waiting: LineUpRun) -> dict[str, Any]:
     channel = waiting.channel
     newest = Message.objects.filter(channel=channel).aggregate(n=Max("position"))["n"] or 0
     window = parse_window(waiting.window, now=waiting.created_at)
-    result = line_up(channel=channel, window=window, where=waiting.where).model_dump()
+    result = line_up(channel=channel, window=window, where=waiting.where, **waiting.options).model_dump()
     return {"status": Status.COMPLETED, "result": result, "last_position": newest}
 
 

@@ -224,7 +224,7 @@ TABLES = (
         filters="status created_at",
         fields=(("", "channel status window where=tags_asked_for error finished_at=measured"),),
         erase=(Erase(columns="result error where", channel="channel"),),
-        no_speech="window",
+        no_speech="window options",
     ),
     Table(
         model=Job,

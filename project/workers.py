@@ -31,6 +31,8 @@ CHORES: dict[str, float] = {
     "agents.work.queues.release_lost_leases": 30,
     "agents.ops.sums.sum_up": 60,
     "agents.imports.uploads.drop_old": 3600,
+    "agents.alerts.judge.look": 60,
+    "correction.alerts.look": 120,
     "correction.behavior.postponing.resume_paused": 60,
 }
 # Raw rows that are summed by hour, and minutes after an hour's end when that is done: transactions may end late.

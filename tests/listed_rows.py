@@ -23,12 +23,14 @@ from django.db.models import (
     TextField,
     UUIDField,
 )
-from rest_framework.authtoken.models import Token
 
 from agents.models import (
     Agent,
+    Alert,
+    ApiToken,
     Channel,
     Debate,
+    Delivery,
     DialogState,
     Import,
     LLMBatch,
@@ -36,6 +38,7 @@ from agents.models import (
     Message,
     ModelPrice,
     PersonaVersion,
+    Receiver,
     Run,
 )
 from correction.models import (
@@ -155,10 +158,14 @@ def _agents(cast: Cast, have: int, more: int) -> None:
     store(PersonaVersion, (PersonaVersion(agent=agent, number=1, digest="d" * 64) for agent in list(fresh)))
 
 
-def _tokens(cast: Cast, have: int, more: int) -> None:
-    make(User, cast, range(have, have + more), lambda n: {"username": f"holder{n}", "password": "!"})
-    holders = User.objects.filter(username__startswith="holder", auth_token__isnull=True)
-    store(Token, (Token(user=user, key=uuid.uuid4().hex) for user in holders.iterator()))
+def _api_tokens(cast: Cast, have: int, more: int) -> None:
+    owner, _ = User.objects.get_or_create(username="programmer", defaults={"password": "!"})
+    make(
+        ApiToken,
+        cast,
+        range(have, have + more),
+        lambda n: {"user": owner, "name": f"bot {n}", "digest": f"{n:064x}", "hint": "pl_a…z"},
+    )
 
 
 def _message(cast: Cast, n: int) -> dict[str, Any]:
@@ -233,6 +240,16 @@ def _alerts(cast: Cast, have: int, more: int) -> None:
     make(DriftAlert, cast, agent_of, lambda pk: {
         "schedule": schedule, "agent_id": agent_of[pk], "evaluation_run_id": pk, "before": 8.1, "after": 3.2,
     })  # fmt: skip
+
+
+def _sent_alerts(cast: Cast, have: int, more: int) -> None:
+    have = Alert.objects.count()  # three tables have their rows from here
+    make(Alert, cast, range(have, have + more), lambda n: {"agent": cast.agent(n)})
+    make(Receiver, cast, range(have, have + more), lambda n: {"address": "ops@example.com"})
+    alerts, receivers = newest(Alert, more), newest(Receiver, more)
+    make(Delivery, cast, range(more), lambda n: {"alert_id": alerts[n], "receiver_id": receivers[n]})
+    for pk in receivers:
+        Receiver.objects.get(pk=pk).agents.set(cast.agents[:2])
 
 
 def _requests(cast: Cast, have: int, more: int) -> None:
@@ -325,8 +342,11 @@ MAKERS: dict[str, Maker] = {
 } | {
     "auth.user": maker(User, lambda cast, n: {"username": f"user{n}", "password": "!"}),
     "auth.group": maker(Group),
-    "authtoken.tokenproxy": _tokens,
+    "agents.apitoken": _api_tokens,
     "agents.agent": _agents,
+    "agents.alert": _sent_alerts,
+    "agents.receiver": _sent_alerts,
+    "agents.delivery": _sent_alerts,
     "agents.channel": maker(Channel, lambda cast, n: {"slug": f"room-{n}"}),
     "agents.message": _messages,
     "agents.run": maker(Run, _run),

@@ -31,7 +31,10 @@ ACTIONS = {
         "switch_mechanism": True,
         "copy_corrections": True,
     },
+    "agents.Alert": {"acknowledge": True, "take_back": False},
+    "agents.Delivery": {"again": False},
     "evaluation.DriftAlert": {"acknowledge": False},
+    "evaluation.EvaluationRun": {"compare": False},
     "evaluation.EvaluationSchedule": {"fire": True, "pause": False, "resume": False},
     "correction.BehaviorRequest": {"apply_chosen": True, "reject_chosen": True, "retry_chosen": False},
 }
@@ -39,10 +42,11 @@ DELETABLE = {
     *(
         "auth.User",
         "auth.Group",
-        "authtoken.TokenProxy",
+        "agents.ApiToken",
         "agents.Agent",
         "agents.Channel",
         "agents.ModelPrice",
+        "agents.Receiver",
         "agents.Swarm",
     ),
     *("evaluation.LabelSet", "evaluation.EvaluationSchedule"),
@@ -163,8 +167,8 @@ def test_what_goes_with_it_is_counted_and_never_loaded() -> None:
     assert len(many) == len(few)
     assert not [sql for sql in many if '"runs"."trace"' in sql]
     told = plain(read(root, url))
-    assert "303 runs" in told
-    assert "It cannot be deleted here: run would go with it" in told
+    assert "303 turns" in told
+    assert "It cannot be deleted here: turn would go with it" in told
 
 
 def statements(client: Any, url: str) -> list[str]:

@@ -27,7 +27,6 @@ DOORS = {
     "debate": "/debate/add/",
     "draft_propositions": "/job/suggest/",
     "drift": "/drift|/overview/|/driftalert/",
-    "drf_create_token": "/tokenproxy/add/",
     "evaluate": "/evaluate/|/agents/agent/",
     "experiment": "/experiment/add/|/experiments/",
     "export_scores": "/evaluationscore/export/",

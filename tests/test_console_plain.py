@@ -11,9 +11,10 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agents.console.display import exact_moment, moment
+from agents.models import Agent
 from evaluation.models import ChannelShare, EvaluationRun, EvaluationScore
 from tests.console import list_of, page_of, plain, read, signed_in, superuser, viewer
-from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
+from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run, make_score
 from tests.factories import make_agent, make_channel
 
 HOUR = timedelta(hours=1)
@@ -114,3 +115,15 @@ def test_home_has_no_list_of_recent_actions() -> None:
     LogEntry.objects.log_actions(root.pk, type(root).objects.all(), 2, "renamed")
 
     assert "Recent actions" not in read(signed_in(root), reverse("admin:index"))
+
+
+@pytest.mark.django_db
+def test_the_list_of_agents_says_the_judge_of_all_baselines_once() -> None:
+    client, url = signed_in(viewer()), list_of(Agent)
+    for name in ("ada", "bob"):
+        make_baseline(agent := make_agent(name), make_run(agent, judge=OFFLINE))
+    assert read(client, url).count("pl-judge") == 1
+
+    make_baseline(agent, make_run(agent, judge=LLM))
+
+    assert read(client, url).count("pl-judge") == 2

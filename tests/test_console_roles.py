@@ -68,7 +68,7 @@ class Route:
 
     def _value(self, key: str) -> object:
         if key == "chat_id":
-            return chats().latest("pk").pk
+            return getattr(chats().order_by("pk").last(), "pk", 1)
         if key in ELSEWHERE:
             return ELSEWHERE[key]
         app, name, *_ = self.path.split("/")

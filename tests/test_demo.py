@@ -17,7 +17,7 @@ from agents.models import Agent, Channel
 from agents.registry import table_of
 from agents.seed import Demo
 from correction.models import BehaviorRequest, CorrectionLog, InterventionLog, ObservedMessage
-from evaluation.models import EvaluationRun, ScoreLabel
+from evaluation.models import DriftAlert, EvaluationRun, ScoreLabel
 from evaluation.propositions.files import load_all
 from tests.console import list_of, plain, read, signed_in, superuser
 from tests.once import rows_for_all
@@ -28,11 +28,12 @@ pytestmark = pytest.mark.django_db
 EMPTY = {
     "evaluation.proposition": "its page reads files",
     "agents.llmbatch": "batches need a model",
-    "evaluation.driftalert": "seven measurements before the fall are too few to raise one",
+    "agents.receiver": "a person says where alerts are to be sent",
+    "agents.delivery": "nothing is sent without a receiver",
     "agents.import": "an import belongs to the account that uploads it",
     "agents.workerheartbeat": "`make run` starts a worker",
     "auth.user": "`make run` makes an account",
-    "authtoken.tokenproxy": "a token belongs to an account",
+    "agents.apitoken": "a token belongs to an account",
 }
 
 
@@ -76,6 +77,19 @@ def test_a_schedule_measured_twelve_times_and_saw_michael_lose_his_voice() -> No
     assert len(runs) == 12
     assert len({run.window_end for run in runs}) == 12
     assert min(scores[:5]) > 7 > 3 > max(scores[-4:])
+
+
+def test_each_planted_fall_raised_one_alert_where_build_41_began() -> None:
+    alerts = list(DriftAlert.objects.order_by("agent__slug"))
+
+    assert [(alert.agent.slug, alert.dimension) for alert in alerts] == [
+        *((slug, "adherence") for slug in ("angela", "dwight")),
+        ("jim", "fluency"),
+        *((slug, "adherence") for slug in ("kevin", "michael", "stanley")),
+    ]
+    for alert in alerts:
+        first = alert.agent.messages.filter(tags__build="41").earliest("sent_at")
+        assert alert.since == first.sent_at
 
 
 def test_an_ordinary_channel_has_checked_and_observed_messages_and_a_request_that_waits() -> None:

@@ -3,26 +3,43 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from django.contrib import admin, messages
-from django.contrib.admin.models import ADDITION, CHANGE, DELETION, LogEntry
+from django import forms
+from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import Group, User
-from django.contrib.contenttypes.models import ContentType
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.urls import reverse
-from rest_framework.authtoken.admin import TokenAdmin
-from rest_framework.authtoken.models import TokenProxy
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from agents.api.problems import refused_for_now
 from agents.api.requests import SignIns, SignInsOfUser
 from agents.console import display
-from agents.console.site import AdminPasswordChangeForm, ModelAdmin, UserChangeForm, UserCreationForm
+from agents.console.site import (
+    AdminPasswordChangeForm,
+    ModelAdmin,
+    Select,
+    UserChangeForm,
+    UserCreationForm,
+    extensions,
+)
+from agents.models import Agent, ApiToken
 
-admin.site.unregister([User, Group, TokenProxy])
+if TYPE_CHECKING:
+    ApiTokenModelForm = forms.ModelForm[ApiToken]
+else:
+    ApiTokenModelForm = forms.ModelForm
+
+SNIPPETS = ("curl", "Python", "TypeScript")
+admin.site.unregister([User, Group])
 
 
 def user_of(request: HttpRequest) -> User:
@@ -43,74 +60,67 @@ class ThemedGroupAdmin(GroupAdmin, ModelAdmin[Group]):
     ordering: ClassVar = ["name"]
 
 
-def shortened(token: TokenProxy) -> str:
-    """Enough of a token to tell it from others, and too little to use it."""
-    return f"{token.key[:4]}…{token.key[-4:]}"
+class ApiTokenForm(ApiTokenModelForm):
+    expires_in = forms.TypedChoiceField(
+        choices=[(30, "30 days"), (90, "90 days"), (365, "1 year"), (0, "never")],
+        coerce=int,
+        initial=90,
+        widget=Select,
+        label="expires after",
+        help_text="the API refuses it from then on, with an error that says so",
+    )
+
+    class Meta:
+        model = ApiToken
+        fields = ("name",)
 
 
-TokenProxy.__str__ = shortened  # type: ignore[method-assign,assignment]  # titles and breadcrumbs name a token by it
+@admin.register(ApiToken)
+class ApiTokenAdmin(ModelAdmin[ApiToken]):
+    """Each user's own tokens; superusers see all. The key is shown once, on the answer to the form that made it."""
 
+    form = ApiTokenForm
+    actions = None
 
-def _may_see(request: HttpRequest, token: TokenProxy | None) -> bool:
-    return token is None or request.user.pk == token.user_id or user_of(request).is_superuser
+    @admin.display(description="expires", ordering="expires_at")
+    def expires(self, token: ApiToken) -> SafeString | str:
+        ended = display.badge("expired", "bad") if token.is_expired else ""
+        return format_html("{} {}", display.moment(token.expires_at), ended) if token.expires_at else "never"
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[ApiToken]:
+        tokens = super().get_queryset(request)
+        return tokens if user_of(request).is_superuser else tokens.filter(user=user_of(request))
 
-@admin.register(TokenProxy)
-class ThemedTokenAdmin(TokenAdmin, ModelAdmin[TokenProxy]):
-    """Tokens of the API. A program with one acts as its user, so it is shown once, when it is made; later only its ends are.
+    def has_change_permission(self, request: HttpRequest, obj: ApiToken | None = None) -> bool:
+        return False
 
-    Its page is for its user and superusers only, and no log or message holds it.
-    """
+    def get_fieldsets(self, request: HttpRequest, obj: ApiToken | None = None) -> Any:
+        return [(None, {"fields": ("name", "expires_in")})] if obj is None else super().get_fieldsets(request, obj)
 
-    list_display = ("user", "shown", "created")
-    list_display_links = ("user",)
-    list_filter = ()
-    autocomplete_fields = ("user",)
+    def save_model(self, request: HttpRequest, obj: ApiToken, form: Any, change: bool) -> None:
+        days = form.cleaned_data["expires_in"]
+        expires_at = timezone.now() + timedelta(days=days) if days else None
+        made, key = ApiToken.make(user=user_of(request), name=obj.name, expires_at=expires_at)
+        vars(obj).update(vars(made), key=key)  # the key lives as long as this request
 
-    def has_view_permission(self, request: HttpRequest, obj: TokenProxy | None = None) -> bool:
-        return super().has_view_permission(request, obj) and _may_see(request, obj)
+    def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
+        """Show the key on the answer itself: a message would keep it in a cookie or a session."""
+        agent = Agent.objects.in_use().order_by("pk").values_list("slug", flat=True).first()
+        draft = {"agent": agent} if agent else {"persona": "You are Ada, a dry and careful clerk. You never cheer."}
+        context = {
+            "token": obj,
+            "url": request.build_absolute_uri(reverse("quality-check-list")),
+            "body": json.dumps({**draft, "draft": "Hooray, I found your file!!!"}),
+            "checks_url": self.url("changelist"),
+        }
+        snippets = [(name, render_to_string(f"admin/agents/snippets/{name}.txt", context)) for name in SNIPPETS]
+        return self.page(request, "admin/agents/token_made.html", f"Token {obj.name}", snippets=snippets, **context)
 
-    def has_change_permission(self, request: HttpRequest, obj: TokenProxy | None = None) -> bool:
-        return super().has_change_permission(request, obj) and _may_see(request, obj)
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        panels = [panel(request, None) for one in extensions(ApiToken, request) for panel in one.panels]
+        return super().changelist_view(request, {**(extra_context or {}), "panels": panels})
 
-    def has_delete_permission(self, request: HttpRequest, obj: TokenProxy | None = None) -> bool:
-        return super().has_delete_permission(request, obj) and _may_see(request, obj)
-
-    shown = display.column("Token", shortened)
-
-    def get_fields(self, request: HttpRequest, obj: TokenProxy | None = None) -> Any:
-        return ("user",) if obj is None else ("user", "created", "shown")
-
-    def get_readonly_fields(self, request: HttpRequest, obj: TokenProxy | None = None) -> Any:
-        return () if obj is None else ("user", "created", "shown")
-
-    def log_addition(self, request: HttpRequest, obj: TokenProxy, message: Any) -> Any:
-        return self._note(request, obj, ADDITION, message)
-
-    def log_change(self, request: HttpRequest, obj: TokenProxy, message: Any) -> Any:
-        return self._note(request, obj, CHANGE, message)
-
-    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
-        return [self._note(request, token, DELETION, []) for token in queryset]
-
-    def response_add(self, request: HttpRequest, obj: TokenProxy, post_url_continue: str | None = None) -> HttpResponse:
-        """Show the token on the answer itself: a message would keep it in a cookie or a session."""
-        return self.page(request, "admin/agents/token_made.html", f"{obj.user} has a token now", token=obj)
-
-    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> HttpResponse:
-        self.message_user(request, "The token is deleted: it cannot be used any more.", messages.SUCCESS)
-        return HttpResponseRedirect(reverse("admin:authtoken_tokenproxy_changelist"))
-
-    def _note(self, request: HttpRequest, token: TokenProxy, flag: int, message: Any) -> LogEntry:
-        """Django's own entry is called after the object, which is the key."""
-        return LogEntry.objects.create(
-            user=user_of(request),
-            content_type=ContentType.objects.get_for_model(TokenProxy, for_concrete_model=False),
-            object_id=str(token.user_id),
-            object_repr=f"token of {token.user}"[:200],
-            action_flag=flag,
-            change_message=json.dumps(message) if isinstance(message, list) else message,
-        )
+    list_after_template = "admin/panels.html"
 
 
 @login_not_required

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from django import forms
 from django.contrib import admin
 from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString
@@ -21,9 +21,8 @@ from agents.alerts.raising import acknowledge, reopen
 from agents.alerts.webhook import secret_of
 from agents.console import display
 from agents.console.forms import confirmed, tell_done
-from agents.console.home import MOST_COUNTED
 from agents.console.panels import facts, table
-from agents.console.review import Decision, ReviewKind, Waits, add_review, numbers
+from agents.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from agents.console.site import ModelAdmin, ReadOnlyAdmin, TextInput, console_action
 from agents.models import Agent, Alert, AlertKind, Delivery, Receiver
 
@@ -65,7 +64,7 @@ def outcome_of(delivery: Delivery) -> SafeString:
     badge = display.badge(delivery.get_status_display(), TONES.get(delivery.status, "plain"))
     due = delivery.lease_expires_at if delivery.status == "pending" else None
     tried = f"try {delivery.tries} of {MOST_TRIES}" if delivery.tries and delivery.status != "completed" else ""
-    again = SafeString(f"again from {display.moment(due)}") if due else ""
+    again = SafeString(f"next try {display.moment(due)}") if due else ""
     return display.lines(badge, display.visible(delivery.error), tried, again)
 
 
@@ -89,7 +88,11 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             "may": self.has_acknowledge_permission(request),
             "acknowledge": reverse("admin:agents_alert_acknowledge_one", args=[obj.pk]),
             "take_back": reverse("admin:agents_alert_take_back_one", args=[obj.pk]),
-            "deliveries": _log(obj.deliveries.all(), "Receiver", lambda one: display.page_of(one.receiver)),
+            "deliveries": _log(
+                obj.deliveries.all(),
+                "Receiver",
+                lambda one: display.page_of(one.receiver) if one.receiver else "deleted",
+            ),
             "receivers": display.list_url(Receiver),
         }
         return [*super().get_panels(request, obj), render_to_string("admin/agents/alert/page.html", context, request)]
@@ -130,7 +133,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @admin.display(description="lasts")
     def lasts(self, alert: Alert) -> object:
-        return display.badge("yes", "warning") if alert.ended_at is None else display.moment(alert.ended_at)
+        return display.badge("yes", "warning") if alert.ended_at is None else "no"
 
     @admin.display(description="state", ordering="acknowledged_at")
     def state(self, alert: Alert) -> SafeString:
@@ -141,7 +144,9 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         sent = list(alert.deliveries.all())
         if not sent:
             return display.EMPTY
-        return display.lines(*(SafeString(f"{display.isolated(one.receiver)} {outcome_badge(one)}") for one in sent))
+        return display.lines(
+            *(SafeString(f"{display.isolated(one.receiver or 'deleted')} {outcome_badge(one)}") for one in sent)
+        )
 
 
 def outcome_badge(delivery: Delivery) -> SafeString:
@@ -188,16 +193,18 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
         return ("where_to", "kinds_wanted", "agents_wanted")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Receiver]:
-        newest = Delivery.objects.filter(receiver=OuterRef("receiver")).order_by("-pk").values("pk")[:1]
-        last = Delivery.objects.filter(pk=Subquery(newest))
         return (
             super()
             .get_queryset(request)
-            .prefetch_related(
-                Prefetch("agents", Agent.objects.only("slug", "display_name")),
-                Prefetch("deliveries", last, to_attr="last"),
-            )
+            .prefetch_related(Prefetch("agents", Agent.objects.only("slug", "display_name")))
         )
+
+    def fill_in(self, rows: list[Any]) -> None:
+        newest = Delivery.objects.filter(receiver=OuterRef("pk")).order_by("-pk").values("pk")[:1]
+        keys = dict(Receiver.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", Subquery(newest)))
+        last = Delivery.objects.in_bulk([key for key in keys.values() if key])
+        for row in rows:
+            row.last = last.get(keys[row.pk])
 
     def get_panels(self, request: HttpRequest, obj: Receiver) -> list[SafeString]:
         stored = Receiver.objects.get(pk=obj.pk)  # a form that was refused has put what was typed into `obj`
@@ -233,6 +240,10 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
         Receiver.objects.filter(pk=receiver.pk).update(salt=uuid.uuid4())
         return "It has a new signing secret, which signs from now on. Give it to the receiver."
 
+    def response_post_save_add(self, request: HttpRequest, obj: Receiver) -> HttpResponseRedirect:
+        """Its page: the test is there."""
+        return HttpResponseRedirect(self.url("change", obj))
+
     def save_model(self, request: HttpRequest, obj: Receiver, form: Any, change: bool) -> None:
         if not change:
             obj.created_by = user_of(request)
@@ -260,8 +271,8 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
 
     @admin.display(description="last delivery")
     def last_delivery(self, receiver: Receiver) -> SafeString:
-        last: list[Delivery] = getattr(receiver, "last", [])
-        return display.lines(outcome_badge(last[0]), display.moment(last[0].tried_at)) if last else display.EMPTY
+        last: Delivery | None = getattr(receiver, "last", None)
+        return display.lines(outcome_badge(last), display.moment(last.tried_at)) if last else display.EMPTY
 
 
 def _what(delivery: Delivery) -> SafeString:
@@ -293,22 +304,15 @@ class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
 
 # -- the review queue
 def _waiting(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    rows = Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk")
-    if agent:
-        rows = rows.filter(agent__slug=agent)
-    if keys is not None:
-        rows = rows.filter(pk__in=numbers(keys))
-    shown = rows.values_list("pk", "created_at", "agent__slug")[: MOST_COUNTED + 1]
-    return [Waits(str(pk), at, slug or "") for pk, at, slug in shown]
+    return newest(Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk"), agent, keys)
 
 
 def _find(keys: Collection[str]) -> dict[str, Alert]:
-    return {str(row.pk): row for row in Alert.objects.filter(pk__in=numbers(keys)).select_related("agent")}
+    return by_key(Alert.objects.select_related("agent"), keys)
 
 
 def _show(request: HttpRequest, alert: Alert) -> SafeString:
     return facts(
-        ("What", display.visible(alert.title)),
         ("Kind", alert.get_kind_display()),
         ("Raised", display.moment(alert.created_at)),
         ("How often", f"{alert.times:,}"),
@@ -340,7 +344,6 @@ add_review(
         find=_find,
         line=lambda alert: display.visible(alert.title),
         show=_show,
-        url=lambda alert: reverse("admin:agents_alert_change", args=[alert.pk]),
         note="For your colleagues: what you do about it.",
         decisions=(
             Decision(

@@ -45,6 +45,7 @@ from agents.work.worker import alive
 PAGES = "admin/agents/chat/"
 READING = ("agents.view_agent", "agents.view_channel", "agents.view_message")
 CANCELLING, DELETING, EDITING = "agents.change_run", "agents.delete_channel", "agents.change_agent"
+PACE = 1_000  # milliseconds
 MOST_CHATS = 50  # listed: the newest
 LONGEST_PERSONA = 200_000  # characters
 
@@ -64,12 +65,14 @@ class Choice:
         name: Of a key in `Run.overrides` that holds the chosen value.
         label: Of the field.
         options: A function of the agent to values and what they are called; an empty value changes nothing.
+        about: A function of the agent to what else a person who chooses should know.
         overrides: A function of the agent and a value to the overrides of a turn.
     """
 
     name: str
     label: str
     options: Callable[[Agent], Sequence[tuple[str, str]]]
+    about: Callable[[Agent], str]
     overrides: Callable[[Agent, str], dict[str, Any]]
 
 
@@ -90,6 +93,7 @@ class ChatForm(forms.Form):
         for choice in _choices:
             self.fields[choice.name] = forms.ChoiceField(
                 label=choice.label,
+                help_text=choice.about(agent),
                 choices=list(choice.options(agent)),
                 required=False,
                 initial=last.overrides.get(choice.name, "") if last else "",
@@ -175,6 +179,7 @@ class ChatPages(Pages):
             f"Chat with {display.marked(agent.display_name)}",
             **self._frame(request, agent, chat, form),
             live=self.url("chat_progress", chat) if not number_in(request.GET, "before") else "",
+            pace=_pace(last),
             box=chat_box(request, agent, chat),
         )
 
@@ -221,6 +226,7 @@ class ChatPages(Pages):
             **self._frame(request, agent, chat, form),
             question=question,
             live=reverse("admin:agents_channel_again_progress", args=[chat.pk, position]),
+            pace=_pace(again),
             box=again_box(request, agent, question),
             may_save=request.user.has_perm(EDITING),
             is_edited=edited != agent.system_prompt,
@@ -260,7 +266,6 @@ class ChatPages(Pages):
             "problem": problem,
             "may_talk": may_talk,
             "may_delete": chat is not None and self._may_delete(request, chat),
-            "no_worker": not alive().exists(),
             "most_characters": MAX_CHARACTERS,
         }
 
@@ -349,6 +354,11 @@ def _chat_of(pk: int) -> tuple[Channel, Agent]:
     return chat, agent
 
 
+def _pace(run: Run | None) -> int:
+    """Milliseconds between two looks for a change; longer while nothing is under way."""
+    return PACE if run is not None and run.status not in Run.FINAL else 3 * PACE
+
+
 def _digest(html: str) -> JsonResponse:
     return JsonResponse({"seen": hashlib.sha256(html.encode()).hexdigest()})
 
@@ -367,8 +377,9 @@ def chat_box(request: HttpRequest, agent: Agent, chat: Channel) -> str:
     context["last"] = _beside(request, agent, chat, last) if last else None
     context["may_stop"] = request.user.has_perm(CANCELLING)
     context["may_talk"] = request.user.has_perm(MAY_RUN)
-    context["no_worker"] = not alive().exists()
-    context["busy"] = Run.objects.filter(agent=agent, status=Run.Status.RUNNING).exclude(channel=chat).exists()
+    if context["is_open"]:
+        context["no_worker"] = not alive().exists()
+        context["busy"] = Run.objects.filter(agent=agent, status=Run.Status.RUNNING).exclude(channel=chat).exists()
     return render_to_string(f"{PAGES}box.html", context, request)
 
 
@@ -393,7 +404,7 @@ def again_box(request: HttpRequest, agent: Agent, question: Message) -> str:
         "chat": question.channel,
         "agent": agent,
         "may_stop": request.user.has_perm(CANCELLING),
-        "no_worker": not alive().exists(),
+        "no_worker": any(one and one.status not in Run.FINAL for one in (first, *tries[:1])) and not alive().exists(),
     }
     return render_to_string(f"{PAGES}again_box.html", context, request)
 
@@ -445,12 +456,12 @@ def _beside(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> dict
     sections = begun.content.get("sections", []) if begun else []
     row = SwarmTurn.objects.filter(run=run).select_related("swarm").first()
     state = DialogState.objects.filter(agent=agent, channel=chat).first()
-    stages = [*run.trace, *(entry for step in steps for entry in step.detail.get("stages", []))]
+    stages = [{**one, "counters": {name: n for name, n in one.get("counters", {}).items() if n}} for one in run.trace]
     return {
         "run": run,
         "steps": steps,
         "sections": [one for one in sections if one["stage"] not in ("persona", "instructions", "memory", "")],
-        "stages": [one for one in stages if one["status"] != "skipped" and (one.get("why") or one.get("counters"))],
+        "stages": [one for one in stages if one["status"] != "skipped" and (one.get("why") or one["counters"])],
         "skipped": sorted({f"{one['stage']}: {one['why']}" for one in stages if one["status"] == "skipped" and one.get("why")}),
         "panels": [shown for extension in extensions(Run, request) for panel in extension.panels if (shown := panel(request, run)).strip()],
         "trace": trace_lines(trace_of(row)) if row and request.user.has_perm("agents.view_swarmturn") else [],

@@ -14,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from agents.admin.chat import ChatPages
 from agents.admin.transcript import add_notes, first_since, transcript_page, transcript_url
+from agents.chat import COPY
 from agents.console import display
 from agents.console.filters import day_of, number_in
 from agents.console.forms import DistinctMembers
@@ -91,6 +92,7 @@ MOST_MESSAGES = 1_000  # of a channel, counted in the list
 @admin.register(Channel)
 class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
     inlines = (MemberInline,)
+    list_before_template = "admin/list_starts.html"
     fields = ("name", "slug", "kind", "topic", "tags")
     prepopulated_fields: ClassVar = {"slug": ("name",)}
 
@@ -100,6 +102,13 @@ class ChannelAdmin(ChatPages, ModelAdmin[Channel]):
         return channels.annotate(
             last_sent=Subquery(newest.values("sent_at")[:1]), last_text=Subquery(newest.values("text")[:1])
         )
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Channel], search_term: str
+    ) -> tuple[QuerySet[Channel], bool]:
+        """Without the copies of chats in which a question was answered again: the chat leads to them."""
+        shown = queryset.exclude(synthetic=True, slug__startswith=COPY)
+        return super().get_search_results(request, shown, search_term)
 
     def fill_in(self, rows: list[Any]) -> None:
         few = Message.objects.filter(channel=OuterRef("pk")).order_by("position").values("pk")[: MOST_MESSAGES + 1]

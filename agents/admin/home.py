@@ -122,9 +122,9 @@ def _turn(run: Run) -> tuple[object, ...]:
 def no_agents(request: HttpRequest) -> SafeString | None:
     if Agent.objects.listed().exists():
         return None
-    add = reverse("admin:agents_agent_add") if request.user.has_perm("agents.add_agent") else ""
-    text = "An agent is a persona acted by a model. The examples are sixteen personas with their conversations."
-    return step("There are no agents", text, command="manage.py seed", url=add, label="Add an agent")
+    add = reverse("admin:agents_import_add") if request.user.has_perm("agents.add_agent") else ""
+    text = "An agent is a persona acted by a model. Import yours; the examples are sixteen personas with their conversations."
+    return step("There are no agents", text, command="manage.py seed", url=add, label="Import personas")
 
 
 def no_judge(request: HttpRequest) -> SafeString | None:

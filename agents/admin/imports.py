@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
@@ -9,11 +10,13 @@ from django.conf import settings
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.core.files import File
+from django.core.files.base import ContentFile
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
@@ -32,6 +35,14 @@ from agents.work.worker import alive
 PAGES = "admin/agents/import/"
 UNREAD = "Why is shown to the user who uploaded it, and to those who may view messages."
 MOST_SAID = 20  # personas
+MOST_UNFOLDED = 3  # personas of a preview that stand there in full
+MOST_PREVIEWED = 1024 * 1024  # bytes of personas that the page of the preview holds; more are imported at once
+_OUTCOMES_AHEAD = {
+    Outcome.CREATED: "new",
+    Outcome.UPDATED: "changed",
+    Outcome.UNCHANGED: "as in the file already",
+    Outcome.KEPT_EDITED: "stays as it is: edited here, or not from an import",
+}
 _OUTCOMES = {
     Outcome.CREATED: "created",
     Outcome.UPDATED: "updated",
@@ -108,14 +119,17 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         if not self.has_add_permission(request):
             raise PermissionDenied
         user, problem, most = user_of(request), "", filesizeformat(settings.IMPORT_MOST_BYTES)
-        files = [file for file in request.FILES.getlist("files") if file.size]
+        files: list[File[bytes]] = [file for file in request.FILES.getlist("files") if file.size]
         if request.method == "POST":
             try:
+                files += _looked_at(request)
                 if files_were_too_large(request):
                     raise NotNow(f"larger than {most} together; use manage.py import_transcript, or upload it in parts")
                 if not files:
                     raise NotNow("choose at least one file that is not empty")
-                if "personas" in request.POST:
+                if "preview" in request.POST and sum(file.size for file in files) <= MOST_PREVIEWED:
+                    return self._preview_personas(request, files)
+                if "personas" in request.POST or "preview" in request.POST:
                     return self._import_personas(request, files)
                 if not may_import(user):
                     raise NotNow("uploading messages needs the permission agents.add_message")
@@ -141,17 +155,40 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
             personas=personas.may_import(user),
         )
 
+    def _preview_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
+        """What importing them would do; the button carries it out with the same files, which the page holds."""
+        _check_may_import(request)
+        reset, held = "reset" in request.POST, []
+        rows = personas.preview_uploaded(files, user=user_of(request), reset=reset)
+        show = display.block if len(rows) <= MOST_UNFOLDED else display.folded
+        for file in files:
+            file.seek(0)
+            held.append((file.name, b64encode(file.read()).decode("ascii")))
+        return self.page(
+            request,
+            f"{PAGES}personas.html",
+            "Import personas",
+            rows=[
+                (result.agent, _OUTCOMES_AHEAD[result.outcome], result.changed, show(persona))
+                for result, persona in rows[:MOST_SAID]
+            ],
+            more=max(0, len(rows) - MOST_SAID),
+            held=held,
+            reset=reset,
+            number=sum(1 for result, _ in rows if result.outcome in (Outcome.CREATED, Outcome.UPDATED)),
+        )
+
     def _import_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
-        if not personas.may_import(user_of(request)):
-            raise personas.NotImported(
-                "personas make agents and change them: that needs agents.add_agent and agents.change_agent"
-            )
+        _check_may_import(request)
         results = personas.import_uploaded(files, user=user_of(request), reset="reset" in request.POST)
         for result in results[:MOST_SAID]:
             tone = messages.WARNING if result.outcome == Outcome.KEPT_EDITED else messages.SUCCESS
-            self.message_user(
-                request, f"{display.visible(result.agent.display_name)}: {_OUTCOMES[result.outcome]}", tone
-            )
+            text = f"{display.visible(result.agent.display_name)}: {_OUTCOMES[result.outcome]}"
+            if result.outcome == Outcome.CREATED and may_import(user_of(request)):
+                link = display.link(self.url("add"), "Import its conversations")
+                self.message_user(request, format_html("{}. {}", SafeString(text), link), tone)
+            else:
+                self.message_user(request, text, tone)
         if len(results) > MOST_SAID:
             self.message_user(request, f"{len(results) - MOST_SAID} more personas were imported.", messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:agents_agent_changelist"))
@@ -189,11 +226,13 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         if job.status in Import.EDITABLE and "new" in job.contents:
             contents = job.contents
             context["contents"] = _shown(job, may_read=may_read)
+            context["tagged"] = [name for field, name in job.choices["columns"].items() if field.startswith("tags.")]
             context["can_import"] = (
                 can_edit and not contents["refusal"] and (contents["new"] or not contents["complete"])
             )
         if job.result:
             context["result"] = _result(job)
+            context["panels"] = self.get_panels(request, job) if job.stored else []
         return self.page(request, f"{PAGES}page.html", f"Import {job.pk}", **context)
 
     @console_page("<int:pk>/choose/", post=True)
@@ -257,6 +296,22 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         if not self.has_add_permission(request):
             raise PermissionDenied
         return job
+
+
+def _looked_at(request: HttpRequest) -> list[File[bytes]]:
+    """The files that the page of a preview holds."""
+    names, contents = (request.POST.getlist(field) for field in ("name", "content"))
+    try:
+        return [ContentFile(b64decode(content), name) for name, content in zip(names, contents, strict=True)]
+    except ValueError:
+        raise NotNow("what the page of the preview held came back damaged; choose the files again") from None
+
+
+def _check_may_import(request: HttpRequest) -> None:
+    if not personas.may_import(user_of(request)):
+        raise personas.NotImported(
+            "personas make agents and change them: that needs agents.add_agent and agents.change_agent"
+        )
 
 
 def _progress(job: Import) -> dict[str, Any] | None:

@@ -268,6 +268,7 @@ MOST_MESSAGES = 1_000  # of an agent, counted in the list
 @admin.register(Agent)
 class AgentAdmin(ModelAdmin[Agent]):
     form = AgentForm
+    list_before_template = "admin/list_starts.html"
     prepopulated_fields: ClassVar = {"slug": ("display_name",)}
     readonly_fields = ("origin", "rendered_persona", "traces")
     fieldsets = (

@@ -8,7 +8,6 @@ from typing import Any
 from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -104,10 +103,6 @@ def _undo(request: HttpRequest, row: Any) -> None:
     rows.update(dismissed_at=None, dismissed_by=None)
 
 
-def _url(row: Any) -> str:
-    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
-
-
 add_review(
     ReviewKind(
         name=FAILURES,
@@ -121,7 +116,6 @@ add_review(
         find=failed_rows,
         line=_line,
         show=_show,
-        url=_url,
         decisions=(
             Decision(
                 name="dismiss", label="Dismiss", key="d", done="is dismissed", decide=_dismiss, undo=_undo, main=True

@@ -34,21 +34,21 @@ def work_one(*, owner: str) -> bool:
 def deliver(delivery: Delivery) -> dict[str, Any]:
     """Try once; returns the columns of the end. No transaction is open while the receiver is waited for."""
     receiver = delivery.receiver
-    if not receiver.is_active:
+    if receiver is None or not receiver.is_active:
         return {"status": Delivery.Status.CANCELLED}
     code, problem, is_dead = None, "", False
     try:
         if receiver.channel == Receiver.Channel.WEBHOOK:
-            code = _post(delivery)
+            code = _post(delivery, receiver)
             problem = "" if 200 <= code < 300 else f"it answered {code}" + _why(code)
             is_dead = bool(problem) and not 400 <= code < 500
         else:
-            _mail(delivery)
+            _mail(delivery, receiver)
     except Refused as refused:
         problem = str(refused)
     except (Unreachable, OSError) as error:
         problem, is_dead = _words(error), True
-    return _ended(delivery, code, problem, is_dead=is_dead)
+    return _ended(delivery, receiver, code, problem, is_dead=is_dead)
 
 
 def payload(alert: Alert | None, *, at: Any = None) -> dict[str, Any]:
@@ -83,18 +83,18 @@ def send_again(delivery: Delivery) -> bool:
     rows = Delivery.objects.filter(pk=delivery.pk, status__in=given_up)
     if not rows.update(status=Delivery.Status.PENDING, tries=0, attempt=0, error="", finished_at=None):
         return False
-    Receiver.objects.filter(pk=delivery.receiver_id).update(retry_at=None)
+    Receiver.objects.filter(deliveries=delivery).update(retry_at=None)
     transaction.on_commit(wake_workers)
     return True
 
 
-def _post(delivery: Delivery) -> int:
+def _post(delivery: Delivery, receiver: Receiver) -> int:
     body = json.dumps(payload(delivery.alert, at=delivery.created_at), separators=(",", ":")).encode()
-    headers = headers_for(body, message_id=f"msg_{delivery.message_id.hex}", salt=delivery.receiver.salt.hex)
-    return post(delivery.receiver.address, body, headers, seconds=settings.ALERT_SECONDS)
+    headers = headers_for(body, message_id=f"msg_{delivery.message_id.hex}", salt=receiver.salt.hex)
+    return post(receiver.address, body, headers, seconds=settings.ALERT_SECONDS)
 
 
-def _mail(delivery: Delivery) -> None:
+def _mail(delivery: Delivery, receiver: Receiver) -> None:
     """Send it by e-mail. The id of the message is the same at every try, so that mail programs can tell a second one."""
     if not settings.EMAIL_URL:
         raise Refused("no e-mail is sent: the setting EMAIL_URL is empty")
@@ -102,7 +102,7 @@ def _mail(delivery: Delivery) -> None:
     title = alert.title if alert is not None else "This is a test."
     body = f"{title}\n\n{(alert.url if alert is not None else settings.CONSOLE_URL)}\n"
     message_id = f"<{delivery.message_id.hex}@{settings.DEFAULT_FROM_EMAIL.rpartition('@')[2].strip('> ')}>"
-    mail = EmailMessage(f"Plumbline: {title}", body, to=delivery.receiver.addresses, headers={"Message-ID": message_id})
+    mail = EmailMessage(f"Plumbline: {title}", body, to=receiver.addresses, headers={"Message-ID": message_id})
     mail.send()
 
 
@@ -118,16 +118,16 @@ def _words(error: OSError) -> str:
         return f"the mail server answered {error.smtp_code}"
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         return "the mail server refused the addresses"
-    if isinstance(error, TimeoutError):
-        return f"the mail server did not answer within {settings.ALERT_SECONDS:g} s"
+    if isinstance(error, TimeoutError | smtplib.SMTPServerDisconnected):
+        return f"the mail server gave no answer within {settings.ALERT_SECONDS:g} s, or hung up"
     return f"the mail server was not reached: {error.strerror or type(error).__name__}"
 
 
-def _ended(delivery: Delivery, code: int | None, problem: str, *, is_dead: bool) -> dict[str, Any]:
+def _ended(delivery: Delivery, receiver: Receiver, code: int | None, problem: str, *, is_dead: bool) -> dict[str, Any]:
     now, tries = timezone.now(), delivery.tries + 1
-    receivers = Receiver.objects.filter(pk=delivery.receiver_id)
+    receivers = Receiver.objects.filter(pk=receiver.pk)
     if is_dead:
-        failures = delivery.receiver.failures + 1
+        failures = receiver.failures + 1
         pause = timedelta(minutes=PAUSES[min(failures, len(PAUSES)) - 1])
         receivers.update(failures=F("failures") + 1, retry_at=now + pause)
     else:

@@ -8,6 +8,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import F, Model, Q, QuerySet
 from django.utils import timezone
+from django.utils.text import capfirst
 
 from agents.models import Agent, Alert, Delivery, Receiver
 from agents.work.queues import wake_workers
@@ -33,7 +34,11 @@ def raise_alert(
     """
     now, key = timezone.now(), {"kind": kind, "about": about[:300]}
     where = "" if page is None else f"{page._meta.app_label}/{page._meta.model_name}/{page.pk}/change/"
-    fields: dict[str, Any] = {"title": " ".join(title.split())[:300], "page": where, "ended_at": None if lasts else now}
+    fields: dict[str, Any] = {
+        "title": capfirst(" ".join(title.split()))[:300],
+        "page": where,
+        "ended_at": None if lasts else now,
+    }
     with transaction.atomic():
         there = Alert.objects.select_for_update().filter(Alert.open(), **key)
         if (alert := there.first()) is None:

@@ -18,6 +18,7 @@ from django.conf import settings
 from django.core.cache import caches
 from django.core.cache.backends.base import BaseCache
 from django.db.models import QuerySet
+from django.utils import timezone
 from redis.exceptions import RedisError
 from rest_framework.authentication import TokenAuthentication
 from rest_framework.exceptions import APIException, AuthenticationFailed, ParseError, Throttled
@@ -28,9 +29,11 @@ from rest_framework.request import Request
 from rest_framework.throttling import ScopedRateThrottle, SimpleRateThrottle
 from rest_framework.utils.json import strict_constant
 
+from agents.models import ApiToken
 from agents.transcripts.json_input import keys_once
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import User
     from rest_framework.views import APIView
 
 
@@ -235,8 +238,20 @@ class SignInsOfUser(SignIns):
 class Tokens(TokenAuthentication):
     """A right token always passes: programs share addresses, and one with a wrong token must not shut the others out.
 
-    A token has 160 random bits; the limit keeps guesses from filling database and log.
+    A token has at least 160 random bits; the limit keeps guesses from filling database and log.
     """
+
+    def authenticate_credentials(self, key: str) -> tuple[User, object]:
+        """Look up a key by its digest."""
+        token = ApiToken.objects.select_related("user").filter(digest=ApiToken.digest_of(key)).first()
+        if token is None or not token.user.is_active:
+            raise AuthenticationFailed("Invalid token.")
+        if token.is_expired:
+            ended = timezone.localtime(token.expires_at)
+            raise AuthenticationFailed(
+                f"this token expired on {ended:%Y-%m-%d %H:%M %Z}; make a new one in the console under API tokens."
+            )
+        return token.user, token
 
     def authenticate(self, request: Any) -> Any:
         try:

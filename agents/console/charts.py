@@ -20,6 +20,7 @@ from django.utils.dateformat import format as date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from agents.builds import Tag, first_of_tags
 from agents.console import display
 from agents.console.panels import table
 from agents.models import PersonaVersion
@@ -27,8 +28,15 @@ from agents.models import PersonaVersion
 COLOURS = 8  # --pl-chart-0 to --pl-chart-7; later lines repeat them, dashed
 MOST_ROWS = 200  # of a table; the newest
 MOST_OF_A_KIND = 30  # markers; the newest
-Kind = Literal["persona", "config", "alert"]
-MARKER_COLOURS: dict[Kind, str] = {"persona": "--pl-accent", "config": "--pl-warning", "alert": "--pl-bad"}
+ZOOMS = (7, 30)  # days that a button shows, where there are more
+BARE = {"pointRadius": 0, "pointHitRadius": 0}  # a line without points to open
+Kind = Literal["build", "persona", "config", "alert"]
+MARKER_COLOURS: dict[Kind, str] = {
+    "build": "--pl-subtle",
+    "persona": "--pl-accent",
+    "config": "--pl-warning",
+    "alert": "--pl-bad",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +47,25 @@ class Point:
         value: None where it could not be measured: the line has a gap and the table says so.
         error: Half the height of its error bar, in the unit of the value.
         url: The page behind it.
-        hollow: Drawn as a ring: it does not count like the others.
+        note: Follows the value in the hint.
     """
 
     at: datetime
     value: float | None
     error: float | None = None
     url: str = ""
-    hollow: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mean:
+    """A rolling mean at one time, and the ends of its interval where it has one; its line starts again at one that `starts`."""
+
+    at: datetime
+    value: float
+    starts: bool = False
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +76,12 @@ class Line:
         name: What it shows; `note` (HTML such as a badge) follows it in the legend, `url` is its page.
         points: In the order of their times.
         level: The baseline, a horizontal line in the same colour.
+        means: A rolling mean: it is the line, with a band for its interval where the chart has no other, and the points are dots.
     """
 
     name: str
     points: Sequence[Point]
+    means: Sequence[Mean] = ()
     note: SafeString | str = ""
     url: str = ""
     level: float | None = None
@@ -68,12 +89,13 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """Something that happened: a vertical line, and a line of text below the chart."""
+    """Something that happened: a vertical line, with a `short` name on it, and a line of text below the chart."""
 
     at: datetime
     title: str
     url: str = ""
     kind: Kind
+    short: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +118,7 @@ def line_chart(
     until: datetime | None = None,
     unit: str = "",
     shown: Callable[[float], str] = "{:.1f}".format,
+    small: bool = False,
 ) -> SafeString:
     """Lines over time, with levels and markers, and the same as a table.
 
@@ -104,43 +127,72 @@ def line_chart(
         since, until: Where the horizontal axis begins and ends; default: the first and last point.
         unit: Of the values, for the table's head.
         shown: How a value is written in hints and in the table.
+        small: A drawing alone, for a card that links to the whole.
     """
     times = [point.at for line in lines for point in line.points] or [timezone.now()]
     first, last = since or min(times), until or max(times)
     if first == last:
         first, last = first - timedelta(hours=12), last + timedelta(hours=12)
     inside = [marker for marker in markers if first <= marker.at <= last]
-    datasets, legend = [], []
+    datasets: list[dict[str, Any]] = []
+    legend = []
     for number, line in enumerate(lines):
         colour = f"--pl-chart-{number % COLOURS}"
         dash = [7, 4] if number >= COLOURS else []
         points = [_point(line, point, shown) for point in line.points]
-        datasets.append({"colour": colour, "borderDash": dash, "pointRadius": 4, "data": points})
+        dots = {"showLine": False, "pointRadius": 3, "pointHitRadius": 6} if line.means else {"pointRadius": 4}
+        datasets.append({"colour": colour, "borderDash": dash, "data": points, **dots})
+        datasets += _means(line, colour, dash, band=len(lines) == 1)
         note = line.note
         if line.level is not None:
             level = [{"x": at.timestamp(), "y": line.level} for at in (first, last)]
-            datasets.append(
-                {"colour": colour, "borderDash": [2, 4], "pointRadius": 0, "pointHitRadius": 0, "data": level}
-            )
+            datasets.append({"colour": colour, "borderDash": [2, 4], **BARE, "data": level})
             note = format_html('{} <span class="pl-subtle">baseline {}</span>', note, shown(line.level))
         legend.append({"colour": colour, "name": display.isolated(line.name), "note": note, "url": line.url})
+    data = {
+        "datasets": datasets,
+        "axis": [first.timestamp(), last.timestamp()],
+        "days": _days(first, last),
+        "y": [low, high],
+        "markers": [
+            {"at": one.at.timestamp(), "colour": MARKER_COLOURS[one.kind], "name": one.short} for one in inside
+        ],
+        "zone": timezone.get_current_timezone_name(),
+        "exact": any(line.means for line in lines),
+    }
+    if small:
+        return _chart("line", label, data, small=True)
     rows, older = _rows(lines, shown)
     names = [display.isolated(f"{line.name}, {unit}" if unit else line.name) for line in lines]
     return _chart(
         "line",
         label,
-        {
-            "datasets": datasets,
-            "axis": [first.timestamp(), last.timestamp()],
-            "days": _days(first, last),
-            "y": [low, high],
-            "markers": [{"at": one.at.timestamp(), "colour": MARKER_COLOURS[one.kind]} for one in inside],
-        },
+        data,
+        zooms=[days for days in ZOOMS if last - first > timedelta(days=days)],
         legend=legend if len(lines) > 1 or any(entry["note"] for entry in legend) else [],
         events=[_event(marker) for marker in reversed(inside)],
         table=table(("When", *names), rows, label=display.marked(f"{label}, as a table"), stacking=False),
         older=older,
     )
+
+
+def _means(line: Line, colour: str, dash: Sequence[int], *, band: bool) -> list[dict[str, Any]]:
+    """The rolling mean of a line, and its band between two invisible lines."""
+    if not line.means:
+        return []
+    data: list[dict[str, float | None]] = []
+    for one in line.means:
+        data += [_xy(one.at, None)] * one.starts + [_xy(one.at, one.value)]
+    drawn: list[dict[str, Any]] = [{"colour": colour, "borderDash": dash, **BARE, "data": data}]
+    if band:
+        for fill, ends in ((False, [one.low for one in line.means]), ("-1", [one.high for one in line.means])):
+            data = [_xy(one.at, end) for one, end in zip(line.means, ends, strict=True)]
+            drawn.append({"colour": colour, **BARE, "edge": True, "fill": fill, "data": data})
+    return drawn
+
+
+def _xy(at: datetime, value: float | None) -> dict[str, float | None]:
+    return {"x": at.timestamp(), "y": value}
 
 
 def bars(
@@ -238,15 +290,15 @@ def when(at: datetime) -> str:
 
 
 def _point(line: Line, point: Point, shown: Callable[[float], str]) -> dict[str, Any]:
-    text = f"{line.name}, {when(point.at)}: {_value(point, shown)}"
-    more = {"error": point.error, "url": point.url, "hollow": point.hollow}
+    text = f"{line.name}, {when(point.at)}: {_value(point, shown)}{point.note}"
+    more = {"error": point.error, "url": point.url}
     given = {name: value for name, value in more.items() if value}
     return {"x": point.at.timestamp(), "y": point.value, "text": text, **given}
 
 
 def _value(point: Point, shown: Callable[[float], str]) -> str:
     if point.value is None:
-        return "not measured"
+        return "unscored"
     return shown(point.value) + (f" ± {shown(point.error)}" if point.error else "")
 
 
@@ -320,4 +372,19 @@ def persona_edits(agents: Collection[int], since: datetime, until: datetime) -> 
     return markers
 
 
+def builds(agents: Collection[int], since: datetime, until: datetime) -> list[Marker]:
+    """The first message of each tag such as ``build=41``, of any of these agents."""
+    first: dict[Tag, datetime] = {}
+    for (_, tag), at in first_of_tags(agents).items():
+        first[tag] = min(at, first.get(tag, at))
+    newest = sorted((at, tag) for tag, at in first.items() if since <= at <= until)[-MOST_OF_A_KIND:]
+    return [build_marker(tag, at) for at, tag in newest]
+
+
+def build_marker(tag: Tag, at: datetime) -> Marker:
+    name = " ".join(tag)
+    return Marker(at=at, title=f"{name}: first message", kind="build", short=display.shortened(name, 20))
+
+
 add_markers(MarkerSource(permission="agents.view_personaversion", find=persona_edits))
+add_markers(MarkerSource(permission="agents.view_agent", find=builds))

@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.registry import Table, tables
 
-Place = Literal["setup", "waiting", "cards", "charts", "lists"]
+Place = Literal["first", "setup", "waiting", "cards", "charts", "lists"]
 PLACES: tuple[Place, ...] = get_args(Place)
 
 
@@ -29,8 +29,9 @@ class HomePart:
     """One part of the first page, for users with `permission`.
 
     Attributes:
-        place: Where it stands: what is missing (`setup`), what only a person can do (`waiting`), numbers (`cards`), drawings
-            (`charts`), or newest rows (`lists`); `agents.console.home` has a function for each.
+        place: Where it stands: what a person must see (`first`), what is missing (`setup`), what only a person can do
+            (`waiting`), numbers (`cards`), drawings (`charts`), or newest rows (`lists`); `agents.console.home` has a function for
+            each.
         order: Smaller numbers come first within a place.
         permission: ``app.codename`` that a user needs to get it.
         render: A function of the request to HTML; None leaves the part out.
@@ -178,17 +179,15 @@ def card(
     unit: str = "",
     lines: Iterable[object] = (),
     tone: display.Tone = "plain",
-    wide: bool = False,
 ) -> SafeString:
     """One number with its unit, and sentences below it; `tone` colours its edge.
 
     Args:
         figure: A number, best as a link to the list behind it (`number_link`).
         lines: HTML or texts; empty ones are left out.
-        wide: It takes two places where there is room.
     """
     shown = [line for line in lines if line not in ("", None)]
-    context = {"title": title, "figure": figure, "unit": unit, "lines": shown, "tone": tone, "wide": wide}
+    context = {"title": title, "figure": figure, "unit": unit, "lines": shown, "tone": tone}
     return render_to_string("admin/home/card.html", context)
 
 

@@ -77,13 +77,14 @@ class LogAdmin(ReadOnlyAdmin[M]):
 
     def neighbours(self, request: HttpRequest, row: M) -> dict[str, str]:
         """The addresses of the rows before and after one in its list, with the filters with which the list was left."""
-        listed = _Listed(request)
-        try:
-            rows = self.get_changelist_instance(listed).queryset
-        except (IncorrectLookupParameters, ValueError):
-            return {}
-        beside = {"previous": first_beyond(rows, row, backwards=True), "next": first_beyond(rows, row)}
         query = self.get_preserved_filters(request)
+        rows = self.get_queryset(request).order_by(*self.get_ordering(request))
+        if query:  # else the choices of filters need not be read
+            try:
+                rows = self.get_changelist_instance(_Listed(request)).queryset
+            except (IncorrectLookupParameters, ValueError):
+                return {}
+        beside = {"previous": first_beyond(rows, row, backwards=True), "next": first_beyond(rows, row)}
         return {
             name: f"{reverse(f'admin:{self.opts.app_label}_{self.opts.model_name}_change', args=[pk])}{'?' if query else ''}{query}"
             for name, pk in beside.items()

@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 from django.contrib import admin, messages
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -64,6 +65,10 @@ class Decision:
     main: bool = False
 
 
+def _own_page(row: Any) -> str:
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewKind:
     """One kind of what waits, for users with all `permissions`.
@@ -75,8 +80,7 @@ class ReviewKind:
         waiting: The newest at most `MOST_COUNTED` + 1, from the request, the slug of an agent (empty = all) and keys (None = all).
         find: Rows by key, also of those that are decided; in as many queries for many as for one.
         line: A row in a line, without the words of a message. `show`: all that is needed to decide.
-        url: Its own page.
-        decisions: What can be decided.
+        decisions: What can be decided. `url`: where more of it is; by default the row's own page.
         note: What a note with the decision is for; empty = none is asked for.
         seen: Digest of what a person sees of a row that others may change; a different one refuses the decision.
     """
@@ -92,8 +96,8 @@ class ReviewKind:
     find: Callable[[Collection[str]], Mapping[str, Any]]
     line: Callable[[Any], SafeString]
     show: Callable[[HttpRequest, Any], SafeString]
-    url: Callable[[Any], str]
     decisions: tuple[Decision, ...]
+    url: Callable[[Any], str] = _own_page
     note: str = ""
     seen: Callable[[Any], str] = lambda row: ""
 
@@ -125,6 +129,23 @@ def review_url(**query: object) -> str:
 def numbers(keys: Collection[str]) -> list[int]:
     """Return the keys that are numbers of rows."""
     return [int(key) for key in keys if key.isascii() and key.isdigit() and len(key) < 19]
+
+
+def newest(
+    rows: QuerySet[Any], agent: str, keys: Collection[str] | None, *, at: str = "created_at", of: str = "agent__slug"
+) -> list[Waits]:
+    """Return those of ordered `rows` that `ReviewKind.waiting` is asked for; `at` and `of` are the columns of their time and agent."""
+    if agent:
+        rows = rows.filter(**{of: agent})
+    if keys is not None:
+        rows = rows.filter(pk__in=numbers(keys))
+    shown = rows.values_list("pk", at, of)[: MOST_COUNTED + 1]
+    return [Waits(str(pk), moment, slug or "") for pk, moment, slug in shown]
+
+
+def by_key(rows: QuerySet[Any], keys: Collection[str]) -> dict[str, Any]:
+    """Return the rows with these primary keys, for `ReviewKind.find`."""
+    return {str(row.pk): row for row in rows.filter(pk__in=numbers(keys))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,22 +204,22 @@ def review_page(request: HttpRequest) -> HttpResponse:
         "done": _last_decision(request, kinds),
         "kinds": list(kinds.values()),
         "all_url": review_url(),
-        **(_open(request, items, place, _count(chosen.values()), filters) if items else {}),
+        "of": _count(chosen.values()),
+        **(_open(request, items, place, filters) if items else {}),
     }
     request.current_app = admin.site.name
     return TemplateResponse(request, "admin/review/page.html", {**admin.site.each_context(request), **context})
 
 
-def _open(request: HttpRequest, items: list[_Item], place: int, of: str, filters: Mapping[str, str]) -> dict[str, Any]:
+def _open(request: HttpRequest, items: list[_Item], place: int, filters: Mapping[str, str]) -> dict[str, Any]:
     """The open item and those around it."""
+    kinds = {item.kind.name: item.kind for item in items}
     start = max(0, min(place - AROUND, len(items) - 2 * AROUND - 1))
     shown, current = items[start : start + 2 * AROUND + 1], items[place]
     keys: dict[str, list[str]] = {}
     for item in shown:
         keys.setdefault(item.kind.name, []).append(item.waits.key)
-    rows = {
-        item.kind.name: item.kind.find(keys[item.kind.name]) for item in {one.kind.name: one for one in shown}.values()
-    }
+    rows = {name: kinds[name].find(some) for name, some in keys.items()}
     notes = ReviewItem.objects.filter(kind__in=keys, key__in=[key for some in keys.values() for key in some])
     assigned = {
         f"{kind}:{key}": name
@@ -216,7 +237,6 @@ def _open(request: HttpRequest, items: list[_Item], place: int, of: str, filters
                 "url": url(start + n),
                 "line": item.kind.line(line_of) if (line_of := rows[item.kind.name].get(item.waits.key)) else "gone",
                 "title": item.kind.title,
-                "at": item.waits.at,
                 "agent": agents[item.waits.agent].display_name if item.waits.agent in agents else item.waits.agent,
                 "assigned": assigned.get(item.id, ""),
                 "current": item is current,
@@ -231,7 +251,6 @@ def _open(request: HttpRequest, items: list[_Item], place: int, of: str, filters
         "url": current.kind.url(row) if row is not None else "",
         "place": place,
         "number": place + 1,
-        "of": of,
         "next": items[place + 1].id if place + 1 < len(items) else items[place - 1].id if place else "",
         "next_url": url(place + 1),
         "previous_url": url(place - 1),
@@ -262,10 +281,7 @@ def _filter_choices(
     slugs = {item.waits.agent for items in queue.values() for item in items} | {filters.get("agent", "")} - {""}
     agents = Agent.objects.filter(slug__in=slugs).order_by("display_name").values_list("slug", "display_name")
     return {
-        "tabs": [
-            (title, count, review_url(**rest, kind=name), name == filters.get("kind", ""))
-            for title, count, name in tabs
-        ],
+        "tabs": [(title, count, review_url(**rest, kind=name), name == chosen) for title, count, name in tabs],
         "agents": list(agents),
     }
 
@@ -318,7 +334,7 @@ def _act(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters: dict[st
             return HttpResponseRedirect(review_url(**here))
         if kind.seen(row) != given.get("seen", ""):
             raise ValueError(CHANGED)
-        decision.decide(request, row, given.get("note", "").strip()[:1000])
+        decision.decide(request, row, given.get("note", "").replace("\x00", "").strip()[:1000])
     except ValueError as problem:
         messages.warning(request, f"Nothing was changed: {problem}")
         waits_still = any(kind.waiting(request, "", [key]))

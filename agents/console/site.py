@@ -98,9 +98,10 @@ class PagedList(ChangeList):
         by_key = {row.pk: row for row in rows}
         shown = [by_key[key] for key in keys if key in by_key]
         self.model_admin.fill_in(shown)  # type: ignore[attr-defined]
+        said = [one.fill(shown) for one in extensions(self.model, request) if one.fill is not None]
         self.result_list = shown
-        self.said_once = self._say_once(shown)
-        ways = table_of(self.model).start if not shown else ()
+        self.said_once = self._say_once(shown) or next(filter(None, said), None)
+        ways = table_of(self.model).start
         self.starts = [(label, reverse(name)) for label, name, needed in ways if request.user.has_perm(needed)]
 
     def _say_once(self, rows: list[Any]) -> tuple[object, object] | None:
@@ -139,6 +140,7 @@ class Extension:
         permission: ``app.codename`` that a user needs to get any of it.
         columns: Functions of one object, shown as the last columns of the list (see ``admin.display``).
         prefetch: What the columns read, so that their number of queries does not grow with the rows.
+        fill: Sets what else the columns show of the rows of a page; may return a label and value that is said once above the list.
         actions: Admin actions ``(model_admin, request, queryset)``.
         panels: Functions ``(request, object)`` to HTML at the top of the object's page.
         sections: The same below its form; long ones are folded (``details``), empty ones a line (``pl-nothing``).
@@ -151,6 +153,7 @@ class Extension:
     permission: str
     columns: tuple[Callable[[Any], object], ...] = ()
     prefetch: tuple[str | Prefetch[Any], ...] = ()
+    fill: Callable[[list[Any]], tuple[object, object] | None] | None = None
     actions: tuple[Callable[[Any, HttpRequest, QuerySet[Any]], HttpResponse | None], ...] = ()
     panels: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()
     sections: tuple[Callable[[HttpRequest, Any], SafeString], ...] = ()

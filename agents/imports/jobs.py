@@ -25,7 +25,7 @@ from agents.ops.deletion import consequences
 from agents.ops.telemetry import logging_about
 from agents.transcripts.importer import BATCH, ReadOptions, Transcript, import_transcript
 from agents.transcripts.prepare import Prepared
-from agents.transcripts.readers.csv_table import header_of
+from agents.transcripts.readers.csv_table import header_of, usual_tags
 from agents.transcripts.records import OptionError, TranscriptError
 from agents.transcripts.source import Source
 from agents.transcripts.store import NotEntitled, check_rights, count_batch, rights_of
@@ -78,12 +78,12 @@ def upload(*, upload: File[bytes], user: User) -> Import:
             name=plain_name(upload.name or ""), size=upload.size, created_by=user, choices=asdict(ReadOptions())
         )
         store(job, upload)
-    preview(job, ReadOptions())
+    preview(job, ReadOptions(), first=True)
     return job
 
 
-def preview(job: Import, options: ReadOptions) -> None:
-    """Store other choices and what the file holds with them, read up to `PREVIEWED` messages.
+def preview(job: Import, options: ReadOptions, *, first: bool = False) -> None:
+    """Store other choices and what the file holds with them, read up to `PREVIEWED` messages; at first usual columns become tags.
 
     Raises:
         NotNow: The import is in progress or done.
@@ -98,6 +98,9 @@ def preview(job: Import, options: ReadOptions) -> None:
             fields["contents"] = {
                 "header": _columns(job, path)
             }  # to choose among, also when it cannot be read with these
+            if first and (tags := usual_tags(fields["contents"]["header"])):
+                options = replace(options, columns=tags)
+                fields["choices"] = asdict(options)
             fields["contents"] |= _look(job, path, options, most=PREVIEWED)
         except NotPossible as problem:
             fields |= {"status": Status.FAILED, "error": str(problem)}

@@ -11,7 +11,8 @@ from django.core.files import File
 from django.db import transaction
 
 from agents.imports.uploads import plain_name
-from agents.persona import Outcome, UpsertResult
+from agents.models import Agent
+from agents.persona import Outcome, UpsertResult, render_persona
 from agents.personas_io.reader import SUFFIXES, YAML, import_read, read_personas
 from agents.personas_io.shape import PersonaError
 
@@ -26,6 +27,24 @@ class NotImported(Exception):
 def may_import(user: User | AnonymousUser) -> bool:
     """Whether they may upload personas, which make agents and change them."""
     return user.has_perm("agents.add_agent") and user.has_perm("agents.change_agent")
+
+
+def preview_uploaded(uploads: Sequence[File[bytes]], *, user: User, reset: bool) -> list[tuple[UpsertResult, str]]:
+    """What `import_uploaded` would do, with what each model would then read as its persona; nothing is changed.
+
+    Raises:
+        NotImported: A file is no persona, too large, or goes beyond the user's permissions.
+    """
+    with transaction.atomic():
+        results = import_uploaded(uploads, user=user, reset=reset)
+        agents = Agent.objects.prefetch_related("traits").in_bulk([result.agent.pk for result in results])
+        shown = [
+            (result, render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()))
+            for result in results
+            for agent in [agents[result.agent.pk]]
+        ]
+        transaction.set_rollback(True)
+    return shown
 
 
 def import_uploaded(uploads: Sequence[File[bytes]], *, user: User, reset: bool) -> list[UpsertResult]:

@@ -1,5 +1,6 @@
 """The tables of agents and conversations, one file per group."""
 
+from agents.models.access import ApiToken
 from agents.models.alerts import Alert, AlertKind, Delivery, Receiver
 from agents.models.conversations import (
     Agent,
@@ -27,6 +28,7 @@ __all__ = [
     "Agent",
     "Alert",
     "AlertKind",
+    "ApiToken",
     "Channel",
     "ChannelMember",
     "Chore",

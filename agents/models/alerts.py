@@ -10,7 +10,8 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import models
-from django.db.models import F, Q
+from django.db.models import F, Q, Value
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from agents.models.conversations import Agent
@@ -32,7 +33,7 @@ class Alert(models.Model):
 
     kind = models.CharField(max_length=20, choices=AlertKind.choices)
     about = models.CharField(max_length=300, help_text="the object; one of a kind and object is open at a time")
-    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.CASCADE, related_name="alerts")
+    agent = models.ForeignKey(Agent, null=True, blank=True, on_delete=models.SET_NULL, related_name="alerts")
     title = models.CharField(max_length=300)
     page = models.CharField(
         max_length=300, blank=True, default="", help_text="address that shows it, below the console's"
@@ -85,8 +86,14 @@ class Receiver(models.Model):
         EMAIL = "email", "e-mail"
         WEBHOOK = "webhook", "webhook"
 
-    name = models.CharField(max_length=80, unique=True)
-    channel = models.CharField("sent by", max_length=8, choices=Channel.choices, default=Channel.EMAIL)
+    name = models.CharField(max_length=80, unique=True, help_text="for your colleagues, such as: on call")
+    channel = models.CharField(
+        "sent by",
+        max_length=8,
+        choices=Channel.choices,
+        default=Channel.EMAIL,
+        help_text="a webhook is sent JSON; e-mail needs the setting EMAIL_URL",
+    )
     address = models.CharField(
         max_length=500, help_text="e-mail addresses separated by commas, or the https address of the webhook"
     )
@@ -149,21 +156,23 @@ class Receiver(models.Model):
 class Delivery(Leasable):
     """An alert on its way to a receiver. It is sent at least once: the id is the same at every try."""
 
-    WHOSE: ClassVar = F("receiver_id")
+    WHOSE: ClassVar = Coalesce(F("receiver_id"), Value(0))
     STATES: ClassVar = [
         ("pending", "waiting"),
         ("running", "being sent"),
         ("completed", "delivered"),
         ("failed", "given up"),
         ("errored", "given up after crashes"),
-        ("cancelled", "not sent: the receiver is not active"),
+        ("cancelled", "not sent: the receiver was switched off or deleted"),
     ]
 
     status = models.CharField(max_length=16, choices=STATES, default=Leasable.Status.PENDING)
     alert = models.ForeignKey(
         Alert, null=True, blank=True, on_delete=models.CASCADE, related_name="deliveries", help_text="empty = a test"
     )
-    receiver = models.ForeignKey(Receiver, on_delete=models.CASCADE, related_name="deliveries")
+    receiver = models.ForeignKey(
+        Receiver, null=True, on_delete=models.SET_NULL, related_name="deliveries", db_index=False
+    )
     message_id = models.UUIDField(default=uuid.uuid4, help_text="in the header of every try")
     tries = models.PositiveIntegerField(default=0)
     tried_at = models.DateTimeField(null=True, blank=True, help_text="when the last try ended")
@@ -180,10 +189,14 @@ class Delivery(Leasable):
         ]
         indexes: ClassVar = [
             models.Index(
-                fields=["receiver", "created_at", "id"],
+                Coalesce(F("receiver_id"), Value(0)),
+                F("created_at"),
+                F("id"),
                 condition=Q(status__in=["pending", "running"]),
                 name="alert_delivery_open",
             ),
+            models.Index(fields=["receiver", "-id"], name="alert_delivery_of_receiver"),
+            models.Index(fields=["status", "finished_at"], name="alert_delivery_status_finished"),
         ]
 
     def __str__(self) -> str:
@@ -193,4 +206,4 @@ class Delivery(Leasable):
     def leasable(cls) -> Q:
         """Those that are due, of receivers that are not left alone for a while."""
         left_alone = Receiver.objects.filter(retry_at__gt=timezone.now())
-        return cls.leasable_when_due() & ~Q(receiver__in=left_alone)
+        return cls.leasable_when_due() & (Q(receiver=None) | ~Q(receiver__in=left_alone))

@@ -5,8 +5,10 @@ from typing import Any
 from django.template import Context, Library
 
 from agents.console import display, home
+from agents.models import Alert
 
 register = Library()
+NEWEST = 5  # alerts under the bell
 for show in (
     display.agent_chip,
     display.badge,
@@ -27,6 +29,23 @@ for show in (
     display.words,
 ):
     register.filter(show.__name__, show)
+
+
+@register.inclusion_tag("admin/agents/alert/bell.html", takes_context=True)
+def alert_bell(context: Context) -> dict[str, Any]:
+    """The alerts that nobody has acknowledged: how many, and the newest."""
+    request = context["request"]
+    if not request.user.has_perm("agents.view_alert"):
+        return {}
+    waiting = Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk").only("title", "created_at")
+    alerts = list(waiting[: home.MOST_COUNTED + 1])
+    return {
+        "shown": True,
+        "number": f"{home.MOST_COUNTED}+" if len(alerts) > home.MOST_COUNTED else len(alerts),
+        "newest": alerts[:NEWEST],
+        "all": display.list_url(Alert),
+        "waiting": display.list_url(Alert, acknowledged_at__isempty=1),
+    }
 
 
 @register.simple_tag(takes_context=True)

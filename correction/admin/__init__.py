@@ -3,7 +3,7 @@
 from agents.admin.chat import add_choice
 from agents.console.logs import register_pages
 from agents.console.site import extend
-from agents.models import Agent, Message, Run
+from agents.models import Agent, ApiToken, Message, Run
 from correction.admin import agents, behavior, config, home, interventions, logs, review
 from correction.admin.agents import (
     config_panel,
@@ -17,6 +17,7 @@ from correction.admin.agents import (
 )
 from correction.admin.behavior import agent_behavior_panel, asked_panel, behavior_notes
 from correction.admin.gate import gate_buttons
+from correction.admin.home import checks_panel
 from correction.admin.logs import gate_filter
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
 from evaluation.admin.drift_overview import add_steps
@@ -43,6 +44,7 @@ extend(Agent, "correction.view_interventionlog", sections=(nudges_panel,), ancho
 extend(Agent, "agents.view_llmcall", sections=(costs_panel,), anchors=(("costs", "Costs"),))
 extend(Agent, "correction.change_agentevaluationconfig", actions=(switch_mechanism, copy_corrections))
 extend(Agent, "correction.view_behaviorrequest", sections=(agent_behavior_panel,), anchors=(("requests", "Requests"),))
+extend(ApiToken, "correction.view_correctionlog", panels=(checks_panel,))
 extend(
     Message,
     "correction.view_correctionlog",

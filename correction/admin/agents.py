@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import admin, messages
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
@@ -53,6 +54,7 @@ from correction.costs import CORRECTION, CostSums, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
 from evaluation.admin.drift_overview import Step
 from evaluation.change.overview import Card
+from evaluation.wording import judge_label
 
 
 def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -306,7 +308,13 @@ def _gate_overrides(agent: Agent, mode: str) -> dict[str, Any]:
     return given
 
 
-gate_in_chat = Choice(name="gate_mode", label="Gate", options=_gate_options, overrides=_gate_overrides)
+def _gate_judge(agent: Agent) -> str:
+    return f"judged by {judge_label(str(settings.JUDGE_MODEL))}, a call for each dimension of a draft"
+
+
+gate_in_chat = Choice(
+    name="gate_mode", label="Gate", options=_gate_options, about=_gate_judge, overrides=_gate_overrides
+)
 NAMED_CHANGES = 3  # differences named of one change
 
 

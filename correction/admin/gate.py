@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -33,6 +33,7 @@ from correction.gate.thresholds import LAST, ORIGINS, USUAL, Replay, Scores, fai
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, ObservedMessage
 from evaluation.admin.display import HEURISTIC, MEASURE, judge_badge
 from evaluation.models import is_heuristic
+from evaluation.wording import counted
 
 STEP = 5  # tenths of a point that a bar is wide
 HIGHEST = 90
@@ -240,6 +241,7 @@ def gate_context(
         "previews": [_card(agent, dimension, choice, config, got) for dimension in GATE_DIMENSIONS],
         "sent_back": share(len(back), len(got.messages)),
         "sent_back_number": len(back),
+        "columns": _columns(got),
         "rows": _rows(got, said, set(back), may_read=request.user.has_perm(READING)),
         "open": [
             (name, count, needs.calls * count if needs else 0, _cost(needs, count))
@@ -251,25 +253,29 @@ def gate_context(
         "judge_set": judge_badge(str(settings.JUDGE_MODEL)),
         "may_judge": choice.kind == kind_of_judge() and request.user.has_perm(MEASURE),
         "may_check": request.user.has_perm(CHECKING),
-        "modes": [(mode, _words(mode, config, needs)) for mode in GateMode.values],
-        "changes": _changes(agent, own),
+        "modes": [(mode, _words(mode, config, needs, choice.checked)) for mode in GateMode.values],
+        "changes": _changes(agent),
         "logs_url": display.list_url(CorrectionLog, **({"agent__id__exact": agent.pk} if agent else {})),
         "config_url": config_url(agent),
     }
 
 
-def _words(mode: str, config: ResolvedConfig, needs: Needs | None) -> SafeString:
+def _words(mode: str, config: ResolvedConfig, needs: Needs | None, checked: Sequence[str]) -> SafeString:
     """What a mode does, and what it costs for the checked dimensions."""
+    each = "message" if mode == GateMode.OBSERVE else "draft"
     if mode == GateMode.OFF:
         return SafeString("No message is checked. It costs nothing.")
     if needs is None:
         cost: object = "What that costs is estimated once there is a message."
+    elif not checked:
+        cost = "Tick what is to be checked to see the cost."
     elif not needs.calls:
         cost = "No call and no cost: the judge answers on this machine."
     else:
         cost = format_html(
-            "{} call{} a message, about {} per 1,000 messages.",
-            needs.calls, "" if needs.calls == 1 else "s", _cost(needs, 1000),
+            "For {}: {} a {}, about {} per 1,000 {}s{}.",
+            ", ".join(checked), counted(needs.calls, "call"), each, _cost(needs, 1000), each,
+            "; a retry is another draft" if mode == GateMode.ENFORCE else "",
         )  # fmt: skip
     if mode == GateMode.OBSERVE:
         share_of = config["observe_sample_rate"]
@@ -300,21 +306,28 @@ def _cost(needs: Needs | None, messages: int) -> SafeString:
     )
 
 
-def _changes(agent: Agent | None, own: AgentEvaluationConfig | None) -> list[tuple[Any, list[Any], bool]]:
-    """The latest changes of the gate, each with its settings and whether it can be undone: none of them was changed since."""
-    changes = [change for change in config_history(agent) if not OF_GATE.isdisjoint(change.changes)][:CHANGES]
-    return [
-        (
-            change,
-            [(SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair)) for name, pair in change.changes.items()],
-            all(getattr(own, name, None) == after for name, (_, after) in change.changes.items()),
-        )
-        for change in changes
-    ]
+def _changes(agent: Agent | None) -> list[tuple[Any, list[Any], bool]]:
+    """The latest changes of the gate, each with its settings and whether it can be undone: none of them was changed again."""
+    newer: set[str] = set()
+    shown = []
+    for change in config_history(agent):
+        settings_of = [
+            (SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair)) for name, pair in change.changes.items()
+        ]
+        if not OF_GATE.isdisjoint(change.changes):
+            shown.append((change, settings_of, newer.isdisjoint(change.changes)))
+        newer |= change.changes.keys()
+    return shown[:CHANGES]
+
+
+def _columns(got: Replay) -> list[str]:
+    """The dimensions that have a score."""
+    return [d for d in GATE_DIMENSIONS if any(d in scores for scores in got.messages.values())]
 
 
 def _rows(got: Replay, said: Mapping[int, Message], back: set[int], *, may_read: bool) -> list[dict[str, Any]]:
     """The scored messages, the lowest score first; `hidden` are those that the thresholds let pass."""
+    columns = _columns(got)
     scored = [(min(one.tenths for one in scores.values()), pk, scores) for pk, scores in got.messages.items() if scores]
     return [
         {
@@ -322,10 +335,9 @@ def _rows(got: Replay, said: Mapping[int, Message], back: set[int], *, may_read:
             "at": said[pk].said_at,
             "who": said[pk].agent,
             "text": display.shortened(said[pk].text, 200) if may_read else "",
+            "tags": display.tags(said[pk].tags) if said[pk].tags else "",
             "url": transcript_url(said[pk]),
-            "scores": [
-                (d, scores.get(d), f"{scores[d].tenths / 10:g}" if d in scores else "") for d in GATE_DIMENSIONS
-            ],
+            "scores": [(d, scores.get(d), f"{scores[d].tenths / 10:g}" if d in scores else "–") for d in columns],
         }
         for _, pk, scores in sorted(scored, key=lambda row: (row[0], -row[1]))
         if pk in said
@@ -347,6 +359,7 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
         "typed": choice.typed[dimension],
         "error": choice.errors.get(dimension, ""),
         "unscored": len(got.messages) - drafts.total(),
+        "could_not": sum(dimension in tried for tried in got.tried.values()),
         "tried": table(
             ("Threshold", *map(str, TRIED)),
             [("Sent back", *shares)],

@@ -12,10 +12,11 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.home import HomePart, add_home, card, number_link, percent, since, step
+from agents.console.home import HomePart, add_home, card, listing, number_link, percent, since, step
+from agents.console.panels import table
 from agents.models import LLMCall
 from agents.ops.sums import LEDGER, end_for_page, says_end
-from correction.admin.display import share
+from correction.admin.display import attempt_badge, endings, share
 from correction.admin.matrix import config_url, gate_url
 from correction.costs import BUDGETED, BudgetDay, budgets_today, spent_by_day
 from correction.gate.statistics import GATE, PASSED_UNJUDGED, GateStatistics, get_recent_statistics
@@ -42,13 +43,15 @@ OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=obse
 def gate_cards(request: HttpRequest) -> SafeString:
     """How many first drafts passed, and what became of the others: two cards of the same figures."""
     end = end_for_page(GATE)
-    day, week = get_recent_statistics(since=since(24 * DAYS), recent=since(HOURS), end=end)
+    first, recent = since(24 * DAYS), since(HOURS)
+    day, week = get_recent_statistics(since=first, recent=recent, end=end)
+    synthetic, _ = get_recent_statistics(since=first, recent=recent, end=end, synthetic=True)
     note = says_end(end)
-    return format_html("{}{}", _pass_card(day, week, note), _corrections_card(request, day, week, note))
+    return format_html("{}{}", _pass_card(day, week, synthetic, note), _corrections_card(request, day, week, note))
 
 
-def _pass_card(day: GateStatistics, week: GateStatistics, note: str) -> SafeString:
-    """First drafts that passed, of those that were judged; what was only observed stands apart."""
+def _pass_card(day: GateStatistics, week: GateStatistics, synthetic: GateStatistics, note: str) -> SafeString:
+    """First drafts that passed, of those that were judged; what was observed, checked for others or simulated is counted apart."""
     lines: list[object] = [note]
     if day.judged_count:
         passed = number_link(
@@ -58,7 +61,7 @@ def _pass_card(day: GateStatistics, week: GateStatistics, note: str) -> SafeStri
     elif day.total_actions:
         lines.append(f"None of {day.total_actions:,} drafts could be judged.")
     elif not note:
-        lines.append("No draft came to the gate.")
+        lines.append("No draft of an agent here came to the gate.")
     unjudged = day.timeouts + day.overloads + day.errors + day.unscored + day.over_budget
     if unjudged:
         url = _logs(outcome__in=",".join(PASSED_UNJUDGED.values()))
@@ -66,6 +69,12 @@ def _pass_card(day: GateStatistics, week: GateStatistics, note: str) -> SafeStri
     if day.observed.total:
         passed = number_link(_logs(source__exact="observe"), share(day.observed.passed, day.observed.total))
         lines.append(format_html("Observed: {} would have passed.", passed))
+    if day.external.total:
+        passed = number_link(_logs(source__exact="external"), share(day.external.passed, day.external.total))
+        lines.append(format_html("Checked for other programs: {} passed.", passed))
+    if simulated := synthetic.total_actions + synthetic.observed.total:
+        drafts = "draft" if simulated == 1 else "drafts"
+        lines.append(format_html("In synthetic conversations: {} {}.", number_link(_logs(), f"{simulated:,}"), drafts))
     before = (
         f"{percent(week.original_success_rate)} of {week.judged_count:,}" if week.judged_count else "nothing judged"
     )
@@ -261,7 +270,49 @@ def never_past(request: HttpRequest) -> SafeString | None:
     )
 
 
+CHECKS, CHECKS_AT_HOME = 20, 5
+
+
+def checks_panel(request: HttpRequest, _token: object) -> SafeString:
+    """The last drafts that other programs had checked, below the list of API tokens."""
+    rows = _checks(request, CHECKS)
+    url = display.list_url(CorrectionLog, source__exact=CorrectionLog.Source.EXTERNAL)
+    return format_html(
+        '<section class="pl-panel pl-below"><h2>Last checks of other programs</h2>{}<p class="pl-subtle">{}</p></section>',
+        table(CHECK_HEADS, rows, label="Last checks of other programs"),
+        display.link(url, "All of them") if rows else "None yet. A new token comes with an example that makes one.",
+    )
+
+
+def checks_list(request: HttpRequest) -> SafeString | None:
+    """The same on the first page, once there are any."""
+    rows = _checks(request, CHECKS_AT_HOME)
+    url = display.list_url(CorrectionLog, source__exact=CorrectionLog.Source.EXTERNAL)
+    return (
+        listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=[(url, "All checks")]) if rows else None
+    )
+
+
+CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")
+
+
+def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
+    newest = CorrectionLog.objects.filter(source=CorrectionLog.Source.EXTERNAL).order_by("-created_at", "-pk")
+    logs = list(newest.select_related("agent")[:most])
+    ended, may_read = endings(logs), request.user.has_perm("agents.view_message")
+    return [
+        (
+            display.lines(display.page_of(log, f"attempt {log.attempt}"), display.moment(log.created_at)),
+            display.agent_chip(log.agent) if log.agent else display.isolated(log.speaker),
+            display.visible(display.shortened(log.judged_text, 80)) if may_read else display.EMPTY,
+            attempt_badge(log, ended[log.session]),
+        )
+        for log in logs
+    ]
+
+
 add_home(
+    HomePart(place="lists", order=40, permission="correction.view_correctionlog", render=checks_list),
     HomePart(place="setup", order=70, permission="correction.view_correctionlog", render=never_observed),
     HomePart(place="setup", order=80, permission="correction.view_behaviorrequest", render=people_unheard),
     HomePart(place="setup", order=90, permission="correction.view_interventionlog", render=never_past),

@@ -124,7 +124,7 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
         context = session_context(obj, may_mark=request.user.has_perm(MARKING))
         shown = render_to_string("admin/correction/log/session.html", context, request)
         choose = choose_link(request, message=obj.message_id)
-        return [SafeString(shown), choose, *super().get_panels(request, obj)]
+        return [choose, SafeString(shown), *super().get_panels(request, obj)]
 
     @console_page("mark/<int:result_id>/", MARKING, post=True, name="correction_mark")
     def mark_view(self, request: HttpRequest, result_id: int) -> HttpResponse:

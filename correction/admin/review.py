@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
 
 from django.db.models import Subquery
 from django.http import HttpRequest
@@ -15,10 +14,9 @@ from django.utils.safestring import SafeString
 from agents.admin.access import user_of
 from agents.admin.transcript import transcript_url
 from agents.console import display
-from agents.console.home import MOST_COUNTED
 from agents.console.logs import READING
 from agents.console.panels import facts
-from agents.console.review import Decision, ReviewKind, Waits, add_review, numbers
+from agents.console.review import Decision, ReviewKind, Waits, add_review, by_key, newest
 from correction.admin.behavior import DECIDING, change, request_panel
 from correction.admin.display import against_threshold, source_badge, speaker
 from correction.admin.sessions import MARKING
@@ -33,22 +31,14 @@ Mark = GateDimensionResult.Mark
 # -- alarms of the gate
 def alarms(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
     """Failed checks among the newest drafts without a mark, right or false alarm."""
-    newest = Subquery(CorrectionLog.objects.order_by("-pk").values("pk")[:1])
-    rows = GateDimensionResult.objects.filter(log__gt=newest - NEWEST_LOGS, passed=False, mark="").order_by(
-        "-log_id", "pk"
-    )
-    if agent:
-        rows = rows.filter(log__agent__slug=agent)
-    if keys is not None:
-        rows = rows.filter(pk__in=numbers(keys))
-    shown = rows.values_list("pk", "log__created_at", "log__agent__slug")[: MOST_COUNTED + 1]
-    return [Waits(str(pk), at, slug or "") for pk, at, slug in shown]
+    newest_log = Subquery(CorrectionLog.objects.order_by("-pk").values("pk")[:1])
+    rows = GateDimensionResult.objects.filter(log__gt=newest_log - NEWEST_LOGS, passed=False, mark="")
+    return newest(rows.order_by("-log_id", "pk"), agent, keys, at="log__created_at", of="log__agent__slug")
 
 
 def _alarms(keys: Collection[str]) -> dict[str, GateDimensionResult]:
     related = ("log__agent", "log__channel", "log__message__channel", "marked_by")
-    rows = GateDimensionResult.objects.filter(pk__in=numbers(keys)).select_related(*related)
-    return {str(row.pk): row for row in rows}
+    return by_key(GateDimensionResult.objects.select_related(*related), keys)
 
 
 def _alarm_line(result: GateDimensionResult) -> SafeString:
@@ -67,18 +57,8 @@ def _show_alarm(request: HttpRequest, result: GateDimensionResult) -> SafeString
     )
 
 
-def _marking(mark: str) -> Callable[..., None]:
-    def act(request: HttpRequest, result: GateDimensionResult, note: str = "") -> None:
-        mark_result(result=result, mark=mark, user=request.user, expected="")
-
-    return act
-
-
-def _unmarking(mark: str) -> Callable[..., None]:
-    def act(request: HttpRequest, result: GateDimensionResult) -> None:
-        mark_result(result=result, mark="", user=request.user, expected=mark)
-
-    return act
+def _mark(mark: str, expected: str) -> Callable[..., object]:
+    return lambda request, result, note="": mark_result(result=result, mark=mark, user=request.user, expected=expected)
 
 
 def _session_url(result: GateDimensionResult) -> str:
@@ -87,38 +67,13 @@ def _session_url(result: GateDimensionResult) -> str:
 
 # -- behaviour requests
 def requests_pending(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
-    rows = BehaviorRequest.objects.filter(status=BehaviorRequest.Status.PENDING_REVIEW).order_by("-created_at", "-pk")
-    if agent:
-        rows = rows.filter(agent__slug=agent)
-    if keys is not None:
-        rows = rows.filter(pk__in=numbers(keys))
-    shown = rows.values_list("pk", "created_at", "agent__slug")[: MOST_COUNTED + 1]
-    return [Waits(str(pk), at, slug or "") for pk, at, slug in shown]
+    rows = BehaviorRequest.objects.filter(status=BehaviorRequest.Status.PENDING_REVIEW)
+    return newest(rows.order_by("-created_at", "-pk"), agent, keys)
 
 
 def _requests(keys: Collection[str]) -> dict[str, BehaviorRequest]:
     related = ("agent", "message__channel", "message__user", "reviewed_by")
-    return {str(row.pk): row for row in BehaviorRequest.objects.filter(pk__in=numbers(keys)).select_related(*related)}
-
-
-def _apply(request: HttpRequest, row: BehaviorRequest, note: str) -> None:
-    apply_request(request=row, user=user_of(request), waiting=True)
-
-
-def _reject(request: HttpRequest, row: BehaviorRequest, note: str) -> None:
-    reject_request(request=row, user=user_of(request), why=note)
-
-
-def _revert(request: HttpRequest, row: BehaviorRequest) -> None:
-    revert_request(request=row, user=user_of(request))
-
-
-def _reopen(request: HttpRequest, row: BehaviorRequest) -> None:
-    reopen_request(request=row, user=user_of(request))
-
-
-def _request_url(row: Any) -> str:
-    return reverse("admin:correction_behaviorrequest_change", args=[row.pk])
+    return by_key(BehaviorRequest.objects.select_related(*related), keys)
 
 
 add_review(
@@ -135,18 +90,24 @@ add_review(
         find=_requests,
         line=change,
         show=request_panel,
-        url=_request_url,
         decisions=(
             Decision(
                 name="apply",
                 label="Apply as proposed",
                 key="a",
                 done="is applied: the persona has a new version",
-                decide=_apply,
-                undo=_revert,
+                decide=lambda request, row, note: apply_request(request=row, user=user_of(request), waiting=True),
+                undo=lambda request, row: revert_request(request=row, user=user_of(request)),
                 main=True,
             ),
-            Decision(name="reject", label="Reject", key="r", done="is rejected", decide=_reject, undo=_reopen),
+            Decision(
+                name="reject",
+                label="Reject",
+                key="r",
+                done="is rejected",
+                decide=lambda request, row, note: reject_request(request=row, user=user_of(request), why=note),
+                undo=lambda request, row: reopen_request(request=row, user=user_of(request)),
+            ),
         ),
     )
 )
@@ -170,16 +131,16 @@ add_review(
                 label="Right",
                 key="r",
                 done="is marked right",
-                decide=_marking(Mark.RIGHT.value),
-                undo=_unmarking(Mark.RIGHT.value),
+                decide=_mark(Mark.RIGHT, ""),
+                undo=_mark("", Mark.RIGHT),
             ),
             Decision(
                 name="false_alarm",
                 label="False alarm",
                 key="f",
                 done="is marked a false alarm",
-                decide=_marking(Mark.FALSE_ALARM.value),
-                undo=_unmarking(Mark.FALSE_ALARM.value),
+                decide=_mark(Mark.FALSE_ALARM, ""),
+                undo=_mark("", Mark.FALSE_ALARM),
             ),
         ),
     )

@@ -203,13 +203,14 @@ _ENDINGS = {
 
 
 def get_recent_statistics(
-    *, since: datetime, recent: datetime, end: datetime | None = None
+    *, since: datetime, recent: datetime, end: datetime | None = None, synthetic: bool = False
 ) -> tuple[GateStatistics, GateStatistics]:
     """Statistics of all gates in two windows up to now (or `end`), in one query and without those of dimensions.
 
     Args:
         since: Where the longer window begins; a full hour.
         recent: Where the shorter one begins, within the longer; a full hour.
+        synthetic: Of synthetic channels, as in `get_gate_statistics`.
 
     Returns:
         Those of the shorter window, those of the longer.
@@ -219,7 +220,7 @@ def get_recent_statistics(
         {"recent": Case(When(hour__gte=recent, then=1), default=0)},
     )
     rows = _sums(
-        ATTEMPTS, ("source", "outcome"), None, MessageWindow(start=since, end=end), synthetic=False, apart=apart
+        ATTEMPTS, ("source", "outcome"), None, MessageWindow(start=since, end=end), synthetic=synthetic, apart=apart
     )
     return (
         _statistics(None, MessageWindow(start=recent), _counts(row for row in rows if row["k_recent"]), {}),

@@ -21,7 +21,7 @@ from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent
 from evaluation.admin.display import evaluation_link, judge_badge
 from evaluation.commands import answer_words, how_asked
-from evaluation.models import Baseline, Dimension, EvaluationRun
+from evaluation.models import CHANNEL_DIMENSIONS, Baseline, Dimension, EvaluationRun
 from evaluation.propositions.files import PropositionError, YamlProblems, default_dimensions
 from evaluation.runs.control import judges_offered
 from evaluation.runs.estimate import Estimate, SimulationEstimate, estimate_all, estimate_simulation, estimated
@@ -63,6 +63,9 @@ def measuring() -> type[forms.Form]:
         ),
         "samples": of("samples", label="Messages", min_value=1, max_value=MOST_SAMPLES, help_text=about_samples),
         "where": of("where", label="Only messages tagged", help_text="such as build=41; several with commas"),
+        "against": of(
+            "where", label="And, to compare with, those tagged", help_text="such as build=40: an evaluation of its own"
+        ),
         "window": of("window"),
         "judge": judge_field(),
         "by": forms.BooleanField(required=False, label="By position", help_text=of("by").help_text),
@@ -92,6 +95,8 @@ def measuring_form(request: HttpRequest, agent: Agent) -> forms.Form:
     except PropositionError as error:
         every, problem = (), f"proposition files cannot be used: {error}"
     chosen: dict[str, object] = {"dimensions": [d for d in every if d in set(captured)] or list(every)}
+    if "against" in request.GET:  # two builds are compared by what the agent itself said
+        chosen["dimensions"] = [d for d in every if d not in CHANNEL_DIMENSIONS]
     if tags := request.GET.getlist("tag"):
         chosen["where"] = ",".join(tags)
     form = measuring()(as_query(request, measuring(), chosen))
@@ -100,13 +105,28 @@ def measuring_form(request: HttpRequest, agent: Agent) -> forms.Form:
     return form
 
 
-def spec_of(form: forms.Form, agent: Agent, **more: Any) -> RunSpec:
-    """What a valid form asks for.
+def specs_of(form: forms.Form, agent: Agent, *, is_baseline: bool) -> list[RunSpec]:
+    """What a valid form asks for: an evaluation, and before it the one that it is to be compared with, where that is asked for.
 
     Raises:
         ValueError: It makes no sense; begins with the name of the field.
     """
     given = form.cleaned_data
+    if not given["against"]:
+        return [spec_of(given, agent, is_baseline=is_baseline)]
+    if is_baseline or given["against"] == given["where"] or not given["where"]:
+        raise ValueError(
+            "against compares the messages of two tags, such as build=41 with build=40; a baseline has none"
+        )
+    return [spec_of({**given, "where": tags}, agent) for tags in (given["against"], given["where"])]
+
+
+def spec_of(given: Mapping[str, Any], agent: Agent, **more: Any) -> RunSpec:
+    """What an evaluation of these choices is.
+
+    Raises:
+        ValueError: It makes no sense; begins with the name of the field.
+    """
     if given["samples"] * given["repeats"] > MOST_JUDGED:
         raise ValueError(
             f"samples {given['samples']}: at most {MOST_JUDGED // given['repeats']:,} with {given['repeats']} repeats"
@@ -171,12 +191,13 @@ def read_yaml(text: str, read: Any, name: str) -> Any:
 
 
 # -- what it takes
-def measuring_takes(spec: RunSpec) -> Takes:
+def measuring_takes(specs: Sequence[RunSpec]) -> Takes:
     """Calls, tokens and dollars before anything is asked; nothing is stored. A cost that is not known is *unpriced*.
 
     Raises:
         ValueError: Proposition files cannot be used.
     """
+    spec = specs[-1]
     agent = spec.agent
     assert agent is not None  # noqa: S101 (the pages are of agents)
     is_little, warnings = has_little_speech(spec), list[object]()
@@ -193,7 +214,7 @@ def measuring_takes(spec: RunSpec) -> Takes:
             )
             every = [judging]
         else:
-            every = estimate_all([spec])
+            every = estimate_all(specs)
     except PropositionError as error:
         raise ValueError(f"proposition files cannot be used: {error}") from None
     if is_little and acting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 from django.contrib import admin, messages
 from django.db.models import Prefetch, QuerySet
@@ -15,12 +16,13 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from agents.builds import BUILD_TAGS
 from agents.console import display
 from agents.console.forms import ask, confirmed
 from agents.console.panels import table
 from agents.console.site import ReadOnlyAdmin, console_page
-from agents.models import Agent
-from evaluation.admin.asking import FOLDED, measuring_form, measuring_takes, spec_of
+from agents.models import Agent, Import, Message
+from evaluation.admin.asking import FOLDED, measuring_form, measuring_takes, specs_of
 from evaluation.admin.comparison import newest_comparison
 from evaluation.admin.display import (
     MEASURE,
@@ -29,16 +31,17 @@ from evaluation.admin.display import (
     evaluation_link,
     judged_by,
     mark_agreements,
+    meter,
     number,
     simulated_by,
 )
-from evaluation.admin.drift_overview import overview_page
-from evaluation.change.evidence import Judged, is_stale, stale_reasons
+from evaluation.admin.drift_overview import compare_url, overview_page
+from evaluation.change.evidence import Judged, is_stale, newest_in_lists, stale_reasons
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.control import queue_run
 from evaluation.runs.planning import ENOUGH, RunSpec
-from evaluation.runs.summary import Share, shares_of
+from evaluation.runs.summary import Share, dimension_scores, shares_of
 from evaluation.simulation.conversations import awaits_simulation
 from evaluation.wording import counted
 
@@ -89,9 +92,13 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
         form = measuring_form(request, agent)
 
         def queue() -> str:
-            run, is_same = queue_run(spec_of(form, agent, is_baseline=what == "capture"), simulate=True)
-            text = "goes on: the same was asked for within a day" if is_same else "is queued"
-            self.message_user(request, f"Evaluation {run.pk} {text}. This page shows how far it is.", messages.SUCCESS)
+            for spec in specs_of(form, agent, is_baseline=what == "capture"):
+                run, is_same = queue_run(spec, simulate=True)
+                text = "goes on: the same was asked for within a day" if is_same else "is queued"
+                self.message_user(request, f"Evaluation {run.pk} {text}.", messages.SUCCESS)
+            before, now = form.cleaned_data["against"], form.cleaned_data["where"]
+            if before and "," not in before + now:
+                return compare_url(agent=agent.slug, baseline=before, candidate=now)
             return reverse("admin:evaluation_evaluationrun_change", args=[run.pk])
 
         return ask(
@@ -100,7 +107,7 @@ class BaselineAdmin(ReadOnlyAdmin[Baseline]):
             form,
             title=TITLES[what].format(display.marked(agent.display_name)),
             verb=VERBS[what],
-            takes=lambda: measuring_takes(spec_of(form, agent, is_baseline=what == "capture")),
+            takes=lambda: measuring_takes(specs_of(form, agent, is_baseline=what == "capture")),
             do=queue,
             back=(reverse("admin:agents_agent_change", args=[agent.pk]), "Back to the agent"),
             folded=FOLDED,
@@ -130,18 +137,52 @@ NEWEST_BASELINES: Prefetch[Any] = Prefetch(
 )
 
 
-@admin.display(description="baseline")
+def fill_now(agents: list[Any]) -> tuple[object, object] | None:
+    """Set `now` of agents: their newest scores since their baselines, by judge, procedure and dimension.
+
+    Returns:
+        The judge of all their baselines, where it is one; then the column does not name it (`names_judge`).
+    """
+    newest = newest_in_lists([agent.pk for agent in agents])
+    scores = dimension_scores(list({run.pk: run for run in newest.values()}.values()))
+    judges = {judged for agent in agents for judged, _ in _by_judge(agent.newest_baselines)}
+    for agent in agents:
+        agent.now, agent.names_judge = {}, len(judges) > 1
+    by_key = {agent.pk: agent for agent in agents}
+    for (pk, way, dimension), run in newest.items():
+        by_key[pk].now[way, dimension] = scores.get(run.pk, {}).get(dimension)
+    return ("judge", judged_by(*judges)) if len(judges) == 1 else None
+
+
+@admin.display(description="baseline → now")
 def baseline_column(agent: Any) -> SafeString:
-    """A line per judge: its badge, the score of each dimension, and whether the persona changed since."""
+    """A line per judge: its badge, each dimension's score and the newest since, the lowest first; whether the persona changed since."""
     lines = []
     for judged, group in _by_judge(agent.newest_baselines):
+        pairs = [(row, agent.now.get((judged, row.dimension))) for row in group]
+        pairs.sort(key=lambda pair: (pair[1] is None, pair[1] or 0.0))
         scores = format_html_join(
             " ",
             '<span class="pl-pair">{} {}</span>',
-            ((dimension_badge(row.dimension), number(row.score, row.count)) for row in group),
+            ((dimension_badge(row.dimension), _then_and_now(row, now)) for row, now in pairs),
         )
-        lines.append((judged_by(judged), scores, stale_badge() if any(is_stale(row) for row in group) else ""))
+        lines.append(
+            (
+                judged_by(judged) if agent.names_judge else "",
+                scores,
+                stale_badge() if any(is_stale(row) for row in group) else "",
+            )
+        )
     return format_html_join("", '<div class="pl-line">{} {} {}</div>', lines) or display.EMPTY
+
+
+def _then_and_now(row: Baseline, now: float | None) -> SafeString | str:
+    if row.count is not None:
+        return f"{row.count:,}"
+    if row.score is None and now is None:
+        return "unscored"
+    before = "–" if row.score is None else f"{row.score:.1f}"
+    return format_html('{} <span aria-hidden="true">→</span> {}', before, meter(now, why="nothing newer was scored"))
 
 
 def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -168,7 +209,7 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
     ]
     newest = ((judged, newest_comparison(agent, judged)) for judged, _ in grouped[:MOST_COMPARED])
     context = {
-        "table": table(("Dimension", "Score", "Judge", "Captured", "Run"), rows, label="Baselines"),
+        "table": table(("Dimension", "Score", "Judge", "Captured", "Evaluation"), rows, label="Baselines"),
         "summary": summary,
         "capture_url": reverse("admin:evaluation_agent_capture", args=[agent.pk])
         if request.user.has_perm(MEASURE)
@@ -178,6 +219,30 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "scores_url": display.list_url(EvaluationScore, evaluation_run__agent__id__exact=agent.pk),
     }
     return render_to_string("admin/evaluation/agent_baselines.html", context, request)
+
+
+TAGS_LOOKED_AT = 1_000  # messages of an agent
+
+
+def imported_panel(request: HttpRequest, job: Import) -> SafeString:
+    """The evaluations that an import makes possible: of each agent that speaks in it, and of its two newest builds."""
+    rows = []
+    for agent in Agent.objects.filter(slug__in=job.result.get("spoke", ())).order_by("slug"):
+        url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
+        said = Message.objects.filter(imported_by=job, agent=agent).exclude(tags={}).order_by("-sent_at", "-pk")
+        newest = list(
+            dict.fromkeys(tag for tags in said.values_list("tags", flat=True)[:TAGS_LOOKED_AT] for tag in tags.items())
+        )
+        key = next((one for one in BUILD_TAGS if any(name == one for name, _ in newest)), "")
+        builds = [f"{name}={value}" for name, value in newest if name == key][:2]
+        ways = [(url, "Evaluate all")]
+        if builds:
+            ways.append((f"{url}?{urlencode({'tag': builds[0]})}", f"Evaluate {builds[0]}"))
+        if len(builds) > 1:
+            query = urlencode({"tag": builds[0], "against": builds[1]})
+            ways.insert(0, (f"{url}?{query}", f"Evaluate {builds[1]} and {builds[0]}, to compare them"))
+        rows.append((display.agent_chip(agent), ways))
+    return render_to_string("admin/evaluation/imported.html", {"rows": rows}) if rows else SafeString("")
 
 
 @admin.action(description="Capture baseline")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -54,6 +55,7 @@ TONES: dict[Verdict, Tone] = {
     "improved": "good",
     "not enough data": "plain",
 }
+LOW, HIGH = 4, 6  # below: bad, middling
 HEURISTIC = "scores by word lists and statistics: not comparable with a model's"
 
 
@@ -105,13 +107,23 @@ def meter(value: float | None, digits: int = 1, *, share: Share | None = None, w
         )
     number = f"{value:.{digits}f}"
     return format_html(
-        '<span class="pl-score"><span class="pl-number">{}</span><meter min="0" max="9" low="4" high="6" optimum="9"'
+        '<span class="pl-score"><span class="pl-number">{}</span><meter min="0" max="9" low="{}" high="{}" optimum="9"'
         ' value="{}" aria-label="{} of 9"></meter>{}</span>',
-        number,
+        *(number, LOW, HIGH),
         f"{value:.2f}",
         number,
         coverage_mark(share),
     )
+
+
+def overall_meter(score: float | None, dimensions: Mapping[str, float], *, share: Share | None = None) -> SafeString:
+    """An overall score; where a dimension is lower it is named, in its own tone: a mean does not hide what fell."""
+    name, lowest = min(dimensions.items(), key=lambda item: item[1], default=("", score))
+    if score is None or lowest is None or round(lowest, 1) >= round(score, 1):
+        return meter(score, share=share)
+    tone: Tone = "bad" if lowest < LOW else "warning" if lowest < HIGH else "plain"
+    mark = display.badge(f"{name.replace('_', ' ')} {lowest:.1f}", tone, "the lowest of its dimensions")
+    return format_html('<span class="pl-number">{}</span> {}{}', f"{score:.1f}", mark, coverage_mark(share))
 
 
 def of_words(value: float | None) -> SafeString:

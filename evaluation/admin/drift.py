@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -16,99 +17,131 @@ from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
 from agents.admin.alerts import alert_state
+from agents.admin.transcript import transcript_url
 from agents.alerts import acknowledge
 from agents.console import display
-from agents.console.charts import Line, Marker, Point, line_chart
+from agents.console.charts import Line, Mean, Point, line_chart, markers_of
 from agents.console.forms import tell_done
 from agents.console.panels import table
 from agents.console.site import ReadOnlyAdmin
-from agents.models import Agent, Alert
+from agents.models import Agent, Alert, Message
 from evaluation.admin.display import MEASURE, TONES, dimension_badge, evaluation_link, judged_by, meter
-from evaluation.change.over_time import Series, series_of
+from evaluation.change.evidence import Judged
+from evaluation.change.history import ROLLING, History, Scored, histories
 from evaluation.change.position import PositionDimension, position_profile
-from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
-from evaluation.runs.summary import Share, shares_of
+from evaluation.models import Baseline, DriftAlert, EvaluationRun, EvaluationSchedule
 from evaluation.wording import counted, interval_text, signed
 
 MOST_CHARTS = 12
-MOST_POINTS = 120
+LATELY = timedelta(days=14)
+MOST_POINTS = 200  # of a line; more are averaged by day
 MOST_JUDGED = 2_000  # messages of an evaluation by position that a page waits for
 
 
 def drift_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """The agent's series as charts, or how to get some."""
-    series = series_of(agent)
+    """The agent's scores over time, a chart per dimension, judge and procedure, or how to get some."""
+    drawn = histories(agents=[agent.pk])
+    scored = [one for one in drawn if one.now is not None]
     context = {
-        "charts": _charts(series[:MOST_CHARTS], agent.drift_alerts.all()[:200]),
-        "more": max(0, len(series) - MOST_CHARTS),
-        "waiting": not series and EvaluationRun.objects.filter(agent=agent, schedule__isnull=False).exists(),
+        "charts": history_charts(request, agent, scored[:MOST_CHARTS]),
+        "more": max(0, len(scored) - MOST_CHARTS),
+        "unscored": [(dimension_badge(one.dimension), judged_by(one.judged)) for one in drawn if one.now is None],
         "slug": agent.slug,
+        "evaluate_url": reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
+        if request.user.has_perm(MEASURE)
+        else "",
         "alerts_url": display.list_url(DriftAlert, agent__id__exact=agent.pk),
         "schedules_url": display.list_url(EvaluationSchedule),
     }
     return render_to_string("admin/evaluation/drift/panel.html", context)
 
 
-def _charts(series: Iterable[Series], alerts: Iterable[DriftAlert]) -> list[dict[str, Any]]:
-    shown, raised = list(series), list(alerts)
-    shares = shares_of({one.readings[-1].run for one in shown})
-    return [_chart(one, [alert for alert in raised if _is_of(alert, one)], shares) for one in shown]
-
-
-def _is_of(alert: DriftAlert, series: Series) -> bool:
-    mine = (series.schedule.pk, series.dimension, series.judge, series.procedure)
-    return (alert.schedule_id, alert.dimension, alert.judge, alert.procedure) == mine
-
-
-def _chart(series: Series, alerts: Iterable[DriftAlert], shares: Mapping[int, Mapping[str, Share]]) -> dict[str, Any]:
-    """The newest evaluations of a series on the fixed scale of 0 to 9, with its alerts and where it starts again."""
-    shown = series.readings[-MOST_POINTS:]
-    times = {point.run: point.time for point in shown}
-    marks = [alert for alert in alerts if alert.evaluation_run_id in times]
-    markers = [
-        Marker(
-            at=times[alert.evaluation_run_id],
-            title=f"alert: fell from {alert.before:.1f} to {alert.after:.1f} since {timezone.localtime(alert.since):%Y-%m-%d}",
-            url=reverse("admin:evaluation_driftalert_change", args=[alert.pk]),
-            kind="alert",
+def history_charts(request: HttpRequest, agent: Agent, drawn: Sequence[History]) -> list[dict[str, Any]]:
+    """A chart for each, with the baseline, and with what happened to the agent meanwhile."""
+    if not drawn:
+        return []
+    first, last = axis_of(drawn)
+    markers = markers_of(request, [agent.pk], first, last)
+    levels = levels_of([agent.pk])
+    charts = []
+    for one in drawn:
+        shown = one.daily(MOST_POINTS)
+        label = f"{one.dimension.replace('_', ' ')} by {one.judged.judge}: {said_of(shown)}"
+        line = history_line(request, shown, one.dimension, level=levels.get((agent.pk, one.judged, one.dimension)))
+        charts.append(
+            {
+                "dimension": dimension_badge(one.dimension),
+                "now": meter(one.now),
+                "judge": judged_by(one.judged),
+                "said": said_of(shown),
+                "chart": line_chart([line], label=label, unit="of 9", markers=markers, since=first, until=last),
+            }
         )
-        for alert in marks
-    ]
-    because = {restart.run: restart.because for restart in series.restarts}
-    markers += [
-        Marker(at=point.time, title=f"starts again: {because.get(point.run, 'something was changed')}", kind="persona")
-        for point in shown[1:]
-        if point.restarts
-    ]
+    return charts
+
+
+def axis_of(drawn: Iterable[History]) -> tuple[datetime, datetime]:
+    """From the first point to the last; to now where that is not long ago, so that what was changed since is seen."""
+    ends = [(one.points[0].at, one.points[-1].at) for one in drawn]
+    first, last, now = min(at for at, _ in ends), max(at for _, at in ends), timezone.now()
+    return first, now if last < now < last + LATELY else last
+
+
+def history_line(
+    request: HttpRequest,
+    history: History,
+    name: str,
+    *,
+    level: float | None = None,
+    note: str = "",
+    url: str = "",
+    band: bool = True,
+) -> Line:
+    """A history as a line, with the interval of its mean as a band; its points lead to what was judged, for those who may read it."""
+    may = request.user.has_perm("agents.view_message")
     points = [
-        Point(
-            at=point.time,
-            value=point.score,
-            error=point.error,
-            hollow=not point.tested,
-            url=reverse("admin:evaluation_evaluationrun_change", args=[point.run]),
-        )
-        for point in shown
+        Point(at=one.at, value=one.score, url=_place(one) if may else "", note=_opens(one) if may else "")
+        for one in history.points
     ]
-    first, last = (f"{timezone.localtime(point.time):%Y-%m-%d}" for point in (shown[0], shown[-1]))
-    label = (
-        f"{series.dimension} by {series.judge}: {counted(len(shown), 'evaluation')} from {first} to {last}, now {shown[-1].score:.1f}; "
-        f"{counted(len(marks), 'alert')}"
-    )
-    return {
-        "dimension": dimension_badge(series.dimension),
-        "now": meter(shown[-1].score, share=shares.get(shown[-1].run, {}).get(series.dimension)),
-        "judge": judged_by(series),
-        "schedule": display.visible(series.schedule.name),
-        "note": series.note,
-        "chart": line_chart(
-            [Line(name=series.dimension, points=points)],
-            label=label,
-            unit="of 9",
-            shown="{:.1f}".format,
-            markers=markers,
-        ),
-    }
+    means = []
+    for one in history.rolled:
+        within = one.interval if band else None
+        ends = {} if within is None else {"low": within.low, "high": within.high}
+        means.append(Mean(at=one.at, value=one.mean, starts=one.starts, **ends))
+    return Line(name=name, points=points, means=means, level=level, note=note, url=url)
+
+
+def _place(one: Scored) -> str:
+    if one.message is None or one.channel is None:
+        return reverse("admin:evaluation_evaluationrun_change", args=[one.run])
+    return transcript_url(Message(pk=one.message, channel_id=one.channel, position=one.position))
+
+
+def _opens(one: Scored) -> str:
+    if one.message is None:
+        return ", opens the evaluation"
+    return f", mean of {one.of} messages, opens the lowest" if one.of > 1 else ", opens the message"
+
+
+def said_of(history: History) -> str:
+    """What the points of a chart are, how many have no score, and what is not drawn."""
+    scored = len(history.points) - history.unscored
+    unit = "day" if history.by_day else "message" if history.rolled else "evaluation"
+    parts = [f"{counted(scored, unit)}" + (" (mean of each)" if history.by_day else "")]
+    if history.unscored:
+        parts.append(f"{history.unscored:,} unscored")
+    if history.rolled:
+        parts.append(f"line: mean of {ROLLING} messages, band: its 95 % interval")
+    if history.older:
+        parts.append("the newest only")
+    return "; ".join(parts)
+
+
+def levels_of(agents: Collection[int]) -> dict[tuple[int, Judged, str], float | None]:
+    """The scores of their baselines, by agent, judge and procedure, and dimension."""
+    fields = ("agent_id", "judge", "procedure", "dimension", "score")
+    rows = Baseline.objects.filter(agent__in=agents).order_by().values_list(*fields)
+    return {(pk, Judged(judge=judge, procedure=how), name): score for pk, judge, how, name, score in rows}
 
 
 def position_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -164,11 +197,14 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
 
     def get_panels(self, request: HttpRequest, obj: DriftAlert) -> list[SafeString]:
         panels = super().get_panels(request, obj)
-        if obj.schedule is None:
-            return panels
-        series = series_of(obj.agent, schedule=obj.schedule, dimension=obj.dimension)
-        charts = _charts([one for one in series if _is_of(obj, one)], [obj])
-        return [*panels, *(render_to_string("admin/evaluation/drift/alert.html", {"chart": one}) for one in charts)]
+        way = Judged(judge=obj.judge, procedure=obj.procedure)
+        drawn = histories(agents=[obj.agent_id], dimensions=[obj.dimension], judged=way)
+        charts = history_charts(request, obj.agent, [one for one in drawn if one.now is not None])
+        context = {"evaluation": evaluation_link(obj.evaluation_run_id)}
+        return [
+            *panels,
+            *(render_to_string("admin/evaluation/drift/alert.html", {**context, "chart": c}) for c in charts),
+        ]
 
     def has_acknowledge_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("agents.change_alert")

@@ -17,7 +17,9 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from agents.builds import Tag, first_of_tags
 from agents.console import display
+from agents.console.charts import build_marker, line_chart
 from agents.console.display import Tone
 from agents.console.filters import number_in
 from agents.console.panels import table
@@ -25,7 +27,9 @@ from agents.console.site import Button, ModelAdmin, Select, TextInput
 from agents.models import Agent, Channel, ChannelMember
 from agents.models.conversations import TAG_KEY
 from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words, way_name
-from evaluation.change.evidence import Judged, Tag, judged_ways
+from evaluation.admin.drift import history_line, levels_of, said_of
+from evaluation.change.evidence import Judged, judged_ways
+from evaluation.change.history import History, histories
 from evaluation.change.overview import (
     Card,
     Move,
@@ -33,9 +37,9 @@ from evaluation.change.overview import (
     State,
     candidate_words,
     drift_overview,
-    how_sure,
     sentence_of,
     short_name,
+    why_drifted,
 )
 from evaluation.models import Baseline, EvaluationScore, is_heuristic
 from evaluation.runs.summary import percent
@@ -43,19 +47,20 @@ from evaluation.wording import signed
 
 INVERTED = "an anti-pattern: 9 means not at all"
 PAGE = 12  # cards
+MOST_SMALL = 40  # points of a card's chart
 MOST_MOVES = 60  # propositions in the table of an agent's page; the largest falls
 MOST_CHANNELS = 200  # to choose from; any other can stand in the URL
 MOST_AGENTS = 200  # ranked at once
 NEEDED = ("evaluation.view_baseline", "agents.view_agent")
 ACTIVE = (("", "active agents"), ("all", "all agents"), ("no", "inactive agents"))
 STATES: dict[State, tuple[Tone, str]] = {
-    "drifted": ("bad", "a proposition fell by more than chance explains, among all that were compared"),
-    "not enough data": (
-        "warning",
-        "no proposition surely fell, but surely much less is scored than in the baseline, or too little for a score",
-    ),
+    "drifted": ("bad", "a proposition or a dimension fell by more than chance explains, among all that were compared"),
     "possibly drifted": ("warning", "a proposition fell by half a point or more; too little was judged to be sure"),
-    "steady": ("good", "no proposition fell by half a point"),
+    "not enough data": (
+        "plain",
+        "nothing surely fell, but too little was judged to call it steady, or much less is scored than in the baseline",
+    ),
+    "steady": ("good", "each dimension surely stayed within half a point"),
     "improved": ("good", "a proposition rose by more than chance explains, and none surely fell"),
     "not comparable": ("plain", "no proposition was scored both in the baseline and the candidate"),
     "not measured since": ("plain", "there is a baseline, and no newer measurement"),
@@ -114,16 +119,56 @@ def scores_behind(move: Move | None) -> str:
     return display.list_url(EvaluationScore, **where)
 
 
+def compare_url(**asked: object) -> str:
+    """The page that compares; `asked` are the form's fields."""
+    given = {name: value for name, value in asked.items() if value not in ("", None)}
+    return f"{reverse('admin:evaluation_evaluationrun_compare')}?{urlencode(given)}"
+
+
+def _compare_url(card: Card) -> str:
+    """Where the two measurements of a card stand proposition by proposition; empty where there are not two."""
+    compared = card.compared
+    if not (compared.baseline and compared.candidate and card.judged):
+        return ""
+    runs = set(compared.baseline.values()), {run.pk for run in compared.candidate.values()}
+    baseline, candidate = (of.pop() if len(of) == 1 else "" for of in runs)  # several by dimension: those of today
+    return compare_url(agent=card.agent.slug, judge=card.judged, baseline=baseline, candidate=candidate)
+
+
 # -- cards
-def shown_cards(request: HttpRequest, cards: Sequence[Card]) -> list[dict[str, Any]]:
-    """The cards for the template, with what to do next, the most urgent first."""
+def shown_cards(request: HttpRequest, cards: Sequence[Card], *, charts: bool = False) -> list[dict[str, Any]]:
+    """The cards for the template, with what to do next, the most urgent first, and a small chart of the dimension that changed most."""
     steps: dict[int, list[Step]] = defaultdict(list)
     for card in cards:
         steps[card.agent.pk] += _measuring_steps(request, card)
     for finder in _finders:
         for agent, more in finder(request, cards).items():
             steps[agent] += more
-    return [_shown(card, steps[card.agent.pk]) for card in cards]
+    drawn = _small_charts(request, cards) if charts and request.user.has_perm("evaluation.view_evaluationrun") else {}
+    return [{**_shown(card, steps[card.agent.pk]), "chart": drawn.get(card.agent.pk, "")} for card in cards]
+
+
+def _small_charts(request: HttpRequest, cards: Sequence[Card]) -> dict[int, SafeString]:
+    """Scores over time, by agent, of those who have some by the judge of the cards."""
+    judged = next((card.judged for card in cards), None)
+    if judged is None:
+        return {}
+    agents = [card.agent.pk for card in cards]
+    by_agent: dict[int, dict[str, History]] = defaultdict(dict)
+    for one in histories(agents=agents, judged=judged):
+        if one.now is not None:
+            by_agent[one.agent][one.dimension] = one.daily(MOST_SMALL)
+    levels, builds, drawn = levels_of(agents), first_of_tags(agents), {}
+    for card in cards:
+        pk, of = card.agent.pk, by_agent[card.agent.pk]
+        if not of:
+            continue
+        name = card.main.dimension if card.main is not None and card.main.dimension in of else next(iter(of))
+        line = history_line(request, of[name], name, level=levels.get((pk, judged, name)))
+        markers = [build_marker(tag, at) for (agent, tag), at in builds.items() if agent == pk]
+        label = f"{name.replace('_', ' ')} of {card.agent.display_name} over time: {said_of(of[name])}"
+        drawn[pk] = line_chart([line], label=label, markers=markers, small=True)
+    return drawn
 
 
 def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
@@ -132,8 +177,9 @@ def _shown(card: Card, steps: Sequence[Step]) -> dict[str, Any]:
         "card": card,
         "badge": display.badge(card.state, *STATES[card.state]),
         "sentence": sentence_of(card),
-        "sure": how_sure(card.main) if card.main is not None else "",
+        "sure": why_drifted(card),
         "scores_url": scores_behind(card.main),
+        "compare_url": _compare_url(card),
         "quotes": [(name, quote) for name, quote in quotes if quote is not None],
         "dimensions": [
             (
@@ -262,7 +308,7 @@ def _overview(request: HttpRequest, form: OverviewForm) -> dict[str, Any]:
     return {
         "judge": judged_by(judged) if judged else "",
         "heuristic": judged is not None and is_heuristic(judged.judge),
-        "cards": shown_cards(request, overview.cards),
+        "cards": shown_cards(request, overview.cards, charts=True),
         "states": [
             (state, overview.states[state], tone, hint)
             for state, (tone, hint) in STATES.items()

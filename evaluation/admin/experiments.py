@@ -113,7 +113,7 @@ class ExperimentAdmin(LogAdmin[Experiment]):
 @cache
 def starting() -> type[forms.Form]:
     """The options of ``manage.py experiment run``."""
-    about = "a YAML file as docs/experiments.md describes it; empty = the one chosen above"
+    about = "a YAML file as docs/how-to/experiment.md describes it; empty = the one chosen above"
     fields = {
         "shipped": forms.ChoiceField(
             label="Scenario", widget=Select, choices=[(name, name) for name in shipped()], initial="gate-on-off",

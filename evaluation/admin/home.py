@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Any
 from urllib.parse import quote
 
 from django.db.models import Exists, OuterRef
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.charts import COLOURS, Line, Marker, MarkerSource, Point, add_markers, line_chart, markers_of
+from agents.console.charts import COLOURS, Line, Marker, MarkerSource, add_markers, line_chart, markers_of
 from agents.console.home import (
     FAILURE_DAYS,
     HomePart,
@@ -35,18 +35,18 @@ from agents.ops.health import call_health
 from agents.ops.sums import LEDGER, end_for_page, says_end
 from evaluation.admin.display import (
     agreement_badge,
-    coverage_mark,
     evaluation_link,
     judge_badge,
     judged_by,
-    meter,
+    overall_meter,
     target,
     way_name,
 )
-from evaluation.admin.drift_overview import STATES, usual_overview
+from evaluation.admin.drift import MOST_POINTS, axis_of, history_line, levels_of
+from evaluation.admin.drift_overview import MOST_AGENTS, STATES, by_name, usual_overview
 from evaluation.calibration.agreement import calibration_of
-from evaluation.change.over_time import History, histories, measured_lately
-from evaluation.change.overview import Card, State, candidate_words, numbers_of, short_name
+from evaluation.change.history import ROLLING, History, histories
+from evaluation.change.overview import Card, State, numbers_of, short_name, tag_name
 from evaluation.models import (
     COUNTED,
     Baseline,
@@ -58,68 +58,26 @@ from evaluation.models import (
     Method,
 )
 from evaluation.propositions.files import PropositionError, load_all
-from evaluation.runs.summary import shares_of, total
+from evaluation.runs.summary import dimension_scores, shares_of, total
 from evaluation.wording import counted
 
-DAYS = (7, 30, 90, 180, 365)
-USUAL_DAYS = 30
 DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not in COUNTED]
-MOST_LINES = COLOURS
+MOST_LINES, USUAL_LINES = COLOURS, 5
+MOST_OFFERED = 60  # agents to choose from
 MOST_ALERTS = 30
 
 
 NAMED = 4
-COMPARED: tuple[State, ...] = ("drifted", "possibly drifted", "steady", "improved")  # of those it is known how they are
+COMPARED: tuple[State, ...] = (
+    "drifted",
+    "possibly drifted",
+    "steady",
+    "improved",
+    "not enough data",
+)  # of those it is known how they are
 RUNS = 6
 LOOKED_AT = 300  # agents, for one without a baseline
 WENT_WRONG = (EvaluationRun.Status.FAILED, EvaluationRun.Status.ERRORED, EvaluationRun.Status.PAUSED_BUDGET)
-
-
-def drifting_card(request: HttpRequest) -> SafeString | None:
-    """How many agents the overview of drift counts as fallen, and who; not known, rather than none, where nothing was compared."""
-    if not request.user.has_perm("agents.view_agent"):
-        return None
-    overview_now = usual_overview(state="drifted", stop=NAMED)
-    overview = reverse("admin:evaluation_drift_overview")
-    compared = sum(overview_now.states.get(state, 0) for state in COMPARED)
-    lines: list[SafeString | None] = [_fallen(one) for one in overview_now.cards]
-    if overview_now.total > NAMED:
-        lines.append(format_html("and {} more", overview_now.total - NAMED))
-    others = [
-        display.link(f"{overview}?state={quote(state)}", f"{overview_now.states[state]:,} {state}")
-        for state in STATES
-        if state != "drifted" and overview_now.states.get(state)
-    ]
-    lines.append(format_html_join(", ", "{}", ((other,) for other in others)))
-    if not EvaluationSchedule.objects.filter(is_active=True).exists():
-        schedules = display.link(display.list_url(EvaluationSchedule), "Schedules")
-        lines.append(format_html("Nothing is measured again: no schedule is active. {}", schedules))
-    if request.user.has_perm("evaluation.view_driftalert"):
-        alerts = a_few(DriftAlert.objects.filter(alert__acknowledged_at__isnull=True))
-        url = display.list_url(DriftAlert, alert__acknowledged_at__isempty=1)
-        lines.append(waiting(alerts, "alert of a schedule", "alerts of schedules", url))
-    if compared:
-        lines.append(display.link(overview, "Who drifted, and in what"))
-    held = compared == sum(overview_now.states.values()) and not overview_now.states.get("possibly drifted")
-    return card(
-        "Drifting now",
-        figure=number_link(f"{overview}?state=drifted", f"{overview_now.total:,}") if compared else "–",
-        unit=f"of {counted(compared, 'agent')} compared" if compared else "",
-        lines=lines,
-        tone="bad" if overview_now.total else "good" if compared and held else "plain",
-        wide=True,
-    )
-
-
-def _fallen(one: Card) -> SafeString:
-    """An agent with the proposition that fell most, its scores, and of what messages they are."""
-    url = f"{reverse('admin:agents_agent_change', args=[one.agent.pk])}#change"
-    name = short_name(one.main.proposition, one.agent.slug, one.main.dimension) if one.main else ""
-    return format_html(
-        '<span class="pl-fallen">{}<a class="pl-link pl-number" href="{}">{} {}</a> <span class="pl-subtle">{}</span></span>',
-        *(display.agent_chip(one.agent), url, display.visible(name), numbers_of(one.main) if one.main else ""),
-        display.visible(candidate_words(one)),
-    )
 
 
 def judge_card(request: HttpRequest) -> SafeString:
@@ -165,24 +123,27 @@ def runs_list(request: HttpRequest) -> SafeString:
         "figures", "proposition_digests", "additional_context", "swaps"
     )
     wrong = rows.filter(status__in=WENT_WRONG, created_at__gte=since(24 * FAILURE_DAYS)).order_by("-created_at")[:RUNS]
+    newest, failed = list(rows.filter(agent_shares=None).order_by("-pk")[:RUNS]), list(wrong)
+    judges = {run.judge for run in (*newest, *failed)}
     return listing(
         "Evaluations",
         heads=("Evaluation", "Of whom", "Status, overall score"),
-        rows=_shown(rows.filter(agent_shares=None).order_by("-pk")[:RUNS]),
-        wrong=_shown(wrong),
+        rows=_shown(newest, names_judge=len(judges) > 1),
+        wrong=_shown(failed, names_judge=len(judges) > 1),
+        note=judge_badge(*judges) if len(judges) == 1 else "",
         more=((url, "All evaluations"), (f"{url}?status__in={','.join(WENT_WRONG)}", "All that failed or paused")),
         empty="Nothing was measured yet. This measures every agent:",
         command="manage.py capture_baseline --agents all",
     )
 
 
-def _shown(runs: Iterable[EvaluationRun]) -> list[tuple[object, ...]]:
-    runs = list(runs)
-    shares = shares_of([run.pk for run in runs])
+def _shown(runs: Sequence[EvaluationRun], *, names_judge: bool) -> list[tuple[object, ...]]:
+    shares, scores = shares_of([run.pk for run in runs]), dimension_scores(runs)
     rows: list[tuple[object, ...]] = []
     for run in runs:
-        state, score = display.status_badge(run), meter(run.overall_score, share=total(shares[run.pk].values()))
-        said = display.lines(format_html("{} {}", state, score), judge_badge(run.judge))
+        state = display.status_badge(run)
+        score = overall_meter(run.overall_score, scores.get(run.pk, {}), share=total(shares[run.pk].values()))
+        said = display.lines(format_html("{} {}", state, score), judge_badge(run.judge) if names_judge else "")
         if run.error:
             said = format_html("{} {}", state, display.folded(run.error, 90))
         rows.append((display.lines(evaluation_link(run.pk), display.moment(run.created_at)), target(run), said))
@@ -237,87 +198,133 @@ def files_unusable(request: HttpRequest) -> SafeString | None:
     return None
 
 
-# -- drift over time: a line per agent with its baseline, and what was changed on the way
-def drift_chart(request: HttpRequest) -> SafeString:
-    """The chart with its form, or how to get a first measurement. What the form does not offer is as if it were not given."""
-    asked, offered_days = request.GET, {str(days): days for days in DAYS}
-    dimension = asked.get("dimension", "")
-    dimension = dimension if dimension in dict(DIMENSIONS) else Dimension.ADHERENCE.value
-    days = offered_days.get(asked.get("days", ""), USUAL_DAYS)
-    start, end = since(24 * days), timezone.now()
-    lately = measured_lately(since=start)
-    way = next((way for way in lately if str(way) == asked.get("judge")), next(iter(lately), None))
-    offered = [] if way is None else histories(agents=lately[way], judged=way, dimension=dimension, since=start)
-    chosen = [history for history in offered if history.agent.slug in asked.getlist("agent")]
-    shown, label = (chosen or offered)[:MOST_LINES], Dimension(dimension).label
-    period = f"in the last {counted(days, 'day')}"
-    chart = line_chart(
-        _lines(shown, dimension),
-        label=f"{label} {period}, 0 to 9",
-        unit="of 9",
-        markers=markers_of(request, [history.agent.pk for history in shown], start, end),
-        since=start,
-        until=end,
-    )
+# -- who drifts, since when, and the scores of their messages
+def drifting_now(request: HttpRequest) -> SafeString | None:
+    """Who drifted and since when, how many did not or are not known, and a few agents' scores over time.
+
+    What the form does not offer is as if it were not given.
+    """
+    if not request.user.has_perm("agents.view_agent"):
+        return None
+    now = usual_overview(state=None, stop=MOST_LINES)
+    drifted, overview = now.states.get("drifted", 0), reverse("admin:evaluation_drift_overview")
+    fallen = [one for one in now.cards if one.state == "drifted"]
+    measured = EvaluationRun.objects.filter(status=EvaluationRun.Status.COMPLETED, agent__isnull=False)
+    last = measured.order_by("-created_at").only("finished_at", "created_at").first()
     context = {
-        "dimensions": [(value, name, value == dimension) for value, name in DIMENSIONS],
-        "days": [(one, counted(one, "day"), one == days) for one in DAYS],
-        "ways": [(str(one), way_name(one), one == way) for one in lately],
-        "agents": [
-            (history.agent.slug, display.isolated(history.agent.display_name), history in chosen)
-            for history in sorted(offered, key=lambda history: history.agent.display_name.casefold())
+        "drifted": drifted,
+        "compared": sum(now.states.get(state, 0) for state in COMPARED),
+        "number": number_link(f"{overview}?state=drifted", f"{drifted:,}"),
+        "agents": counted(sum(now.states.values()), "agent"),
+        "bounded": MOST_AGENTS if sum(now.states.values()) == MOST_AGENTS else 0,
+        "fallen": _since_when(fallen),
+        "others": drifted - len(fallen),
+        "states": [
+            display.link(f"{overview}?state={quote(state)}", f"{now.states[state]:,} {state}")
+            for state in STATES
+            if state != "drifted" and now.states.get(state)
         ],
-        "most": MOST_LINES,
-        "judge": judged_by(way) if way else "",
-        "sentence": _sentence(shown, len(offered), chosen=bool(chosen)),
-        "chart": chart if shown else "",
-        "empty": f"{label} was not measured {period} by this judge." if way else f"Nothing was measured {period}.",
-        "runs_url": display.list_url(EvaluationRun),
-        "schedules_url": display.list_url(EvaluationSchedule),
+        "last": display.moment(last.finished_at or last.created_at) if last is not None else "",
+        "alerts": _alerts_line(request),
+        "overview_url": overview,
+        **(_drawn(request, now.cards) if request.user.has_perm("evaluation.view_evaluationrun") else {}),
     }
     return render_to_string("admin/home/drift.html", context)
 
 
-def _lines(shown: Sequence[History], dimension: str) -> list[Line]:
-    """Each agent's line; in the legend its newest score with the share scored."""
-    shares = shares_of({history.newest.run for history in shown if history.newest is not None})
-    lines = []
-    for history in shown:
-        note = display.badge("not scored", "warning")
-        if history.newest is not None:
-            share = coverage_mark(shares.get(history.newest.run, {}).get(dimension))
-            note = format_html('<span class="pl-number">{}</span>{}', f"{history.newest.score:.1f}", share)
-        points = [
-            Point(
-                at=reading.at,
-                value=reading.score,
-                error=reading.error,
-                url=reverse("admin:evaluation_evaluationrun_change", args=[reading.run]),
-            )
-            for reading in history.readings
-        ]
-        url = reverse("admin:agents_agent_change", args=[history.agent.pk])
-        lines.append(Line(name=history.agent.display_name, points=points, note=note, url=url, level=history.baseline))
-    return lines
+def _since_when(fallen: Sequence[Card]) -> list[dict[str, Any]]:
+    """Who fell, by since when: the first message of a tag that all their messages have now, else the baseline; most agents first."""
+    groups: dict[str, dict[str, Any]] = {}
+    for one in fallen:
+        since = one.main.since if one.main is not None else None
+        name = tag_name(since) if since is not None else one.compared.baseline_name
+        group = groups.setdefault(name, {"since": display.visible(name), "at": None, "who": []})
+        group["at"] = min(filter(None, (group["at"], one.since_at)), default=None)
+        group["who"].append(_fallen(one))
+    return sorted(groups.values(), key=lambda group: -len(group["who"]))
 
 
-def _sentence(shown: Sequence[History], offered: int, *, chosen: bool) -> str:
-    """Which agents are shown, of how many."""
-    if not shown:
-        return ""
-    missing = sum(history.left_out for history in shown)
-    older = f" {counted(missing, 'older evaluation')} of no schedule not drawn." if missing else ""
-    if chosen or offered <= MOST_LINES:
-        return f"{counted(len(shown), 'agent')}. Dotted: their baselines.{older}"
-    return f"The {len(shown)} of {offered} agents that lie furthest below their baselines (dotted).{older}"
+def _fallen(one: Card) -> SafeString:
+    """An agent, linked to its card, with the proposition that fell most and its scores."""
+    url = f"{reverse('admin:agents_agent_change', args=[one.agent.pk])}#change"
+    name = short_name(one.main.proposition, one.agent.slug, one.main.dimension) if one.main else ""
+    return format_html(
+        '{} <a class="pl-link pl-number" href="{}">{} {}</a>',
+        *(display.agent_chip(one.agent), url, display.visible(name), numbers_of(one.main) if one.main else ""),
+    )
+
+
+def _alerts_line(request: HttpRequest) -> SafeString | None:
+    """For those who may not acknowledge them: to others they are shown as waiting."""
+    if not request.user.has_perm("evaluation.view_driftalert") or request.user.has_perm("agents.change_alert"):
+        return None
+    number = a_few(DriftAlert.objects.filter(alert__acknowledged_at__isnull=True))
+    url = display.list_url(DriftAlert, alert__acknowledged_at__isempty=1)
+    return waiting(number, "drift alert is new", "drift alerts are new", url)
+
+
+def _drawn(request: HttpRequest, cards: Sequence[Card]) -> dict[str, Any]:
+    """The chart with its form: those who lost most, or those who were chosen."""
+    asked, label_of = request.GET, dict(DIMENSIONS)
+    dimension = asked.get("dimension", "")
+    dimension = dimension if dimension in label_of else Dimension.ADHERENCE.value
+    offered = list(by_name().filter(is_active=True).only("slug", "display_name", "avatar_color")[:MOST_OFFERED])
+    chosen = [agent for agent in offered if agent.slug in asked.getlist("agent")][:MOST_LINES]
+    agents = chosen or [one.agent for one in cards if one.state != "never measured"][:USUAL_LINES]
+    if not agents:  # nothing has a baseline: whoever was measured last
+        newest = EvaluationRun.objects.filter(
+            status=EvaluationRun.Status.COMPLETED, agent__isnull=False, simulated=False
+        )
+        pks = list(dict.fromkeys(newest.order_by("-created_at").values_list("agent_id", flat=True)[:MOST_OFFERED]))
+        agents = list(Agent.objects.filter(pk__in=pks[:USUAL_LINES]))
+    drawn = [
+        one for one in histories(agents=[agent.pk for agent in agents], dimensions=[dimension]) if one.now is not None
+    ]
+    ways = list(dict.fromkeys(one.judged for one in drawn))
+    usual = next((one.judged for one in cards if one.judged in ways), next(iter(ways), None))
+    way = next((way for way in ways if str(way) == asked.get("judge")), usual)
+    by_agent = {one.agent: one.daily(MOST_POINTS // len(agents)) for one in drawn if one.judged == way}
+    shown = [(agent, by_agent[agent.pk]) for agent in agents if agent.pk in by_agent]
+    chart: SafeString | str = ""
+    if shown:
+        first, last = axis_of(one for _, one in shown)
+        levels = levels_of(by_agent)
+        chart = line_chart(
+            [_line(request, agent, one, levels.get((agent.pk, one.judged, dimension))) for agent, one in shown],
+            label=f"{label_of[dimension]} over time, 0 to 9",
+            unit="of 9",
+            markers=markers_of(request, list(by_agent), first, last),
+            since=first,
+            until=last,
+        )
+    return {
+        "dimensions": [(value, name, value == dimension) for value, name in DIMENSIONS],
+        "ways": [(str(one), way_name(one), one == way) for one in ways],
+        "choices": [(agent.slug, display.isolated(agent.display_name), agent in chosen) for agent in offered],
+        "most": MOST_LINES,
+        "chart": chart,
+        "what": f"{label_of[dimension]}: each dot is a message, the line the mean of {ROLLING}, dotted the baseline.",
+        "judge": judged_by(way) if way else "",
+        "empty": f"{label_of[dimension]} has no score{' of these agents' if agents else ''} yet.",
+        "agents_url": display.list_url(Agent, is_active__exact=1),
+        "runs_url": display.list_url(EvaluationRun),
+    }
+
+
+def _line(request: HttpRequest, agent: Agent, history: History, level: float | None) -> Line:
+    """An agent's line; in the legend its newest mean and how much has no score."""
+    unscored = f" · {history.unscored:,} unscored" if history.unscored else ""
+    now = format_html('<span class="pl-number">{}</span>{}', f"{history.now:.1f}", unscored)
+    url = reverse("admin:agents_agent_change", args=[agent.pk])
+    return history_line(request, history, agent.display_name, level=level, note=now, url=url, band=False)
 
 
 def alert_markers(agents: Collection[int], start: datetime, end: datetime) -> list[Marker]:
-    """Each alert that was raised for one of these agents."""
-    rows = DriftAlert.objects.filter(agent__in=agents, created_at__range=(start, end)).select_related("agent")
+    """Each alert that was raised for one of these agents, where the fall began."""
+    rows = DriftAlert.objects.filter(agent__in=agents, since__range=(start, end)).select_related("agent")
     return [
         Marker(
-            at=alert.created_at,
+            at=alert.since,
             title=f"{alert.agent.display_name}: {alert.dimension.replace('_', ' ')} fell from {alert.before:.1f} to {alert.after:.1f}",
             url=reverse("admin:evaluation_driftalert_change", args=[alert.pk]),
             kind="alert",
@@ -330,9 +337,8 @@ add_home(
     HomePart(place="setup", order=45, permission="evaluation.view_proposition", render=files_unusable),
     HomePart(place="setup", order=50, permission="evaluation.view_baseline", render=no_baseline),
     HomePart(place="setup", order=60, permission="evaluation.view_evaluationschedule", render=no_schedule),
-    HomePart(place="cards", order=20, permission="evaluation.view_baseline", render=drifting_card),
+    HomePart(place="first", order=10, permission="evaluation.view_baseline", render=drifting_now),
     HomePart(place="cards", order=60, permission="agents.view_llmcall", render=judge_card),
-    HomePart(place="charts", order=10, permission="evaluation.view_evaluationrun", render=drift_chart),
     HomePart(place="lists", order=20, permission="evaluation.view_evaluationrun", render=runs_list),
 )
 add_markers(MarkerSource(permission="evaluation.view_driftalert", find=alert_markers))

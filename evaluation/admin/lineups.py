@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin, messages
+from django.core.management.base import CommandError
+from django.forms import Form
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.template.loader import render_to_string
@@ -12,11 +14,14 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.console import display
+from agents.console.forms import Takes, as_query, ask, option
 from agents.console.site import ReadOnlyAdmin, console_page
 from agents.models import Channel
 from agents.templatetags.display import register as templates
-from evaluation.lineup import WAITING, LineUp, newest_line_up, queue_line_up, said_since
+from evaluation.commands import tag_pairs
+from evaluation.lineup import WAITING, LineUp, check_options, newest_line_up, queue_line_up, said_since
 from evaluation.models import LineUpRun
+from evaluation.scorers.subjects import parse_window, said_in
 
 ADD = "evaluation.add_lineuprun"
 VOICES_SHOWN, CONFUSIONS_SHOWN, LEFT_OUT_SHOWN = 50, 5, 10
@@ -40,6 +45,50 @@ class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
         self.message_user(request, f"{text}: the worker (manage.py work) does it in seconds.", messages.SUCCESS)
         return HttpResponseRedirect(channel_page(channel_id))
 
+    @console_page("measure/<int:channel_id>/options/", ADD)
+    def options_view(self, request: HttpRequest, channel_id: int) -> HttpResponse:
+        """Choose which lines and speakers are compared, with the options of ``manage.py lineup``."""
+        channel = get_object_or_404(Channel, pk=channel_id)
+        names = ("where", "window", "everybody", "min_lines", "permutations", "seed")
+        fields = {name: option("lineup", name) for name in names}
+        fields["where"].label = "Only messages tagged"
+        fields["where"].help_text = "such as build=41; several with commas"
+        kind: type[Form] = type("LineUpForm", (Form,), fields)
+        form = kind(as_query(request, kind))
+
+        def tags() -> dict[str, str]:
+            try:
+                return tag_pairs([form.cleaned_data["where"]]) if form.cleaned_data["where"] else {}
+            except CommandError as error:
+                raise ValueError(str(error)) from None
+
+        def takes() -> Takes:
+            lines = said_in(
+                channel=channel, window=parse_window(form.cleaned_data["window"] or "all"), where=tags()
+            ).count()
+            check_options(**{name: form.cleaned_data[name] for name in names[2:]})
+            facts = [
+                ("Channel", display.isolated(channel)),
+                ("Lines", f"{lines:,}"),
+                ("Cost", display.badge("free", "good")),
+            ]
+            return Takes(facts=facts, note="It takes seconds, offline.")
+
+        def queue() -> str:
+            given = form.cleaned_data
+            queue_line_up(
+                channel=channel,
+                window=given["window"] or "all",
+                where=tags(),
+                **{name: given[name] for name in names[2:]},
+            )
+            return channel_page(channel.pk) + "#line-up"
+
+        return ask(
+            self, request, form, title=f"Measure the voices in {display.marked(channel)}", verb="Measure voices",
+            takes=takes, do=queue, folded=names[3:], back=(channel_page(channel.pk), "Back to the channel"),
+        )  # fmt: skip
+
     def get_panels(self, request: HttpRequest, obj: LineUpRun) -> list[SafeString]:
         context = {"figures": _figures(obj) if obj.result else None, "heading": str(obj)}
         return [render_to_string(TEMPLATE, context, request), *super().get_panels(request, obj)]
@@ -59,6 +108,7 @@ def lineup_panel(request: HttpRequest, channel: Channel) -> SafeString:
         "waiting": all_of_channel.filter(status__in=WAITING).first(),
         "failed": last.error if last is not None else "",
         "measure_url": reverse("admin:evaluation_lineuprun_measure", args=[channel.pk]) if may_measure else "",
+        "options_url": reverse("admin:evaluation_lineuprun_options", args=[channel.pk]) if may_measure else "",
         "earlier_url": display.list_url(LineUpRun, channel__id__exact=channel.pk) if made else "",
         "slug": channel.slug,
     }

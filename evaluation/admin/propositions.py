@@ -525,7 +525,7 @@ def propositions_like(request: HttpRequest, typed: str) -> list[Hit]:
     return [
         (
             e.proposition.id,
-            f"proposition of {e.owner}: {display.shortened(e.proposition.claim, 60)}",
+            f"proposition of {e.owner}: {display.shortened(e.proposition.claim.replace(AGENT_NAME, 'the agent'), 60)}",
             _page_with(e),
             "edit_note",
         )

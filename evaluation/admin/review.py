@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 from django.http import HttpRequest
 from django.template.loader import render_to_string
@@ -13,17 +14,18 @@ from django.utils.safestring import SafeString
 from agents.console import display
 from agents.console.home import MOST_COUNTED
 from agents.console.panels import facts
-from agents.console.review import Decision, ReviewKind, Waits, add_review, numbers
+from agents.console.review import Decision, ReviewKind, Waits, add_review, by_key, numbers
 from agents.models import Agent, ReviewItem
 from agents.persona import render_persona
 from evaluation.admin.display import dimension_badge, judged_by
 from evaluation.admin.labels import ASSIGNED, LABELLING
-from evaluation.admin.propositions import PAGES, card_of, carry_out, propositions_url
+from evaluation.admin.propositions import PAGES, card_of, carry_out, marks_of, propositions_url
 from evaluation.calibration.labels import progress
 from evaluation.models import LabelSet, PatternTimeout
 from evaluation.propositions import editing
 from evaluation.propositions.editing import CannotSave
 from evaluation.propositions.files import Entry, PropositionError, all_entries
+from evaluation.propositions.schema import AGENT_NAME
 
 
 # -- suggestions of propositions: they stand in files
@@ -43,16 +45,27 @@ def _entries() -> dict[str, Entry]:
         return {}
 
 
-def _suggestions(keys: Collection[str]) -> dict[str, Entry]:
-    entries = _entries()
-    return {key: entries[key] for key in keys if key in entries}
+class Suggested(NamedTuple):
+    """A suggestion, and the name of the agent it is about."""
+
+    entry: Entry
+    name: str
 
 
-def _claim(entry: Entry) -> SafeString:
-    return format_html('<span dir="auto">{}</span>', display.visible(display.shortened(entry.proposition.claim, 90)))
+def _suggestions(keys: Collection[str]) -> dict[str, Suggested]:
+    entries = {key: entry for key, entry in _entries().items() if key in keys}
+    agents = Agent.objects.filter(slug__in={entry.owner for entry in entries.values()})
+    names = dict(agents.values_list("slug", "display_name"))
+    return {key: Suggested(entry, names.get(entry.owner, "the agent")) for key, entry in entries.items()}
 
 
-def _show_suggestion(request: HttpRequest, entry: Entry) -> SafeString:
+def _claim(row: Suggested) -> SafeString:
+    claim = row.entry.proposition.claim.replace(AGENT_NAME, row.name)
+    return format_html('<span dir="auto">{}</span> {}', display.visible(claim), marks_of(row.entry))
+
+
+def _show_suggestion(request: HttpRequest, row: Suggested) -> SafeString:
+    entry = row.entry
     agent = Agent.objects.filter(slug=entry.owner).prefetch_related("traits").first()
     persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()) if agent else None
     card = card_of(entry, agent, persona, PatternTimeout.of([entry.proposition.id]))
@@ -60,9 +73,9 @@ def _show_suggestion(request: HttpRequest, entry: Entry) -> SafeString:
 
 
 def _deciding(decision: editing.Decision) -> Callable[..., None]:
-    def act(request: HttpRequest, entry: Entry, note: str = "") -> None:
+    def act(request: HttpRequest, row: Suggested, note: str = "") -> None:
         try:
-            carry_out(request, owner=entry.owner, mark=entry.mark, decision=decision)
+            carry_out(request, owner=row.entry.owner, mark=row.entry.mark, decision=decision)
         except (CannotSave, PropositionError) as problem:
             raise ValueError(str(problem)) from None
 
@@ -84,7 +97,7 @@ def label_sets(request: HttpRequest, agent: str, keys: Collection[str] | None) -
 
 
 def _label_sets(keys: Collection[str]) -> dict[str, LabelSet]:
-    return {str(row.pk): row for row in LabelSet.objects.filter(pk__in=numbers(keys))}
+    return by_key(LabelSet.objects.all(), keys)
 
 
 def _show_set(request: HttpRequest, label_set: LabelSet) -> SafeString:
@@ -97,8 +110,8 @@ def _show_set(request: HttpRequest, label_set: LabelSet) -> SafeString:
     )
 
 
-def _entry_url(entry: Entry) -> str:
-    return f"{propositions_url(entry.owner)}#proposition-{entry.proposition.id}"
+def _entry_url(row: Suggested) -> str:
+    return f"{propositions_url(row.entry.owner)}#proposition-{row.entry.proposition.id}"
 
 
 add_review(
@@ -115,7 +128,7 @@ add_review(
         line=_claim,
         show=_show_suggestion,
         url=_entry_url,
-        seen=lambda entry: entry.mark,
+        seen=lambda row: row.entry.mark,
         decisions=(
             Decision(
                 name="accept",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Sum, TextField
 from django.db.models.functions import Cast
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.html import format_html, format_html_join
@@ -20,22 +20,23 @@ from agents.console import display
 from agents.console.filters import DropdownFilter
 from agents.console.logs import LogAdmin
 from agents.console.panels import table
-from agents.console.site import console_action
+from agents.console.site import console_action, console_page
 from agents.models import LLMCall, Message
 from agents.work.worker import alive
-from evaluation.admin.comparison import comparison_panel
+from evaluation.admin.comparison import compare_page, comparison_panel
 from evaluation.admin.display import (
     agreement_badge,
     baseline_badge,
     counts,
     dimension_badge,
     judged_counts,
-    meter,
     number,
+    overall_meter,
     procedure_badge,
     simulated_by,
     target,
 )
+from evaluation.admin.drift_overview import compare_url
 from evaluation.calibration.agreement import calibration_of
 from evaluation.models import COUNTED, ChannelShare, Dimension, EvaluationRun, EvaluationScore
 from evaluation.runs.control import CANCELLABLE, can_resume, cancel_run, resume_run
@@ -43,6 +44,7 @@ from evaluation.runs.ideas import DistinctIdea, distinct_ideas
 from evaluation.runs.summary import (
     DimensionSummary,
     PropositionSummary,
+    dimension_scores,
     shares_of,
     summarize,
     total,
@@ -77,13 +79,16 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
 
     own_filters: ClassVar = {"dimension": DimensionFilter}
     list_select_related = ("agent", "channel")
+    actions = ("compare",)  # type: ignore[assignment]
     procedure_mark = display.column("procedure", lambda run: run.procedure)
     measured = display.column(
         "target and dimensions", lambda run: display.lines(target(run), dimension_badges(run), _channels_link(run))
     )
     dimension_badges = display.column("dimensions", lambda run: dimension_badges(run))
     overall = display.column(
-        "overall score", lambda run: meter(run.overall_score, share=run.share), ordering="overall_score"
+        "overall score",
+        lambda run: overall_meter(run.overall_score, run.dimension_scores, share=run.share),
+        ordering="overall_score",
     )
     judged = display.column("judgements", lambda run: judged_counts(*run.judged_totals))
     spent = display.column("tokens and cost", lambda run: _spent(run), ordering="token_usage")
@@ -107,7 +112,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
         counted = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in rows]).order_by()
         for run, status, n in counted.values_list("evaluation_run", "status").annotate(n=Count("*")):
             judged[run, status] = n
-        shares = shares_of([run.pk for run in rows])
+        shares, scores = shares_of([run.pk for run in rows]), dimension_scores(rows)
         calls = LLMCall.objects.filter(work_id__in=[run.work_id for run in rows]).order_by().values_list("work_id")
         unpriced = Count("pk", filter=Q(cost_usd__isnull=True))
         sums = calls.annotate(tokens=Sum(ALL_TOKENS), cost=Sum("cost_usd"), unpriced=unpriced)
@@ -115,8 +120,8 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
         parts = ChannelShare.objects.filter(agent_run__in=[run.pk for run in rows]).order_by().values_list("agent_run")
         channels = dict(parts.annotate(n=Count("*")))
         for run in rows:
+            run.share, run.dimension_scores = total(shares[run.pk].values()), scores.get(run.pk, {})
             run.channels_measured = channels.get(run.pk, 0)
-            run.share = total(shares[run.pk].values())
             run.judged_totals = [judged.get((run.pk, s)) for s in ("scored", "trivial", "unscored", "pending")]
             run.ledger = ledger.get(run.work_id, (None, None, 0))
 
@@ -143,9 +148,24 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             "no_worker": obj.status == EvaluationRun.Status.PENDING and not alive().exists(),
             "calls": display.link(display.list_url(LLMCall, work_id=obj.work_id), "the calls it made"),
             "scores": display.link(scores_url(obj), "all its scores"),
+            "compare_url": compare_url(agent=obj.agent.slug, candidate=obj.pk)
+            if obj.agent and not obj.is_baseline
+            else "",
         }
         summary = render_to_string("admin/evaluation/evaluationrun/summary.html", context)
         return [summary, comparison_panel(obj), *super().get_panels(request, obj)]
+
+    @admin.action(description="Compare two", permissions=["view"])
+    def compare(self, request: HttpRequest, queryset: QuerySet[EvaluationRun]) -> HttpResponse | None:
+        keys = sorted(queryset.values_list("pk", flat=True)[:3])
+        if len(keys) != 2:
+            self.message_user(request, "Tick two evaluations to compare, no more and no fewer.", messages.ERROR)
+            return None
+        return HttpResponseRedirect(compare_url(baseline=keys[0], candidate=keys[1]))
+
+    @console_page("compare/", "evaluation.view_evaluationrun")
+    def compare_view(self, request: HttpRequest) -> HttpResponse:
+        return compare_page(self, request)
 
     @console_action("cancel", CHANGE)
     def cancel_view(self, request: HttpRequest, row: EvaluationRun) -> str:

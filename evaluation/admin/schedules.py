@@ -17,9 +17,9 @@ from agents.console import display
 from agents.console.forms import confirmed, tell_done
 from agents.console.panels import table
 from agents.console.site import ModelAdmin, TextInput
-from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, meter
+from evaluation.admin.display import dimension_badge, evaluation_link, judge_badge, overall_meter
 from evaluation.models import Dimension, DriftAlert, EvaluationRun, EvaluationSchedule
-from evaluation.runs.summary import shares_of, total
+from evaluation.runs.summary import dimension_scores, shares_of, total
 from evaluation.schedules import ALLOWED_EVERY, every_name, fire_now, overlap_note, parse_every
 
 if TYPE_CHECKING:
@@ -154,19 +154,22 @@ def _history(schedule: EvaluationSchedule) -> SafeString:
     """The newest evaluations of agents it asked for."""
     newest = schedule.runs.filter(agent__isnull=False).select_related("agent").order_by("-created_at", "-pk")
     runs = list(newest[:RUNS_SHOWN])
-    shares = shares_of([run.pk for run in runs])
+    shares, scores = shares_of([run.pk for run in runs]), dimension_scores(runs)
+    judges = {run.judge for run in runs}
     rows = [
         (
             display.lines(evaluation_link(run.pk), display.moment(run.created_at)),
             display.agent_chip(run.agent),
             display.status_badge(run),
-            meter(run.overall_score, share=total(shares[run.pk].values())),
-            judge_badge(run.judge),
+            overall_meter(run.overall_score, scores.get(run.pk, {}), share=total(shares[run.pk].values())),
+            *([judge_badge(run.judge)] if len(judges) > 1 else []),
         )
         for run in runs
     ]
+    heads = ("Evaluation", "Agent", "Status", "Overall score", *(["Judge"] if len(judges) > 1 else []))
     context = {
-        "table": table(("Evaluation", "Agent", "Status", "Overall score", "Judge"), rows, label="What it measured"),
+        "table": table(heads, rows, label="What it measured"),
+        "judge": judge_badge(*judges) if len(judges) == 1 else "",
         "fired": display.moment(schedule.last_fired_at),
         "outcome": display.visible(schedule.last_outcome) if schedule.last_outcome else "",
         "note": overlap_note(schedule),

@@ -30,7 +30,7 @@ from evaluation.runs.control import NotPossible, Progress, cancel_run, progress_
 from evaluation.runs.execute import run_json
 from evaluation.runs.summary import summarize
 
-MOST_EMBEDDED = 1_000
+EMBEDDED, MOST_EMBEDDED = 20, 1_000
 
 
 class WholeRunFilters(Filters):
@@ -85,12 +85,12 @@ class Evaluations(Rows):
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """One evaluation: what was asked for, how far it is, what it measured, and its judgements.
 
-        `summary` is the object that `--json` prints for a run, without its observations. `scores` holds the first judgements, 1,000
-        unless `?scores=N` says fewer (0 while you only wait for it); `scores_url` has them all, in pages. Ask again with `If-None-Match`
-        while you wait: 304 as long as nothing was judged.
+        `summary` is the object that `--json` prints for a run, without its observations. `scores` holds the first judgements, 20
+        unless `?scores=N` says otherwise (0 while you only wait for it, at most 1,000); `scores_url` has them all, in pages. Ask again
+        with `If-None-Match` while you wait: 304 as long as nothing was judged.
         """
         wanted = self.given["scores"]
-        most, run = MOST_EMBEDDED if wanted is None else wanted, self.get_object()
+        most, run = EMBEDDED if wanted is None else wanted, self.get_object()
         scores = list(scores_of(run)[: most + 1]) if most else []
         answer = {
             **shown_run(request, run),

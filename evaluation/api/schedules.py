@@ -41,7 +41,7 @@ class ScheduleRow(Row):
         return is_heuristic(schedule.judge) if schedule.judge else None
 
 
-class AlertRow(Row):
+class DriftAlertRow(Row):
     """A lasting fall in a series of scores, with the evaluation in which it was noticed."""
 
     heuristic = Heuristic(source="judge")
@@ -88,6 +88,6 @@ class Alerts(View, ListModelMixin):
     `ordering=id` for the oldest first."""
 
     queryset = DriftAlert.objects.select_related("agent", "schedule", "alert__acknowledged_by")
-    serializer_class = AlertRow
+    serializer_class = DriftAlertRow
     pagination_class = Log
     filterset_class = AlertFilters

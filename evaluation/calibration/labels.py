@@ -225,7 +225,8 @@ def add_by_hand(*, name: str, scores: Sequence[EvaluationScore], user: User | No
             DrawnScore(label_set=label_set, evaluation_score=one, place=len(drawn) + n) for n, one in enumerate(new, 1)
         ]
         DrawnScore.objects.bulk_create(rows)
-        mark_changed([key])  # labels that they have already leave the judge's figures
+        if ScoreLabel.objects.filter(evaluation_score__in=new).exists():
+            mark_changed([key])  # these labels leave the judge's figures
     return label_set, len(new)
 
 

@@ -34,6 +34,7 @@ from evaluation.statistics.difference import (
 )
 
 DELETED = "message:deleted"  # the cluster of what was judged of messages that are gone
+SHARP, ENOUGH = 3.0, 10  # points, and judgements on both sides
 FELL_BELOW = 0.5  # of the share scored in the baseline
 MOST_RESAMPLED = 200  # messages; four thousand resamples of more take seconds and change nothing
 NOISE_ALONE = "of the judge's noise alone: other messages might have scored otherwise"
@@ -204,11 +205,9 @@ def change_of(
         baseline_n=None if at_once or paired or not known else change.baseline_n,
     )
     verdict, reason = change.verdict, change.reason
-    if (at_once or exact) and verdict in ("drifted", "improved") and interval.low < margin and interval.high > -margin:
-        # Two texts always differ a little: what only the judge's noise, or words, speak for must be more than the margin.
-        verdict = undecided(change.delta, margin)
-        beyond = "chance" if exact else "the judge's noise"
-        reason = f"beyond {beyond}, but not surely by more than {margin:g}"
+    if at_once or exact:
+        change = beyond_margin(change, margin, "chance" if exact else "the judge's noise")
+        verdict, reason = change.verdict, change.reason
     sd = None if at_once else spread(first, second, paired=paired, unseen=unseen)
     detected = detectable(sd, n=change.n, baseline_n=change.baseline_n, paired=paired)
     update = {
@@ -232,6 +231,25 @@ def decided(
         interval = Interval(max(interval.low, -HIGHEST), min(interval.high, HIGHEST))
     update = {"verdict": decision.verdict, "reason": decision.reason, "n_more": decision.n_more}
     return change.model_copy(update={**update, "interval": interval})
+
+
+def beyond_margin(change: AnyChange, margin: float, noise: str) -> AnyChange:
+    """Two texts always differ a little: what only words, or the judge's noise, speak for must surely be more than the margin."""
+    interval = change.interval
+    if interval is None or change.verdict not in ("drifted", "improved"):
+        return change
+    if interval.low >= margin or interval.high <= -margin:
+        return change
+    reason = f"beyond {noise}, but not surely by more than {margin:g}"
+    return change.model_copy(update={"verdict": undecided(change.delta, margin), "reason": reason})
+
+
+def fell_sharply(change: Change) -> bool:
+    """Whether it fell by at least 3 points with an interval clear of 0, judged at least 10 times on both sides: reason for an alert."""
+    sides = (change.n, change.share), (change.baseline_n, change.baseline_share)
+    judged = [n if share is None or change.of_words else share.scored for n, share in sides]
+    fell = change.delta is not None and change.delta <= -SHARP and not change.counted
+    return fell and min(judged) >= ENOUGH and change.interval is not None and change.interval.high < 0
 
 
 def mean_of(observations: Iterable[Observation]) -> float | None:

@@ -1,4 +1,4 @@
-"""What `manage.py compare` compares: messages of two tags (measured now unless they were), two runs, or the newest against a baseline."""
+"""What is compared: messages of two tags (measured now unless they were), two runs, or the newest against a baseline."""
 
 from __future__ import annotations
 
@@ -7,19 +7,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
+from django.db.models import Max
+
+from agents.builds import Tag
 from agents.models import Agent, Message
 from evaluation.change.comparison import Comparison, adjusted, compare, compare_runs
-from evaluation.change.evidence import Judged, newest_evidence, newest_of_ways, nothing_newer, runs_of
+from evaluation.change.evidence import (
+    Judged,
+    get_baseline,
+    newest_evidence,
+    newest_of_ways,
+    newest_since_baselines,
+    nothing_newer,
+    runs_of,
+)
 from evaluation.change.measurements import (
     Measurement,
     NotComparable,
     UnreadableFile,
     measurement_of,
+    measurement_of_baselines,
     measurement_of_runs,
     measurements_of_file,
 )
-from evaluation.models import Baseline, EvaluationRun
+from evaluation.models import Baseline, EvaluationRun, Evidence, is_heuristic
 from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec, make_plan
 from evaluation.runs.summary import failed_call, refusal, summarize
@@ -197,3 +210,76 @@ def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str])
             raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
         runs = {name: other for name in other.dimensions if not dimensions or name in dimensions}
     return measurement_of_runs(runs)
+
+
+# -- what was measured already, for the console
+Asked = EvaluationRun | Tag | None  # None: the baseline, or the newest evidence
+
+
+class Side(NamedTuple):
+    """One of two measurements, and the evaluations it rests on, by dimension."""
+
+    measurement: Measurement
+    runs: Mapping[str, int]
+
+
+def ways_of(agent: Agent) -> list[Judged]:
+    """Return how an agent was judged: models before heuristics, real speech before simulated, the newest first."""
+    rows = Evidence.objects.filter(agent=agent).order_by().values("judge", "procedure")
+    newest = rows.annotate(at=Max("newest_message_at")).order_by("-at", "judge", "procedure")
+    ways = [Judged(judge=row["judge"], procedure=row["procedure"]) for row in newest]
+    return sorted(ways, key=lambda way: (is_heuristic(way.judge), "simulated" in way.procedure.split("+")))
+
+
+def sides_of(
+    agent: Agent | None, baseline: Asked, candidate: Asked, *, ways: Sequence[Judged]
+) -> tuple[Side | None, Side | None]:
+    """Return two measurements of an agent, judged in the first way in which there are both; None for one there is not.
+
+    Where each was judged in a way of its own they are returned as they are: `compare` then says why they do not compare.
+
+    Args:
+        agent: Whose; None where two evaluations are asked for.
+        baseline, candidate: An evaluation, or the newest evidence of messages with a tag; None for the agent's baselines, and for the
+            newest evidence (since them, where `baseline` is None, too).
+        ways: To look in, the preferred one first.
+
+    Raises:
+        NotComparable: An evaluation is not completed.
+    """
+    named = [
+        Judged(judge=one.judge, procedure=one.procedure)
+        for one in (baseline, candidate)
+        if isinstance(one, EvaluationRun)
+    ]
+    before: Side | None = None
+    now: Side | None = None
+    for way in named[:1] or ways:
+        candidate_there = _side(agent, candidate, way, since_baselines=baseline is None)
+        there = _side(agent, baseline, way) if baseline is not None else _baselines(agent, way, candidate_there)
+        if there is not None and candidate_there is not None:
+            return there, candidate_there
+        before, now = before or there, now or candidate_there
+    return before, now
+
+
+def _side(agent: Agent | None, asked: Asked, way: Judged, *, since_baselines: bool = False) -> Side | None:
+    if isinstance(asked, EvaluationRun):
+        return Side(measurement_of(asked), dict.fromkeys(asked.dimensions, asked.pk))
+    if agent is None:
+        return None
+    newest = (
+        newest_since_baselines([agent.pk], way)
+        if asked is None and since_baselines
+        else newest_evidence([agent.pk], way, tag=asked)
+    )
+    runs = runs_of(newest.get(agent.pk, {}))
+    return Side(measurement_of_runs(runs), {name: run.pk for name, run in runs.items()}) if runs else None
+
+
+def _baselines(agent: Agent | None, way: Judged, candidate: Side | None) -> Side | None:
+    rows = get_baseline(agent=agent, judge=way.judge, procedure=way.procedure) if agent is not None else {}
+    if not rows:
+        return None
+    measurement = measurement_of_baselines(rows.values(), candidate.measurement if candidate else None)
+    return Side(measurement, {name: row.evaluation_run_id for name, row in rows.items()})

@@ -17,6 +17,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 from django.utils import timezone
 
+from agents.builds import Tag
 from agents.models import Agent, Message
 from agents.persona import changes_since, current_digest
 from evaluation.models import Baseline, Dimension, EvaluationRun, EvaluationScore, Evidence, Method, is_heuristic
@@ -104,7 +105,6 @@ def stale_reasons(baselines: Iterable[Baseline]) -> dict[int, str]:
 
 
 Newest = Mapping[str, Evidence]  # by dimension
-Tag = tuple[str, str]
 MOST_JUDGES = 50
 NEWEST = 20_000  # baselines that are asked by whom they were judged
 _FIRST = ("-newest_message_at", "-evaluation_run_id")  # without the id it would be joined for its own order
@@ -208,6 +208,19 @@ def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int,
     An evaluation that was made before the baseline counts, too, if it was of the same persona: capturing a baseline of older messages
     does not undo what newer ones showed.
     """
+    baselines = Baseline.objects.filter(agent__in=agents, judge=judged.judge, procedure=judged.procedure)
+    return _by_agent(_since(baselines))
+
+
+def newest_in_lists(agents: Collection[int]) -> dict[tuple[int, Judged, str], EvaluationRun]:
+    """The evaluations of `newest_since_baselines` by every judge and procedure, in two queries."""
+    keys = {key for key in _since(Baseline.objects.filter(agent__in=agents)) if key is not None}
+    rows = Evidence.objects.filter(pk__in=keys).select_related("evaluation_run").order_by()
+    ways = ((row, Judged(judge=row.judge, procedure=row.procedure)) for row in rows)
+    return {(row.agent_id, way, row.dimension): row.evaluation_run for row, way in ways}
+
+
+def _since(baselines: QuerySet[Baseline]) -> QuerySet[Baseline, int | None]:
     bound = Evidence.objects.filter(
         evaluation_run=OuterRef(OuterRef("evaluation_run")), dimension=OuterRef(OuterRef("dimension"))
     )
@@ -217,14 +230,13 @@ def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int,
     rows = Evidence.objects.filter(
         same_persona,
         agent=OuterRef("agent"),
-        judge=judged.judge,
-        procedure=judged.procedure,
+        judge=OuterRef("judge"),
+        procedure=OuterRef("procedure"),
         dimension=OuterRef("dimension"),
         newest_message_at__gt=Subquery(bound.values("newest_message_at")[:1]),
     )
     first = Subquery(rows.order_by(*_FIRST).values("pk")[:1])
-    baselines = Baseline.objects.filter(agent__in=agents, judge=judged.judge, procedure=judged.procedure)
-    return _by_agent(baselines.order_by().values_list(first, flat=True))
+    return baselines.order_by().values_list(first, flat=True)
 
 
 def runs_of(newest: Newest) -> dict[str, EvaluationRun]:

@@ -1,13 +1,12 @@
-"""Drift over time: what the measurements of a schedule say, series by series, and the alerts they raise."""
+"""Drift over time: what the measurements of a schedule say, series by series, and the alerts that evaluations raise."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import groupby, pairwise
@@ -15,26 +14,24 @@ from typing import Annotated, Any
 
 import sentry_sdk
 from django.db import transaction
-from django.db.models import Avg, Count, F, Max, Q, Window
+from django.db.models import Avg, Count, F, Max, Min, Q, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 from pydantic import BaseModel, Field, InstanceOf, PlainSerializer, computed_field
 
 from agents.alerts import raise_alert
-from agents.models import Agent, AlertKind
+from agents.models import Agent, AlertKind, Message
 from agents.persona import changes_between
-from evaluation.change.change import mean_of
-from evaluation.change.evidence import Judged, runs_judged
+from evaluation.change.change import fell_sharply, mean_of
+from evaluation.change.overview import changes_since
 from evaluation.models import (
     COUNTED,
-    Baseline,
     DriftAlert,
     EvaluationRun,
     EvaluationSchedule,
     EvaluationScore,
-    procedure_name,
 )
-from evaluation.runs.summary import rounded, scores_of, summarize, window_statistics
+from evaluation.runs.summary import rounded, summarize, window_statistics
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.change_point import SERIES, Point, apart, find_drops
 from evaluation.statistics.difference import error_of
@@ -43,10 +40,6 @@ log = logging.getLogger("evaluation.drift")
 
 AGENTS = SERIES  # that share one false alarm a month; a schedule of more agents keeps to that rate, too
 MOST_EVALUATIONS = 400  # per agent and schedule: more than a year of days
-NEWEST_RUNS = 500  # looked through for who was measured lately, and by whom
-MOST_AGENTS = 40  # whose scores are read
-MOST_RUNS = 3_000
-MOST_SUMMED = 150  # runs of no schedule: their scores are added up, row by row
 MOST_RESTARTS = 3  # explained for one series: the newest; each takes a few queries
 READ = (
     *("agent_id", "schedule_id", "created_at", "window", "window_start", "window_end", "where", "dimensions"),
@@ -343,6 +336,29 @@ def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
         ]
 
 
+def look_for_sharp_fall(run: EvaluationRun) -> list[DriftAlert]:
+    """Raise an alert at once for each dimension in which a completed evaluation fell sharply (`fell_sharply`), whoever asked for it.
+
+    Once for a fall: not again while the same baseline stands, or the same evaluation comes before it. Call it in the transaction that
+    completes the evaluation; it does the same however often it is called.
+    """
+    alerts = []
+    for name, (change, newest_before) in changes_since(run).items() if run.agent is not None else ():
+        if not fell_sharply(change):
+            continue
+        line = {"agent": run.agent, "dimension": name, "judge": run.judge, "procedure": run.procedure}
+        if DriftAlert.objects.filter(Q(since__gte=newest_before) | Q(evaluation_run=run), **line).exists():
+            continue
+        judged = EvaluationScore.objects.filter(evaluation_run=run, dimension=name, message__said_at__gt=newest_before)
+        tags = {f"tags__{key}": value for key, value in run.where.items()}
+        said = Message.objects.filter(agent=run.agent, synthetic=False, said_at__gt=newest_before, **tags)
+        since = judged.aggregate(at=Min("message__said_at"))["at"] or said.aggregate(at=Min("said_at"))["at"]
+        since = since or newest_before
+        fell = {"since": since, "before": change.baseline, "after": change.candidate}
+        alerts.append(_announce(DriftAlert(evaluation_run=run, schedule=run.schedule, **line, **fell)))
+    return alerts
+
+
 def _is_known(series: Series, drop: Drop) -> bool:
     """Whether an alert was raised for this fall before: one that was noticed and began in the same stretch of time."""
     raised = DriftAlert.objects.filter(
@@ -357,32 +373,44 @@ def _is_known(series: Series, drop: Drop) -> bool:
 
 
 def _raise(series: Series, drop: Drop) -> DriftAlert:
-    alert = DriftAlert.objects.create(
-        schedule=series.schedule,
-        agent=series.agent,
-        dimension=series.dimension,
-        judge=series.judge,
-        procedure=series.procedure,
-        evaluation_run_id=drop.run,
-        since=drop.since,
-        before=drop.before,
-        after=drop.after,
+    return _announce(
+        DriftAlert(
+            schedule=series.schedule,
+            agent=series.agent,
+            dimension=series.dimension,
+            judge=series.judge,
+            procedure=series.procedure,
+            evaluation_run_id=drop.run,
+            since=drop.since,
+            before=drop.before,
+            after=drop.after,
+        )
     )
-    change = f"{series.dimension} of {series.agent.slug} fell from {drop.before:.1f} to {drop.after:.1f}"
+
+
+def _announce(alert: DriftAlert) -> DriftAlert:
+    """Store an alert, and tell Sentry and the log.
+
+    Sent before the commit: an alert that is sent twice after a crash is better than one that is never sent.
+    """
+    alert.save()
+    schedule = alert.schedule.name if alert.schedule is not None else ""
+    change = f"{alert.dimension} of {alert.agent.slug} fell from {alert.before:.1f} to {alert.after:.1f}"
+    line = f"{alert.schedule_id} {alert.agent_id} {alert.dimension} {alert.judge} {alert.procedure}"
     alert.alert = raise_alert(
         kind=AlertKind.DRIFT,
-        about=f"{series.schedule.pk} {series.agent.pk} {series.dimension} {series.judge} {series.procedure} {drop.since.isoformat()}",
-        title=f"{change} (0 to 9) since {drop.since:%d %b %Y}",
-        agent=series.agent,
+        about=f"{line} {alert.since.isoformat()}",
+        title=f"{alert.dimension} of {alert.agent.display_name} fell from {alert.before:.1f} to {alert.after:.1f} (of 9) "
+        f"since {alert.since:%d %b %Y}",
+        agent=alert.agent,
         page=alert,
     )
     alert.save(update_fields=["alert"])
-    # Sent before the commit: an alert that is sent twice after a crash is better than one that is never sent.
     tags: dict[str, Any] = {
-        "agent": series.agent.slug,
-        "dimension": series.dimension,
-        "schedule": series.schedule.name,
-        "judge": series.judge,
+        "agent": alert.agent.slug,
+        "dimension": alert.dimension,
+        "schedule": schedule,
+        "judge": alert.judge,
     }
     with sentry_sdk.new_scope() as scope:
         scope.set_tags(tags)
@@ -390,98 +418,7 @@ def _raise(series: Series, drop: Drop) -> DriftAlert:
         sentry_sdk.capture_message(f"drift: {change}", level="warning", scope=scope)
     log.warning(
         "drift: %s since %s (schedule %r, judge %s, evaluation run %s, agent %s)",
-        *(change, drop.since.isoformat(timespec="minutes"), series.schedule.name, series.judge),
-        *(drop.run, series.agent.pk),
+        *(change, alert.since.isoformat(timespec="minutes"), schedule, alert.judge),
+        *(alert.evaluation_run_id, alert.agent_id),
     )
     return alert
-
-
-# -- histories: what schedules and others measured, for a line per agent
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
-    """What one evaluation measured; `score` (0 to 9) is None where nothing could be scored, `error` its standard error if known."""
-
-    run: int
-    at: datetime
-    score: float | None
-    error: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class History:
-    """An agent's readings, oldest first, and the score of its baseline; `left_out` counts evaluations that were not added up."""
-
-    agent: Agent
-    readings: tuple[Scored, ...]
-    baseline: float | None
-    left_out: int = 0
-
-    @property
-    def now(self) -> float | None:
-        """The newest score there is."""
-        return self.newest.score if self.newest is not None else None
-
-    @property
-    def newest(self) -> Scored | None:
-        """The newest reading that has a score."""
-        return next((reading for reading in reversed(self.readings) if reading.score is not None), None)
-
-    @property
-    def fall(self) -> float | None:
-        """Points lost since the baseline; negative where the score rose, None where one of the two is missing."""
-        return None if self.now is None or self.baseline is None else self.baseline - self.now
-
-
-def measured_lately(*, since: datetime) -> dict[Judged, list[int]]:
-    """Who was measured by the newest 500 evaluations, and how: the way of most evaluations first, agents by their newest; one query."""
-    fields = ("agent_id", "judge", "method", "hard", "double_check", "simulated")
-    rows = EvaluationRun.objects.filter(
-        status=EvaluationRun.Status.COMPLETED,
-        created_at__gte=since,
-        agent__isnull=False,
-        position_bins=[],
-        swap_test="",
-    )
-    by_way: dict[Judged, list[int]] = defaultdict(list)
-    for agent, judge, *how in rows.order_by("-created_at").values_list(*fields)[:NEWEST_RUNS]:
-        procedure = procedure_name(**dict(zip(fields[2:], how, strict=True)))
-        by_way[Judged(judge=judge, procedure=procedure)].append(agent)
-    most_first = sorted(by_way.items(), key=lambda item: -len(item[1]))
-    return {way: list(dict.fromkeys(agents))[:MOST_AGENTS] for way, agents in most_first}
-
-
-def histories(*, agents: Collection[int], judged: Judged, dimension: str, since: datetime) -> list[History]:
-    """The newest readings of these agents (at most 3,000 in all), those who lost most since their baseline first.
-
-    What a schedule measured has its scores by dimension on the run; of other evaluations the newest 150 are added up.
-    Four queries, however many there are (one more for each of these that was repeated).
-    """
-    runs = runs_judged(judged).filter(agent__in=agents, created_at__gte=since).order_by("-created_at", "-pk")
-    rows = list(runs.only(*READ, "repeats")[:MOST_RUNS])
-    unsummed = [run for run in rows if run.series_points is None and dimension in run.dimensions]
-    summed = scores_of(unsummed[:MOST_SUMMED], dimension)
-    left_out = Counter(run.agent_id for run in unsummed[MOST_SUMMED:])
-    readings: dict[int, list[Scored]] = defaultdict(list)
-    for run in rows:
-        point: dict[str, Any] | None = {"score": summed[run.pk]} if run.pk in summed else None
-        if run.series_points is not None and dimension in (*run.series_points, *run.dimensions):
-            point = run.series_points.get(dimension, {})
-        if point is not None:
-            at = run.window_end or run.created_at
-            reading = Scored(run=run.pk, at=at, score=point.get("score"), error=point.get("error"))
-            readings[run.agent_id or 0].append(reading)
-    baselines = Baseline.objects.filter(
-        agent__in=agents, judge=judged.judge, procedure=judged.procedure, dimension=dimension
-    )
-    levels = dict(baselines.values_list("agent_id", "score"))
-    people = Agent.objects.filter(pk__in=readings).only("slug", "display_name", "avatar_color")
-    drawn = [
-        History(
-            agent=agent,
-            readings=tuple(sorted(readings[agent.pk], key=lambda reading: (reading.at, reading.run))),
-            baseline=levels.get(agent.pk),
-            left_out=left_out[agent.pk],
-        )
-        for agent in people
-    ]
-    return sorted(drawn, key=lambda history: (history.fall is None, -(history.fall or 0), history.agent.display_name))

@@ -12,18 +12,19 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 
-from django.db.models import Count, F, IntegerField, Max, Min, OuterRef, Q, Subquery, Sum, Window
+from django.db import connection
+from django.db.models import CharField, Count, F, IntegerField, Max, Min, OuterRef, Q, Subquery, Sum, Value, Window
 from django.db.models.fields.json import KeyTextTransform
-from django.db.models.functions import RowNumber
+from django.db.models.functions import Cast, Concat, RowNumber
 from django.utils import timezone
 from django.utils.dateformat import format as date_format
 
+from agents.builds import BUILD_TAGS, Tag, first_of_tags
 from agents.models import Agent, Message
-from evaluation.change.change import Change, Lost, corrected, decided, lost_propositions
+from evaluation.change.change import Change, Lost, beyond_margin, corrected, decided, fell_sharply, lost_propositions
 from evaluation.change.evidence import (
     Judged,
     Newest,
-    Tag,
     newest_evidence,
     newest_since_baselines,
     runs_of,
@@ -32,13 +33,13 @@ from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
 from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little, window_statistics
 from evaluation.statistics.bootstrap import Outcomes, least_variance
 from evaluation.statistics.difference import MARGIN, welch_interval, welch_p
-from evaluation.wording import counted, decimal
+from evaluation.wording import counted, decimal, interval_text
 
 # Those who lost most first, then those of whom something is known, then those who were not measured.
 State = Literal[
     "drifted",
-    "not enough data",
     "possibly drifted",
+    "not enough data",
     "steady",
     "improved",
     "not comparable",
@@ -47,8 +48,6 @@ State = Literal[
     "never measured",
 ]
 ORDER: tuple[State, ...] = get_args(State)
-# What says under which circumstances something was said.
-BUILD_TAGS = ("build", "version", "release", "model", "prompt")
 SHOWN, GONE = 6.0, 4.0  # at least, at most: a claim that held and does so no more
 MOST_LOST = 3  # propositions named in a sentence
 _DIGITS = re.compile(r"-[0-9a-f]{6}$")
@@ -122,13 +121,15 @@ class Card:
     """One agent.
 
     Attributes:
-        dimensions: Each over the propositions that were asked in both and are still the same; without a score where too little was scored.
+        dimensions: Each over the propositions that were asked in both and are still the same, with the verdict that `compare` gives;
+            without a score where too little was scored.
         moves: Every proposition that was scored in both, the largest fall first.
         main: The one the sentence is about; None where it is about none. `claim` is its claim, as it was last asked.
         lost: Propositions of which surely less than half as much is scored as in the baseline.
         changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
         baseline_quote, candidate_quote: Messages that scored highest in the baseline and lowest now on what the sentence is about (where
             it rose: the reverse).
+        since_at: When the agent first said something with the tag since which it changed.
     """
 
     agent: Agent
@@ -143,6 +144,17 @@ class Card:
     changed: Sequence[str] = ()
     baseline_quote: Quote | None = None
     candidate_quote: Quote | None = None
+    since_at: datetime | None = None
+
+    @property
+    def fallen(self) -> list[Change]:
+        """The dimensions that surely fell by more than the margin, or sharply."""
+        return [d for d in self.dimensions if fell_sharply(d) or (d.worse and (d.delta or 0.0) <= -MARGIN)]
+
+    @property
+    def undecided(self) -> Change | None:
+        """The first dimension of which nothing sure can be said; None where there is none."""
+        return next((d for d in self.dimensions if d.verdict in ("not enough data", "possibly drifted")), None)
 
     @property
     def delta(self) -> float | None:
@@ -194,7 +206,7 @@ def drift_overview(
         ranked = [Card(agent=agent, judged=None, state="never measured") for agent in agents]
     else:
         ranked = _cards(agents, judged, compared_of(agents, judged, baseline=baseline, candidate=candidate))
-    ranked.sort(key=lambda card: (ORDER.index(card.state), card.delta or 0.0, card.agent.slug))
+    ranked.sort(key=lambda card: (ORDER.index(card.state), not card.lost, card.delta or 0.0, card.agent.slug))
     states: dict[State, int] = {}
     for card in ranked:
         states[card.state] = states.get(card.state, 0) + 1
@@ -272,6 +284,32 @@ def _of_tag(agents: Collection[int], judged: Judged, tag: Tag) -> dict[int, Comp
     }
 
 
+def changes_since(run: EvaluationRun) -> dict[str, tuple[Change, datetime]]:
+    """What a completed evaluation says of each dimension, against its baseline, else against the evaluation before it.
+
+    Only of newer messages than that judged, by the same judge, procedure and persona; with when its newest message was said.
+    """
+    if run.agent is None or run.simulated or run.swap_test or run.position_bins:
+        return {}
+    judged = Judged(judge=run.judge, procedure=run.procedure)
+    own = Evidence.objects.filter(evaluation_run=run).values_list("dimension", "newest_message_at")
+    earlier = Evidence.objects.filter(agent=run.agent, judge=judged.judge, procedure=judged.procedure)
+    baselines = Baseline.objects.filter(agent=run.agent, judge=judged.judge, procedure=judged.procedure)
+    captured = dict(baselines.values_list("dimension", "evaluation_run"))
+    before: dict[str, Evidence] = {}
+    for name, newest in own:
+        rows = earlier.filter(dimension=name, newest_message_at__lt=newest).exclude(evaluation_run=run)
+        rows = rows.filter(evaluation_run=captured[name]) if name in captured else rows.order_by("-newest_message_at")
+        of = rows.select_related("evaluation_run").first()
+        if of is not None and of.evaluation_run.persona_digest == run.persona_digest:
+            before[name] = of
+    compared = Compared(
+        baseline={name: of.evaluation_run_id for name, of in before.items()}, candidate=dict.fromkeys(before, run)
+    )
+    (card,) = _cards([run.agent], judged, {run.agent.pk: compared})
+    return {change.dimension: (change, before[change.dimension].newest_message_at) for change in card.dimensions}
+
+
 # -- what changed between them
 class _Part(NamedTuple):
     """The sums of one proposition's judgements in one evaluation; `n`, `total` and `squares` are of the first of each message alone."""
@@ -331,7 +369,10 @@ def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compa
             for name, rows in by_proposition.items():
                 if part := parts[pk][dimension].get(name):
                     parts[pk][dimension][name] = part.of_messages([row.value for row in rows])
-    cards = [_card(agent, judged, compared[agent.pk], parts, digests) for agent in agents]
+    left_out: set[str] = set()
+    cards = [_card(agent, judged, compared[agent.pk], parts, digests, left_out) for agent in agents]
+    if "simulated" not in judged.procedure.split("+"):
+        _decide_dimensions(cards, _messages(runs, left_out))
     tested = iter(corrected([move for card in cards for move in card.moves], MARGIN, "propositions"))
     for card in cards:
         card.moves = [next(tested) for _ in card.moves]
@@ -339,8 +380,82 @@ def _cards(agents: Sequence[Agent], judged: Judged, compared: Mapping[int, Compa
     return cards
 
 
+def _decide_dimensions(cards: Sequence[Card], messages: Mapping[tuple[int, str], _Messages]) -> None:
+    """Give the dimensions their intervals and verdicts: Welch's, over messages with all their scores, as `compare` has them."""
+    for card in cards:
+        decided_ones = []
+        for change in card.dimensions:
+            name = change.dimension
+            of_words = [move for move in card.moves if move.dimension == name and move.of_words]
+            pair = [
+                messages.get((run, name)) for run in (card.compared.baseline[name], card.compared.candidate[name].pk)
+            ]
+            if of_words:  # its one proposition has it already
+                shown = ("interval", "verdict", "reason", "p_value", "n", "baseline_n")
+                change = change.model_copy(update={field: getattr(of_words[0], field) for field in shown})
+            elif change.delta is not None and pair[0] and pair[1]:
+                variances = [pair[0].variance(pair[1]), pair[1].variance(pair[0])]
+                if all(freedom for _, freedom in variances):
+                    about = {"n": pair[1].n, "baseline_n": pair[0].n}
+                    interval, delta = welch_interval(change.delta, variances), change.delta
+                    change = decided(change.model_copy(update=about), interval, MARGIN, **about)
+                    change = change.model_copy(update={"p_value": welch_p(delta, variances)})
+            decided_ones.append(change)
+        card.dimensions = decided_ones
+    tested = iter(corrected([change for card in cards for change in card.dimensions], MARGIN, "dimensions"))
+    for card in cards:
+        card.dimensions = [next(tested) for _ in card.dimensions]
+
+
+class _Messages(NamedTuple):
+    """The sums of one dimension's messages in one evaluation: x the weighted scores of a message, w their weights, m = x ÷ w."""
+
+    n: int
+    x: float
+    w: float
+    xx: float
+    xw: float
+    ww: float
+    m: float
+    mm: float
+    low: float
+    high: float
+
+    def variance(self, other: _Messages) -> tuple[float, int]:
+        """Of the weighted mean, as `difference_p` has it; with its degrees of freedom."""
+        if self.n < 2:
+            return 0.0, 0
+        ratio = self.x / self.w
+        between = max(0.0, self.xx - 2 * ratio * self.xw + ratio**2 * self.ww) / (self.w / self.n) ** 2 / (self.n - 1)
+        one, two = (Outcomes(of.n, of.m, of.mm, of.low, of.high) for of in (self, other))
+        return max(between, least_variance(one, two)) / self.n, self.n - 1
+
+
+_SUMS = "COUNT(*), SUM(x), SUM(w), SUM(x * x), SUM(x * w), SUM(w * w), SUM(x / w), SUM(x * x / (w * w)), MIN(x / w), MAX(x / w)"
+
+
+def _messages(runs: Collection[int], left_out: Collection[str]) -> dict[tuple[int, str], _Messages]:
+    """By evaluation and dimension, without the propositions left out (``RUN:DIMENSION:PROPOSITION``); one query."""
+    about = {"run": F("evaluation_run"), "name": F("dimension"), "said": F("message")}
+    rows = EvaluationScore.objects.filter(ONCE, evaluation_run__in=runs, count__isnull=True).order_by()
+    if left_out:
+        key = Concat(Cast("evaluation_run", CharField()), Value(":"), "dimension", Value(":"), "proposition_id")
+        of = {int(name.partition(":")[0]) for name in left_out}  # the others need no key
+        rows = rows.alias(key=key).exclude(evaluation_run__in=of, key__in=left_out)
+    sums = rows.values(**about).annotate(x=Sum(F("weight") * F("score")), w=Sum("weight"))
+    if not runs:
+        return {}
+    inner, values = sums.query.sql_with_params()
+    outer = f"SELECT run, name, {_SUMS} FROM ({inner}) message WHERE w > 0 GROUP BY run, name"  # noqa: S608 (ours and Django's)
+    with connection.cursor() as cursor:  # sums of sums, by group: the ORM has no such query
+        cursor.execute(outer, values)
+        return {(run, name): _Messages._make(row) for run, name, *row in cursor.fetchall()}
+
+
+ONCE = Q(status="scored", repeat=1, message__isnull=False, score__isnull=False)
+
+
 def _parts(runs: Collection[int]) -> Parts:
-    once = Q(status="scored", repeat=1, message__isnull=False, score__isnull=False)
     scored = Q(status="scored", score__isnull=False)
     rows: Any = (
         EvaluationScore.objects.filter(evaluation_run__in=runs, count__isnull=True)
@@ -350,11 +465,11 @@ def _parts(runs: Collection[int]) -> Parts:
             points=Sum("score", filter=scored),
             scored=Count("pk", filter=scored),
             unscored=Count("pk", filter=Q(status="unscored")),
-            n=Count("pk", filter=once),
-            total=Sum("score", filter=once),
-            squares=Sum(F("score") * F("score"), filter=once, output_field=IntegerField()),
-            low=Min("score", filter=once),
-            high=Max("score", filter=once),
+            n=Count("pk", filter=ONCE),
+            total=Sum("score", filter=ONCE),
+            squares=Sum(F("score") * F("score"), filter=ONCE, output_field=IntegerField()),
+            low=Min("score", filter=ONCE),
+            high=Max("score", filter=ONCE),
             **share_counts(),
             single=Count("pk", filter=MESSAGES),
         )
@@ -365,7 +480,8 @@ def _parts(runs: Collection[int]) -> Parts:
     return parts
 
 
-def _card(agent: Agent, judged: Judged, compared: Compared, parts: Parts, digests: Digests) -> Card:
+def _card(agent: Agent, judged: Judged, compared: Compared, parts: Parts, digests: Digests, left_out: set[str]) -> Card:
+    """What changed, without verdicts of dimensions; what does not count in a dimension is added to `left_out`."""
     moves: list[Move] = []
     changed: list[str] = []
     dimensions: list[Change] = []
@@ -373,7 +489,7 @@ def _card(agent: Agent, judged: Judged, compared: Compared, parts: Parts, digest
     for dimension in sorted(compared.baseline.keys() & compared.candidate.keys()):
         runs = compared.baseline[dimension], compared.candidate[dimension].pk
         before, now = (parts[run][dimension] for run in runs)
-        pairs = []
+        pairs, compares = [], set()
         for name in (name for name in now if name in before):
             old, new = (digests.get(run, {}).get(dimension, {}).get(name) for run in runs)
             if None not in (old, new) and old != new:
@@ -384,7 +500,10 @@ def _card(agent: Agent, judged: Judged, compared: Compared, parts: Parts, digest
                 shares[0][dimension, name], shares[1][dimension, name] = pair[0].share, pair[1].share
             if pair[0].mean is not None and pair[1].mean is not None:
                 pairs.append(pair)
+                compares.add(name)
                 moves.append(_move(dimension, name, *pair, runs, simulated="simulated" in judged.procedure.split("+")))
+        for run, of in zip(runs, (before, now), strict=True):
+            left_out |= {f"{run}:{dimension}:{name}" for name, part in of.items() if name not in compares and part.n}
         if (change := _dimension(dimension, pairs, list(before.values()), list(now.values()))) is not None:
             dimensions.append(change)
     return Card(
@@ -426,6 +545,8 @@ def _move(
         return move
     delta = (now.total or 0) / now.n - (before.total or 0) / before.n
     tested = decided(move, welch_interval(delta, variances), MARGIN, n=now.n, baseline_n=before.n)
+    if now.of_words:
+        tested = beyond_margin(tested, MARGIN, "chance")
     return tested.model_copy(update={"p_value": welch_p(delta, variances)})
 
 
@@ -462,24 +583,29 @@ def _mean(parts: Iterable[_Part]) -> float | None:
 def _state_of(card: Card) -> tuple[State, Move | None]:
     """The state, and the main move: the largest sure fall, else the largest sure rise, else the largest fall there may be.
 
-    Without a sure fall, what was lost, or too little to score, leaves nothing else to say.
+    A dimension that fell, surely or sharply, is drift too. Without a sure fall, what was lost, or too little to score, leaves nothing
+    else to say. It is steady where each dimension surely is.
     """
     compared, moves = card.compared, card.moves
     falls = [move for move in moves if move.points <= -MARGIN]
     sure = [move for move in falls if move.is_sure]
     rises = [move for move in reversed(moves) if move.points > 0 and move.is_sure]
-    lacking = card.lost or any(d.reason and d.baseline is not None for d in card.dimensions)
+    lacking = card.lost or any(d.reason and d.baseline is not None and d.delta is None for d in card.dimensions)
     if not compared.baseline:
         return "no baseline" if compared.candidate else "never measured", None
     if not compared.candidate:
         return "not measured since", None
     if sure:
         return "drifted", sure[0]
+    if falls and card.fallen:
+        return "drifted", next((move for move in falls if move.dimension == card.fallen[0].dimension), falls[0])
     if lacking or not moves:
         return "not enough data" if lacking else "not comparable", None
     if rises:
         return "improved", rises[0]
-    return ("possibly drifted", falls[0]) if falls else ("steady", None)
+    if falls:
+        return "possibly drifted", falls[0]
+    return ("steady" if card.undecided is None else "not enough data"), None
 
 
 # -- the evidence for it, each in one or two queries for all cards
@@ -488,24 +614,42 @@ Key = tuple[int, str, str]  # evaluation, dimension, proposition
 
 def _add_evidence(cards: Sequence[Card], *, quotes: bool) -> None:
     moves = [card.main for card in cards if card.main is not None]
-    best = _extremes([_key(move, now=move.points > 0) for move in moves], F("score").desc()) if quotes else {}
-    worst = _extremes([_key(move, now=move.points <= 0) for move in moves], F("score").asc()) if quotes else {}
+    keys = [(_key(move, now=False), _key(move, now=True), move.points > 0) for move in moves]
+    shown = iter(quotes_of(keys) if quotes else [(None, None)] * len(keys))
+    claims, tags = _claims(moves), tags_since(moves)
+    asked = {move.baseline_run for move in moves if _key(move, now=True) not in tags}
+    before = dict(EvaluationRun.objects.filter(pk__in=asked).order_by().values_list("pk", "where"))
+    for card in cards:
+        if (main := card.main) is not None:
+            key = _key(main, now=True)
+            now = card.compared.candidate[main.dimension].where
+            tag = tags.get(key) or _asked_since(before.get(main.baseline_run, {}), now)
+            card.main, card.claim = main.model_copy(update={"since": tag}), claims.get(key, "")
+            card.baseline_quote, card.candidate_quote = next(shown)
+    since = {card.agent.pk: card.main.since for card in cards if card.main is not None and card.main.since is not None}
+    first = first_of_tags(list(since)) if since else {}
+    for card in cards:
+        card.since_at = first.get((card.agent.pk, since[card.agent.pk])) if card.agent.pk in since else None
+
+
+def quotes_of(changes: Sequence[tuple[Key, Key, bool]]) -> list[tuple[Quote | None, Quote | None]]:
+    """Find two messages for each change: that which scored highest before, and that which scored lowest now; where it rose the reverse.
+
+    Args:
+        changes: The judgements before and now, and whether the score rose.
+    """
+    best = _extremes([now if rose else before for before, now, rose in changes], F("score").desc())
+    worst = _extremes([before if rose else now for before, now, rose in changes], F("score").asc())
     messages = Message.objects.select_related("channel", "agent").in_bulk(
         {row["message"] for row in (*best.values(), *worst.values())}
     )
 
-    def quote(move: Move, *, now: bool) -> Quote | None:
-        """The message that scored highest in the baseline and the one that scored lowest now; where it rose the reverse."""
-        row = (best if now is (move.points > 0) else worst).get(_key(move, now=now))
+    def quote(row: Mapping[str, Any] | None) -> Quote | None:
         message = messages.get(row["message"]) if row else None
         return Quote(message=message, score=row["score"]) if row and message else None
 
-    claims, tags = _claims(moves), tags_since(moves)
-    for card in cards:
-        if (main := card.main) is not None:
-            key = _key(main, now=True)
-            card.main, card.claim = main.model_copy(update={"since": tags.get(key)}), claims.get(key, "")
-            card.baseline_quote, card.candidate_quote = quote(main, now=False), quote(main, now=True)
+    pairs = [(worst.get(b), best.get(n)) if rose else (best.get(b), worst.get(n)) for b, n, rose in changes]
+    return [(quote(before), quote(now)) for before, now in pairs]
 
 
 def _key(move: Move, *, now: bool) -> Key:
@@ -558,6 +702,12 @@ def tags_since(moves: Sequence[Move]) -> dict[Key, Tag]:
     return tags
 
 
+def _asked_since(before: Mapping[str, str], now: Mapping[str, str]) -> Tag | None:
+    """The same of what was judged over whole windows: the tag that each of the two asked for."""
+    different = ((key, now[key]) for key in BUILD_TAGS if key in now and key in before and now[key] != before[key])
+    return next(different, None)
+
+
 # -- one sentence per agent, made from its scores alone; a proposition is called by its id, no verb is guessed from its words
 def short_name(proposition: str, agent: str, dimension: str = "") -> str:
     """A proposition's id without what every id of its kind begins with: ``michael-no-lists`` is *no lists*."""
@@ -586,9 +736,13 @@ def sentence_of(card: Card) -> str:
     if card.state == "not comparable":
         return f"Measured, but nothing was scored both in {baseline} and now."
     if card.state == "not enough data":
-        short = [f"{move.dimension.replace('_', ' ')}: {move.reason}" for move in card.dimensions if move.reason]
+        short = [
+            f"{d.dimension.replace('_', ' ')}: {d.reason}" for d in card.dimensions if d.reason and d.delta is None
+        ]
         if short:
             return f"Not enough data for {'; '.join(short).replace(f'{TOO_LITTLE}: ', '')}."
+        if not card.lost and (open_ := card.undecided) is not None:
+            return f"Not enough data to call it steady: {dimension_words(open_)}{_between(open_)} since {baseline}."
         lost = [f"“{short_name(one.proposition, slug, one.dimension)}” {one.before} → {one.now}" for one in card.lost]
         more = f" and {len(lost) - MOST_LOST} more" if len(lost) > MOST_LOST else ""
         return f"Not enough data: judgements scored {', '.join(lost[:MOST_LOST])}{more} since {baseline}."
@@ -604,6 +758,10 @@ def sentence_of(card: Card) -> str:
     return f"Steady: the largest fall is “{label}”: {numbers_of(least)} since {baseline}."
 
 
+def _between(change: Change) -> str:
+    return f" ({interval_text(change.interval)})" if change.interval is not None else ""
+
+
 def dimension_words(move: Change) -> str:
     """E.g. ``adherence 7.2 → 6.9``."""
     scores = ("–" if score is None else decimal(score) for score in (move.baseline, move.candidate))
@@ -613,6 +771,16 @@ def dimension_words(move: Change) -> str:
 def numbers_of(move: Move) -> str:
     """E.g. ``8.1 → 3.2``, or ``words 8.1 → 3.2``."""
     return f"{'words ' if move.of_words else ''}{decimal(move.baseline or 0.0)} → {decimal(move.candidate or 0.0)}"
+
+
+def why_drifted(card: Card) -> str:
+    """How sure the card's sentence is; of a fall that shows in its dimension as a whole, that."""
+    if card.main is None:
+        return ""
+    of = next((d for d in card.fallen if d.dimension == card.main.dimension), None)
+    if of is None or card.main.is_sure or card.state != "drifted":
+        return how_sure(card.main)
+    return f"as a whole {dimension_words(of)}{_between(of)}, more than chance explains"
 
 
 def how_sure(move: Move) -> str:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
-from django.db import models
+from django.db import models, transaction
 from django.db.models import Exists, F, OuterRef, Q, Value
 from django.db.models.functions import Cast, Coalesce, Concat
 from django.utils import timezone
 
-from agents.models import Agent, Alert, Channel, Leasable, LLMBatch, LLMCall, Message
+from agents.alerts import raise_alert
+from agents.models import Agent, Alert, AlertKind, Channel, Leasable, LLMBatch, LLMCall, Message
 from agents.models.conversations import validate_tags
 from agents.text.patterns import TIMED_OUT
+from agents.work.running import outlasting
 from evaluation.dimensions import CHANNEL_DIMENSIONS, Dimension
 
 RULE_JUDGE = "rule"  # the judge of what an exact rule scored
@@ -204,6 +206,29 @@ class EvaluationRun(Leasable):
         served = Concat(Value("evaluation_run:"), Cast(OuterRef("pk"), models.CharField()))
         waits = Exists(LLMBatch.objects.filter(work_id=served, status__in=LLMBatch.OPEN))
         return super().leasable() & (Q(batch=False) | ~Q(waits))
+
+    def finish(self, *, owner: str, status: str, error: str = "", **fields: Any) -> bool:
+        """End it, with an alert in the same transaction where it failed."""
+        if status not in (self.Status.FAILED, self.Status.ERRORED):
+            return super().finish(owner=owner, status=status, error=error, **fields)
+        return outlasting(lambda: self._fail(owner=owner, status=status, error=error, **fields))
+
+    @transaction.atomic
+    def _fail(self, **ended: Any) -> bool:
+        if done := super().finish(**ended):
+            self.given_up(self.error)
+        return done
+
+    def given_up(self, why: str) -> None:
+        """Raise the alert that it failed."""
+        whose = self.agent.display_name if self.agent is not None else f"channel {self.channel}"
+        raise_alert(
+            kind=AlertKind.EVALUATION_FAILED,
+            about=f"{self.agent_id or ''}/{self.channel_id or ''}",
+            title=f"Evaluation {self.pk} of {whose} failed",
+            agent=self.agent,
+            page=self,
+        )
 
     @property
     def work_id(self) -> str:
@@ -406,6 +431,9 @@ class LineUpRun(Leasable):
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="line_ups")
     window = models.CharField(max_length=32, default="all", help_text="all, last:N, or a duration such as 7d or 24h")
     where = models.JSONField(default=dict, blank=True, help_text="tags a message must have to be compared")
+    options = models.JSONField(
+        default=dict, blank=True, editable=False, help_text="everybody, min_lines, permutations, seed; empty = as usual"
+    )
     result = models.JSONField(default=dict, blank=True, help_text="what `manage.py lineup --json` prints")
     last_position = models.PositiveBigIntegerField(
         default=0, help_text="the channel's newest message when it was measured"

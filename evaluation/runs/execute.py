@@ -29,6 +29,7 @@ from evaluation.calibration.agreement import calibration_json, calibration_of, s
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
 from evaluation.change.measurements import measurement_of, observations_json
+from evaluation.change.over_time import look_for_sharp_fall
 from evaluation.judge.questions import JudgeHealth
 from evaluation.models import (
     BY_MESSAGE,
@@ -257,6 +258,8 @@ def _end(judging: Judging, summary: RunSummary) -> None:
                 evidence.promote(run, summary)
             if run.batch:
                 forget_answers(run.work_id)
+    if ended and status == Status.COMPLETED and not run.is_baseline:
+        look_for_sharp_fall(run)
 
 
 def follow_links(runs: Iterable[EvaluationRun]) -> None:
@@ -282,6 +285,8 @@ def follow_links(runs: Iterable[EvaluationRun]) -> None:
             note_evidence(agent_run, subject.spoken())
         if agent_run.is_baseline:
             evidence.promote(agent_run, summary, only=CHANNEL_DIMENSIONS)
+        else:
+            look_for_sharp_fall(agent_run)
 
 
 def _why_no_channel(run: EvaluationRun) -> str:

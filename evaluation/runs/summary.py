@@ -590,13 +590,34 @@ def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
     return by_run
 
 
-def scores_of(runs: Sequence[EvaluationRun], dimension: str) -> dict[int, float | None]:
-    """The score of one dimension by run, of what was judged in the runs themselves."""
-    by_run = {
-        pk: dimension_summaries(row for row in rows if row["dimension"] == dimension)
-        for pk, rows in _rows(runs).items()
+def dimension_scores(runs: Collection[EvaluationRun]) -> dict[int, dict[str, float]]:
+    """The scores by run and dimension of what was judged in the runs themselves, where enough was scored; one query at most.
+
+    Of a run of one dimension it is the overall score: that is not read.
+    """
+    scores = {
+        run.pk: {} if run.overall_score is None else {run.dimensions[0]: run.overall_score}
+        for run in runs
+        if len(run.dimensions) == 1
     }
-    return {pk: by[dimension].score if dimension in by else None for pk, by in by_run.items()}
+    several = [run.pk for run in runs if run.pk not in scores]
+    scored = Q(status="scored", score__isnull=False)
+    rows = (
+        EvaluationScore.objects.filter(evaluation_run__in=several)
+        .order_by()
+        .values_list("evaluation_run", "dimension")
+        .annotate(
+            points=Sum(F("weight") * F("score"), filter=scored),
+            weights=Sum("weight", filter=scored),
+            of_messages=Count("pk", filter=MESSAGES),
+            **share_counts(),
+        )
+    )
+    scores |= {run: {} for run in several}
+    for run, dimension, points, weights, of_messages, hits, asked in rows:
+        if weights and not (of_messages and why_too_little(Share(hits, asked))):
+            scores[run][dimension] = round(points / weights, 4)
+    return scores
 
 
 def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, DimensionSummary]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from evaluation.statistics.bootstrap import (
+    HIGHEST,
     LEVEL,
     Interval,
     Observation,
@@ -166,6 +167,21 @@ def welch_interval(delta: float, variances: Sequence[tuple[float, int]]) -> Inte
     total, freedom = _welch(variances)
     reach = -float(stdtrit(freedom, (1 - LEVEL) / 2)) * math.sqrt(total)
     return Interval(delta - reach, delta + reach)
+
+
+def mean_interval(values: Sequence[float]) -> Interval | None:
+    """The 95 % interval of the mean of single scores, 0 to 9, by Student's t; None for fewer than two.
+
+    As in `difference_interval` no variance is taken to be smaller than `least_variance`.
+    """
+    n = len(values)
+    if n < 2:
+        return None
+    total, squares = sum(values), sum(value**2 for value in values)
+    between = max(0.0, squares - total**2 / n) / (n - 1)
+    least = least_variance(Outcomes(n, total, squares, min(values), max(values)))
+    interval = welch_interval(total / n, [(max(between, least) / n, n - 1)])
+    return Interval(max(0.0, interval.low), min(HIGHEST, interval.high))
 
 
 def error_of(scores: Scores) -> float | None:

@@ -63,7 +63,7 @@ def test_an_empty_console_says_how_to_begin() -> None:
 
     assert "There are no agents" in steps(html)
     assert "manage.py seed" in html
-    assert f'href="{reverse("admin:agents_agent_add")}"' in html
+    assert f'href="{reverse("admin:agents_import_add")}"' in html
     assert card(html, "Agents") == "0 active"
     assert "No agent has taken a turn yet" in plain(html)
 

@@ -35,7 +35,7 @@ def test_what_was_not_measured_is_a_gap_and_said_in_the_table() -> None:
     assert rows(html) == [
         "6 Nov 2026, 09:00 4.0",
         "5 Nov 2026, 09:00 5.0",
-        "4 Nov 2026, 09:00 not measured",
+        "4 Nov 2026, 09:00 unscored",
         "3 Nov 2026, 09:00 6.0",
         "2 Nov 2026, 09:00 7.0",
     ]

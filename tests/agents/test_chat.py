@@ -15,7 +15,7 @@ from agents.turn.orchestrator import run_turn, work_one
 from agents.turn.send_message import SendRefused, TurnRefused
 from agents.work.worker import Worker
 from tests.agents.turn.playing import plays, shown, texts
-from tests.console import HOSTILE, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.factories import make_agent
 from tests.llm_server import LLMServer
 
@@ -181,9 +181,12 @@ def test_progress_is_another_answer_once_something_happened_and_only_then(ada: A
     assert client.get(url).json() != before
 
 
-def test_a_turn_that_failed_says_why_and_is_tried_again_as_it_was(ada: Agent, llm_server: LLMServer) -> None:
+@pytest.mark.parametrize("failure", [{"status": 400}, {"stop_reason": "refusal", "text": "I will not."}])
+def test_a_turn_that_failed_says_why_and_is_tried_again_as_it_was(
+    failure: dict[str, Any], ada: Agent, llm_server: LLMServer
+) -> None:
     client, chat = signed_in(staff(*TALKING)), begin_chat(ada)
-    llm_server.reply(status=400)
+    llm_server.reply(**failure)
     run = answered(ask(ada, chat, "Hello", overrides={"gate_mode": "off"}))
     assert run.status == Run.Status.FAILED
     assert "the model call failed" in plain(read(client, page_of(chat, "chat")))
@@ -255,6 +258,10 @@ def test_the_edited_persona_is_tried_beside_the_answer_and_saved_as_a_version(ad
     opened = current_digest(ada)
     assert client.post(url, {"system_prompt": f"You are a pirate. {HOSTILE}", "opened": opened}).status_code == 302
     assert work_one(owner=owner_name())
+    copy = Channel.objects.latest("pk")
+    listed = read(client, list_of(Channel))
+    assert chat.name in listed
+    assert copy.name not in listed
     html = read(client, url)
     assert html.count("pl-by-agent") == 2
     assert "You are a pirate." in html

@@ -17,7 +17,9 @@ from django.utils import timezone
 
 from agents.models import (
     Agent,
+    Alert,
     Channel,
+    Delivery,
     DialogSummary,
     IdempotentRequest,
     Import,
@@ -27,6 +29,8 @@ from agents.models import (
     LLMCall,
     LLMPayload,
     Message,
+    Receiver,
+    ReviewItem,
     Rollup,
     Run,
     RunMessage,
@@ -59,6 +63,7 @@ AGED: Any = {
     IdempotentRequest: "created_at",
     TraceSpan: "created_at",
     SwarmTurn: "created_at",
+    ReviewItem: "created_at",
 }
 LOGS = (
     LLMCall,
@@ -78,6 +83,9 @@ LOGS = (
     TraceSpan,
     Import,
     ImportChunk,
+    Alert,
+    Delivery,
+    ReviewItem,
 )
 
 
@@ -162,6 +170,10 @@ def everything(at: datetime) -> Agent:
     aged(TraceSpan.objects.create(trace=str(uuid.uuid4()), span="s1", agent="Ada", conversation="desk"), at)
     handed_in = Import.objects.create(name="talk.jsonl", size=1, status="completed", finished_at=at)
     ImportChunk.objects.create(of=handed_in, number=0, content=b"x")
+    aged(ReviewItem.objects.create(kind="failures", key=f"{at}"), at)
+    Alert.objects.create(kind="budget", about=f"{at}", title="x", acknowledged_at=at, ended_at=at)
+    ops, _ = Receiver.objects.get_or_create(name="ops", address="ops@example.com")
+    Delivery.objects.create(receiver=ops, status="completed", finished_at=at)
     measured = EvaluationRun.objects.create(
         agent=ada, dimensions=["adherence"], judge="m", status="completed", overall_score=5
     )

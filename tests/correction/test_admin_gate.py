@@ -118,8 +118,10 @@ def test_messages_that_nobody_judged_are_judged_on_request_while_the_gate_is_off
 ) -> None:
     ada = speaking("ada", ["As per my last mail.", "Hooray!", "Noted."])
     text = plain(read(root, gate_page(ada)))
-    assert "None of the last 3 is scored" in text
+    assert "None of the last 3 messages is scored" in text
     assert "Judge the 3 not judged 3 calls" in text
+    two = plain(read(root, gate_page(ada, "?check=adherence&check=fluency")))
+    assert "For adherence, fluency: 2 calls a message" in two
 
     answer = press(root, ada, "_judge", check=["adherence", "fluency"])
     assert "3 of them wait to be judged, and no worker is alive" in plain(answer.content.decode())
@@ -182,6 +184,10 @@ def test_the_mode_is_stored_for_what_is_ticked_and_undone(root: Client, mode: st
     root.post(url_of(ada, "target_history"), {"undo": undo[1]})
     assert own(ada) == {}
     assert resolve_config(ada).gate_is_off
+    again = press(root, ada, "_save", gate_mode=mode, check=["fluency"], fluency="6.5").content.decode()
+    assert again.partition('id="changes"')[2].count('name="undo"') == 1, (
+        "of what was changed again only the last change"
+    )
 
 
 def test_a_threshold_alone_does_not_switch_the_gate_on(root: Client) -> None:

@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from agents.models import Agent, LLMCall
+from agents.models import Agent, Channel, LLMCall
 from agents.ops import sums
 from agents.ops.sums import sum_up
 from correction.admin import home as console_home
@@ -22,9 +22,10 @@ from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, sta
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
 from tests.evaluation.test_admin_home import drift, fell
-from tests.factories import make_agent
+from tests.factories import make_agent, make_channel
 
 pytestmark = pytest.mark.django_db
+SEES = ("evaluation.view_baseline", "evaluation.view_evaluationrun", "agents.view_agent", "agents.view_llmcall")
 
 
 def logged(
@@ -55,6 +56,22 @@ def test_the_pass_rate_is_that_of_first_drafts_that_were_judged() -> None:
     assert text.startswith("75 % in 24 h 3 of 4 (75 %) first drafts passed.")
     assert "1 not checked, or only in part." in text
     assert "7 days: 80 % of 5" in text
+
+
+def test_drafts_of_simulations_and_of_other_programs_are_counted_apart_and_never_left_out() -> None:
+    ada = make_agent()
+    assert "No draft of an agent here came to the gate." in card(home(), "Gate pass rate")
+    channel = make_channel("play")
+    Channel.objects.filter(pk=channel.pk).update(synthetic=True)
+    for outcome in ("passed", "passed"):
+        logged(ada, outcome, channel=channel)
+    logged(ada, "passed", source="external")
+    logged(ada, "passed", source="external", score=2)
+    text = card(home(superuser("second")), "Gate pass rate")
+
+    assert text.startswith("– No draft of an agent here came to the gate.")
+    assert "In synthetic conversations: 2 drafts." in text
+    assert "Checked for other programs: 1 of 2 (50 %) passed." in text
 
 
 def test_corrections_tell_what_became_of_messages_that_were_sent_back() -> None:
@@ -175,10 +192,10 @@ def test_changes_of_corrections_are_marked_in_the_chart() -> None:
 
     assert "Ada: gate mode observe → enforce, adherence threshold inherit → 6 by anna" in text
     assert "Defaults: max correction attempts inherit → 1 by anna" in text
-    assert "Bob" not in text
+    assert "Bob: " not in text
     assert f"/admin/correction/agentevaluationconfig/target/{ada.pk}/history/" in html
     assert "/admin/correction/agentevaluationconfig/target/defaults/history/" in html
-    assert "--pl-warning" not in drift(home(staff("evaluation.view_evaluationrun", "agents.view_run")))
+    assert "--pl-warning" not in drift(home(staff(*SEES, username="blind")))
 
 
 def test_the_number_of_queries_does_not_grow_with_what_the_gate_did() -> None:

@@ -11,6 +11,9 @@ from pytest_django import Settings
 
 from agents.models import Agent, Channel, LLMCall, Message
 from agents.turn.pipeline import SendResult
+from correction.config.configure import ConfigConflict
+from correction.config.configure import configure as save
+from correction.config.settings import resolve_config
 from correction.models import CorrectionLog
 from tests.correction.gating import DIMENSIONS, configure, join, judge, send
 from tests.factories import make_agent, make_channel
@@ -84,3 +87,24 @@ def test_twenty_that_continue_one_session_at_once_all_get_a_clear_result(llm_ser
     logged = CorrectionLog.objects.order_by("attempt").filter(session=session)
     assert list(logged.values_list("attempt", flat=True)) == list(range(1, len(logged) + 1))
     assert CorrectionLog.objects.count() == 11
+
+
+def test_of_eight_who_decide_by_the_same_page_one_is_saved_and_the_others_are_told() -> None:
+    ada = make_agent()
+
+    def decide(number: int) -> str:
+        try:
+            save(agent=ada, changes={"max_correction_attempts": number}, seen={"max_correction_attempts": None})
+        except ConfigConflict as conflict:
+            return str(conflict)
+        finally:
+            connection.close()
+        return "saved"
+
+    with ThreadPoolExecutor(8) as pool:
+        said = list(pool.map(decide, range(3, 11)))
+
+    assert said.count("saved") == 1
+    kept = resolve_config(ada)["max_correction_attempts"]
+    assert said[kept - 3] == "saved"
+    assert all(f"was set to {kept}" in one for one in said if one != "saved")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from django.urls import reverse
 
-from agents.models import Agent, Channel, Debate, LLMCall, Run
+from agents.models import Agent, Alert, Channel, Debate, LLMCall, Run
 from correction.models import CorrectionLog
 from evaluation.models import EvaluationRun
 from tests.console import list_of, page_of
 
 NAMES = (
     "home",
+    "review",
+    "alerts",
     "drift-overview",
     "agent",
     "propositions",
@@ -18,6 +20,7 @@ NAMES = (
     "channel",
     "chat",
     "evaluation-run",
+    "compare",
     "gate-session",
     "turn",
     "debate",
@@ -32,10 +35,12 @@ def main_pages() -> dict[str, str]:
     """Path by name; the names are those of the files under docs/screenshots."""
     michael = Agent.objects.get(slug="michael")
     scenes = Channel.objects.get(slug="demo-1")
-    drifted = EvaluationRun.objects.filter(agent=michael, is_baseline=False).latest("pk")
+    drifted = EvaluationRun.objects.filter(agent=michael, where={"build": "41"}).latest("pk")
     forced = CorrectionLog.objects.filter(agent=michael, outcome="forced_through").latest("pk")
     return {
         "home": reverse("admin:index"),
+        "review": reverse("admin:review"),
+        "alerts": list_of(Alert),
         "drift-overview": reverse("admin:evaluation_drift_overview"),
         "agent": page_of(michael),
         "propositions": reverse("admin:evaluation_proposition_change", args=["michael"]),
@@ -43,6 +48,8 @@ def main_pages() -> dict[str, str]:
         "channel": reverse("admin:agents_channel_transcript", args=[scenes.pk]),
         "chat": page_of(Channel.objects.filter(slug__startswith="chat-").latest("pk"), "chat"),
         "evaluation-run": page_of(drifted),
+        "compare": reverse("admin:evaluation_evaluationrun_compare")
+        + "?agent=michael&baseline=build%3D40&candidate=build%3D41",
         "gate-session": page_of(forced),
         "turn": page_of(Run.objects.filter(channel__slug="demo-1-picnic").latest("pk")),
         "debate": page_of(Debate.objects.latest("pk")),

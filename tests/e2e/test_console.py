@@ -57,10 +57,10 @@ def test_an_operator_reads_agent_conversation_run_and_scores(
     visitor = visit(width=390, scheme="dark")
     page = visitor.page
     visitor.sign_in(operator)
-    expect(page.locator("h1")).to_have_text(re.compile("Console"))
+    expect(page.locator("h1")).to_have_text(re.compile("Home"))
 
     page.locator(".pl-card", has_text="active").get_by_role("link", name="2").click()
-    expect(page.locator("#result_list")).to_contain_text("heuristic")
+    expect(page.locator(".pl-once")).to_contain_text("heuristic")
     assert visitor.fits
     page.get_by_role("link", name="Ada").click()
     expect(page.locator("#baselines")).to_contain_text("adherence")

@@ -38,7 +38,7 @@ def test_an_operator_follows_an_alert_to_the_agent(visit: Callable[..., Visitor]
     visitor.open(page_of(agent))
     chart = page.locator(".pl-drift").first
     expect(chart.locator("canvas").first).to_be_visible()
-    expect(chart).to_contain_text("alert: fell from")
+    expect(chart).to_contain_text("adherence fell from")
     assert visitor.fits
 
 

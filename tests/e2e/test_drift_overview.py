@@ -57,7 +57,7 @@ def test_the_overview_says_who_drifted_and_leads_to_the_agent(
 
     page.locator(".pl-overview-card").get_by_role("link", name="Ada").click()
     expect(page.locator("#change")).to_contain_text("Stopped “dry wit”")
-    page.get_by_text("Every proposition").click()
+    page.get_by_text("Every proposition", exact=True).click()
     expect(page.locator("#change table").last).to_contain_text("within chance")
     assert visitor.fits
     assert grave_faults(page) == []

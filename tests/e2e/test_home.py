@@ -16,9 +16,10 @@ from correction.config.configure import configure
 from evaluation.models import DriftAlert
 from tests.correction.judged_drafts import make_log
 from tests.correction.ledger import call
+from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
 from tests.e2e.test_console import HOSTILE
-from tests.evaluation.change.test_history import scheduled
+from tests.evaluation.change.test_history import scored
 from tests.evaluation.judged import LLM, make_baseline, make_score
 from tests.factories import make_agent, talk
 
@@ -51,15 +52,16 @@ def morning(live_server: LiveServer) -> Agent:
     """Nine agents of whom one fell overnight, with what was changed before, what the gate did, and what it cost."""
     for number in range(9):
         agent = make_agent(f"agent-{number}", display_name=f"Agent {number}" if number else f"Ada {HOSTILE}")
-        first = scheduled(agent, 7.5, days_ago=12)
+        first = scored(agent, 8, days_ago=40)
         make_baseline(agent, first, score=7.5)
-        scheduled(agent, 7.2, days_ago=6)
-        newest = scheduled(agent, 7.0 if number else 3.0, days_ago=1)
+        scored(agent, 7, days_ago=6)
+        newest = scored(agent, 7 if number else 3, days_ago=1)
         make_log(agent, {"adherence": 7.0}, outcome="passed", score_sum=7)
         if not number:
             ada, fell = agent, newest
             for run, score in ((first, 8), (newest, 3)):
-                for message in talk(ada, [f"Line {n} of {run.pk}." for n in range(6)]):
+                at = timezone.now() - timedelta(days=40 if run == first else 2)
+                for message in talk(ada, [f"Line {n} of {run.pk}." for n in range(6)], sent_at=at):
                     make_score(run, score, message=message)
     configure(agent=ada, changes={"budget_enabled": True, "daily_budget_usd": "0.5"}, reason="trial")
     call(ada, cost="0.20")
@@ -77,11 +79,13 @@ def test_an_operator_sees_who_fell_and_what_the_night_cost(
     page = visitor.page
     visitor.sign_in(operator)
 
-    expect(page.locator(".pl-card", has_text="Drifting now")).to_contain_text("dry 8.0 → 3.0")
+    now = page.locator("#drift")
+    expect(now.get_by_role("heading")).to_contain_text("Drifting now: 1 of 9 agents")
+    expect(now.locator(".pl-who")).to_contain_text("dry 8.0 → 3.0")
     expect(page.locator(".pl-card", has_text="Spend today")).to_contain_text("$0.2000 of $0.5000 in 1 budget")
     expect(page.locator(".pl-setup")).to_contain_text("manage.py work")
-    expect(page.locator(".pl-legend li")).to_have_count(8)
-    expect(page.locator(".pl-legend li").first).to_contain_text("3.0 · 100 % baseline 7.5")
+    expect(page.locator(".pl-legend li")).to_have_count(5)
+    expect(page.locator(".pl-legend li").first).to_contain_text("baseline 7.5")
     assert visitor.fits
     contrasts = page.evaluate(CONTRASTS)
     assert len(contrasts) >= 10
@@ -89,17 +93,67 @@ def test_an_operator_sees_who_fell_and_what_the_night_cost(
     drawn = page.locator(".pl-plot canvas").bounding_box()
     assert drawn is not None
     assert drawn["height"] > 150, "it keeps its height on a phone"
+    assert grave_faults(page) == []
 
-    page.locator(".pl-twin summary").click()
-    table = page.locator(".pl-twin table")
-    expect(table).to_contain_text("3.0 ± 0.2")
+    now.locator("summary", has_text="As a table").click()
+    expect(now.locator("table")).to_contain_text("3.0")
     assert visitor.fits
-    page.locator(".pl-choose summary").click()
+    now.locator("summary", has_text="Choose").click()
     page.get_by_role("checkbox", name="Agent 3").check()
-    page.get_by_label("Range").select_option("7 days")
-    page.get_by_role("button", name="Show").click()
-    expect(page.locator(".pl-twin table th", has_text="Agent 3")).to_be_attached()
+    page.get_by_role("button", name="Show", exact=True).click()
+    now.locator("summary", has_text="As a table").click()
+    expect(now.locator("table th", has_text="Agent 3")).to_be_visible()
     assert "agent=agent-3" in page.url
-    assert "days=7" in page.url
-    page.locator(".pl-waiting", has_text="1 drift alert").click()
-    expect(page.locator("#result_list")).to_contain_text("7.5 → 3.0")
+
+
+DRAWN = "window.Chart && Chart.getChart(document.querySelector('#drift canvas'))?.scales.x !== undefined"
+AXIS = "Chart.getChart(document.querySelector('#drift canvas')).data.axis.map((at) => at / 86400)"
+
+
+def test_a_stretch_of_time_is_chosen_with_buttons_from_the_keyboard_or_by_dragging(
+    visit: Callable[..., Visitor], morning: Agent, operator: User
+) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.sign_in(operator)
+    page.wait_for_function(DRAWN)
+    whole = page.evaluate(AXIS)
+    assert whole[1] - whole[0] == pytest.approx(40, abs=0.1)
+
+    page.get_by_role("button", name="7 d").focus()
+    page.keyboard.press("Enter")
+    assert page.evaluate(AXIS) == pytest.approx([whole[1] - 7, whole[1]])
+    expect(page.get_by_role("button", name="7 d")).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("button", name="All").click()
+    assert page.evaluate(AXIS) == pytest.approx(whole)
+
+    canvas = page.locator("#drift canvas").first
+    box = canvas.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 20)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 40, steps=4)
+    page.mouse.up()
+    low, high = page.evaluate(AXIS)
+    assert high - low == pytest.approx(10, abs=1)
+    assert page.url.endswith("/admin/"), "dragging opens nothing"
+
+
+def test_a_point_opens_its_message_in_its_conversation(
+    visit: Callable[..., Visitor], morning: Agent, operator: User
+) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.sign_in(operator)
+    page.wait_for_function(DRAWN)
+    at = page.evaluate("""() => {
+        const chart = Chart.getChart(document.querySelector('#drift canvas')), place = chart.canvas.getBoundingClientRect();
+        const lowest = chart.data.datasets.flatMap(({data}) => data).filter(({url}) => url)
+            .reduce((one, two) => (two.y < one.y ? two : one));
+        return [place.x + chart.scales.x.getPixelForValue(lowest.x), place.y + chart.scales.y.getPixelForValue(lowest.y), lowest.url];
+    }""")
+    page.mouse.click(at[0], at[1])
+    page.wait_for_url("**/transcript/**")
+
+    assert page.url.endswith(at[2])
+    expect(page.locator(f"#{at[2].split('#')[1]}")).to_be_in_viewport()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from io import StringIO
 
@@ -9,9 +10,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import override_settings
+from django.urls import reverse
+from playwright.sync_api import expect
 from pytest_django.live_server_helper import LiveServer
 from pytest_django.plugin import DjangoDbBlocker
 
+from agents.models import Agent
+from correction.config.settings import resolve_config
 from tests.e2e.axe import grave_faults
 from tests.e2e.conftest import Visitor
 from tests.e2e.main_pages import NAMES, main_pages
@@ -48,3 +53,66 @@ def test_a_main_page_fits_the_window_and_axe_finds_nothing_serious(name: str, vi
         visitor.dress("dark")
         faults += [f"{width} px, dark: {fault}" for fault in grave_faults(visitor.page, "color-contrast")]
     assert faults == []
+
+
+COUNT = "addEventListener('click', () => sessionStorage.clicks = Number(sessionStorage.clicks ?? 0) + 1, true)"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (1440, "dark"), (390, "light"), (390, "dark")])
+def test_from_home_to_a_gate_that_observes_takes_five_clicks_at_most(
+    width: int, scheme: str, visit: Callable[..., Visitor]
+) -> None:
+    """Michael sounds like a chatbot: since when, what would the gate have sent back, and have it watch him."""
+    visitor = visit(width=width, scheme=scheme)
+    page = visitor.page
+    page.add_init_script(COUNT)
+    visitor.enter(User.objects.get(username="reader"))
+    visitor.open(reverse("admin:index"))
+    drift = page.locator("#drift")
+    expect(drift).to_contain_text("Drifting now")
+    expect(drift).to_contain_text(re.compile(r"since build 41 \(\d+ \w+ \d{4}\)"))
+
+    drift.get_by_role("listitem").filter(has_text="Michael").get_by_role("link", name="→").first.click()
+    page.get_by_role("link", name="Observe it at the gate").click()
+    expect(page.locator("#threshold-adherence")).to_contain_text("scored messages would have been sent back")
+    assert visitor.fits
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("Nothing is held back from now on")).to_be_visible()
+    assert int(page.evaluate("sessionStorage.clicks")) <= 5
+    michael = Agent.objects.get(slug="michael")
+    assert (resolve_config(michael).gate_mode, resolve_config(michael).gate_dimensions) == ("observe", ("adherence",))
+
+    page.locator("#changes").get_by_role("button", name="Undo").click()
+    expect(page.get_by_text("everything is as before")).to_be_visible()
+    assert resolve_config(michael).gate_is_off
+
+
+def test_home_says_who_drifts_since_when_and_a_point_opens_its_message(
+    visit: Callable[..., Visitor], site: str
+) -> None:
+    visitor = visit()
+    page = visitor.page
+    visitor.enter(User.objects.get(username="reader"))
+    visitor.open("/admin/")
+    now = page.locator("#drift")
+    expect(now.get_by_role("heading")).to_contain_text("Drifting now: 6 of 16 agents")
+    expect(now.locator(".pl-who")).to_contain_text("since build 41 (13 Nov 2026)")
+    for name in ("Stanley Hudson", "Dwight Schrute", "Michael Scott", "Angela Martin", "Kevin Malone", "Jim Halpert"):
+        expect(now.locator(".pl-who li", has_text=name).get_by_role("link").last).to_have_attribute(
+            "href", re.compile("#change$")
+        )
+
+    page.wait_for_function(
+        "window.Chart && Chart.getChart(document.querySelector('#drift canvas'))?.scales.x !== undefined"
+    )
+    points = page.evaluate("""() => {
+        const chart = Chart.getChart(document.querySelector('#drift canvas')), place = chart.canvas.getBoundingClientRect();
+        return chart.data.datasets.flatMap(({data}) => data).filter(({url}) => url).map(({x, y, url}) =>
+            [x, place.x + chart.scales.x.getPixelForValue(x), place.y + chart.scales.y.getPixelForValue(y), url]);
+    }""")
+    assert len({x for x, *_ in points}) > 100, "each message has its own time"
+    *_, across, down, url = min(points, key=lambda point: (point[0] < points[0][0] + 19 * 86_400, -point[2]))
+    page.mouse.click(across, down)
+    page.wait_for_url("**/transcript/**")
+    expect(page.locator(f"#{page.url.split('#')[1]}")).to_be_in_viewport()
+    assert url.partition("?")[0] in page.url

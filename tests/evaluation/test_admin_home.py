@@ -13,12 +13,12 @@ from pytest_django import Settings
 
 from agents.models import Agent, Alert, LLMCall, PersonaVersion
 from agents.persona import save_persona
-from evaluation.admin.home import MOST_LINES
+from evaluation.admin.home import USUAL_LINES
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule, JudgeCalibration
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
-from tests.console import HOSTILE, drawn, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.console import HOSTILE, drawn, page_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.evaluation.change.measured import capture, flattened, measure
-from tests.evaluation.change.test_history import scheduled
+from tests.evaluation.change.test_history import scored
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run
 from tests.factories import make_agent
@@ -44,15 +44,20 @@ def judged(status: str = "ok", *, hours_ago: float = 1, role: str = "judge", **f
     return call
 
 
-def fell(agent: Agent, *, before: float = 8.0, now: float = 3.0) -> EvaluationRun:
-    """Two evaluations of a schedule and a baseline above the second."""
-    make_baseline(agent, scheduled(agent, before, days_ago=9), score=before)
-    return scheduled(agent, now, days_ago=1)
+def fell(agent: Agent, *, before: int = 8, now: int = 3) -> EvaluationRun:
+    """A message of nine days ago with a baseline, and a worse one of yesterday."""
+    make_baseline(agent, scored(agent, before, days_ago=9), score=before)
+    return scored(agent, now, days_ago=1)
 
 
 def drift(html: str) -> str:
-    """The part with the chart."""
-    return html[html.index('id="drift"') : html.index("<h2>Turns</h2>")]
+    """The part that says who drifts, with the chart."""
+    return html[html.index('id="drift"') : html.index('<div class="pl-cards">')]
+
+
+def now(html: str) -> str:
+    """Who drifts, in words."""
+    return plain(f"<{drift(html)}").split(" drifted, ")[0]
 
 
 def legend(html: str) -> list[str]:
@@ -62,38 +67,48 @@ def legend(html: str) -> list[str]:
     return [plain(entry) for entry in found.split('<ul class="pl-legend">')[1].split("</ul>")[0].split("</li>")[:-1]]
 
 
-# -- cards
-def test_agents_that_fell_are_named_and_alerts_wait_to_be_acknowledged() -> None:
-    ada, bob = make_agent("ada"), make_agent("bob")
+# -- who drifts
+def test_who_drifts_and_since_when_is_the_first_thing_and_alerts_wait_to_be_acknowledged() -> None:
+    ada, bob, cleo = make_agent("ada"), make_agent("bob"), make_agent("cleo")
     for dimension in ("adherence", "fluency"):
         alert(bob, dimension=dimension)
     alert(ada, acknowledged_at=timezone.now())
     flattened(ada)
-    capture(bob, {"dry": [8] * 8})
-    measure(bob, {"dry": [8] * 8})
+    capture(bob, {"dry": [8, 7] * 16})
+    measure(bob, {"dry": [8, 7] * 16})
     html = home()
+    text = now(html)
 
-    assert card(html, "Drifting now").startswith("1 of 2 agents compared A Ada dry wit 8.1 → 3.1")
-    assert "1 steady" in card(html, "Drifting now")
-    assert list_of(Alert, "?acknowledged_at__isempty=1") in html
+    assert html.index('id="drift"') < html.index("To set up")
+    assert "Drifting now: 1 of 3 agents" in text
+    assert "A Ada dry wit 8.1 → 3.1 since build 41 (2 Nov 2026)" in text
+    assert f'{page_of(ada)}#change"' in drift(html)
+    assert "1 steady" in text
+    assert "1 never measured" in text, "who was not measured is counted"
+    assert "last measured" in text
+    assert cleo.display_name not in text.split("Choose")[0]
     assert "2 alerts to acknowledge" in plain(html)
-    html = read(signed_in(viewer()), HOME)
-    assert "alerts to acknowledge" not in plain(html), "a viewer cannot acknowledge them"
-    assert "2 alerts of schedules" in card(html, "Drifting now")
+    seen = plain(read(signed_in(viewer()), HOME))
+    assert "alerts to acknowledge" not in seen, "a viewer cannot acknowledge them"
+    assert "2 drift alerts are new" in seen
 
 
 def test_where_nothing_was_compared_drift_is_not_known_rather_than_none() -> None:
     ada = make_agent()
-    assert card(home(), "Drifting now").startswith("– 1 never measured")
+    html = home()
+    assert "Whether an agent drifts is not known yet" in now(html)
+    assert "1 never measured" in now(html)
+    assert "Choose an agent to evaluate" in now(html)
 
-    capture(ada, {"dry": [8] * 8})
-    EvaluationSchedule.objects.create(name="nightly", next_at=timezone.now())
-    html = read(signed_in(viewer()), HOME)
-    assert card(html, "Drifting now").startswith("– 1 not measured since")
-    measure(ada, {"dry": [8] * 8})
-    assert card(read(signed_in(viewer("second")), HOME), "Drifting now").startswith("0 of 1 agent compared 1 steady")
+    capture(ada, {"dry": [8, 7] * 16})
+    assert "1 not measured since" in now(home(viewer()))
+    measure(ada, {"dry": [8, 7] * 16})
+    text = now(home(viewer("second")))
+    assert "No agent is known to drift" in text
+    assert "1 steady last measured" in text
 
 
+# -- cards
 def test_the_judge_card_tells_what_became_of_a_days_calls(settings: Settings) -> None:
     settings.JUDGE_MODEL, settings.ANTHROPIC_API_KEY = LLM, "sk-x"
     for _ in range(8):
@@ -151,38 +166,61 @@ def test_broken_proposition_files_and_waiting_drafts_are_said(propositions: Prop
 
 
 # -- the chart
-def test_the_chart_has_a_line_per_agent_who_fell_furthest_first() -> None:
-    for number in range(MOST_LINES + 2):
-        fell(make_agent(f"agent-{number}", display_name=f"Agent {number}"), now=8.0 - number / 2)
+def test_the_chart_shows_a_few_agents_who_lost_most_each_message_at_its_time() -> None:
+    for number in range(USUAL_LINES + 2):
+        fell(make_agent(f"agent-{number}", display_name=f"Agent {number}"), now=8 - number)
     html = home()
+    times = {
+        point["x"] for dataset in drawn(drift(html))[0]["datasets"] for point in dataset["data"] if "text" in point
+    }
 
-    assert len(legend(html)) == MOST_LINES
-    assert legend(html)[0] == f"Agent {MOST_LINES + 1} 3.5 baseline 8.0"
-    assert f"The {MOST_LINES} of {MOST_LINES + 2} agents that lie furthest below their baselines" in plain(html)
+    assert legend(html)[0] == f"Agent {USUAL_LINES + 1} {(15 - USUAL_LINES) / 2:.1f} baseline 8.0"
+    assert len(legend(html)) == USUAL_LINES
+    assert len(times) == 2 * USUAL_LINES
+    assert max(times) - min(times) > 7 * 86_400
 
 
-def points(html: str) -> int:
-    """How many are drawn, besides the baselines."""
-    return sum("text" in point for dataset in drawn(drift(html))[0]["datasets"] for point in dataset["data"])
+def points(html: str) -> list[str]:
+    """The addresses behind the points that are drawn."""
+    charts = [dataset["data"] for dataset in drawn(drift(html))[0]["datasets"]]
+    return [point.get("url", "") for data in charts for point in data if "text" in point]
 
 
-def test_agents_dimension_range_and_judge_are_chosen_in_the_url() -> None:
+def test_a_point_leads_to_its_message_for_those_who_may_read_it() -> None:
+    ada = make_agent("ada")
+    fell(ada)
+    message = ada.messages.latest("sent_at")
+
+    assert points(home())[-1].endswith(f"/transcript/?at={message.position}#m{message.position}")
+    blind = home(staff("evaluation.view_baseline", "agents.view_agent", "evaluation.view_evaluationrun"))
+    assert points(blind) == ["", ""]
+
+
+def test_agents_dimension_and_judge_are_chosen_in_the_url() -> None:
     ada, bob = make_agent("ada"), make_agent("bob")
     fell(ada)
     fell(bob)
-    scheduled(ada, 2.0, days_ago=2, judge=OFFLINE)
+    scored(ada, 2, days_ago=2, judge=OFFLINE)
     client = signed_in(superuser())
 
     assert len(legend(read(client, HOME))) == 2
-    assert legend(read(client, f"{HOME}?agent=bob")) == ["Bob 3.0 baseline 8.0"]
+    assert legend(read(client, f"{HOME}?agent=bob")) == ["Bob 5.5 baseline 8.0"]
     assert legend(read(client, f"{HOME}?judge={OFFLINE}+plumbline")) == ["Ada 2.0"]
     assert "heuristic" in drift(read(client, f"{HOME}?judge={OFFLINE}+plumbline"))
-    assert "Fluency was not measured in the last 30 days by this judge." in plain(
-        read(client, f"{HOME}?dimension=fluency")
-    )
-    assert points(read(client, HOME)) == 4
-    assert points(read(client, f"{HOME}?days=7")) == 2
-    assert len(legend(read(client, f"{HOME}?agent=nobody&dimension=%00&days=-1&judge={HOSTILE}"))) == 2
+    assert "Fluency has no score of these agents yet" in plain(read(client, f"{HOME}?dimension=fluency"))
+    assert len(points(read(client, HOME))) == 4
+    assert len(legend(read(client, f"{HOME}?agent=nobody&dimension=%00&judge={HOSTILE}"))) == 2
+
+
+def test_the_first_message_of_a_build_is_marked_and_what_has_no_score_is_counted() -> None:
+    ada = make_agent("ada")
+    for days, build, score in ((9, "40", 8), (6, "40", None), (3, "41", 2), (2, "41", 2)):
+        scored(ada, score, days_ago=days, build=build)
+    html = drift(home())
+
+    assert [marker["name"] for marker in drawn(html)[0]["markers"]] == ["build 40", "build 41"]
+    assert "build 41: first message" in plain(html)
+    assert "1 unscored" in plain(html)
 
 
 def test_persona_edits_and_alerts_are_marked_with_links() -> None:
@@ -222,8 +260,8 @@ def test_each_part_needs_its_own_permission() -> None:
     fell(make_agent())
     html = home(staff("evaluation.view_baseline", "agents.view_agent"))
 
-    assert card(html, "Drifting now").startswith("– 1 ")
-    assert 'id="drift"' not in html
+    assert "1 possibly drifted" in now(html)
+    assert "<canvas" not in drift(html)
     assert "<h2>Evaluations</h2>" not in html
     assert "Agents have no baseline" not in html
 

@@ -12,9 +12,9 @@ from django.urls import reverse
 from pytest_django import Settings
 
 from agents.models import LLMCall, Message
-from evaluation import jobs
+from evaluation import jobs, lineup
 from evaluation.experiments.scenario import shipped
-from evaluation.models import BY_MESSAGE, EvaluationRun, Experiment, Job, JudgeCalibration
+from evaluation.models import BY_MESSAGE, EvaluationRun, Experiment, Job, JudgeCalibration, LineUpRun
 from evaluation.propositions.files import load_file
 from evaluation.runs import execute
 from tests.console import confirm, page_of, plain, read, signed_in, staff
@@ -257,3 +257,48 @@ def test_a_scenario_that_cannot_be_played_names_line_and_field(root: Client, set
 
     assert "YAML:2: arms" in page
     assert not Experiment.objects.exists()
+
+
+# -- line-ups
+def test_a_line_up_compares_the_lines_and_speakers_that_were_chosen(root: Client) -> None:
+    ada, _ = cast("ada", "bob")
+    channel = Message.objects.filter(agent=ada).earliest("pk").channel
+    url = reverse("admin:evaluation_lineuprun_options", args=[channel.pk])
+    choices = {"where": "", "window": "last:20", "everybody": "on", "min_lines": "3", "permutations": "99", "seed": "7"}
+    assert "Lines 20" in plain(root.post(url, choices).content.decode())
+    answer = confirm(root, url, **choices)
+
+    assert answer["Location"].startswith(page_of(channel))
+    made = LineUpRun.objects.get()
+    assert (made.window, made.options) == (
+        "last:20",
+        {"everybody": True, "min_lines": 3, "permutations": 99, "seed": 7},
+    )
+    assert lineup.work_one(owner="me")
+    made.refresh_from_db()
+    assert (made.result["permutations"], made.result["seed"]) == (99, 7)
+
+
+def test_an_option_of_a_line_up_out_of_range_is_said_at_its_field(root: Client) -> None:
+    ada, _ = cast("ada", "bob")
+    channel = Message.objects.filter(agent=ada).earliest("pk").channel
+    choices = {"window": "all", "min_lines": "1", "permutations": "99", "seed": "7"}
+    page = confirm(root, reverse("admin:evaluation_lineuprun_options", args=[channel.pk]), **choices).content.decode()
+
+    assert "is 1; allowed: 2 or more" in plain(page)
+    assert not LineUpRun.objects.exists()
+
+
+# -- two tags at once
+def test_two_tags_are_estimated_together_and_evaluated_each(
+    root: Client, settings: Settings, judged_by_message: None
+) -> None:
+    settings.JUDGE_MODEL = OFFLINE
+    ada, _ = cast("ada", "bob")
+    for build, places in (("40", (1, 6)), ("41", (7, 12))):
+        Message.objects.filter(agent=ada, position__range=places).update(tags={"build": build})
+    url = reverse("admin:evaluation_agent_evaluate", args=[ada.pk])
+    assert "Judgements 12" in plain(read(root, f"{url}?tag=build=41&against=build=40&dimensions=adherence"))
+    confirm(root, url, **{**EVALUATING, "where": "build=41", "against": "build=40"})
+
+    assert [run.where for run in EvaluationRun.objects.order_by("pk")] == [{"build": "40"}, {"build": "41"}]

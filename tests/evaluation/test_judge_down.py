@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from pytest_django import Settings
 
-from agents.models import Agent
+from agents.models import Agent, Alert
 from evaluation.judge.questions import GIVE_UP_AFTER
 from evaluation.models import Baseline
 from tests.evaluation.conftest import PropositionFolder
@@ -35,6 +35,18 @@ def test_a_judge_that_is_down_fails_the_run_and_leaves_the_rest_pending(llm_serv
     assert llm_server.calls <= GIVE_UP_AFTER + 2 * 2, "given up, but for what was in flight"
     assert run.overall_score is None
     assert not Baseline.objects.exists()
+
+
+def test_an_evaluation_that_failed_raises_one_alert_however_often_it_fails(
+    llm_server: LLMServer, chatty: Agent
+) -> None:
+    llm_server.always(status=401)
+    for _ in range(2):
+        run = measured(chatty, samples=30).summary.run
+
+    alert = Alert.objects.get()
+    assert (alert.kind, alert.agent, alert.times) == ("evaluation_failed", chatty, 2)
+    assert alert.page == f"evaluation/evaluationrun/{run.pk}/change/"
 
 
 def test_the_same_capture_again_finishes_it_and_asks_nothing_twice(llm_server: LLMServer, chatty: Agent) -> None:

@@ -1,4 +1,4 @@
-// What JSON cannot say to the theme's charts (Chart.js): the console's colours in both themes, days on an axis, links, markers, bars of error.
+// What JSON cannot say to the theme's charts (Chart.js): the console's colours in both themes, days on an axis, links, markers, bars of error, zoom.
 (() => {
   "use strict";
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -23,31 +23,91 @@
     ctx.stroke();
   }
 
+  // Show a part of the axis: with buttons, from the keyboard too, and by dragging over the chart.
+  function zoomed(chart, buttons) {
+    const whole = [...chart.data.axis], days = chart.data.days;
+    const day = new Intl.DateTimeFormat("en-GB", { timeZone: chart.data.zone, day: "numeric", month: "short", year: "numeric" });
+    const show = (low, high, pressed) => {
+      const all = low <= whole[0] && high >= whole[1];
+      chart.data.axis = all ? whole : [low, high];
+      chart.data.days = all ? days : chart.data.axis.map((at) => [at, day.format(at * 1000)]);
+      const x = chart.options.scales.x;
+      [x.min, x.max] = chart.data.axis;
+      x.afterBuildTicks = (scale) => (scale.ticks = chart.data.days.map(([value]) => ({ value })));
+      x.ticks.callback = (value) => chart.data.days.find(([at]) => at === value)?.[1] ?? "";
+      for (const button of buttons.children) button.setAttribute?.("aria-pressed", button === pressed);
+      chart.update();
+    };
+    buttons.hidden = false;
+    buttons.addEventListener("click", ({ target }) => {
+      if (target.dataset.days === undefined) return;
+      show(target.dataset.days ? whole[1] - target.dataset.days * 86400 : whole[0], whole[1], target);
+    });
+    const at = (event) => chart.scales.x.getValueForPixel(Math.min(Math.max(event.offsetX, chart.chartArea.left), chart.chartArea.right));
+    chart.canvas.addEventListener("pointerdown", (event) => event.pointerType === "mouse" && (chart.from = at(event)));
+    chart.canvas.addEventListener("pointermove", (event) => {
+      if (chart.from === undefined) return;
+      chart.to = at(event);
+      chart.draw();
+    });
+    window.addEventListener("pointerup", () => {
+      const { from, to } = chart;
+      chart.from = chart.to = undefined;
+      if (to === undefined) return;
+      const few = Math.abs(chart.scales.x.getPixelForValue(to) - chart.scales.x.getPixelForValue(from)) < 8;
+      chart.dragged = !few;
+      if (few) chart.draw();
+      else show(Math.min(from, to), Math.max(from, to));
+    });
+  }
+
   Chart.register({
     id: "console",
     beforeInit(chart) {
       const { data, options } = chart.config;
+      const bar = chart.config.type === "bar";
       Object.assign(options, { animation: false, maintainAspectRatio: false, scales: scales({ data, type: chart.config.type }) });
-      options.interaction = { mode: "nearest", intersect: chart.config.type === "bar" };
+      options.interaction = { mode: "nearest", intersect: bar || Boolean(data.exact) };
+      if (data.markers.some(({ name }) => name)) options.layout = { padding: { top: 16 } };
       const tooltip = { callbacks: { title: () => "", label: (item) => item.raw.text ?? "" } };
       options.plugins = { legend: { display: false }, tooltip };
-      options.onClick = (event, hits) => linked(chart, hits) && location.assign(linked(chart, hits));
+      options.onClick = (event, hits) => {
+        if (!chart.dragged && linked(chart, hits)) location.assign(linked(chart, hits));
+        chart.dragged = false;
+      };
       options.onHover = (event, hits) => (chart.canvas.style.cursor = linked(chart, hits) ? "pointer" : "");
       for (const dataset of data.datasets) {
         const own = () => colour(dataset.colour);
-        const inside = ({ raw }) => (raw?.hollow ? colour("--pl-page") : own());
-        Object.assign(dataset, { borderColor: own, backgroundColor: chart.config.type === "bar" ? own : inside, borderWidth: chart.config.type === "bar" ? 0 : 2, clip: 8 });
+        const inside = () => (dataset.fill || dataset.showLine === false ? `${own()}${dataset.fill ? "22" : "99"}` : own());
+        Object.assign(dataset, { borderColor: own, backgroundColor: inside, borderWidth: bar || dataset.edge ? 0 : dataset.showLine === false ? 1 : 2, clip: 8 });
       }
     },
-    afterDatasetsDraw({ ctx, chartArea: area, data, scales: { x, y } }) {
+    afterInit(chart) {
+      const buttons = chart.canvas.closest("figure")?.querySelector(".pl-zoom");
+      if (buttons) zoomed(chart, buttons);
+    },
+    afterDatasetsDraw({ ctx, chartArea: area, data, from, to, scales: { x, y } }) {
       ctx.save();
       for (const { colour: name, data: points } of data.datasets)
         for (const { x: at, y: value, error } of points)
           if (error && value !== null) stroke(ctx, name, [], x.getPixelForValue(at), y.getPixelForValue(value + error), y.getPixelForValue(value - error));
       ctx.lineWidth = 2;
       const [low, high] = data.axis;
-      for (const { at, colour: name } of data.markers)
-        stroke(ctx, name, [5, 3], area.left + (area.width ?? area.right - area.left) * ((at - low) / (high - low)), area.top, area.bottom);
+      for (const { at, colour: name, name: short } of data.markers) {
+        if (at < low || at > high) continue;
+        const left = area.left + (area.width ?? area.right - area.left) * ((at - low) / (high - low));
+        stroke(ctx, name, [5, 3], left, area.top, area.bottom);
+        if (!short) continue;
+        ctx.fillStyle = colour(name);
+        ctx.font = "12px Inter, sans-serif";
+        const after = left + ctx.measureText(short).width + 6 < area.right;
+        ctx.textAlign = after ? "left" : "right";
+        ctx.fillText(short, left, area.top - 5);
+      }
+      if (to !== undefined) {
+        ctx.fillStyle = `${colour("--pl-chart-0")}33`;
+        ctx.fillRect(x.getPixelForValue(from), area.top, x.getPixelForValue(to) - x.getPixelForValue(from), area.bottom - area.top);
+      }
       ctx.restore();
     },
   });

@@ -43,7 +43,16 @@
   }
   if (!box) return;
 
-  if (wide) for (const details of box.querySelectorAll(".pl-beside > details")) details.open = true;
+  const folded = new Set(); // by the person: they stay so when the part is renewed
+  function unfold() {
+    for (const details of wide ? box.querySelectorAll(".pl-beside > details") : []) details.open = !folded.has(details.id);
+  }
+  box.addEventListener("click", ({ target }) => {
+    const details = target.closest("summary")?.parentElement;
+    if (details?.open) folded.add(details.id);
+    else folded.delete(details?.id);
+  });
+  unfold();
   if (compose && !location.hash) toEnd();
   const ids = () => [...box.querySelectorAll(".pl-by-agent, .pl-turn-failed")];
   const known = new Set(ids().map((part) => part.id));
@@ -54,6 +63,7 @@
     for (const part of fresh) known.add(part.id);
     const text = (part, what) => part.querySelector(what)?.textContent ?? "";
     const words = (part) => [text(part, ".pl-head strong"), text(part, ".pl-text")].filter(Boolean).join(": ");
+    unfold();
     if (fresh.length) said.textContent = fresh.map(words).join(" ");
     if (compose && follow) toEnd();
   });

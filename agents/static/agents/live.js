@@ -5,7 +5,7 @@
   "use strict";
   const box = document.querySelector("[data-live]");
   if (!box) return;
-  const PAUSE = Number(box.dataset.pace) || 2000; // milliseconds
+  const pause = () => Number(box.dataset.pace) || 2000; // milliseconds
   let waiting = 0;
   let etag = "";
   let known = null;
@@ -37,7 +37,7 @@
     const focused = box.contains(document.activeElement) && document.activeElement.closest("[id]")?.id;
     const open = [...box.querySelectorAll("details[id][open]")].map((details) => details.id);
     box.replaceChildren(...fresh.childNodes);
-    box.dataset.live = fresh.dataset.live;
+    Object.assign(box.dataset, fresh.dataset);
     for (const id of open) document.getElementById(id)?.setAttribute("open", "");
     if (focused) (document.querySelector(`#${CSS.escape(focused)} > summary`) ?? document.getElementById(focused))?.focus();
     if (atEnd) box.scrollIntoView({ block: "end" });
@@ -48,9 +48,9 @@
   async function watch() {
     const goesOn = document.hidden || (await ask().catch(() => true)); // the server may be away for a moment
     clearTimeout(waiting);
-    if (goesOn) waiting = setTimeout(watch, PAUSE);
+    if (goesOn) waiting = setTimeout(watch, pause());
   }
-  waiting = setTimeout(watch, PAUSE);
+  waiting = setTimeout(watch, pause());
   document.addEventListener("live:ask", () => {
     clearTimeout(waiting);
     watch();

@@ -53,6 +53,7 @@ FIELDS: dict[str, tuple[str, ...]] = {
     ),
     "role": ("role",),
 }
+TAGS = ("build", "version", "release", "model", "prompt", "variant", "locale")  # columns that are usually of this kind
 DELIMITERS = ",;\t|"
 _GUARDED = re.compile(r"'*[=+\-@\t\r]")
 _ESCAPED = re.compile(r"'+[=+\-@\t\r]")
@@ -94,6 +95,15 @@ def looks_like_csv(head: str) -> bool:
     names = [name.strip().strip('"') for name in first.split(delimiter(first))]
     columns = column_map(names, {})
     return len(names) > 1 and "text" in columns and ("speaker" in columns or "role" in columns)
+
+
+def usual_tags(header: list[str]) -> dict[str, str]:
+    """The columns of a CSV file that are usually tags, as `columns` of `ReadOptions`; none for our own export, which has tags."""
+    places = column_map(header, {})
+    if tuple(header) == MESSAGE_KEYS or "text" not in places or not {"speaker", "role"} & places.keys():
+        return {}
+    free = [name for place, name in enumerate(header) if place not in places.values()]
+    return {f"tags.{name.lower()}": name for name in free if name.lower() in TAGS}
 
 
 def header_of(source: Source) -> list[str]:

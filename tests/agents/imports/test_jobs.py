@@ -377,3 +377,18 @@ def test_a_person_who_is_forgotten_is_in_no_upload_either() -> None:
     assert "boiler" not in stored
     assert not ImportChunk.objects.exists()
     assert not [row for row in forget(find_outsider(name), dry_run=True) if row.keys]
+
+
+def test_a_column_of_builds_becomes_a_tag_without_being_asked_for() -> None:
+    job = uploaded(file("time,speaker,text,Build\n2026-11-01T10:00:00Z,Ada,No.,41\n", "log.csv"))
+
+    assert job.choices["columns"] == {"tags.build": "Build"}
+    imported(job, columns=job.choices["columns"])
+    assert Message.objects.get().tags == {"build": "41"}
+
+
+def test_a_column_of_builds_that_is_left_out_stays_left_out() -> None:
+    job = uploaded(file("time,speaker,text,Build\n2026-11-01T10:00:00Z,Ada,No.,41\n", "log.csv"))
+    jobs.preview(job, ReadOptions())
+
+    assert job.choices["columns"] == {}

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
+
 import pytest
 from django.contrib.auth.models import User
 
@@ -84,3 +87,24 @@ def test_personas_need_the_permissions_that_an_agents_page_needs_for_its_parts()
 def test_no_agent_has_the_id_that_stands_for_everybody() -> None:
     form = AgentForm({"slug": "_default", "display_name": "X", "system_prompt": "X", "max_turns": 5})
     assert "an agent's id cannot begin with an underscore" in form.errors["slug"][0]
+
+
+def test_the_preview_shows_what_a_model_would_read_and_its_button_imports_the_same_files() -> None:
+    client = signed_in(somebody())
+    page = client.post(ADD, {"preview": "1", "files": [file(PERSONA, "guide.yaml")]}).content.decode()
+    assert "Dry and exact." in page
+    assert not Agent.objects.exists()
+
+    held = {name: unescape(re.search(rf'name="{name}" value="([^"]*)"', page)[1]) for name in ("name", "content")}  # type: ignore[index]
+    client.post(ADD, {"personas": "1", **held})
+    assert Agent.objects.get().system_prompt.startswith("You are the harbour guide.")
+
+
+def test_a_preview_names_a_bad_file_and_one_that_came_back_damaged() -> None:
+    client = signed_in(somebody())
+    page = client.post(ADD, {"preview": "1", "files": [file("slug: [", "guide.yaml")]}).content.decode()
+    assert "Nothing was stored: guide.yaml" in page
+
+    page = client.post(ADD, {"personas": "1", "name": "guide.yaml", "content": "A"}).content.decode()
+    assert "came back damaged" in page
+    assert not Agent.objects.exists()

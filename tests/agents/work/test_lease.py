@@ -13,7 +13,7 @@ import pytest
 from django.utils import timezone
 from pytest_django import Settings
 
-from agents.models import LLMBatch, LLMBatchRequest, Run, owner_is_dead, owner_name
+from agents.models import LLMBatch, LLMBatchRequest, Receiver, Run, owner_is_dead, owner_name
 from agents.work.lease import Leasable, _namespace
 from agents.work.queues import release_lost_leases, work_models
 from correction.models import BehaviorRequest
@@ -58,11 +58,14 @@ def held_by(model: type[Leasable], owner: str) -> Leasable:
         "ObservedMessage": {"message": message, "session": uuid4()},
         "LLMBatch": {"next_look_at": timezone.now()},
         "Import": {},
+        "Job": {},
         "BehaviorRequest": {"agent": agent},
         "DialogSummary": {"agent": agent, "channel": channel, "from_position": 1, "to_position": 1},
         "Debate": {"channel": channel, "mode": "delphi", "topic": "Printer?"},
         "Experiment": {"name": "small", "judge": "offline:heuristic-1"},
     }
+    if model.__name__ == "Delivery":
+        targets["Delivery"] = {"receiver": Receiver.objects.create(name="ops", address="ops@example.com")}
     if model.__name__ == "BehaviorEffect":
         targets["BehaviorEffect"] = {"request": BehaviorRequest.objects.create(agent=agent), "messages": 5}
     if model.__name__ == "ExperimentEnvironment":

@@ -1,128 +1,161 @@
-"""Scores of agents over time: from what schedules kept, and added up where no schedule asked."""
+"""Scores at the time of their messages: an imported log has its history at once, whoever measured it and when."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from agents.models import Agent
-from evaluation.change import over_time as score_history
+from evaluation.change import history
 from evaluation.change.evidence import Judged
-from evaluation.change.over_time import MOST_SUMMED, History, histories, measured_lately
-from evaluation.models import EvaluationRun, EvaluationSchedule
-from evaluation.runs.summary import summarize
-from tests.evaluation.judged import LLM, OFFLINE, make_baseline, make_run, make_score
-from tests.factories import make_agent, talk
+from evaluation.change.history import ROLLING, History, histories
+from evaluation.models import EvaluationRun
+from tests.evaluation.judged import LLM, OFFLINE, make_run, make_score
+from tests.factories import MONDAY, make_agent, make_channel, talk
 
 pytestmark = pytest.mark.django_db
 
 WAY = Judged(judge=LLM, procedure="plumbline")
-MONTH = timedelta(days=30)
+DAY = timedelta(days=1)
 
 
-def scheduled(agent: Agent, score: float | None, *, days_ago: float = 0, **fields: Any) -> EvaluationRun:
-    """A scheduled evaluation as the look for drift leaves it."""
-    schedule = EvaluationSchedule.objects.get_or_create(name="nightly", defaults={"next_at": timezone.now()})[0]
-    points = {} if score is None else {"adherence": {"score": score, "error": 0.25, "of": "x"}}
-    return dated(make_run(agent, schedule=schedule, series_points=points, **fields), days_ago)
-
-
-def dated(run: EvaluationRun, days_ago: float) -> EvaluationRun:
+def scored(agent: Agent, score: int | None, *, days_ago: float = 0, build: str = "", **fields: Any) -> EvaluationRun:
+    """An evaluation of one message, said so many days ago."""
     at = timezone.now() - timedelta(days=days_ago)
-    EvaluationRun.objects.filter(pk=run.pk).update(created_at=at)
+    tags = {"build": build} if build else {}
+    (message,) = talk(agent, [f"Said {days_ago} days ago."], sent_at=at, tags=tags)
+    run = make_run(agent, **fields)
+    make_score(run, score, message=message)
     return run
 
 
-def read(*agents: Agent, way: Judged = WAY, dimension: str = "adherence") -> list[History]:
-    keys = [agent.pk for agent in agents]
-    return histories(agents=keys, judged=way, dimension=dimension, since=timezone.now() - MONTH)
+def imported(agent: Agent, scores: list[int | None], *, start: datetime = MONDAY, **fields: Any) -> EvaluationRun:
+    """One evaluation of a log, a message a day."""
+    run = make_run(agent, **fields)
+    channel = make_channel(f"{agent.slug}-{run.pk}")
+    for day, score in enumerate(scores):
+        tags = {"build": "40" if day < len(scores) / 2 else "41"}
+        (message,) = talk(agent, [f"Day {day}."], channel=channel, sent_at=start + day * DAY, tags=tags)
+        make_score(run, score, message=message)
+    return run
 
 
-def scores(history: History) -> list[float | None]:
-    return [reading.score for reading in history.readings]
+def read(*agents: Agent, **choice: Any) -> list[History]:
+    return histories(agents=[agent.pk for agent in agents], **choice)
 
 
-def test_readings_are_in_the_order_of_time_with_the_error_that_was_kept() -> None:
+def values(one: History) -> list[float | None]:
+    return [point.score for point in one.points]
+
+
+def test_an_imported_log_that_was_measured_once_has_a_point_at_the_time_of_each_message() -> None:
     ada = make_agent()
-    for days, score in ((1, 3.5), (20, 8.0), (40, 9.0), (5, 6.0)):
-        scheduled(ada, score, days_ago=days)
-    (history,) = read(ada)
+    imported(ada, [8, 7, None, 2])
+    (one,) = read(ada)
 
-    assert scores(history) == [8.0, 6.0, 3.5], "older than the range is left out"
-    assert history.readings[0].error == 0.25
-    assert history.now == 3.5
+    assert [point.at for point in one.points] == [MONDAY + day * DAY for day in range(4)]
+    assert (values(one), one.unscored) == ([8, 7, None, 2], 1)
+    assert {point.message for point in one.points} == set(ada.messages.values_list("pk", flat=True))
 
 
-def test_what_no_schedule_asked_for_is_added_up_as_its_summary_is() -> None:
+def test_a_rolling_mean_with_its_interval_starts_again_at_the_first_message_of_a_build() -> None:
     ada = make_agent()
-    messages = talk(ada, ["one", "two", "three"])
-    run = make_run(ada, repeats=2)
-    for number, message in enumerate(messages):
-        for repeat in (1, 2):
-            make_score(run, 2 * number + repeat, message=message, repeat=repeat, weight=2.0)
-        make_score(run, 9, message=message, proposition_id="short", judge="rule")
-        make_score(run, None, message=message, proposition_id="loud")
-    (history,) = read(ada)
+    imported(ada, [8, 9, 8, 9, 8, 9, 2, 1, 2, 1, 2, 1])
+    (one,) = read(ada)
 
-    assert scores(history)[0] == pytest.approx(summarize(run).dimensions["adherence"].score, abs=1e-4)
+    assert [rolled.starts for rolled in one.rolled] == [number in (0, 6) for number in range(12)]
+    assert (one.rolled[5].mean, one.now) == (8.5, 1.5)
+    assert one.rolled[0].interval is None, "one message has none"
+    assert one.rolled[5].interval is not None
+    assert 7.5 < one.rolled[5].interval.low < 8.5 < one.rolled[5].interval.high <= 9
 
 
-def test_evaluations_that_are_too_many_to_add_up_are_counted_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score_history, "MOST_SUMMED", 2)
+def test_of_a_message_that_was_judged_again_the_newest_evaluation_counts() -> None:
     ada = make_agent()
-    for number, message in enumerate(talk(ada, ["one", "two", "three"])):
-        make_score(dated(make_run(ada), number), 7, message=message)
-    (history,) = read(ada)
+    first = imported(ada, [8, 8])
+    again = make_run(ada)
+    for message in ada.messages.all():
+        make_score(again, 3, message=message, weight=2)
+        make_score(again, 9, message=message, proposition_id="brief")
+    (one,) = read(ada)
 
-    assert (scores(history), history.left_out) == ([7.0, 7.0], 1)
+    assert values(one) == [5, 5]
+    assert {point.run for point in one.points} == {again.pk} != {first.pk}
 
 
-def test_what_could_not_be_scored_is_a_reading_without_a_score() -> None:
+def test_judges_and_procedures_have_lines_of_their_own_and_models_come_first() -> None:
     ada = make_agent()
-    scheduled(ada, 7.0, days_ago=3)
-    make_score(dated(make_run(ada), 2), None, message=talk(ada, ["one"])[0])
-    scheduled(ada, None, days_ago=1)
-    (history,) = read(ada)
+    for fields in ({"judge": OFFLINE}, {}, {"hard": True}):
+        imported(ada, [8], **fields)
 
-    assert scores(history) == [7.0, None, None]
-    assert history.now == 7.0
+    assert [str(one.judged) for one in read(ada)] == [
+        f"{LLM} plumbline",
+        f"{LLM} plumbline+hard",
+        f"{OFFLINE} plumbline",
+    ]
+    assert [one.judged for one in read(ada, judged=WAY)] == [WAY]
 
 
-def test_other_judges_and_procedures_never_share_a_line() -> None:
+def test_simulated_speech_swap_tests_samples_by_position_and_unfinished_evaluations_are_left_out() -> None:
     ada = make_agent()
-    scheduled(ada, 8.0, days_ago=3)
-    scheduled(ada, 2.0, days_ago=2, judge=OFFLINE)
-    scheduled(ada, 3.0, days_ago=1, hard=True)
+    for fields in ({"simulated": True}, {"swap_test": "own"}, {"position_bins": [[1, None]]}, {"status": "failed"}):
+        imported(ada, [1], **fields)
 
-    assert scores(read(ada)[0]) == [8.0]
-    assert scores(read(ada, way=Judged(judge=LLM, procedure="plumbline+hard"))[0]) == [3.0]
-    assert set(measured_lately(since=timezone.now() - MONTH)) == {
-        WAY,
-        Judged(judge=OFFLINE, procedure="plumbline"),
-        Judged(judge=LLM, procedure="plumbline+hard"),
-    }
+    assert read(ada) == []
 
 
-def test_who_lost_most_comes_first_and_who_has_no_baseline_last() -> None:
-    fell, held, rose, new = (make_agent(slug) for slug in ("fell", "held", "rose", "new"))
-    for agent, before, now in ((held, 7.0, 6.9), (rose, 4.0, 6.0), (fell, 8.0, 3.0), (new, None, 1.0)):
-        run = scheduled(agent, now)
-        if before is not None:
-            make_baseline(agent, run, score=before)
-
-    assert [history.agent for history in read(fell, held, rose, new)] == [fell, held, rose, new]
-    assert [history.fall for history in read(fell, new)] == [5.0, None]
-
-
-def test_of_many_evaluations_without_a_schedule_the_newest_are_added_up(django_assert_num_queries: Any) -> None:
+def test_what_is_judged_over_a_window_stands_at_its_newest_message() -> None:
     ada = make_agent()
-    (message,) = talk(ada, ["one"])
-    for _ in range(MOST_SUMMED + 3):
-        make_score(make_run(ada), 5, message=message)
+    run = make_run(ada, dimensions=["fluency"])
+    run.evidence.update(newest_message_at=MONDAY)
+    make_score(run, 6, dimension="fluency")
+    (one,) = read(ada)
 
-    with django_assert_num_queries(4):
-        (history,) = read(ada)
-    assert len(history.readings) == MOST_SUMMED
+    assert [(point.at, point.score, point.message) for point in one.points] == [(MONDAY, 6, None)]
+    assert (one.rolled, one.now) == ([], 6)
+
+
+def test_more_points_than_fit_are_means_of_days_and_lead_to_the_lowest_message() -> None:
+    ada = make_agent()
+    for hour in range(3):
+        imported(ada, [9 - hour, 8 - hour, None], start=MONDAY + timedelta(hours=hour))
+    one = read(ada)[0].daily(8)
+
+    assert one.by_day
+    assert values(one) == [8, 7, None]
+    assert [point.of for point in one.points[:2]] == [3, 3]
+    lowest = {message.pk: message.sent_at for message in ada.messages.all()}[one.points[0].message or 0]
+    assert lowest == MONDAY + timedelta(hours=2)
+    assert len(one.rolled) == 2
+    assert read(ada)[0].daily(9).by_day is False
+    assert read(ada)[0].daily(2).older
+
+
+def test_only_the_newest_messages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "MOST_JUDGED", 3)
+    ada = make_agent()
+    imported(ada, [9, 8, 7, 6, 5])
+    (one,) = read(ada)
+
+    assert (values(one), one.older) == ([7, 6, 5], True)
+
+
+def test_the_number_of_queries_does_not_grow() -> None:
+    def asked(*agents: Agent) -> int:
+        with CaptureQueriesContext(connection) as captured:
+            assert len(read(*agents)) == len(agents)
+        return len(captured.captured_queries)
+
+    ada, bob = make_agent("ada"), make_agent("bob")
+    imported(ada, [8] * (ROLLING + 2))
+    few = asked(ada)
+    for _ in range(3):
+        imported(ada, [7, 8])
+        imported(bob, [7] * 4)
+
+    assert asked(ada, bob) == few <= 10

@@ -11,8 +11,9 @@ from django.test.utils import CaptureQueriesContext
 
 from agents.models import Agent
 from agents.persona import TraitValue, save_persona
+from evaluation.change.comparison import compare_to_baseline
 from evaluation.change.evidence import judged_ways
-from evaluation.change.overview import drift_overview, how_sure, sentence_of, short_name
+from evaluation.change.overview import drift_overview, how_sure, sentence_of, short_name, why_drifted
 from evaluation.models import Baseline, EvaluationRun
 from tests.evaluation.change.measured import capture, card_of, flattened, measure
 from tests.evaluation.judged import LLM, OFFLINE
@@ -20,7 +21,7 @@ from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
-STEADY = [7, 8, 7, 8, 7, 8, 7, 8]
+STEADY = [7, 8] * 8
 
 
 def test_those_who_lost_most_stand_first_and_those_of_whom_nothing_is_known_last() -> None:
@@ -117,7 +118,7 @@ def test_the_number_of_queries_does_not_grow_with_the_agents() -> None:
         grow(agent)
 
     assert asked(agents) == few
-    assert few <= 13
+    assert few <= 16
 
 
 @pytest.fixture
@@ -146,8 +147,13 @@ def ada() -> Agent:
         ({"dry": [9, 5, 8]}, {"dry": [8, 4, 6]}, "possibly drifted", "Possibly less “dry”: 7.3 → 6.0 since build 41."),
         (
             {"dry": STEADY, "voice": STEADY},
-            {"dry": [7, 8, 7, 8, 7, 8, 7, 7], "voice": STEADY},
+            {"dry": [*STEADY[:-2], 7, 7], "voice": STEADY},
             *("steady", "Steady: the largest fall is “dry”: 7.5 → 7.4 since the baseline of "),
+        ),
+        (
+            {"dry": STEADY[:6]},
+            {"dry": STEADY[:6]},
+            *("not enough data", "Not enough data to call it steady: adherence 7.5 → 7.5 (−0.7 to +0.7) since the"),
         ),
         (
             {"dry": [3, 4, 3, 4, 3, 4], "voice": [8, 7, 8, 7, 8, 7]},
@@ -170,6 +176,53 @@ def test_a_change_is_called_by_what_it_is(
     if state == "possibly drifted":
         assert card.main is not None
         assert how_sure(card.main) == "3 judgements in the baseline, 3 now; too few to tell from chance"
+
+
+@pytest.mark.databases_differ
+@pytest.mark.parametrize("judge", [LLM, OFFLINE])
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({"dry": STEADY, "voice": STEADY}, {"dry": STEADY, "voice": [6, 8] * 8}),
+        ({"dry": [7, 8] * 40, "voice": [8, 7] * 40}, {"dry": [7, 8] * 40, "voice": [8, 7, 7] * 20}),
+        ({"dry": STEADY, "voice": STEADY}, {"dry": [3, 4, 9] * 4, "voice": [2, 9] * 6}),
+        ({"dry": [9] * 12, "voice": [9, 0, 9] * 4}, {"dry": [9] * 11 + [0], "voice": [9, 0] * 6}),
+        ({"dry": [3, 4] * 6}, {"dry": [8, 9] * 6}),
+        ({"dry": [8] * 3}, {"dry": [4] * 3}),
+        ({"dry": [8] * 12, "only-before": [1] * 12}, {"dry": [8] * 12, "only-now": [9] * 12}),
+    ],
+)
+def test_a_dimension_has_the_verdict_that_compare_gives(
+    ada: Agent, judge: str, before: dict[str, list[int]], now: dict[str, list[int]]
+) -> None:
+    capture(ada, before, judge=judge)
+    run = measure(ada, now, judge=judge)
+    compared = compare_to_baseline(run)
+
+    assert compared is not None
+    expected = {c.dimension: (c.verdict, c.n, c.baseline_n) for c in compared.dimensions}
+    assert {c.dimension: (c.verdict, c.n, c.baseline_n) for c in card_of(ada).dimensions} == expected
+    for change, other in zip(card_of(ada).dimensions, compared.dimensions, strict=True):
+        assert change.interval is not None
+        assert other.interval is not None
+        assert change.interval.low == pytest.approx(other.interval.low, abs=0.35)
+        assert change.interval.high == pytest.approx(other.interval.high, abs=0.35)
+
+
+def test_a_fall_that_shows_only_in_the_dimension_is_drift_too(ada: Agent) -> None:
+    """Four propositions of three messages each: none decides, all together do."""
+    names = [f"p{n}" for n in range(4)]
+    capture(ada, {name: [9, 8, 8] for name in names})
+    measure(ada, {name: [4, 2, 3] for name in names})
+    others = [make_agent(f"other-{n}") for n in range(6)]
+    for other in others:
+        capture(other, {name: [8, 7, 8] for name in names})
+        measure(other, {name: [8, 7, 8] for name in names})
+    (card,) = (card for card in drift_overview([ada, *others], judged_ways()[0]).cards if card.agent == ada)
+
+    assert not any(move.is_sure for move in card.moves)
+    assert (card.state, [change.dimension for change in card.fallen]) == ("drifted", ["adherence"])
+    assert "as a whole adherence 8.3 → 3.0" in why_drifted(card)
 
 
 def test_its_quotes_are_the_best_message_then_and_the_worst_now(ada: Agent) -> None:

@@ -41,7 +41,8 @@ def measured_day(
     window = {"window": "24h", "window_start": end - DAY, "window_end": end}
     run = make_run(agent, judge=judge, **{"schedule": schedule, "persona_digest": "p1", **window, **fields})
     channel = agent.messages.first()
-    for score in scores:
-        said = say(channel.channel, agent, f"{day}: {score}") if channel else None
+    for number, score in enumerate(scores):
+        at = end - DAY + timedelta(minutes=number + 1)
+        said = say(channel.channel, agent, f"{day}: {score}", sent_at=at) if channel else None
         make_score(run, score, message=said)
     return run

@@ -14,7 +14,8 @@ from django.utils import timezone
 from agents.models import Agent, Alert
 from evaluation import schedules
 from evaluation.models import DriftAlert, EvaluationRun, EvaluationSchedule
-from tests.console import list_of, page_of, queries, read, signed_in, staff, viewer
+from tests.console import drawn, list_of, page_of, plain, queries, read, signed_in, staff, viewer
+from tests.evaluation.change.test_history import imported
 from tests.evaluation.conftest import PropositionFolder
 from tests.evaluation.drift.scheduling import DAY, make_schedule, measured_day
 from tests.evaluation.judged import LLM, OFFLINE, cells
@@ -185,7 +186,7 @@ def test_an_alert_leads_to_agent_run_and_series_and_is_acknowledged(root: Client
     assert page_of(agent) in page
     assert page_of(alert.evaluation_run) in page
     assert page.count('class="pl-drift"') == 1
-    assert "alert: fell from" in page
+    assert "adherence fell from" in plain(page)
 
     assert "1 alert acknowledged." in act(root, alert, "acknowledge")
     assert "1 skipped: acknowledged already." in act(root, alert, "acknowledge")
@@ -207,30 +208,37 @@ def test_alerts_can_be_acknowledged_by_who_may_change_them_and_changed_by_nobody
 
 
 # -- charts
-def test_an_agents_page_draws_its_series_with_alerts(root: Client) -> None:
+def test_an_agents_page_draws_its_scores_at_the_time_of_their_messages_with_alerts(root: Client) -> None:
     _, agent = fallen()
 
     html = read(root, page_of(agent))
+    (chart,) = drawn(html[html.index('id="drift"') :].split("</section>")[0])
 
-    assert html.count('class="pl-drift"') == 1
-    assert "adherence by claude-haiku-5-5: 18 evaluations from 2026-11-03" in html
-    assert "now 4.2; 1 alert" in html
-    assert "alert: fell from" in html
+    assert len({point["x"] for point in chart["datasets"][0]["data"]}) == 18 * 4
+    assert "72 messages" in plain(html)
+    assert "--pl-bad" in [marker["colour"] for marker in chart["markers"]]
+    assert "adherence fell from" in plain(html)
 
 
-def test_judges_never_share_a_line_and_a_restart_is_marked(root: Client) -> None:
+def test_judges_never_share_a_line(root: Client) -> None:
     agent = make_agent("ada")
-    talk(agent, ["hello"])
-    schedule = make_schedule("nightly", agent, due=MONDAY + 999 * DAY)
-    for day in range(6):
-        measured_day(schedule, agent, day, (7, 6), judge=(LLM, OFFLINE)[day % 2], persona_digest="ab"[day // 4])
-        schedules.work_one(owner="test")
+    imported(agent, [7, 6, 7])
+    imported(agent, [2, None, 2], judge=OFFLINE)
 
     html = read(root, page_of(agent))
+    charts = drawn(html[html.index('id="drift"') :].split("</section>")[0])
 
-    assert html.count('class="pl-drift"') == 2
-    assert html.count("starts again: the persona changed") >= 2
-    assert html.count("heuristic") >= 1
+    assert [[point["y"] for point in chart["datasets"][0]["data"]] for chart in charts] == [[7, 6, 7], [2, None, 2]]
+    assert "1 unscored" in plain(html)
+
+
+def test_an_agent_that_was_never_measured_has_the_button_for_it(root: Client) -> None:
+    html = read(root, page_of(make_agent("ada")))
+    section = html[html.index('id="drift"') :].split("</p>")[0]
+
+    assert "was measured yet" in plain(section)
+    assert "Evaluate now" in plain(section)
+    assert "Evaluate now" not in plain(read(signed_in(viewer()), page_of(Agent.objects.get())))
 
 
 def test_the_number_of_queries_does_not_grow_with_the_rows(root: Client) -> None:

@@ -58,6 +58,8 @@ def test_a_lasting_fall_is_an_alert_a_log_line_and_a_sentry_event(
         days(nightly, ada, 14, 6, LOW)
 
     alert = DriftAlert.objects.get()
+    assert alert.alert is not None
+    assert (alert.alert.kind, alert.alert.agent) == ("drift", alert.agent)
     assert (alert.agent, alert.dimension, alert.schedule, alert.procedure) == (ada, "adherence", nightly, "plumbline")
     assert alert.before == pytest.approx(7.2, abs=0.3)
     assert alert.after == pytest.approx(4.8, abs=0.4)

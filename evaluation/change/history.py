@@ -1,0 +1,246 @@
+"""Scores at the time of their messages, for charts: what was said before anything measured it has a history, too.
+
+A message has the mean of its judgements in the newest evaluation that judged it; what is judged over a whole window stands at the
+window's newest message. Simulated speech, samples by position and swap tests are left out, and every judge and procedure has a line
+of its own.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from django.db.models import F, Q, Sum
+from django.utils import timezone
+
+from agents.builds import first_of_tags
+from evaluation.change.evidence import Judged
+from evaluation.dimensions import CHANNEL_DIMENSIONS
+from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, EvaluationScore, Evidence, is_heuristic
+from evaluation.runs.summary import linked_dimensions
+from evaluation.statistics.bootstrap import Interval
+from evaluation.statistics.difference import mean_interval
+
+MOST_RUNS = 400  # the newest evaluations
+MOST_JUDGED = 2_000  # messages, the newest; an evaluation that judged one again makes it count again
+MOST_LINKED = 60  # evaluations whose channels are read
+ROLLING = 10  # messages in a rolling mean
+READ = (
+    *("agent_id", "judge", "method", "hard", "double_check", "simulated", "swap_test", "dimensions"),
+    *("window_end", "created_at"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """What was scored at one time.
+
+    Attributes:
+        score: 0 to 9; None where nothing could be scored.
+        run: The evaluation.
+        message: Its primary key, with its channel and position; None of what is judged over a window.
+        of: How many messages it is the mean of; `message` is then the one that scored lowest.
+    """
+
+    at: datetime
+    score: float | None
+    run: int
+    message: int | None = None
+    channel: int | None = None
+    position: int = 0
+    of: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rolled:
+    """The mean of the last `ROLLING` scored messages up to a time.
+
+    It does not reach back beyond the first message of a build: there it `starts` again.
+    """
+
+    at: datetime
+    scores: tuple[float, ...]
+    starts: bool
+
+    @property
+    def mean(self) -> float:
+        return sum(self.scores) / len(self.scores)
+
+    @property
+    def interval(self) -> Interval | None:
+        """95 %; None for fewer than two messages."""
+        return mean_interval(self.scores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """An agent's scores in one dimension by one judge and procedure.
+
+    Attributes:
+        points: Oldest first.
+        rolled: The rolling mean at each scored point; empty for scores of whole windows.
+        by_day: Whether each point is a day's mean, because there are too many messages to draw.
+        older: Whether older scores were left out.
+    """
+
+    agent: int
+    judged: Judged
+    dimension: str
+    points: Sequence[Scored]
+    rolled: Sequence[Rolled] = ()
+    by_day: bool = False
+    older: bool = False
+
+    @property
+    def unscored(self) -> int:
+        """How many points have no score."""
+        return sum(point.score is None for point in self.points)
+
+    @property
+    def now(self) -> float | None:
+        """The newest rolling mean, of windows the newest score."""
+        if self.rolled:
+            return self.rolled[-1].mean
+        return next((point.score for point in reversed(self.points) if point.score is not None), None)
+
+    def daily(self, most: int) -> History:
+        """The same with a point a day where it has more than `most`; the newest `most` of them."""
+        if len(self.points) <= most:
+            return self
+        days: dict[Any, list[Scored]] = defaultdict(list)
+        for point in self.points:
+            days[timezone.localtime(point.at).date()].append(point)
+        points = [_mean_of(of) for of in days.values()]
+        last_of_day = {timezone.localtime(one.at).date(): one for one in self.rolled}
+        first = points[-most:][0].at
+        return replace(
+            self,
+            points=points[-most:],
+            rolled=[one for one in last_of_day.values() if one.at >= first],
+            by_day=True,
+            older=self.older or len(points) > most,
+        )
+
+
+Key = tuple[int, Judged, str]  # agent, judge and procedure, dimension
+
+
+def histories(
+    *, agents: Collection[int], dimensions: Collection[str] = (), judged: Judged | None = None
+) -> list[History]:
+    """The histories of these agents, those by models before heuristics, in at most ten queries whatever there is.
+
+    Args:
+        agents: Primary keys.
+        dimensions: Only these; default all but counts.
+        judged: Only by this judge and procedure.
+    """
+    ran = EvaluationRun.objects.filter(
+        status=EvaluationRun.Status.COMPLETED, agent__in=agents, simulated=False, swap_test="", position_bins=[]
+    )
+    if judged is not None:
+        ran = ran.filter(judge=judged.judge)
+    newest = ran.order_by("-created_at", "-pk").only(*READ)[:MOST_RUNS]
+    runs = {run.pk: run for run in newest if judged is None or run.procedure == judged.procedure}
+    measured = {name for run in runs.values() for name in run.dimensions if name not in COUNTED}
+    wanted = {name for name in measured if not dimensions or name in dimensions}
+    lines: dict[Key, list[Scored]] = defaultdict(list)
+    rows = _of_messages(runs, wanted & set(BY_MESSAGE))
+    seen: set[tuple[Key, int | None]] = set()
+    for name, point in rows:  # newest evaluation first
+        if (key := (_line(runs[point.run], name), point.message)) not in seen:
+            seen.add(key)
+            lines[key[0]].append(point)
+    by_message = set(lines)
+    for name, point in _of_windows(runs, wanted):
+        if (line := _line(runs[point.run], name)) not in by_message:
+            lines[line].append(point)
+    older = len(rows) == MOST_JUDGED or len(runs) == MOST_RUNS
+    builds: dict[int, list[datetime]] = defaultdict(list)
+    for (agent, _), at in first_of_tags(agents).items() if by_message else ():
+        builds[agent].append(at)
+    drawn = [
+        _history(key, points, sorted(builds[key[0]]) if key in by_message else None, older=older)
+        for key, points in lines.items()
+    ]
+    return sorted(drawn, key=lambda one: (is_heuristic(one.judged.judge), str(one.judged), one.dimension))
+
+
+def _line(run: EvaluationRun, dimension: str) -> Key:
+    return run.agent_id or 0, Judged(judge=run.judge, procedure=run.procedure), dimension
+
+
+def _of_messages(runs: Collection[int], dimensions: Collection[str]) -> list[tuple[str, Scored]]:
+    """Dimension and score of each judged message, those of the newest evaluation first."""
+    if not dimensions:
+        return []
+    scored = Q(status=EvaluationScore.Status.SCORED)
+    about = ("evaluation_run", "dimension", "message", "message__said_at", "message__channel", "message__position")
+    rows = (
+        EvaluationScore.objects.filter(evaluation_run__in=runs, dimension__in=dimensions, message__isnull=False)
+        .filter(scored | Q(status=EvaluationScore.Status.UNSCORED))
+        .order_by("-message__said_at", "-message", "-evaluation_run")
+        .values_list(*about)
+        .annotate(points=Sum(F("weight") * F("score"), filter=scored), weights=Sum("weight", filter=scored))
+    )
+    return [
+        (name, Scored(at=at, score=_mean(points, weights), run=run, message=pk, channel=channel, position=position))
+        for run, name, pk, at, channel, position, points, weights in rows[:MOST_JUDGED]
+    ]
+
+
+def _of_windows(runs: dict[int, EvaluationRun], dimensions: set[str]) -> Iterator[tuple[str, Scored]]:
+    """Dimension and score of what was judged over a window or a channel as a whole, at its newest message."""
+    scored = Q(status=EvaluationScore.Status.SCORED)
+    whole = EvaluationScore.objects.filter(Q(over_window=True) | ~Q(dimension__in=BY_MESSAGE), message__isnull=True)
+    sums = (
+        whole.filter(evaluation_run__in=runs, dimension__in=dimensions)
+        .order_by()
+        .values_list("evaluation_run", "dimension")
+        .annotate(points=Sum(F("weight") * F("score"), filter=scored), weights=Sum("weight", filter=scored))
+    )
+    scores = {(run, name): _mean(points, weights) for run, name, points, weights in sums}
+    linked = [run for run in runs.values() if dimensions & (set(run.dimensions) & set(CHANNEL_DIMENSIONS))]
+    for pk, by_name in linked_dimensions(linked[:MOST_LINKED]).items():
+        scores |= {(pk, name): one.score for name, one in by_name.items() if name in dimensions}
+    if not scores:
+        return
+    evidence = Evidence.objects.filter(evaluation_run__in={pk for pk, _ in scores}, dimension__in=dimensions).order_by()
+    newest = {row[:2]: row[2] for row in evidence.values_list("evaluation_run", "dimension", "newest_message_at")}
+    for (pk, name), score in scores.items():
+        at = newest.get((pk, name)) or runs[pk].window_end or runs[pk].created_at
+        yield name, Scored(at=at, score=score, run=pk)
+
+
+def _mean(points: float | None, weights: float | None) -> float | None:
+    return round(points / weights, 4) if points is not None and weights else None
+
+
+def _history(key: Key, points: list[Scored], builds: Sequence[datetime] | None, *, older: bool) -> History:
+    """One line, with a rolling mean where the times of its builds are given."""
+    points.sort(key=lambda point: (point.at, point.message or point.run))
+    rolled: list[Rolled] = []
+    window: list[float] = []
+    build = -1
+    for point in points if builds is not None else ():
+        if point.score is None:
+            continue
+        if starts := (now := bisect_right(builds or (), point.at)) != build:
+            window, build = [], now
+        window = [*window, point.score][-ROLLING:]
+        rolled.append(Rolled(at=point.at, scores=tuple(window), starts=starts))
+    agent, judged, dimension = key
+    return History(agent=agent, judged=judged, dimension=dimension, points=points, rolled=rolled, older=older)
+
+
+def _mean_of(day: Sequence[Scored]) -> Scored:
+    """The mean of a day's scores, with the message that scored lowest; without a score where none has one."""
+    scored = [(point.score, point) for point in day if point.score is not None]
+    if not scored:
+        return day[-1]
+    lowest = min(scored, key=lambda pair: pair[0])[1]
+    return replace(lowest, score=sum(score for score, _ in scored) / len(scored), of=len(scored))

@@ -1,0 +1,105 @@
+"""Alerts and receivers in the console: who sees and does what, and that hostile titles stay text."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import Group
+from django.test import Client
+
+from agents.alerts import acknowledge, raise_alert
+from agents.alerts.webhook import secret_of
+from agents.models import Alert, Delivery, Receiver
+from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff, viewer
+
+pytestmark = pytest.mark.django_db
+
+HOOK = "https://hooks.example.com/services/T0KEN"
+
+
+@pytest.fixture
+def hook() -> Receiver:
+    return Receiver.objects.create(name="pager", channel="webhook", address=HOOK)
+
+
+def member(group: str) -> Client:
+    user = staff(username=group.lower())
+    user.groups.add(Group.objects.get(name=group))
+    return signed_in(user)
+
+
+def test_the_bell_counts_what_nobody_acknowledged_on_every_page(root: Client) -> None:
+    for number in range(7):
+        raise_alert(kind="budget", about=f"{number}", title=f"{HOSTILE} item-{number}")
+    acknowledge(Alert.objects.filter(about="6"), user=None)
+
+    for page in ("/admin/", list_of(Receiver), "/admin/help/"):
+        html = read(root, page)
+        assert 'aria-label="6 alerts to acknowledge"' in html
+        assert HOSTILE not in html
+        bell = html.partition('class="pl-bell-list"')[2].partition("</details>")[0]
+        assert [f"item-{number}" in plain(bell) for number in range(7)] == [False, *[True] * 5, False]
+
+
+def test_who_may_not_view_alerts_has_no_bell() -> None:
+    assert "pl-bell" not in read(signed_in(staff("agents.view_agent")), "/admin/")
+
+
+def test_an_operator_acknowledges_with_a_note_and_takes_it_back() -> None:
+    alert = raise_alert(kind="judge_down", about="x", title="The judge is down", lasts=True)
+    client = member("Operator")
+
+    client.post(page_of(alert, "acknowledge_one"), {"note": f"restarting {HOSTILE}"})
+    html = read(client, page_of(alert))
+    assert "restarting" in html
+    assert HOSTILE not in html
+    assert "acknowledged, lasts" in plain(read(client, list_of(Alert)))
+
+    client.post(page_of(alert, "take_back_one"))
+    alert.refresh_from_db()
+    assert (alert.acknowledged_at, alert.acknowledged_by, alert.note) == (None, None, "")
+
+
+def test_address_and_secret_of_a_webhook_are_only_for_those_who_may_change_it(hook: Receiver) -> None:
+    secret = secret_of(hook.salt.hex)
+
+    for client in (signed_in(viewer()), member("Operator")):
+        pages = read(client, page_of(hook)) + read(client, list_of(Receiver))
+        assert "hooks.example.com" in pages
+        assert "T0KEN" not in pages
+        assert secret not in pages
+    html = read(member("Editor"), page_of(hook))
+    assert HOOK in html
+    assert secret in plain(html)
+
+
+def test_a_new_secret_replaces_the_old_one(hook: Receiver, root: Client) -> None:
+    before = secret_of(hook.salt.hex)
+
+    root.post(page_of(hook, "new_secret"))
+
+    assert before not in plain(read(root, page_of(hook)))
+
+
+def test_a_test_is_queued_only_for_an_active_receiver_and_what_was_given_up_is_sent_again(
+    hook: Receiver, root: Client
+) -> None:
+    root.post(page_of(hook, "test"))
+    Delivery.objects.update(status="failed", tries=7, error="it answered 500")
+    again = {"action": "again", "_selected_action": [Delivery.objects.get().pk]}
+    assert "1 alert queued again." in plain(root.post(list_of(Delivery), again, follow=True).content.decode())
+    assert (Delivery.objects.get().status, Delivery.objects.get().tries) == ("pending", 0)
+
+    Receiver.objects.update(is_active=False)
+    assert "it is not active" in plain(root.post(page_of(hook, "test"), follow=True).content.decode())
+    assert Delivery.objects.count() == 1
+
+
+def test_acknowledging_many_asks_for_a_note_first(root: Client) -> None:
+    for about in "ab":
+        raise_alert(kind="budget", about=about, title="It is used up")
+    chosen = {"action": "acknowledge", "_selected_action": list(Alert.objects.values_list("pk", flat=True))}
+
+    assert "Acknowledge: 2 alerts" in plain(root.post(list_of(Alert), chosen).content.decode())
+    assert not Alert.objects.exclude(acknowledged_at=None).exists()
+    root.post(list_of(Alert), {**chosen, "confirmed": "1", "note": "known"})
+    assert list(Alert.objects.values_list("note", flat=True)) == ["known", "known"]

@@ -1,0 +1,55 @@
+"""When a build began: the date of the first message that carries its tag."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from agents import builds
+from agents.builds import first_of_tags
+from agents.console.charts import builds as markers
+from agents.models import Agent
+from tests.factories import MONDAY, make_agent, talk
+
+pytestmark = [pytest.mark.django_db, pytest.mark.databases_differ]
+DAY = timedelta(days=1)
+
+
+def said(agent: Agent, day: float, **tags: str) -> None:
+    talk(agent, [f"Day {day}."], sent_at=MONDAY + day * DAY, tags=tags)
+
+
+def test_a_build_begins_with_the_first_message_of_its_tag_for_each_agent() -> None:
+    ada, bob = make_agent("ada"), make_agent("bob")
+    said(ada, 1, build="40", locale="en")
+    said(ada, 3, build="41", model="m")
+    said(ada, 2, build="41")
+    said(bob, 1.5, build="41")
+    said(bob, 0)
+
+    assert first_of_tags([ada.pk, bob.pk]) == {
+        (ada.pk, ("build", "40")): MONDAY + DAY,
+        (ada.pk, ("build", "41")): MONDAY + 2 * DAY,
+        (ada.pk, ("model", "m")): MONDAY + 3 * DAY,
+        (bob.pk, ("build", "41")): MONDAY + 1.5 * DAY,
+    }
+    drawn = markers([ada.pk, bob.pk], MONDAY + 1.2 * DAY, MONDAY + 9 * DAY)
+    assert [(one.title, one.at) for one in drawn] == [
+        ("build 41: first message", MONDAY + 1.5 * DAY),
+        ("model m: first message", MONDAY + 3 * DAY),
+    ]
+
+
+def test_of_very_many_messages_a_build_that_began_before_those_looked_at_has_no_date(
+    monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    monkeypatch.setattr(builds, "NEWEST", 4)
+    monkeypatch.setattr(builds, "BEFORE", 2)
+    ada = make_agent()
+    for day, build in enumerate(("40", "40", "40", "40", "40", "41", "40", "41")):
+        said(ada, day, build=build)
+
+    with django_assert_num_queries(2):
+        assert first_of_tags([ada.pk]) == {(ada.pk, ("build", "41")): MONDAY + 5 * DAY}

@@ -1,0 +1,206 @@
+"""The page that compares two measurements: which two, what it says of them, and what it hides from whom."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from io import StringIO
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.urls import reverse
+from pytest_django.plugin import DjangoDbBlocker
+
+from agents.models import Agent, Message
+from agents.seed import loader
+from evaluation.models import EvaluationRun, EvaluationScore
+from evaluation.runs.execute import capture
+from evaluation.runs.planning import RunSpec
+from tests.console import HOSTILE, list_of, page_of, plain, queries, read, signed_in, staff, superuser, viewer
+from tests.once import rows_for_all
+
+pytestmark = pytest.mark.django_db
+
+OFFLINE = "offline:lexical-1"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def measured(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Two builds of michael and of pam, the first as their baseline."""
+    with rows_for_all(django_db_blocker, JUDGE_MODEL=OFFLINE, PROPOSITION_DIRS=[], WORKER_THREADS=1):
+        loader.seed()
+        for agent in Agent.objects.filter(slug__in=["michael", "pam"]):
+            for build in ("40", "41"):
+                capture([RunSpec(agent=agent, where={"build": build}, is_baseline=build == "40")])
+        yield
+
+
+@pytest.fixture
+def root() -> Client:
+    return signed_in(superuser())
+
+
+def run_of(slug: str, build: str) -> EvaluationRun:
+    run: EvaluationRun = EvaluationRun.objects.get(agent__slug=slug, where={"build": build})
+    return run
+
+
+def compare(client: Client, **asked: str | int) -> str:
+    response = client.get(reverse("admin:evaluation_evaluationrun_compare"), asked)
+    assert response.status_code == 200
+    return str(response.content.decode())
+
+
+def verdicts(html: str) -> dict[str, str]:
+    """By proposition, as the last table has them."""
+    rows = re.findall(r"proposition_id=([a-z-]+)\".*?data-label=\"Verdict\">\s*<span[^>]*>([a-z ]+)<", html, flags=re.S)
+    return dict(rows)
+
+
+def test_two_builds_are_compared_proposition_by_proposition_in_words(root: Client) -> None:
+    html = compare(root, agent="michael", baseline="build=40", candidate="build=41")
+
+    assert verdicts(html)["michael-dry"] == "drifted"
+    assert "Michael Scott gives a dry, neutral answer without feeling or personality" in plain(html)
+    assert "heuristic" in plain(html)
+    said = Message.objects.filter(agent__slug="michael", tags__build="41").values_list("text", flat=True)
+    assert any(text[:40] in plain(html) for text in said), "a message shows the change"
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_without_more_it_is_the_baseline_and_the_newest_evaluation(root: Client, named: bool) -> None:
+    numbers = {"baseline": run_of("michael", "40").pk, "candidate": run_of("michael", "41").pk} if named else {}
+
+    tags = compare(root, agent="michael", baseline="build=40", candidate="build=41")
+    assert verdicts(compare(root, agent="michael", **numbers)) == verdicts(tags) != {}
+
+
+def test_only_worse_leaves_out_what_did_not_fall(root: Client) -> None:
+    every, worse = (verdicts(compare(root, agent="michael", **more)) for more in (dict[str, str](), {"worse": "on"}))
+
+    assert set(worse) < set(every)
+    assert "michael-dry" in worse
+    assert "michael-no-lists" not in worse
+    assert "Nothing fell" in compare(
+        root, baseline=run_of("pam", "40").pk, candidate=run_of("pam", "41").pk, worse="on"
+    )
+
+
+def test_the_files_hold_the_numbers_of_the_command(root: Client) -> None:
+    asked: dict[str, str | int] = {
+        "agent": "michael",
+        "baseline": run_of("michael", "40").pk,
+        "candidate": run_of("michael", "41").pk,
+    }
+    out = StringIO()
+    with pytest.raises(SystemExit):
+        call_command(
+            "compare",
+            "--runs",
+            str(asked["baseline"]),
+            str(asked["candidate"]),
+            "--json",
+            stdout=out,
+            stderr=StringIO(),
+        )
+    command = json.loads(out.getvalue())
+
+    assert json.loads(compare(root, **asked, export="json"))["comparisons"] == command["comparisons"]
+    rows = list(csv.DictReader(StringIO(compare(root, **asked, export="csv"))))
+    dimensions = command["comparisons"][0]["dimensions"]
+    assert {row["proposition"] for row in rows} == {"", *(p for d in dimensions.values() for p in d["propositions"])}
+    for row in rows:
+        named = dimensions[row["dimension"]]
+        named = named["propositions"][row["proposition"]] if row["proposition"] else named
+        assert row["verdict"] == named["verdict"]
+        assert (row["delta"].lstrip("'") or None) == (None if named["delta"] is None else str(named["delta"]))
+        assert row["heuristic"] == "True"
+
+
+def test_a_build_that_was_not_evaluated_is_named_with_the_page_that_evaluates_it(root: Client) -> None:
+    html = compare(root, agent="michael", baseline="build=40", candidate="build=42")
+    link = next(url for url in re.findall(r'href="([^"]+)"', html) if "evaluate" in url and "tag=" in url)
+
+    assert "build=42 have not been evaluated" in plain(html)
+    assert parse_qs(urlsplit(link).query) == {"tag": ["build=42"]}
+    both = compare(root, agent="michael", baseline="build=43", candidate="build=42")
+    assert "tag=build%3D42&amp;against=build%3D43" in both
+    assert "tag=" not in compare(signed_in(viewer()), agent="michael", candidate="build=42"), "viewers measure nothing"
+    assert "has no baseline" in plain(compare(root, agent="jim"))
+
+
+def test_what_does_not_compare_says_why(root: Client) -> None:
+    michael, other = run_of("michael", "40"), run_of("pam", "41")
+    assert "is of michael" in plain(compare(root, baseline=michael.pk, candidate=other.pk))
+
+    EvaluationRun.objects.filter(pk=run_of("michael", "41").pk).update(judge="claude-haiku-4-5")
+    html = compare(root, baseline=michael.pk, candidate=run_of("michael", "41").pk)
+    assert "scores of different judges do not compare" in plain(html)
+    assert not verdicts(html)
+
+
+@pytest.mark.parametrize(
+    ("asked", "problem"),
+    [
+        ({"baseline": "999999"}, "There is no evaluation 999999"),
+        ({"candidate": "build"}, "is no tag"),
+        ({"candidate": HOSTILE}, "is no tag"),
+        ({"baseline": "build=40", "candidate": "build=40"}, "nothing to compare"),
+        ({"agent": "nobody"}, "Select a valid choice"),
+    ],
+)
+def test_what_cannot_be_read_is_named(root: Client, asked: dict[str, str], problem: str) -> None:
+    html = compare(root, **{"agent": "michael", **asked})
+
+    assert problem in plain(html)
+    assert HOSTILE not in html
+
+
+def test_two_evaluations_are_ticked_in_the_list(root: Client) -> None:
+    def tick(*runs: EvaluationRun) -> object:
+        return root.post(
+            list_of(EvaluationRun), {"action": "compare", "_selected_action": [run.pk for run in runs]}, follow=True
+        )
+
+    first, second = run_of("michael", "40"), run_of("michael", "41")
+    html = tick(second, first).content.decode()  # type: ignore[attr-defined]
+    assert verdicts(html)["michael-dry"] == "drifted"
+    assert "Tick two evaluations" in plain(tick(first).content.decode())  # type: ignore[attr-defined]
+
+
+def test_evaluation_agent_and_overview_lead_to_it(root: Client) -> None:
+    where = reverse("admin:evaluation_evaluationrun_compare")
+    for page in (
+        page_of(run_of("michael", "41")),
+        page_of(Agent.objects.get(slug="michael")),
+        reverse("admin:evaluation_drift_overview"),
+    ):
+        links = [link.replace("&amp;", "&") for link in re.findall(rf'href="({where}[^"]*)"', read(root, page))]
+        assert any(verdicts(read(root, link)).get("michael-dry") == "drifted" for link in links), page
+
+
+def test_messages_are_shown_to_those_who_may_read_them_and_the_page_to_those_who_may_see_evaluations(
+    root: Client,
+) -> None:
+    reader = signed_in(staff("evaluation.view_evaluationrun", username="counts"))
+    html = compare(reader, agent="michael")
+
+    assert verdicts(html)["michael-dry"] == "drifted"
+    assert "blockquote" in compare(root, agent="michael")
+    assert "blockquote" not in html
+    assert signed_in(staff(username="nobody")).get(reverse("admin:evaluation_evaluationrun_compare")).status_code == 403
+
+
+def test_more_judgements_take_no_more_questions_to_the_database(root: Client) -> None:
+    url = f"{reverse('admin:evaluation_evaluationrun_compare')}?agent=michael"
+    few = len(queries(root, url))
+    scores = list(EvaluationScore.objects.filter(evaluation_run=run_of("michael", "41")))
+    for score in scores:
+        score.pk, score.repeat = None, 2
+    EvaluationScore.objects.bulk_create(scores)
+
+    assert len(queries(root, url)) == few
