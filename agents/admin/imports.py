@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -15,7 +16,9 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -359,13 +362,18 @@ def _result(job: Import) -> dict[str, Any]:
 def _notes(report: Mapping[str, Any]) -> list[str]:
     """What else a report says, one sentence each."""
     skipped = [f"{count:,} skipped: {reason}" for reason, count in report["skipped_by_reason"].items()]
-    sent = [f"sent from {report['first_sent_at']} to {report['last_sent_at']}"] if report.get("first_sent_at") else []
+    sent = [f"sent from {_span(report)}"] if report.get("first_sent_at") else []
     return (
         list(report.get("warnings", ()))
         + sent
         + skipped
         + [f"{report[key]:,} {words}" for key, words in _NOTES.items() if report.get(key)]
     )
+
+
+def _span(report: Mapping[str, Any]) -> str:
+    ends = (datetime.fromisoformat(report[key]) for key in ("first_sent_at", "last_sent_at"))
+    return " to ".join(date_format(timezone.localtime(at), "j M Y, H:i") for at in ends)
 
 
 def _sample(sample: list[dict[str, Any]]) -> list[dict[str, Any]]:

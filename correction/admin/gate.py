@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, QueryDict
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from pydantic import ValidationError
@@ -391,6 +392,7 @@ def preview(
         "markable": bool(scores.marks or scores.by_origin["gate"] or scores.by_origin["observed"]),
         "marks_url": display.list_url(CorrectionLog, **where, mark="any" if scores.marks else "none"),
         "page_url": gate_url(agent),
+        "write_url": reverse("admin:evaluation_proposition_new", args=[agent.slug]) if agent is not None else "",
         "json": _counts(scores),
     }
 

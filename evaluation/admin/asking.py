@@ -280,5 +280,7 @@ def takes(
     answers = answer_words(every)
     how = f"Tokens are a quarter of the characters of the very prompts{f', and {answers}' if answers else ''}; "
     how += "the prompt cache is not counted on. "
+    if not any(one.judgements for one in every):
+        warnings = (*warnings, "Nothing would be judged: no message fits these choices.")
     said = [*warnings, *([display.visible(no_key)] if (no_key := problem_of("judge", judge)) else [])]
     return Takes(facts=shown, warnings=said, note=(how if costly else "") + note, why_not=why_not)

@@ -16,7 +16,7 @@ from agents.models import Agent, LLMCall, Message
 from correction.config.configure import ConfigConflict, configure
 from correction.config.settings import resolve_config
 from correction.gate.observe import Needs, judge_later, needs_of, work_one
-from correction.models import AgentEvaluationConfig, CorrectionLog, ObservedMessage
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, ObservedMessage
 from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in, own, save, url_of
 from tests.correction.gating import judge
@@ -89,6 +89,16 @@ def test_the_defaults_are_tried_on_the_messages_of_all_agents(root: Client) -> N
     judged(make_agent("bob"), 8.0, 8.5, 9.0)
 
     assert "3 of 5 (60 %)" in plain(card(read(root, gate_page(None, "?adherence=8.2"))))
+
+
+def test_messages_that_offline_judging_could_not_score_lead_to_a_proposition(root: Client) -> None:
+    ada = make_agent()
+    judged(ada, 2.0, judge=OFFLINE)
+    GateDimensionResult.objects.update(status="unscored", score=None, passed=True)
+    html = read(root, gate_page(ada, "?judge=heuristic"))
+
+    assert "none could be scored: all would pass. Offline, rules and word lists alone score" in plain(html)
+    assert "/proposition/about/ada/new/" in html
 
 
 def test_offline_scores_are_apart_and_marked_heuristic(root: Client) -> None:
