@@ -109,7 +109,7 @@ def read_choice(asked: QueryDict, config: ResolvedConfig) -> Choice:
     enabled = [d for d in GATE_DIMENSIONS if config[f"gate_{d}_enabled"]]
     wanted: Sequence[str] = enabled or GATE_DIMENSIONS[:1]
     if "add" in asked:  # of a link that keeps what is checked
-        wanted = [*enabled, asked["add"]]
+        wanted = [*enabled, asked.get("add", "")]
     elif "check" in asked or "filled_in" in asked:
         wanted = asked.getlist("check")
     mode, last, kind = asked.get("gate_mode", ""), asked.get("last", ""), asked.get("judge", "")
