@@ -152,7 +152,9 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         agent = _agent(target)
         own, defaults = _stored_rows(agent)
         posted = request.POST
-        choice = read_choice(request.GET if "_check" in posted else posted or request.GET, in_effect(agent))
+        # A sentence is checked, and messages are judged, as the page was shown: its address says how, and the estimate was for that.
+        as_shown = "_check" in posted or "_judge" in posted
+        choice = read_choice(request.GET if as_shown else posted or request.GET, in_effect(agent))
         here, sentence = gate_url(agent, **choice.query), {}
         if "_save" in posted:
             self._allow(request, change=True)
@@ -177,6 +179,8 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             if not request.user.has_perm(CHECKING):
                 raise PermissionDenied
             sentence = check_sentence(agent, posted.get("draft", ""), choice.checked)
+        elif posted:
+            return HttpResponseRedirect(here)
         context = gate_context(request, agent, choice, own=own, defaults=defaults)
         if "progress" in request.GET:
             return JsonResponse({"waiting": context["waiting"]})
