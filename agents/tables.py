@@ -10,7 +10,6 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, User
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from django.utils import timezone
-from rest_framework.authtoken.models import TokenProxy
 
 from agents.models import (
     Agent,
@@ -449,18 +448,11 @@ TABLES = (
         menu="More",
         icon="vpn_key",
         title="API tokens",
-        empty="A program needs one to use the API: add it here, or run manage.py drf_create_token USER.",
+        empty="A program needs one to use the API: add it here, or run manage.py make_token USER.",
         deleting="Programs that use this token are refused from now on. A new one has another key.",
         columns="name hint user created_at=made expires",
         fields=(("", "name hint user created_at=made expires"),),
         no_speech="name hint",
-    ),
-    Table(
-        model=TokenProxy,
-        tab_of=ApiToken,
-        title="Tokens of the command line",
-        empty="manage.py drf_create_token USER makes one, without a name and an end.",
-        deleting="Programs that use this token are refused from now on. A new one has another key.",
     ),
     # Without a page of their own.
     Table(model=DebateSeat, erase=(Erase(columns="perspective", report_only=True),), no_speech="role label model"),

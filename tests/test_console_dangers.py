@@ -33,6 +33,7 @@ ACTIONS = {
     },
     "agents.Alert": {"acknowledge": True},
     "evaluation.DriftAlert": {"acknowledge": False},
+    "evaluation.EvaluationRun": {"compare": False},
     "evaluation.EvaluationSchedule": {"fire": True, "pause": False, "resume": False},
     "correction.BehaviorRequest": {"apply_chosen": True, "reject_chosen": True, "retry_chosen": False},
 }
@@ -40,7 +41,6 @@ DELETABLE = {
     *(
         "auth.User",
         "auth.Group",
-        "authtoken.TokenProxy",
         "agents.ApiToken",
         "agents.Agent",
         "agents.Channel",

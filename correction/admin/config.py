@@ -31,9 +31,11 @@ from correction.admin.gate import (
     gate_context,
     heuristic_badge,
     kind_of_judge,
-    preview_of_typed,
+    preview,
     queue_unjudged,
     read_choice,
+    read_threshold,
+    settings_of,
 )
 from correction.admin.matrix import (
     BY_ID,
@@ -191,16 +193,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         if request.method == "POST":
             self._go_back(request, agent)
             return HttpResponseRedirect(came_from(request, request.POST, history_url(agent)))
-        entries = [
-            (
-                change,
-                [
-                    (SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair))
-                    for name, pair in change.changes.items()
-                ],
-            )
-            for change in config_history(agent, limit=ENTRIES)
-        ]
+        entries = [(change, settings_of(change)) for change in config_history(agent, limit=ENTRIES)]
         context = {"config_url": config_url(agent), "agent": agent, "entries": entries, "limit": ENTRIES}
         return self._page(request, "history", f"{agent or 'Defaults'}: history", **context)
 
@@ -332,7 +325,8 @@ def _groups(
         }
         if mechanism.is_dimension and name == mechanism.number:
             of_dimension = scores.get(mechanism.id, Scores())
-            line["preview"] = preview_of_typed(agent, mechanism.id, str(bound.value() or ""), config, of_dimension)
+            threshold, _ = read_threshold(str(bound.value() or ""), mechanism.id, config)
+            line["preview"] = preview(agent, mechanism.id, threshold, config, of_dimension)
         return line
 
     return [{"mechanism": one, "lines": [line(one, name) for name in one.fields]} for one in mechanisms]

@@ -261,7 +261,7 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUAL) -> Replay
     )
     tried: dict[int, set[str]] = defaultdict(set)
     columns = ("log__message", "dimension", "log__source", "log__judge", "status", "score")
-    rows = _of_kind(judged, heuristic, "log__").order_by("-log__source", "log_id").values_list(*columns)
+    rows = _of_kind(judged, heuristic).order_by("-log__source", "log_id").values_list(*columns)
     for message, dimension, source, judge, status, value in rows:  # observed first, so that what the gate judged counts
         if status != Status.SCORED:
             tried[message].add(dimension)
@@ -322,7 +322,7 @@ def _marks(agent: Agent | None, heuristic: bool) -> dict[str, Scores]:
         ~synthetic_logs("log__"), pk__in=newest.values("pk")[:MARKED], score__isnull=False
     )
     tenths = Floor(F("score") * 10 + 1e-9)
-    rows = _of_kind(marked, heuristic, "log__").order_by().values("dimension", "mark", tenths=tenths)
+    rows = _of_kind(marked, heuristic).order_by().values("dimension", "mark", tenths=tenths)
     for row in rows.annotate(marks=Count("pk")):
         place, is_right = int(row["tenths"]), row["mark"] == GateDimensionResult.Mark.RIGHT
         marks = by_dimension.setdefault(row["dimension"], Scores()).marks
@@ -331,7 +331,7 @@ def _marks(agent: Agent | None, heuristic: bool) -> dict[str, Scores]:
     return by_dimension
 
 
-def _of_kind(rows: QuerySet[Any], heuristic: bool, prefix: str = "") -> QuerySet[Any]:
+def _of_kind(rows: QuerySet[GateDimensionResult], heuristic: bool) -> QuerySet[GateDimensionResult]:
     """What offline judges (or models) were asked about; what only rules judged counts with both."""
-    offline = Q(**{f"{prefix}judge__startswith": "offline:"})
-    return rows.filter(offline | Q(**{f"{prefix}judge": ""})) if heuristic else rows.exclude(offline)
+    offline = Q(log__judge__startswith="offline:")
+    return rows.filter(offline | Q(log__judge="")) if heuristic else rows.exclude(offline)
