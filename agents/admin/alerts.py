@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
@@ -235,10 +236,6 @@ def _waiting(request: HttpRequest, agent: str, keys: Collection[str] | None) -> 
     return newest(Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk"), agent, keys)
 
 
-def _find(keys: Collection[str]) -> dict[str, Alert]:
-    return by_key(Alert.objects.select_related("agent"), keys)
-
-
 def _show(request: HttpRequest, alert: Alert) -> SafeString:
     return facts(
         ("Kind", alert.get_kind_display()),
@@ -269,20 +266,10 @@ add_review(
         permissions=("agents.change_alert",),
         fills="raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed.",
         waiting=_waiting,
-        find=_find,
+        find=partial(by_key, Alert.objects.select_related("agent")),
         line=lambda alert: display.visible(alert.title),
         show=_show,
         note="For your colleagues: what you do about it.",
-        decisions=(
-            Decision(
-                name="acknowledge",
-                label="Acknowledge",
-                key="a",
-                done="is acknowledged",
-                decide=_decide,
-                undo=_undo,
-                main=True,
-            ),
-        ),
+        decisions=(Decision("acknowledge", "Acknowledge", "a", "is acknowledged", _decide, _undo, main=True),),
     )
 )
