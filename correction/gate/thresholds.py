@@ -135,8 +135,8 @@ def precision(
     return [Precision(judge=row.pop("log__judge"), **row) for row in map(dict, rows)]
 
 
-def wilson_interval(successes: int, total: int) -> tuple[float, float]:
-    """Wilson's 95 % score interval of a share; (0, 1) where nothing was counted (Wilson 1927, JASA 22).
+def wilson_interval(successes: int, total: int, *, z: float = Z_95) -> tuple[float, float]:
+    """Wilson's score interval of a share, by default of 95 %; (0, 1) where nothing was counted (Wilson 1927, JASA 22).
 
     Raises:
         ValueError: `successes` is not between 0 and `total`.
@@ -145,9 +145,9 @@ def wilson_interval(successes: int, total: int) -> tuple[float, float]:
         raise ValueError(f"{successes} of {total} is no share")
     if total == 0:
         return 0.0, 1.0
-    share, z2 = successes / total, Z_95**2
+    share, z2 = successes / total, z**2
     centre = (share + z2 / (2 * total)) / (1 + z2 / total)
-    half = Z_95 / (1 + z2 / total) * math.sqrt(share * (1 - share) / total + z2 / (4 * total**2))
+    half = z / (1 + z2 / total) * math.sqrt(share * (1 - share) / total + z2 / (4 * total**2))
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
