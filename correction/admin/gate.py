@@ -199,10 +199,9 @@ def gate_context(
     choice: Choice,
     *,
     own: AgentEvaluationConfig | None,
-    defaults: AgentEvaluationConfig | None,
+    config: ResolvedConfig,
 ) -> dict[str, Any]:
     """What the template shows, for one agent or (None) the defaults, which are tried on the messages of all agents."""
-    config = merge(own=own, defaults=defaults) if agent is not None else merge(own=None, defaults=own)
     got = replay(agent=agent, heuristic=choice.kind == "heuristic", last=choice.last)
     said = Message.objects.filter(pk__in=got.messages).select_related("agent", "channel").in_bulk()
     open_ones = {name: len(got.unjudged(choice.checked, evaluated=name == "all")) for name in ("new", "all")}
