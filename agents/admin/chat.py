@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from django import forms
 from django.contrib import messages
@@ -28,7 +28,7 @@ from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, cha
 from agents.console import display
 from agents.console.filters import number_in
 from agents.console.panels import seconds_of
-from agents.console.site import GrowingTextarea, TextInput, console_page, extensions
+from agents.console.site import GrowingTextarea, ModelAdmin, TextInput, console_page, extensions
 from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent, Channel, DialogState, Message, Run, RunMessage, RunStep, SwarmTurn
 from agents.persona import PersonaMovedOn, current_digest, save_system_prompt
@@ -46,14 +46,6 @@ CANCELLING, DELETING, EDITING = "agents.change_run", "agents.delete_channel", "a
 PACE = 1_000  # milliseconds
 MOST_CHATS, MOST_TRIES = 50, 10  # listed, counted: the newest
 LONGEST_PERSONA = 200_000  # characters
-
-if TYPE_CHECKING:
-    from agents.console.site import ModelAdmin
-
-    Pages = ModelAdmin[Channel]
-else:
-    Pages = object
-
 
 _choices: dict[str, tuple[Callable[[Agent], forms.ChoiceField], Callable[[Agent, str], dict[str, Any]]]] = {}
 
@@ -106,7 +98,7 @@ class AgainForm(ChatForm):
         return as_stored(self.cleaned_data["system_prompt"], self.agent.system_prompt)
 
 
-class ChatPages(Pages):
+class ChatPages(ModelAdmin[Channel]):
     """The pages of chats, for the admin class of channels."""
 
     @console_page("chats/<int:agent_id>/", *READING)
@@ -118,22 +110,13 @@ class ChatPages(Pages):
             return self._say(request, agent, None, form)
         listed = list(chats_of(agent).prefetch_related("memberships__user")[:MOST_CHATS])
         newest = Message.objects.filter(channel__in=listed).order_by().values_list("channel").annotate(Max("sent_at"))
-        at = dict(newest)
+        at: dict[int, Any] = dict(newest)
         return self.page(
             request,
             f"{PAGES}chats.html",
             f"Chat with {display.marked(agent.display_name)}",
             **self._frame(request, agent, None, form),
-            chats=[
-                {
-                    "row": chat,
-                    "at": at.get(chat.pk),
-                    "people": [str(member.user) for member in chat.memberships.all() if member.user],
-                    "messages": chat.next_position - 1,
-                    "may_delete": self._may_delete(request, chat),
-                }
-                for chat in listed
-            ],
+            chats=[(chat, chat.next_position - 1, at.get(chat.pk), self._may_delete(request, chat)) for chat in listed],
             most=MOST_CHATS if len(listed) == MOST_CHATS else 0,
         )
 

@@ -199,10 +199,9 @@ def gate_context(
     choice: Choice,
     *,
     own: AgentEvaluationConfig | None,
-    defaults: AgentEvaluationConfig | None,
+    config: ResolvedConfig,
 ) -> dict[str, Any]:
     """What the template shows, for one agent or (None) the defaults, which are tried on the messages of all agents."""
-    config = merge(own=own, defaults=defaults) if agent is not None else merge(own=None, defaults=own)
     got = replay(agent=agent, heuristic=choice.kind == "heuristic", last=choice.last)
     said = Message.objects.filter(pk__in=got.messages).select_related("agent", "channel").in_bulk()
     open_ones = {name: len(got.unjudged(choice.checked, evaluated=name == "all")) for name in ("new", "all")}
@@ -241,46 +240,29 @@ def gate_context(
         "judge_set": judge_badge(str(settings.JUDGE_MODEL)),
         "may_judge": choice.kind == kind_of_judge() and request.user.has_perm(MEASURE),
         "may_check": request.user.has_perm(CHECKING),
-        "modes": [(mode, _words(mode, config, needs, choice.checked)) for mode in GateMode.values],
+        "modes": GateMode.values,
+        "share_observed": f"{100 * config['observe_sample_rate']:.0f} %",
+        "cost_of_message": _cost_of("message", needs, choice.checked),
+        "cost_of_draft": _cost_of("draft", needs, choice.checked),
+        "seconds": seconds_of(needs.seconds) if needs and needs.seconds is not None else "",
+        "deadlines": (config.show("gate_deadline_seconds"), config.show("gate_total_deadline_seconds")),
+        "retries": config["max_correction_attempts"],
         "changes": _changes(agent),
         "logs_url": display.list_url(CorrectionLog, **({"agent__id__exact": agent.pk} if agent else {})),
         "config_url": config_url(agent),
     }
 
 
-def _words(mode: str, config: ResolvedConfig, needs: Needs | None, checked: Sequence[str]) -> SafeString:
-    """What a mode does, and what it costs for the checked dimensions."""
-    each = "message" if mode == GateMode.OBSERVE else "draft"
-    if mode == GateMode.OFF:
-        return SafeString("No message is checked. It costs nothing.")
+def _cost_of(each: str, needs: Needs | None, checked: Sequence[str]) -> SafeString | str:
+    """A sentence on what checking each message or draft costs."""
     if needs is None:
-        cost: object = "What that costs is estimated once there is a message."
-    elif not checked:
-        cost = "Tick what is to be checked to see the cost."
-    elif not needs.calls:
-        cost = "No call and no cost: the judge answers on this machine."
-    else:
-        cost = format_html(
-            "For {}: {} a {}, about {} per 1,000 {}s{}.",
-            ", ".join(checked), counted(needs.calls, "call"), each, _cost(needs, 1000), each,
-            "; a retry is another draft" if mode == GateMode.ENFORCE else "",
-        )  # fmt: skip
-    if mode == GateMode.OBSERVE:
-        share_of = config["observe_sample_rate"]
-        part = "" if share_of == 1 else f" Judged: {100 * share_of:.0f} % of the messages (observe sample rate)."
-        return format_html(
-            "Messages are sent at once and judged afterwards. Nothing is held back and nobody waits.{} {}", part, cost
-        )
-    took = "how long was not measured yet" if needs is None or needs.seconds is None else seconds_of(needs.seconds)
-    return format_html(
-        "Each draft waits for its verdict: {} ({} s at most, {} s with retries). One that fails is sent back with feedback, at most {} "
-        "times; then the best attempt is sent. What cannot be judged in time is sent. {}",
-        took,
-        config.show("gate_deadline_seconds"),
-        config.show("gate_total_deadline_seconds"),
-        config["max_correction_attempts"],
-        cost,
-    )
+        return "What that costs is estimated once there is a message."
+    if not checked:
+        return "Tick what is to be checked to see the cost."
+    if not needs.calls:
+        return "No call and no cost: the judge answers on this machine."
+    calls, cost = counted(needs.calls, "call"), _cost(needs, 1000)
+    return format_html("For {}: {} a {}, about {} per 1,000 {}s", ", ".join(checked), calls, each, cost, each)
 
 
 def _cost(needs: Needs | None, messages: int) -> SafeString:
@@ -336,7 +318,7 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
     shown = preview(agent, dimension, choice.thresholds[dimension], config, scores)
     drafts, tried = scores.messages, SafeString("")
     if drafts:
-        shares = [f"{failing(drafts, Decimal(limit)) / drafts.total():.0%}" for limit in TRIED]
+        shares = [f"{100 * failing(drafts, Decimal(limit)) / drafts.total():.0f}\N{NO-BREAK SPACE}%" for limit in TRIED]
         heads, label = ("Threshold", *map(str, TRIED)), f"{dimension}: share sent back"
         tried = table(heads, [("Sent back", *shares)], label=label, stacking=False)
     return shown | {
