@@ -97,9 +97,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         _undo(request, alert)
         return "It is new again."
 
-    @admin.display(description="state", ordering="acknowledged_at")
-    def state(self, alert: Alert) -> SafeString:
-        return alert_state(alert)
+    state = display.column("state", alert_state, ordering="acknowledged_at")
 
     @admin.display(description="sent to")
     def deliveries_link(self, alert: Alert) -> object:
@@ -193,9 +191,7 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
             obj.failures, obj.retry_at = 0, None
         super().save_model(request, obj, form, change)
 
-    @admin.display(description="to")
-    def where_to(self, receiver: Receiver) -> SafeString:
-        return display.isolated(receiver.where)
+    where_to = display.column("to", lambda receiver: display.isolated(receiver.where))
 
     @admin.display(description="kinds")
     def kinds_wanted(self, receiver: Receiver) -> str:

@@ -339,7 +339,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         about = Message.objects.filter(pk=message or (score.message_id if score else None) or 0).first()
         if about is None and score is None:
             raise Http404("Name a message or a score that exists.")
-        rows = EvaluationScore.objects.filter(message=about) if about else EvaluationScore.objects.filter(pk=one)
+        rows = EvaluationScore.objects.filter(message=about) if about else EvaluationScore.objects.filter(pk=one or 0)
         rows = rows.filter(status="scored", raw_score__isnull=False).order_by("-evaluation_run", "pk")
         rows = rows.select_related("evaluation_run__agent", "evaluation_run__channel")[:MOST_JUDGEMENTS]
         offered = [row for row in rows if not why_not_labelled(row)]
