@@ -322,9 +322,9 @@ def _marks(agent: Agent | None, heuristic: bool) -> dict[str, Scores]:
     )
     rows = _of_kind(marked, heuristic).order_by().values_list("dimension", "score", "mark")
     for dimension, score, mark in rows:
-        marks = by_dimension.setdefault(dimension, Scores()).marks
-        right, false = marks.get(_tenths(score), (0, 0))
-        marks[_tenths(score)] = (right + 1, false) if mark == Mark.RIGHT else (right, false + 1)
+        marks, place = by_dimension.setdefault(dimension, Scores()).marks, _tenths(score or 0.0)
+        right, false = marks.get(place, (0, 0))
+        marks[place] = (right + 1, false) if mark == Mark.RIGHT else (right, false + 1)
     return by_dimension
 
 
