@@ -274,10 +274,10 @@ TABLES = (
         icon="notifications",
         empty="Raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed. None is "
         "good news while a worker runs.",
-        columns="what kind agent times raised state deliveries_link",
+        columns="title=alert kind agent times created_at=raised state deliveries_link",
         filters="acknowledged_at kind agent created_at",
         search="title*",
-        fields=(("", "kind agent times created_at=raised_at last_at=last_raised state"),),
+        fields=(("", "kind agent times created_at=raised_at last_at=last_raised state deliveries_link"),),
         export=export_of(
             "id created_at kind agent=agent.slug title times last_at ended_at acknowledged_at acknowledged_by=acknowledged_by.username note"
         ),

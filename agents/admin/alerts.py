@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -58,18 +58,6 @@ def page_url(alert: Alert) -> str:
     return f"{reverse('admin:index')}{alert.page}" if alert.page else own
 
 
-def deliveries_table(deliveries: Iterable[Delivery], head: str, what: Callable[[Delivery], object]) -> SafeString:
-    """A table of deliveries: how far each came, and why not further."""
-    rows = []
-    for one in deliveries:
-        due = one.lease_expires_at if one.status == "pending" else None
-        again = SafeString(f"next try {display.moment(due)}") if due else ""
-        outcome = display.lines(display.status_badge(one), display.visible(one.error), again)
-        tries = f"{one.tries} of {MOST_TRIES}"
-        rows.append((what(one), outcome, one.answer_code or display.EMPTY, tries, display.moment(one.tried_at)))
-    return table((head, "Outcome", "Answer", "Tries", "Last try"), rows, label="Deliveries")
-
-
 @admin.register(Alert)
 class AlertAdmin(ReadOnlyAdmin[Alert]):
     list_select_related = ("agent", "acknowledged_by")
@@ -90,12 +78,6 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
             "may": self.has_acknowledge_permission(request),
             "acknowledge": reverse("admin:agents_alert_acknowledge_one", args=[obj.pk]),
             "take_back": reverse("admin:agents_alert_take_back_one", args=[obj.pk]),
-            "deliveries": deliveries_table(
-                obj.deliveries.all(),
-                "Receiver",
-                lambda one: display.page_of(one.receiver) if one.receiver else "deleted",
-            ),
-            "receivers": display.list_url(Receiver),
         }
         return [*super().get_panels(request, obj), render_to_string("admin/agents/alert/page.html", context, request)]
 
@@ -107,29 +89,15 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
 
     @console_action("acknowledge", "agents.change_alert")
     def acknowledge_one(self, request: HttpRequest, alert: Alert) -> str:
-        chosen = Alert.objects.filter(pk=alert.pk)
-        if not acknowledge(chosen, user=user_of(request), note=request.POST.get("note", "")):
-            raise ValueError("it is acknowledged already")
+        _decide(request, alert, request.POST.get("note", ""))
         return "Acknowledged."
 
     @console_action("take-back", "agents.change_alert")
     def take_back_one(self, request: HttpRequest, alert: Alert) -> str:
-        if not reopen(alert):
-            raise ValueError("it is not acknowledged, or the same was raised again since")
+        _undo(request, alert)
         return "It is new again."
 
-    @admin.display(description="alert", ordering="pk")
-    def what(self, alert: Alert) -> SafeString:
-        return display.visible(alert.title)
-
-    @admin.display(description="raised", ordering="created_at")
-    def raised(self, alert: Alert) -> SafeString:
-        again = SafeString(f"last {display.moment(alert.last_at)}") if alert.times > 1 else ""
-        return display.lines(display.moment(alert.created_at), again)
-
-    @admin.display(description="state", ordering="acknowledged_at")
-    def state(self, alert: Alert) -> SafeString:
-        return alert_state(alert)
+    state = display.column("state", alert_state, ordering="acknowledged_at")
 
     @admin.display(description="sent to")
     def deliveries_link(self, alert: Alert) -> object:
@@ -179,7 +147,14 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
 
     def get_panels(self, request: HttpRequest, obj: Receiver) -> list[SafeString]:
         stored = Receiver.objects.get(pk=obj.pk)  # a form that was refused has put what was typed into `obj`
-        newest = stored.deliveries.select_related("alert__agent").order_by("-pk")[:DELIVERIES_SHOWN]
+        log = []
+        for one in stored.deliveries.select_related("alert").order_by("-pk")[:DELIVERIES_SHOWN]:
+            due = display.moment(one.lease_expires_at) if one.status == "pending" and one.tries else ""
+            again = SafeString(f"next try {due}") if due else ""
+            outcome = display.lines(display.status_badge(one), display.visible(one.error), again)
+            about = display.page_of(one.alert) if one.alert else "test"
+            answer = one.answer_code or display.EMPTY
+            log.append((about, outcome, answer, f"{one.tries} of {MOST_TRIES}", display.moment(one.tried_at)))
         alert = Alert.objects.select_related("agent").order_by("-pk").first()
         may = self.has_change_permission(request, obj)
         context = {
@@ -190,7 +165,7 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
             "payload": json.dumps(payload(alert), indent=2, ensure_ascii=False),
             "is_test": alert is None,
             "test": reverse("admin:agents_receiver_test", args=[obj.pk]),
-            "log": deliveries_table(newest, "Alert", lambda one: display.page_of(one.alert) if one.alert else "test"),
+            "log": log and table(("Alert", "Outcome", "Answer", "Tries", "Last try"), log, label="Deliveries"),
             "all": display.list_url(Delivery, receiver__id__exact=obj.pk),
         }
         return [
@@ -216,9 +191,7 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
             obj.failures, obj.retry_at = 0, None
         super().save_model(request, obj, form, change)
 
-    @admin.display(description="to")
-    def where_to(self, receiver: Receiver) -> SafeString:
-        return display.isolated(receiver.where)
+    where_to = display.column("to", lambda receiver: display.isolated(receiver.where))
 
     @admin.display(description="kinds")
     def kinds_wanted(self, receiver: Receiver) -> str:
@@ -248,12 +221,12 @@ def _show(request: HttpRequest, alert: Alert) -> SafeString:
 
 def _decide(request: HttpRequest, alert: Alert, note: str) -> None:
     if not acknowledge(Alert.objects.filter(pk=alert.pk), user=user_of(request), note=note):
-        raise ValueError("it was acknowledged meanwhile.")
+        raise ValueError("it is acknowledged already")
 
 
 def _undo(request: HttpRequest, alert: Alert) -> None:
     if not reopen(alert):
-        raise ValueError("the same was raised again since.")
+        raise ValueError("it is not acknowledged, or the same was raised again since")
 
 
 add_review(

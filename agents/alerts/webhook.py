@@ -17,7 +17,7 @@ import ssl
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -35,20 +35,14 @@ class Unreachable(OSError):
     """There was no answer; says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where to post to.
-
-    Attributes:
-        path: With the query.
-        trusted: Whether the setting names the host: it may be private, and without TLS.
-    """
+class Target(NamedTuple):
+    """Where to post to."""
 
     host: str
     port: int
-    path: str
+    path: str  # with the query
     tls: bool
-    trusted: bool
+    trusted: bool  # the setting names the host: it may be private, and without TLS
 
 
 def target_of(url: str) -> Target:
