@@ -7,8 +7,9 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
-from rest_framework.authtoken.models import Token
 from rest_framework.test import APIClient
+
+from agents.models import ApiToken
 
 RUNS = "/api/evaluations/"
 BASELINES, LABELS, PROPOSITIONS = f"{RUNS}baselines/", f"{RUNS}labels/", f"{RUNS}propositions/"
@@ -25,7 +26,7 @@ def program(user: User | None = None) -> Program:
     """A client with the user's token; anonymous without one."""
     client = Program()
     if user is not None:
-        client.credentials(HTTP_AUTHORIZATION=f"Token {Token.objects.get_or_create(user=user)[0].key}")
+        client.credentials(HTTP_AUTHORIZATION=f"Token {ApiToken.make(user=user, name='test', expires_at=None)[1]}")
     return client
 
 

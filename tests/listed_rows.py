@@ -23,7 +23,6 @@ from django.db.models import (
     TextField,
     UUIDField,
 )
-from rest_framework.authtoken.models import Token
 
 from agents.models import (
     Agent,
@@ -157,12 +156,6 @@ def _agents(cast: Cast, have: int, more: int) -> None:
     make(Agent, cast, range(have, have + more), lambda n: {"slug": f"agent-{1000 + n}", "display_name": f"Agent {n}"})
     fresh = Agent.objects.filter(persona_versions__isnull=True)
     store(PersonaVersion, (PersonaVersion(agent=agent, number=1, digest="d" * 64) for agent in list(fresh)))
-
-
-def _tokens(cast: Cast, have: int, more: int) -> None:
-    make(User, cast, range(have, have + more), lambda n: {"username": f"holder{n}", "password": "!"})
-    holders = User.objects.filter(username__startswith="holder", auth_token__isnull=True)
-    store(Token, (Token(user=user, key=uuid.uuid4().hex) for user in holders.iterator()))
 
 
 def _api_tokens(cast: Cast, have: int, more: int) -> None:
@@ -349,7 +342,6 @@ MAKERS: dict[str, Maker] = {
 } | {
     "auth.user": maker(User, lambda cast, n: {"username": f"user{n}", "password": "!"}),
     "auth.group": maker(Group),
-    "authtoken.tokenproxy": _tokens,
     "agents.apitoken": _api_tokens,
     "agents.agent": _agents,
     "agents.alert": _sent_alerts,

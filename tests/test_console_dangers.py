@@ -31,9 +31,9 @@ ACTIONS = {
         "switch_mechanism": True,
         "copy_corrections": True,
     },
-    "agents.Alert": {"acknowledge": True, "take_back": False},
-    "agents.Delivery": {"again": False},
+    "agents.Alert": {"acknowledge": True},
     "evaluation.DriftAlert": {"acknowledge": False},
+    "evaluation.EvaluationRun": {"compare": False},
     "evaluation.EvaluationSchedule": {"fire": True, "pause": False, "resume": False},
     "correction.BehaviorRequest": {"apply_chosen": True, "reject_chosen": True, "retry_chosen": False},
 }
@@ -41,7 +41,6 @@ DELETABLE = {
     *(
         "auth.User",
         "auth.Group",
-        "authtoken.TokenProxy",
         "agents.ApiToken",
         "agents.Agent",
         "agents.Channel",

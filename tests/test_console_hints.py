@@ -41,7 +41,6 @@ DOORS = {
 TERMINAL = {
     *("work", "migrate", "seed", "check", "createsuperuser", "forget", "prune_logs", "check_propositions", "demo"),
     *("export_payloads", "changepassword", "serve"),
-    "drf_create_token",  # makes tokens without name and end; the list beside it makes better ones
 }
 LEADS = re.compile(r'(?:href|formaction|action)="([^"]+)"')
 

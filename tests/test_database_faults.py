@@ -25,10 +25,10 @@ django.setup()
 from django.contrib.auth.models import User
 from django.db import connection
 from django.test import Client
-from rest_framework.authtoken.models import Token
+from agents.models import ApiToken
 from agents.models import Agent
 user = User.objects.create_superuser("root", password="right-and-long")
-token = Token.objects.create(user=user).key
+token = ApiToken.make(user=user, name='test', expires_at=None)[1]
 Agent.objects.create(slug="ada", display_name="Ada", system_prompt="You are Ada.")
 anonymous, person = (Client(raise_request_exception=False, SERVER_NAME="localhost") for _ in range(2))
 person.force_login(user)
@@ -137,7 +137,7 @@ def test_a_postgresql_that_was_stopped_is_a_503_everywhere_also_while_debugging(
 
 @pytest.mark.parametrize(
     "command",
-    [["configure", "defaults", "gate_mode=observe"], ["seed"], ["drf_create_token", "root"]],
+    [["configure", "defaults", "gate_mode=observe"], ["seed"], ["make_token", "root"]],
     ids=lambda command: command[0],
 )
 def test_a_command_on_a_locked_sqlite_file_ends_with_a_sentence(database_file: Path, command: list[str]) -> None:

@@ -33,7 +33,6 @@ EMPTY = {
     "agents.import": "an import belongs to the account that uploads it",
     "agents.workerheartbeat": "`make run` starts a worker",
     "auth.user": "`make run` makes an account",
-    "authtoken.tokenproxy": "a token belongs to an account",
     "agents.apitoken": "a token belongs to an account",
 }
 

@@ -16,10 +16,10 @@ from django.core.management import CommandError, call_command
 from django.core.serializers.json import DjangoJSONEncoder
 from django.db.models import Sum
 from pytest_django import Settings
-from rest_framework.authtoken.models import Token
 
 from agents.debates.debate import start_debate
 from agents.models import (
+    ApiToken,
     Channel,
     DebateRound,
     DebateTurn,
@@ -197,7 +197,7 @@ def test_what_was_stopped_midway_is_finished_by_the_next() -> None:
 def test_a_user_s_words_and_name_go_and_the_account_stays_unless_it_is_to_be_closed() -> None:
     ada, office = make_agent(), make_channel()
     user = User.objects.create_user("marla", email="m@example.org", password="x", first_name="Marla", last_name="Quint")
-    Token.objects.create(user=user)
+    ApiToken.make(user=user, name="phone", expires_at=None)
     Message.objects.create(channel=office, position=99, user=user, text=SAID)
     say(office, ada, f"Dear {NAME}, noted.")
     measured = EvaluationScore.objects.create(
@@ -220,7 +220,7 @@ def test_a_user_s_words_and_name_go_and_the_account_stays_unless_it_is_to_be_clo
 
     assert kept_of("marla", "m@example.org") == set()
     user.refresh_from_db()
-    assert (user.is_active, user.has_usable_password(), Token.objects.count()) == (False, False, 0)
+    assert (user.is_active, user.has_usable_password(), ApiToken.objects.count()) == (False, False, 0)
     assert ScoreLabel.objects.get().annotator == user.username
     assert Message.objects.get(position=99).user == user
 

@@ -40,8 +40,8 @@ DRIBBLED_HEADERS = b"GET /admin/login/ HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 
 SEED = """
 from django.contrib.auth.models import User
-from rest_framework.authtoken.models import Token
-print(Token.objects.create(user=User.objects.create_superuser("eve")).key)
+from agents.models import ApiToken
+print(ApiToken.make(user=User.objects.create_superuser("eve"), name="test", expires_at=None)[1])
 """
 
 

@@ -8,21 +8,17 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
-from django.contrib import admin, messages
-from django.contrib.admin.models import DELETION, LogEntry
+from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import Group, User
-from django.contrib.contenttypes.models import ContentType
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from rest_framework.authtoken.admin import TokenAdmin
-from rest_framework.authtoken.models import TokenProxy
 
 from agents.api.problems import refused_for_now
 from agents.api.requests import SignIns, SignInsOfUser
@@ -43,7 +39,7 @@ else:
     ApiTokenModelForm = forms.ModelForm
 
 SNIPPETS = ("curl", "Python", "TypeScript")
-admin.site.unregister([User, Group, TokenProxy])
+admin.site.unregister([User, Group])
 
 
 def user_of(request: HttpRequest) -> User:
@@ -62,60 +58,6 @@ class ThemedUserAdmin(UserAdmin, ModelAdmin[User]):  # type: ignore[type-arg]
 @admin.register(Group)
 class ThemedGroupAdmin(GroupAdmin, ModelAdmin[Group]):
     ordering: ClassVar = ["name"]
-
-
-def shortened(token: TokenProxy) -> str:
-    """Enough of a token to tell it from others, and too little to use it."""
-    return f"{token.key[:4]}…{token.key[-4:]}"
-
-
-TokenProxy.__str__ = shortened  # type: ignore[method-assign,assignment]  # titles and breadcrumbs name a token by it
-
-
-def _may_see(request: HttpRequest, token: TokenProxy | None) -> bool:
-    return token is None or request.user.pk == token.user_id or user_of(request).is_superuser
-
-
-@admin.register(TokenProxy)
-class ThemedTokenAdmin(TokenAdmin, ModelAdmin[TokenProxy]):
-    """Tokens that ``manage.py drf_create_token`` made: to be seen, by their ends, and deleted by their user and superusers."""
-
-    list_display = ("user", "shown", "created")
-    list_display_links = ("user",)
-    list_filter = ()
-    fields = readonly_fields = ("user", "created", "shown")
-    shown = display.column("Token", shortened)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_view_permission(self, request: HttpRequest, obj: TokenProxy | None = None) -> bool:
-        return super().has_view_permission(request, obj) and _may_see(request, obj)
-
-    def has_change_permission(self, request: HttpRequest, obj: TokenProxy | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: TokenProxy | None = None) -> bool:
-        return super().has_delete_permission(request, obj) and _may_see(request, obj)
-
-    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
-        """Log them by their user: Django's own entry is called after the object, which is the key."""
-        kind = ContentType.objects.get_for_model(TokenProxy, for_concrete_model=False)
-        return [
-            LogEntry.objects.create(
-                user=user_of(request),
-                content_type=kind,
-                object_id=str(token.user_id),
-                object_repr=f"token of {token.user}"[:200],
-                action_flag=DELETION,
-                change_message="",
-            )
-            for token in queryset
-        ]
-
-    def response_delete(self, request: HttpRequest, obj_display: str, obj_id: Any) -> HttpResponse:
-        self.message_user(request, "The token is deleted: it cannot be used any more.", messages.SUCCESS)
-        return HttpResponseRedirect(self.url("changelist"))
 
 
 class ApiTokenForm(ApiTokenModelForm):

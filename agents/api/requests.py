@@ -242,9 +242,7 @@ class Tokens(TokenAuthentication):
     """
 
     def authenticate_credentials(self, key: str) -> tuple[User, object]:
-        """Look up a key of `ApiToken` by its digest, one of Django REST framework's own (``manage.py drf_create_token``) as it is."""
-        if not key.startswith(ApiToken.PREFIX):
-            return super().authenticate_credentials(key)
+        """Look up a key by its digest."""
         token = ApiToken.objects.select_related("user").filter(digest=ApiToken.digest_of(key)).first()
         if token is None or not token.user.is_active:
             raise AuthenticationFailed("Invalid token.")

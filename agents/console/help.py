@@ -33,7 +33,7 @@ from markdown_it.token import Token
 from agents.ops.deletion import consequences
 from agents.registry import table_of
 
-ELSEWHERE = {"auth": "agents", "authtoken": "agents"}  # whose pages are at home in another app
+ELSEWHERE = {"auth": "agents"}  # whose pages are at home in another app
 BESIDE_DOCS = {"propositions": "propositions/README.md"}  # documents that are not in docs/
 
 

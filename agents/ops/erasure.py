@@ -17,9 +17,8 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
 from django.db.models import BooleanField, Case, Max, Q, Value, When
 from django.utils.crypto import salted_hmac
-from rest_framework.authtoken.models import Token
 
-from agents.models import Channel, ChannelMember, Debate, Message
+from agents.models import ApiToken, Channel, ChannelMember, Debate, Message
 from agents.registry import NO_ROWS, Erase, Person, erasures
 
 ERASED = "[erased]"
@@ -325,5 +324,5 @@ def _clear_account(person: Person) -> None:
     if person.deactivate:
         user.username, user.email, user.is_active = person.label, "", False
         user.set_unusable_password()
-        Token.objects.filter(user=user).delete()
+        ApiToken.objects.filter(user=user).delete()
     user.save()

@@ -5,6 +5,26 @@ from django.conf import settings
 from django.db import migrations, models
 
 
+def take_over_acknowledgements(apps, schema_editor):
+    """An alert for each fall that was found before, with who acknowledged it; nothing is sent."""
+    Alert, DriftAlert = apps.get_model("agents", "Alert"), apps.get_model("evaluation", "DriftAlert")
+    for row in DriftAlert.objects.select_related("agent").order_by("pk").iterator():
+        name = row.agent.display_name
+        row.alert = Alert.objects.create(
+            kind="drift",
+            about=f"before {row.pk}",
+            agent=row.agent,
+            title=f"{row.dimension.title()} of {name} fell from {row.before:.1f} to {row.after:.1f} (of 9) since {row.since:%d %b %Y}"[:300],
+            page=f"evaluation/driftalert/{row.pk}/change/",
+            ended_at=row.created_at,
+            acknowledged_at=row.acknowledged_at,
+            acknowledged_by=row.acknowledged_by,
+        )
+        Alert.objects.filter(pk=row.alert.pk).update(created_at=row.created_at, last_at=row.created_at)
+        row.save(update_fields=["alert"])
+
+
+
 class Migration(migrations.Migration):
 
     dependencies = [
@@ -26,6 +46,12 @@ class Migration(migrations.Migration):
             name='evaluationscore',
             options={'ordering': ['evaluation_run', 'dimension', 'proposition_id', 'pk'], 'verbose_name': 'score'},
         ),
+        migrations.AddField(
+            model_name='driftalert',
+            name='alert',
+            field=models.ForeignKey(blank=True, help_text='who was told, and who acknowledged it; empty = older than alerts that are sent', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='drifts', to='agents.alert'),
+        ),
+        migrations.RunPython(take_over_acknowledgements, migrations.RunPython.noop),
         migrations.RemoveField(
             model_name='driftalert',
             name='acknowledged_at',
@@ -33,11 +59,6 @@ class Migration(migrations.Migration):
         migrations.RemoveField(
             model_name='driftalert',
             name='acknowledged_by',
-        ),
-        migrations.AddField(
-            model_name='driftalert',
-            name='alert',
-            field=models.ForeignKey(blank=True, help_text='who was told, and who acknowledged it; empty = older than alerts that are sent', null=True, on_delete=django.db.models.deletion.CASCADE, related_name='drifts', to='agents.alert'),
         ),
         migrations.AddField(
             model_name='evaluationrun',

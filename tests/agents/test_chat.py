@@ -174,7 +174,7 @@ def test_a_script_is_told_in_json_where_the_chat_is_or_what_is_wrong(ada: Agent)
 def test_progress_is_another_answer_once_something_happened_and_only_then(ada: Agent) -> None:
     client, chat = signed_in(staff(*TALKING)), begin_chat(ada)
     ask(ada, chat, "Hello")
-    url = page_of(chat, "chat_progress")
+    url = page_of(chat, "chat") + "?progress=1"
     before = client.get(url).json()
     assert client.get(url).json() == before
     work_one(owner=owner_name())

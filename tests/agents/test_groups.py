@@ -45,8 +45,6 @@ def may(name: str, permission: str) -> bool:
         ("evaluation.change_proposition", ("Editor",)),
         ("evaluation.add_evaluationschedule", ("Editor",)),
         ("auth.view_user", ()),
-        ("authtoken.view_token", ()),
-        ("authtoken.view_tokenproxy", ()),
         ("correction.delete_correctionlog", ()),
     ],
 )

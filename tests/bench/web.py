@@ -24,12 +24,10 @@ HEADERS = {"Host": "localhost", "X-Forwarded-Proto": "https", "Content-Type": "a
 
 def web(url: str, server: Any) -> Iterator[tuple[str, str, str]]:
     """Rows for the table, measured in the database that settings name; `server` answers the gate's questions at once."""
-    from rest_framework.authtoken.models import Token
-
-    from agents.models import Agent, Channel
+    from agents.models import Agent, ApiToken, Channel
     from tests.console import superuser
 
-    token = Token.objects.create(user=superuser("bench")).key
+    token = ApiToken.make(user=superuser("bench"), name="bench", expires_at=None)[1]
     agent = Agent.objects.create(slug="bench-agent", display_name="Bench", system_prompt="You are Bench.")
     rooms = [Channel.objects.create(slug=f"bench-{n}", name=f"bench-{n}") for n in range(2)]
     for room in rooms:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -56,7 +57,8 @@ class Server:
             for statement in (USER, OPERATOR, CHANNEL):  # the set-up that docs/api.md describes
                 connection.execute(statement)
             connection.execute(
-                "insert into authtoken_token (key, created, user_id) values (?, '2026-01-01', 1)", [TOKEN]
+                "insert into api_tokens (user_id, name, digest, hint, created_at) values (1, 'shop', ?, '', '2026-01-01')",
+                [hashlib.sha256(TOKEN.encode()).hexdigest()],
             )
         environment = {
             "DATABASE_URL": f"sqlite:///{database}",
