@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
+from django.apps import apps
 from django.contrib import admin
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponseRedirect
@@ -58,6 +59,21 @@ def page_url(alert: Alert) -> str:
     return f"{reverse('admin:index')}{alert.page}" if alert.page else own
 
 
+def next_pages(alert: Alert) -> list[SafeString]:
+    """Where to go on from it: what it is about, by its name, and what changed in the agent that drifted."""
+    app, _, rest = alert.page.partition("/")
+    links = []
+    try:
+        model = apps.get_model(app, rest.partition("/")[0])
+        links.append(display.link(page_url(alert), f"the {model._meta.verbose_name}"))
+    except LookupError:  # it has no page
+        pass
+    if alert.agent is not None and alert.kind == AlertKind.DRIFT:
+        changed = f"what changed in {alert.agent.display_name}, and what to do"
+        links.append(display.link(f"{display.page_url(alert.agent)}#change", changed))
+    return links
+
+
 @admin.register(Alert)
 class AlertAdmin(ReadOnlyAdmin[Alert]):
     list_select_related = ("agent", "acknowledged_by")
@@ -74,7 +90,7 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     def get_panels(self, request: HttpRequest, obj: Alert) -> list[SafeString]:
         context = {
             "alert": obj,
-            "page": page_url(obj) if obj.page else "",
+            "pages": next_pages(obj),
             "may": self.has_acknowledge_permission(request),
             "acknowledge": reverse("admin:agents_alert_acknowledge_one", args=[obj.pk]),
             "take_back": reverse("admin:agents_alert_take_back_one", args=[obj.pk]),
@@ -214,8 +230,8 @@ def _show(request: HttpRequest, alert: Alert) -> SafeString:
         ("Kind", alert.get_kind_display()),
         ("Raised", display.moment(alert.created_at)),
         ("How often", f"{alert.times:,}"),
-        ("Lasts", "yes" if alert.ended_at is None else "no"),
-        ("Page", display.link(page_url(alert), "what it is about")),
+        *([("Still so", "yes")] if alert.ended_at is None else []),
+        ("See", SafeString(" · ".join(next_pages(alert))) or display.EMPTY),
     )
 
 

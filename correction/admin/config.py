@@ -29,7 +29,6 @@ from correction.admin.gate import (
     changes_of_choice,
     check_sentence,
     gate_context,
-    heuristic_badge,
     kind_of_judge,
     preview,
     queue_unjudged,
@@ -70,7 +69,7 @@ from correction.config.settings import (
 )
 from correction.gate.thresholds import Scores, replay
 from correction.models import AgentEvaluationConfig
-from evaluation.admin.display import MEASURE
+from evaluation.admin.display import HEURISTIC, MEASURE
 from evaluation.wording import counted
 
 PAGES = "admin/correction/config/"
@@ -137,7 +136,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             form=form,
             notes=notes_on(config),
             groups=_groups(agent, form, shown, config),
-            heuristic=heuristic_badge(kind_of_judge()),
+            heuristic=display.badge("heuristic", "warning", HEURISTIC) if kind_of_judge() == "heuristic" else "",
             chosen=chosen,
             all_url=config_url(agent),
             history_url=history_url(agent),

@@ -23,7 +23,7 @@ from agents.console.site import Button
 from agents.llm.endpoints import provider_of
 from agents.models import Agent, Message
 from agents.work.worker import alive
-from correction.admin.display import number, origin, outcome_badge, share
+from correction.admin.display import number, outcome_badge, share
 from correction.admin.matrix import BY_ID, config_url, gate_url
 from correction.config.configure import ConfigChange, config_history, notes_on
 from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError, ResolvedConfig, merge
@@ -31,7 +31,7 @@ from correction.gate.observe import Needs, judge_later, needs_of
 from correction.gate.quality_check import QualityCheck, check_quality
 from correction.gate.thresholds import LAST, ORIGINS, USUAL, Replay, Scores, failing, replay, wilson_interval
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, ObservedMessage
-from evaluation.admin.display import HEURISTIC, MEASURE, judge_badge
+from evaluation.admin.display import MEASURE, judge_badge
 from evaluation.models import is_heuristic
 from evaluation.wording import counted
 
@@ -49,10 +49,6 @@ OF_GATE = {name for one in ("gate", *GATE_DIMENSIONS, "rules") for name in BY_ID
 def kind_of_judge() -> str:
     """The kind of judge that is set now: scores of the two kinds are not comparable."""
     return "heuristic" if is_heuristic(settings.JUDGE_MODEL) else "model"
-
-
-def heuristic_badge(kind: str) -> SafeString | str:
-    return display.badge("heuristic", "warning", HEURISTIC) if kind == "heuristic" else ""
 
 
 def gate_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
@@ -225,7 +221,6 @@ def gate_context(
         "seen": [(name, SETTINGS[name].show_stored(getattr(own, name, None))) for name in FIELDS],
         "lasts": LAST,
         "kinds": KINDS.items(),
-        "heuristic": heuristic_badge(choice.kind),
         "judges": [judge_badge(judge) for judge in got.judges],
         "total": len(got.messages),
         "by_origin": [(name, by_origin[name]) for name in ORIGINS if by_origin[name]],
@@ -326,7 +321,7 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
         "typed": choice.typed[dimension],
         "error": choice.errors[dimension],
         "unscored": len(got.messages) - drafts.total(),
-        "could_not": sum(dimension in tried for tried in got.tried.values()),
+        "could_not": sum(dimension in asked for asked in got.tried.values()),
         "tried": tried,
         "chart": _chart(dimension, scores, choice.thresholds[dimension]),
     }
@@ -336,7 +331,7 @@ def preview(
     agent: Agent | None, dimension: str, threshold: Decimal, config: ResolvedConfig, scores: Scores
 ) -> dict[str, Any]:
     """What a threshold does to one dimension; `json` is what the script counts in while a person types."""
-    field, current, drafts = f"gate_{dimension}_threshold", config.threshold(dimension), scores.messages
+    current, drafts = config.threshold(dimension), scores.messages
     where: dict[str, object] = {"agent__id__exact": agent.pk} if agent is not None else {}
     marks = [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())]
     return {
@@ -344,7 +339,6 @@ def preview(
         "label": BY_ID[dimension].label,
         "threshold": number(threshold),
         "in_effect": number(current),
-        "came_from": origin(config, field),
         "failed": share(failing(drafts, threshold), drafts.total()),
         "now": share(failing(drafts, current), drafts.total()),
         "precision": _precision(*scores.marked_below(threshold)),

@@ -12,7 +12,6 @@ from typing import Any, Literal, get_args
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import Count, F, FloatField, Min, Q, QuerySet, Sum
-from django.db.models.functions import Floor
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
 
@@ -321,13 +320,11 @@ def _marks(agent: Agent | None, heuristic: bool) -> dict[str, Scores]:
     marked = GateDimensionResult.objects.filter(
         ~synthetic_logs("log__"), pk__in=newest.values("pk")[:MARKED], score__isnull=False
     )
-    tenths = Floor(F("score") * 10 + 1e-9)
-    rows = _of_kind(marked, heuristic).order_by().values("dimension", "mark", tenths=tenths)
-    for row in rows.annotate(marks=Count("pk")):
-        place, is_right = int(row["tenths"]), row["mark"] == GateDimensionResult.Mark.RIGHT
-        marks = by_dimension.setdefault(row["dimension"], Scores()).marks
+    rows = _of_kind(marked, heuristic).order_by().values_list("dimension", "score", "mark")
+    for dimension, score, mark in rows:
+        marks, place = by_dimension.setdefault(dimension, Scores()).marks, _tenths(score or 0.0)
         right, false = marks.get(place, (0, 0))
-        marks[place] = (right + row["marks"], false) if is_right else (right, false + row["marks"])
+        marks[place] = (right + 1, false) if mark == Mark.RIGHT else (right, false + 1)
     return by_dimension
 
 

@@ -191,7 +191,11 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         way = Judged(judge=obj.judge, procedure=obj.procedure)
         drawn = histories(agents=[obj.agent_id], dimensions=[obj.dimension], judged=way)
         charts = history_charts(request, obj.agent, [one for one in drawn if one.now is not None])
-        context = {"evaluation": evaluation_link(obj.evaluation_run_id)}
+        context: dict[str, object] = {"evaluation": evaluation_link(obj.evaluation_run_id)}
+        changed = f"what changed in {obj.agent.display_name}, and what to do"
+        context["changed"] = display.link(f"{display.page_url(obj.agent)}#change", changed)
+        if obj.alert is not None and obj.alert.acknowledged_at is None and self.has_acknowledge_permission(request):
+            context["waiting"] = display.page_of(obj.alert, "acknowledge the alert")
         return [
             *panels,
             *(render_to_string("admin/evaluation/drift/alert.html", {**context, "chart": c}) for c in charts),

@@ -10,6 +10,7 @@ from agents.alerts import acknowledge, raise_alert
 from agents.alerts.webhook import secret_of
 from agents.models import Alert, Delivery, Receiver
 from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff, viewer
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -57,6 +58,20 @@ def test_an_operator_acknowledges_with_a_note_and_takes_it_back() -> None:
     client.post(page_of(alert, "take_back_one"))
     alert.refresh_from_db()
     assert (alert.acknowledged_at, alert.acknowledged_by, alert.note) == (None, None, "")
+
+
+def test_an_alert_names_what_it_is_about_and_where_the_change_is(root: Client) -> None:
+    ada = make_agent("ada")
+    fell = raise_alert(kind="drift", about="a", title="Adherence fell", agent=ada, page=ada)
+    bare = raise_alert(kind="budget", about="b", title="It is used up", agent=ada)
+
+    html = read(root, page_of(fell))
+    assert "See the agent · what changed in Ada, and what to do" in plain(html)
+    assert f'href="{page_of(ada)}#change"' in html
+    assert "what changed in" not in read(root, page_of(bare))
+    shown = plain(read(root, "/admin/review/?kind=alerts"))
+    assert "what changed in Ada" in shown or "It is used up" in shown
+    assert "Lasts" not in shown
 
 
 def test_address_and_secret_of_a_webhook_are_only_for_those_who_may_change_it(hook: Receiver) -> None:
