@@ -122,7 +122,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         files: list[File[bytes]] = [file for file in request.FILES.getlist("files") if file.size]
         if request.method == "POST":
             try:
-                files += _looked_at(request)
+                files += _held_files(request)
                 if files_were_too_large(request):
                     raise NotNow(f"larger than {most} together; use manage.py import_transcript, or upload it in parts")
                 if not files:
@@ -157,7 +157,6 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
     def _preview_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
         """What importing them would do; the button carries it out with the same files, which the page holds."""
-        _check_may_import(request)
         reset, held = "reset" in request.POST, []
         rows = personas.preview_uploaded(files, user=user_of(request), reset=reset)
         show = display.block if len(rows) <= MOST_UNFOLDED else display.folded
@@ -179,16 +178,13 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         )
 
     def _import_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
-        _check_may_import(request)
         results = personas.import_uploaded(files, user=user_of(request), reset="reset" in request.POST)
         for result in results[:MOST_SAID]:
             tone = messages.WARNING if result.outcome == Outcome.KEPT_EDITED else messages.SUCCESS
-            text = f"{display.visible(result.agent.display_name)}: {_OUTCOMES[result.outcome]}"
+            text = format_html("{}: {}", display.visible(result.agent.display_name), _OUTCOMES[result.outcome])
             if result.outcome == Outcome.CREATED and may_import(user_of(request)):
-                link = display.link(self.url("add"), "Import its conversations")
-                self.message_user(request, format_html("{}. {}", SafeString(text), link), tone)
-            else:
-                self.message_user(request, text, tone)
+                text = format_html("{}. {}", text, display.link(self.url("add"), "Import its conversations"))
+            self.message_user(request, text, tone)
         if len(results) > MOST_SAID:
             self.message_user(request, f"{len(results) - MOST_SAID} more personas were imported.", messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:agents_agent_changelist"))
@@ -298,20 +294,13 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return job
 
 
-def _looked_at(request: HttpRequest) -> list[File[bytes]]:
+def _held_files(request: HttpRequest) -> list[File[bytes]]:
     """The files that the page of a preview holds."""
     names, contents = (request.POST.getlist(field) for field in ("name", "content"))
     try:
         return [ContentFile(b64decode(content), name) for name, content in zip(names, contents, strict=True)]
     except ValueError:
         raise NotNow("what the page of the preview held came back damaged; choose the files again") from None
-
-
-def _check_may_import(request: HttpRequest) -> None:
-    if not personas.may_import(user_of(request)):
-        raise personas.NotImported(
-            "personas make agents and change them: that needs agents.add_agent and agents.change_agent"
-        )
 
 
 def _progress(job: Import) -> dict[str, Any] | None:
