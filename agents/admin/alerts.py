@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.apps import apps
+from django.conf import settings
 from django.contrib import admin
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponseRedirect
@@ -176,6 +177,7 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
         context = {
             "receiver": stored,
             "may": may,
+            "console_url": settings.CONSOLE_URL,
             "is_webhook": stored.channel == Receiver.Channel.WEBHOOK,
             "secret": secret_of(stored.salt.hex) if may else "",
             "payload": json.dumps(payload(alert), indent=2, ensure_ascii=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
+from pytest_django import Settings
 
 from agents.alerts import acknowledge, raise_alert
 from agents.alerts.webhook import secret_of
@@ -85,6 +86,13 @@ def test_address_and_secret_of_a_webhook_are_only_for_those_who_may_change_it(ho
     html = read(member("Editor"), page_of(hook))
     assert HOOK in html
     assert secret in plain(html)
+
+
+def test_a_receiver_says_when_links_would_lead_nowhere(hook: Receiver, root: Client, settings: Settings) -> None:
+    settings.CONSOLE_URL = ""
+    assert "The setting CONSOLE_URL is empty" in plain(read(root, page_of(hook)))
+    settings.CONSOLE_URL = "https://plumbline.example.com/admin/"
+    assert "CONSOLE_URL" not in plain(read(root, page_of(hook)))
 
 
 def test_a_test_is_queued_only_for_an_active_receiver(hook: Receiver, root: Client) -> None:
