@@ -278,9 +278,6 @@ TABLES = (
         filters="acknowledged_at kind agent created_at",
         search="title*",
         fields=(("", "kind agent times created_at=raised_at last_at=last_raised state deliveries_link"),),
-        export=export_of(
-            "id created_at kind agent=agent.slug title times last_at ended_at acknowledged_at acknowledged_by=acknowledged_by.username note"
-        ),
         erase=(Erase(columns="title note", agent="agent", near=True),),
         no_speech="about page",
         prune=Prune(rows=_seen_alerts),
@@ -306,9 +303,6 @@ TABLES = (
         columns="pk alert receiver status error tries tried_at=last_try created_at=queued",
         filters="status receiver created_at",
         fields=(("", "alert receiver status error answer_code tries tried_at=last_try created_at=queued message_id"),),
-        export=export_of(
-            "id created_at alert=alert_id receiver=receiver.name status tries tried_at answer_code error message_id"
-        ),
         no_speech="error",
         prune=Prune(rows=lambda before: Delivery.objects.filter(status__in=Delivery.FINAL, finished_at__lt=before)),
     ),
