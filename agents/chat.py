@@ -7,7 +7,7 @@ a question answered under an edited persona, in a copy of the conversation, so t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -178,7 +178,7 @@ def exchange(
     return Exchange(
         message=text,
         replies=list(said),
-        silent="" if said else why_silent(run),
+        silent="" if said else why_silent(run, list(RunStep.objects.filter(run=run).order_by("number"))),
         run=run.pk,
         status=run.status,
         error=run.error,
@@ -186,8 +186,7 @@ def exchange(
     )
 
 
-def why_silent(run: Run) -> str:
-    """The reason that the agent gave, or how its turn ended."""
-    steps = RunStep.objects.filter(run=run, detail__has_key="reason").order_by("-number")
-    given = str((steps.values_list("detail", flat=True).first() or {}).get("reason", ""))
-    return given or run.error or run.get_stop_reason_display()
+def why_silent(run: Run, steps: Sequence[RunStep]) -> str:
+    """The reason that the agent gave last, or how its turn ended."""
+    given = (str(step.detail["reason"]) for step in reversed(steps) if step.detail.get("reason"))
+    return next(given, run.error or run.get_stop_reason_display())

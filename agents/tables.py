@@ -274,13 +274,10 @@ TABLES = (
         icon="notifications",
         empty="Raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed. None is "
         "good news while a worker runs.",
-        columns="what kind agent times raised state deliveries_link",
+        columns="title=alert kind agent times created_at=raised state deliveries_link",
         filters="acknowledged_at kind agent created_at",
         search="title*",
-        fields=(("", "kind agent times created_at=raised_at last_at=last_raised lasts state"),),
-        export=export_of(
-            "id created_at kind agent=agent.slug title times last_at ended_at acknowledged_at acknowledged_by=acknowledged_by.username note"
-        ),
+        fields=(("", "kind agent times created_at=raised_at last_at=last_raised state deliveries_link"),),
         erase=(Erase(columns="title note", agent="agent", near=True),),
         no_speech="about page",
         prune=Prune(rows=_seen_alerts),
@@ -291,7 +288,7 @@ TABLES = (
         tab_of=Alert,
         title="Receivers",
         empty="Add one, and alerts are sent by e-mail or to a webhook. Until then they are here, under the bell, and nowhere else.",
-        columns="name_and_state channel where_to kinds_wanted agents_wanted last_delivery",
+        columns="name channel where_to kinds_wanted agents_wanted is_active failures=failed_in_a_row",
         filters="is_active channel",
         search="name*",
         deleting="Nothing is sent to it any more. The log of what was sent stays, without its name. To keep it, clear active instead.",
@@ -303,12 +300,9 @@ TABLES = (
         tab_of=Alert,
         title="Deliveries",
         empty="Each alert that is sent to a receiver leaves one, with every try.",
-        columns="pk what receiver outcome tries tried_at=last_try created_at=queued",
+        columns="pk alert receiver status error tries tried_at=last_try created_at=queued",
         filters="status receiver created_at",
-        fields=(("", "what receiver outcome error answer_code tries tried_at=last_try created_at=queued message_id"),),
-        export=export_of(
-            "id created_at alert=alert_id receiver=receiver.name status tries tried_at answer_code error message_id"
-        ),
+        fields=(("", "alert receiver status error answer_code tries tried_at=last_try created_at=queued message_id"),),
         no_speech="error",
         prune=Prune(rows=lambda before: Delivery.objects.filter(status__in=Delivery.FINAL, finished_at__lt=before)),
     ),

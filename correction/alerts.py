@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from datetime import datetime, timedelta
-from math import sqrt
+from math import hypot
 from typing import Any
 
 from django.db.models import Case, F, Q, When
@@ -15,6 +15,7 @@ from agents.models import Agent, AlertKind
 from agents.ops.sums import read
 from correction.costs import used_up_today
 from correction.gate.statistics import GATE, VERDICTS
+from correction.gate.thresholds import wilson_interval
 from correction.models import CorrectionLog, synthetic_logs
 
 DAY, WEEK = timedelta(days=1), timedelta(days=7)
@@ -95,15 +96,9 @@ def _share(counts: Counter[str]) -> str:
 
 def _fell(before: Counter[str], after: Counter[str]) -> bool:
     """Whether the share that passed fell by at least `LEAST_FALL`, and Newcombe's interval of the difference is clear of 0."""
-    if min(before["scored"], after["scored"]) < LEAST:
+    n, m = before["scored"], after["scored"]
+    if min(n, m) < LEAST:
         return False
-    (p, low, _), (q, _, high) = _wilson(before), _wilson(after)
-    return p - q >= LEAST_FALL and (p - q) - sqrt((p - low) ** 2 + (high - q) ** 2) > 0
-
-
-def _wilson(counts: Counter[str]) -> tuple[float, float, float]:
-    """The share that passed with Wilson's interval."""
-    n = counts["scored"]
-    p = (n - counts["failed"]) / n
-    middle, half = p + Z * Z / (2 * n), Z * sqrt(p * (1 - p) / n + Z * Z / (4 * n * n))
-    return p, (middle - half) / (1 + Z * Z / n), (middle + half) / (1 + Z * Z / n)
+    passed, passes = n - before["failed"], m - after["failed"]
+    fall, low, high = passed / n - passes / m, wilson_interval(passed, n, z=Z)[0], wilson_interval(passes, m, z=Z)[1]
+    return fall >= LEAST_FALL and fall > hypot(passed / n - low, high - passes / m)

@@ -95,7 +95,8 @@ def fill_console(out: Any) -> None:
     _check_the_judge()
     _answer_a_visitor(agents[ANSWERING])
     _suggest(agents[ANSWERING])
-    _line_up(Channel.objects.get(slug="general"))
+    queued, _ = lineup.queue_line_up(channel=Channel.objects.get(slug="general"))
+    _work_off(LineUpRun.objects.filter(pk=queued.pk, status__in=LineUpRun.OPEN), lineup.work_one)
     alerts = DriftAlert.objects.filter(schedule__name=Demo.SCHEDULE).count()
     out.write(
         f"In use: {len(runs)} evaluations of {' and '.join(MEASURED)} by a schedule ({counted(alerts, 'alert')}), labels, "
@@ -108,17 +109,11 @@ def _measure_every_few_days(agents: list[Agent]) -> list[EvaluationRun]:
     newest = Message.objects.filter(agent__in=agents, synthetic=False).aggregate(at=Max("sent_at"))["at"]
     end = timezone.localtime(newest).replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
     every = timedelta(hours=HOURS)
-    schedule = save_schedule(
-        EvaluationSchedule(
-            name=Demo.SCHEDULE,
-            every_minutes=HOURS * 60,
-            window=f"{HOURS}h",
-            dimensions=["adherence"],
-            judge=OFFLINE,
-            next_at=end - (FIRINGS - 1) * every,
-        ),
-        agents=agents,
-    )
+    asked = EvaluationSchedule(
+        name=Demo.SCHEDULE, every_minutes=HOURS * 60, window=f"{HOURS}h", dimensions=["adherence"], judge=OFFLINE,
+        next_at=end - (FIRINGS - 1) * every,
+    )  # fmt: skip
+    schedule = save_schedule(asked, agents=agents)
     for _ in range(FIRINGS):
         fired = fire_if_due(schedule, now=schedule.next_at)
         for run in execute(fired.runs if fired else ()):
@@ -133,11 +128,14 @@ def _label(runs: list[EvaluationRun]) -> None:
     """Draw judgements, and label some of them by what was planted: in build 41 michael does not do what is claimed of him."""
     drawn = draw_label_set(name=Demo.LABEL_SET, judge=OFFLINE, dimension="adherence", n=DRAWN, runs=runs)
     scores = EvaluationScore.objects.select_related("evaluation_run", "message__agent").in_bulk(drawn_ids(drawn))
+    lost = set(
+        EvaluationScore.objects.filter(message__agent__slug="michael", message__tags__build="41").values_list(
+            "pk", flat=True
+        )
+    )
     for pk in drawn_ids(drawn)[:LABELLED]:
-        message, inverted = scores[pk].message, scores[pk].inverted
-        lost = message is not None and message.agent is not None and message.agent.slug == "michael"
-        holds = not (lost and message is not None and message.tags.get("build") == "41")
-        save_label(score=scores[pk], annotator="planted drift", value=1 if holds == inverted else 8)
+        holds = pk not in lost
+        save_label(score=scores[pk], annotator="planted drift", value=1 if holds == scores[pk].inverted else 8)
     refresh(key_of(next(iter(scores.values()))))
 
 
@@ -200,25 +198,12 @@ def _suggest(agent: Agent) -> None:
         in_use=[p.id for file in load_all() for p in (*file.propositions, *file.inactive)],
     )
     suggestions = Suggestions(
-        agent=agent.slug,
-        suggestions=[dict(one.entry) for one in usable],
-        dropped=[],
-        reason="",
-        failed=False,
+        agent=agent.slug, suggestions=[dict(one.entry) for one in usable], dropped=[], reason="", failed=False,
         **spent_json(spent := totals(LLMCall.objects.none())),
-        of=agent,
-        judge="the demonstration",
-        usable=usable,
-        spent=spent,
-    )
+        of=agent, judge="the demonstration", usable=usable, spent=spent,
+    )  # fmt: skip
     with suppress(CannotSave):  # a folder that cannot be written to
         write_suggestions(suggestions, folder=folder)
-
-
-def _line_up(channel: Channel) -> None:
-    """Measure whether the voices of a channel can be told apart."""
-    queued, _ = lineup.queue_line_up(channel=channel)
-    _work_off(LineUpRun.objects.filter(pk=queued.pk, status__in=LineUpRun.OPEN), lineup.work_one)
 
 
 def remove_suggestions() -> None:

@@ -129,13 +129,8 @@ def _conclude(job: Job) -> dict[str, Any]:
             "error": f"{len(left)} of {len(runs)} evaluations are {ended}, not completed{f': {why}' if why else ''}",
         }
     tests = swap_tests(pairs)
-    options = job.options
-    stays = store_swap_tests(
-        judge=options["judge"], procedure=options["procedure"], tests=tests, of_all=options["of_all"]
-    )
-    result = {name: test.model_dump(mode="json") for name, test in tests.items()}
-    return {
-        "status": Status.COMPLETED,
-        "done": len(pairs),
-        "result": {"dimensions": result, "stays": {name: one.agents for name, one in stays.items()}},
+    result = {
+        "dimensions": {name: test.model_dump(mode="json") for name, test in tests.items()},
+        "stays": {name: one.agents for name, one in store_swap_tests(tests=tests, **job.options).items()},
     }
+    return {"status": Status.COMPLETED, "done": len(pairs), "result": result}

@@ -11,6 +11,7 @@ from django.db.models import Model
 from django.http import HttpRequest
 from django.test import RequestFactory
 
+from agents.console.site import ModelAdmin
 from tests.console import superuser
 from tests.listed_rows import MAKERS, people
 
@@ -30,7 +31,7 @@ def forms(request: HttpRequest, model: type[Model], row: Model | None) -> Iterat
     """The editable fields of a model's form and of the forms inside it, as (where, field)."""
     model_admin = admin.site.get_model_admin(model)
     may = model_admin.has_add_permission(request) if row is None else model_admin.has_change_permission(request, row)
-    if not may:
+    if not may or (row is None and type(model_admin).add_view is not ModelAdmin.add_view):  # a page of its own asks
         return
     form = model_admin.get_form(request, row, change=row is not None)
     readonly = model_admin.get_readonly_fields(request, row)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Collection, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
+from django.apps import apps
+from django.conf import settings
 from django.contrib import admin
-from django.db.models import OuterRef, Prefetch, QuerySet, Subquery
+from django.db.models import Prefetch, QuerySet
 from django.http import HttpRequest, HttpResponseRedirect
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
-from agents.alerts.delivery import MOST_TRIES, payload, send_again, send_test
+from agents.alerts.delivery import MOST_TRIES, payload, send_test
 from agents.alerts.raising import acknowledge, reopen
 from agents.alerts.webhook import secret_of
 from agents.console import display
@@ -32,7 +34,6 @@ else:
     ReceiverModelForm = forms.ModelForm
 
 DELIVERIES_SHOWN = 10
-TONES: dict[str, display.Tone] = {"completed": "good", "failed": "bad", "errored": "bad", "running": "info"}
 
 
 class NoteForm(forms.Form):
@@ -59,20 +60,26 @@ def page_url(alert: Alert) -> str:
     return f"{reverse('admin:index')}{alert.page}" if alert.page else own
 
 
-def outcome_of(delivery: Delivery) -> SafeString:
-    """How far it came, and why not further."""
-    badge = display.badge(delivery.get_status_display(), TONES.get(delivery.status, "plain"))
-    due = delivery.lease_expires_at if delivery.status == "pending" else None
-    tried = f"try {delivery.tries} of {MOST_TRIES}" if delivery.tries and delivery.status != "completed" else ""
-    again = SafeString(f"next try {display.moment(due)}") if due else ""
-    return display.lines(badge, display.visible(delivery.error), tried, again)
+def next_pages(alert: Alert) -> list[SafeString]:
+    """Where to go on from it: what it is about, by its name, and what changed in the agent that drifted."""
+    app, _, rest = alert.page.partition("/")
+    links = []
+    try:
+        model = apps.get_model(app, rest.partition("/")[0])
+        links.append(display.link(page_url(alert), f"the {model._meta.verbose_name}"))
+    except LookupError:  # it has no page
+        pass
+    if alert.agent is not None and alert.kind == AlertKind.DRIFT:
+        changed = f"what changed in {alert.agent.display_name}, and what to do"
+        links.append(display.link(f"{display.page_url(alert.agent)}#change", changed))
+    return links
 
 
 @admin.register(Alert)
 class AlertAdmin(ReadOnlyAdmin[Alert]):
     list_select_related = ("agent", "acknowledged_by")
     own_filters: ClassVar = {"acknowledged_at": ("acknowledged_at", admin.EmptyFieldListFilter)}
-    actions = ("acknowledge", "take_back")  # type: ignore[assignment]
+    actions = ("acknowledge",)  # type: ignore[assignment]
 
     def has_acknowledge_permission(self, request: HttpRequest) -> bool:
         return request.user.has_perm("agents.change_alert")
@@ -84,16 +91,10 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
     def get_panels(self, request: HttpRequest, obj: Alert) -> list[SafeString]:
         context = {
             "alert": obj,
-            "page": page_url(obj) if obj.page else "",
+            "pages": next_pages(obj),
             "may": self.has_acknowledge_permission(request),
             "acknowledge": reverse("admin:agents_alert_acknowledge_one", args=[obj.pk]),
             "take_back": reverse("admin:agents_alert_take_back_one", args=[obj.pk]),
-            "deliveries": _log(
-                obj.deliveries.all(),
-                "Receiver",
-                lambda one: display.page_of(one.receiver) if one.receiver else "deleted",
-            ),
-            "receivers": display.list_url(Receiver),
         }
         return [*super().get_panels(request, obj), render_to_string("admin/agents/alert/page.html", context, request)]
 
@@ -103,63 +104,25 @@ class AlertAdmin(ReadOnlyAdmin[Alert]):
         done = acknowledge(queryset, user=user_of(request), note=form.cleaned_data["note"])
         tell_done(self, request, "alert", "acknowledged", done=done, chosen=queryset.count())
 
-    @admin.action(description="Take the acknowledgement back", permissions=["acknowledge"])
-    def take_back(self, request: HttpRequest, queryset: QuerySet[Alert]) -> None:
-        done = sum(map(reopen, queryset))
-        why = "not acknowledged, or the same was raised again since"
-        tell_done(self, request, "alert", "new again", done=done, chosen=queryset.count(), why=why)
-
     @console_action("acknowledge", "agents.change_alert")
     def acknowledge_one(self, request: HttpRequest, alert: Alert) -> str:
-        chosen = Alert.objects.filter(pk=alert.pk)
-        if not acknowledge(chosen, user=user_of(request), note=request.POST.get("note", "")):
-            raise ValueError("it is acknowledged already")
+        _decide(request, alert, request.POST.get("note", ""))
         return "Acknowledged."
 
     @console_action("take-back", "agents.change_alert")
     def take_back_one(self, request: HttpRequest, alert: Alert) -> str:
-        if not reopen(alert):
-            raise ValueError("it is not acknowledged, or the same was raised again since")
+        _undo(request, alert)
         return "It is new again."
 
-    @admin.display(description="alert", ordering="pk")
-    def what(self, alert: Alert) -> SafeString:
-        return display.visible(alert.title)
-
-    @admin.display(description="raised", ordering="created_at")
-    def raised(self, alert: Alert) -> SafeString:
-        again = SafeString(f"last {display.moment(alert.last_at)}") if alert.times > 1 else ""
-        return display.lines(display.moment(alert.created_at), again)
-
-    @admin.display(description="lasts")
-    def lasts(self, alert: Alert) -> object:
-        return display.badge("yes", "warning") if alert.ended_at is None else "no"
-
-    @admin.display(description="state", ordering="acknowledged_at")
-    def state(self, alert: Alert) -> SafeString:
-        return alert_state(alert)
+    state = display.column("state", alert_state, ordering="acknowledged_at")
 
     @admin.display(description="sent to")
     def deliveries_link(self, alert: Alert) -> object:
-        sent = list(alert.deliveries.all())
-        if not sent:
-            return display.EMPTY
-        return display.lines(
-            *(SafeString(f"{display.isolated(one.receiver or 'deleted')} {outcome_badge(one)}") for one in sent)
-        )
-
-
-def outcome_badge(delivery: Delivery) -> SafeString:
-    return display.badge(delivery.get_status_display(), TONES.get(delivery.status, "plain"))
-
-
-def _log(deliveries: Any, head: str, what: Any) -> SafeString:
-    """A table of deliveries, newest first."""
-    rows = [
-        (what(one), outcome_of(one), one.answer_code or display.EMPTY, one.tries, display.moment(one.tried_at))
-        for one in sorted(deliveries, key=lambda one: -one.pk)[:DELIVERIES_SHOWN]
-    ]
-    return table((head, "Outcome", "Answer", "Tries", "Last try"), rows, label="Deliveries")
+        sent = [
+            SafeString(f"{display.isolated(one.receiver or 'deleted')} {display.status_badge(one)}")
+            for one in alert.deliveries.all()
+        ]
+        return display.lines(*sent) if sent else display.EMPTY
 
 
 class ReceiverForm(ReceiverModelForm):
@@ -199,28 +162,28 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
             .prefetch_related(Prefetch("agents", Agent.objects.only("slug", "display_name")))
         )
 
-    def fill_in(self, rows: list[Any]) -> None:
-        newest = Delivery.objects.filter(receiver=OuterRef("pk")).order_by("-pk").values("pk")[:1]
-        keys = dict(Receiver.objects.filter(pk__in=[row.pk for row in rows]).values_list("pk", Subquery(newest)))
-        last = Delivery.objects.in_bulk([key for key in keys.values() if key])
-        for row in rows:
-            row.last = last.get(keys[row.pk])
-
     def get_panels(self, request: HttpRequest, obj: Receiver) -> list[SafeString]:
         stored = Receiver.objects.get(pk=obj.pk)  # a form that was refused has put what was typed into `obj`
-        newest = stored.deliveries.select_related("alert__agent").order_by("-pk")[:DELIVERIES_SHOWN]
+        log = []
+        for one in stored.deliveries.select_related("alert").order_by("-pk")[:DELIVERIES_SHOWN]:
+            due = display.moment(one.lease_expires_at) if one.status == "pending" and one.tries else ""
+            again = SafeString(f"next try {due}") if due else ""
+            outcome = display.lines(display.status_badge(one), display.visible(one.error), again)
+            about = display.page_of(one.alert) if one.alert else "test"
+            answer = one.answer_code or display.EMPTY
+            log.append((about, outcome, answer, f"{one.tries} of {MOST_TRIES}", display.moment(one.tried_at)))
         alert = Alert.objects.select_related("agent").order_by("-pk").first()
         may = self.has_change_permission(request, obj)
         context = {
             "receiver": stored,
             "may": may,
+            "console_url": settings.CONSOLE_URL,
             "is_webhook": stored.channel == Receiver.Channel.WEBHOOK,
             "secret": secret_of(stored.salt.hex) if may else "",
             "payload": json.dumps(payload(alert), indent=2, ensure_ascii=False),
             "is_test": alert is None,
             "test": reverse("admin:agents_receiver_test", args=[obj.pk]),
-            "new_secret": reverse("admin:agents_receiver_new_secret", args=[obj.pk]),
-            "log": _log(newest, "Alert", _what),
+            "log": log and table(("Alert", "Outcome", "Answer", "Tries", "Last try"), log, label="Deliveries"),
             "all": display.list_url(Delivery, receiver__id__exact=obj.pk),
         }
         return [
@@ -235,11 +198,6 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
         send_test(receiver)
         return "A test alert waits for a worker. Load this page again in a few seconds to see what became of it."
 
-    @console_action("new-secret", "agents.change_receiver")
-    def new_secret(self, request: HttpRequest, receiver: Receiver) -> str:
-        Receiver.objects.filter(pk=receiver.pk).update(salt=uuid.uuid4())
-        return "It has a new signing secret, which signs from now on. Give it to the receiver."
-
     def response_post_save_add(self, request: HttpRequest, obj: Receiver) -> HttpResponseRedirect:
         """Its page: the test is there."""
         return HttpResponseRedirect(self.url("change", obj))
@@ -251,13 +209,7 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
             obj.failures, obj.retry_at = 0, None
         super().save_model(request, obj, form, change)
 
-    @admin.display(description="name", ordering="name")
-    def name_and_state(self, receiver: Receiver) -> SafeString:
-        return display.lines(display.isolated(receiver.name), "" if receiver.is_active else display.badge("not active"))
-
-    @admin.display(description="to")
-    def where_to(self, receiver: Receiver) -> SafeString:
-        return display.isolated(receiver.where)
+    where_to = display.column("to", lambda receiver: display.isolated(receiver.where))
 
     @admin.display(description="kinds")
     def kinds_wanted(self, receiver: Receiver) -> str:
@@ -269,46 +221,10 @@ class ReceiverAdmin(ModelAdmin[Receiver]):
         slugs = [display.isolated(agent.display_name) for agent in receiver.agents.all()]
         return SafeString(", ".join(slugs)) if slugs else "all"
 
-    @admin.display(description="last delivery")
-    def last_delivery(self, receiver: Receiver) -> SafeString:
-        last: Delivery | None = getattr(receiver, "last", None)
-        return display.lines(outcome_badge(last), display.moment(last.tried_at)) if last else display.EMPTY
-
-
-def _what(delivery: Delivery) -> SafeString:
-    return display.page_of(delivery.alert) if delivery.alert is not None else display.visible("test")
-
-
-@admin.register(Delivery)
-class DeliveryAdmin(ReadOnlyAdmin[Delivery]):
-    list_select_related = ("alert", "receiver")
-    actions = ("again",)  # type: ignore[assignment]
-
-    def has_send_permission(self, request: HttpRequest) -> bool:
-        return request.user.has_perm("agents.change_receiver")
-
-    @admin.action(description="Send again", permissions=["send"])
-    def again(self, request: HttpRequest, queryset: QuerySet[Delivery]) -> None:
-        done = sum(map(send_again, queryset))
-        why = "only what was given up can be sent again"
-        tell_done(self, request, "alert", "queued again", done=done, chosen=queryset.count(), why=why)
-
-    @admin.display(description="alert", ordering="alert")
-    def what(self, delivery: Delivery) -> SafeString:
-        return _what(delivery)
-
-    @admin.display(description="outcome", ordering="status")
-    def outcome(self, delivery: Delivery) -> SafeString:
-        return outcome_of(delivery)
-
 
 # -- the review queue
 def _waiting(request: HttpRequest, agent: str, keys: Collection[str] | None) -> Iterable[Waits]:
     return newest(Alert.objects.filter(acknowledged_at__isnull=True).order_by("-pk"), agent, keys)
-
-
-def _find(keys: Collection[str]) -> dict[str, Alert]:
-    return by_key(Alert.objects.select_related("agent"), keys)
 
 
 def _show(request: HttpRequest, alert: Alert) -> SafeString:
@@ -316,19 +232,19 @@ def _show(request: HttpRequest, alert: Alert) -> SafeString:
         ("Kind", alert.get_kind_display()),
         ("Raised", display.moment(alert.created_at)),
         ("How often", f"{alert.times:,}"),
-        ("Lasts", "yes" if alert.ended_at is None else "no"),
-        ("Page", display.link(page_url(alert), "what it is about")),
+        *([("Still so", "yes")] if alert.ended_at is None else []),
+        ("See", SafeString(" · ".join(next_pages(alert))) or display.EMPTY),
     )
 
 
 def _decide(request: HttpRequest, alert: Alert, note: str) -> None:
     if not acknowledge(Alert.objects.filter(pk=alert.pk), user=user_of(request), note=note):
-        raise ValueError("it was acknowledged meanwhile.")
+        raise ValueError("it is acknowledged already")
 
 
 def _undo(request: HttpRequest, alert: Alert) -> None:
     if not reopen(alert):
-        raise ValueError("the same was raised again since.")
+        raise ValueError("it is not acknowledged, or the same was raised again since")
 
 
 add_review(
@@ -341,20 +257,10 @@ add_review(
         permissions=("agents.change_alert",),
         fills="raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed.",
         waiting=_waiting,
-        find=_find,
+        find=partial(by_key, Alert.objects.select_related("agent")),
         line=lambda alert: display.visible(alert.title),
         show=_show,
         note="For your colleagues: what you do about it.",
-        decisions=(
-            Decision(
-                name="acknowledge",
-                label="Acknowledge",
-                key="a",
-                done="is acknowledged",
-                decide=_decide,
-                undo=_undo,
-                main=True,
-            ),
-        ),
+        decisions=(Decision("acknowledge", "Acknowledge", "a", "is acknowledged", _decide, _undo, main=True),),
     )
 )

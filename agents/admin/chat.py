@@ -1,17 +1,14 @@
 """Chats in the console: talk to an agent, see what its stages did with each message, and hear the answer again under an edited persona.
 
-A turn is taken by a worker: the page asks every second whether anything changed, see ``live.js``. `add_choice` lets an app of a layer above
-offer a setting of the turns, such as the gate's mode.
+A turn is taken by a worker: the page asks every second whether anything changed (``?progress=1``, see ``live.js``).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection
+from typing import Any
 
 from django import forms
 from django.contrib import messages
@@ -27,10 +24,11 @@ from django.utils.html import format_html
 from agents.admin.access import user_of
 from agents.admin.personas import MAY_RUN, as_stored, turn_needs
 from agents.admin.transcript import add_notes, lines_of, transcript_page
-from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, chats, chats_of, delete_chat
+from agents.chat import ChatOpen, answers_again, ask, ask_again, begin_chat, chats, chats_of, delete_chat, why_silent
 from agents.console import display
 from agents.console.filters import number_in
-from agents.console.site import GrowingTextarea, Select, TextInput, console_page, extensions
+from agents.console.panels import seconds_of
+from agents.console.site import GrowingTextarea, ModelAdmin, TextInput, console_page, extensions
 from agents.llm.endpoints import problem_of, provider_of
 from agents.models import Agent, Channel, DialogState, Message, Run, RunMessage, RunStep, SwarmTurn
 from agents.persona import PersonaMovedOn, current_digest, save_system_prompt
@@ -46,42 +44,23 @@ PAGES = "admin/agents/chat/"
 READING = ("agents.view_agent", "agents.view_channel", "agents.view_message")
 CANCELLING, DELETING, EDITING = "agents.change_run", "agents.delete_channel", "agents.change_agent"
 PACE = 1_000  # milliseconds
-MOST_CHATS = 50  # listed: the newest
+MOST_CHATS, MOST_TRIES = 50, 10  # listed, counted: the newest
 LONGEST_PERSONA = 200_000  # characters
 
-if TYPE_CHECKING:
-    from agents.console.site import ModelAdmin
-
-    Pages = ModelAdmin[Channel]
-else:
-    Pages = object
+_choices: dict[str, tuple[Callable[[Agent], forms.ChoiceField], Callable[[Agent, str], dict[str, Any]]]] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A setting of a chat's turns, chosen from a list.
+def add_choice(
+    name: str, field: Callable[[Agent], forms.ChoiceField], overrides: Callable[[Agent, str], dict[str, Any]]
+) -> None:
+    """Offer a setting of the turns in every chat; call it once, where the app registers its own admin classes.
 
-    Attributes:
-        name: Of a key in `Run.overrides` that holds the chosen value.
-        label: Of the field.
-        options: A function of the agent to values and what they are called; an empty value changes nothing.
-        about: A function of the agent to what else a person who chooses should know.
+    Args:
+        name: Of the key in `Run.overrides` that holds the chosen value.
+        field: A function of the agent; an empty value changes nothing.
         overrides: A function of the agent and a value to the overrides of a turn.
     """
-
-    name: str
-    label: str
-    options: Callable[[Agent], Sequence[tuple[str, str]]]
-    about: Callable[[Agent], str]
-    overrides: Callable[[Agent, str], dict[str, Any]]
-
-
-_choices: list[Choice] = []
-
-
-def add_choice(choice: Choice) -> None:
-    """Offer a setting in every chat; call it once, where the app registers its own admin classes."""
-    _choices.append(choice)
+    _choices[name] = field, overrides
 
 
 class ChatForm(forms.Form):
@@ -90,28 +69,17 @@ class ChatForm(forms.Form):
     def __init__(self, data: Any, *, agent: Agent, last: Run | None) -> None:
         super().__init__(data)
         self.agent = agent
-        for choice in _choices:
-            self.fields[choice.name] = forms.ChoiceField(
-                label=choice.label,
-                help_text=choice.about(agent),
-                choices=list(choice.options(agent)),
-                required=False,
-                initial=last.overrides.get(choice.name, "") if last else "",
-                widget=Select,
-            )
+        for name, (field, _) in _choices.items():
+            self.fields[name] = field(agent)
+            self.initial[name] = last.overrides.get(name, "") if last else ""
 
     @property
     def overrides(self) -> dict[str, Any]:
         given: dict[str, Any] = {}
-        for choice in _choices:
-            if value := self.cleaned_data[choice.name]:
-                given |= choice.overrides(self.agent, value)
+        for name, (_, overrides) in _choices.items():
+            if value := self.cleaned_data[name]:
+                given |= overrides(self.agent, value)
         return given
-
-    @property
-    def problem(self) -> str:
-        """What is wrong, in one sentence."""
-        return " ".join(f"{name}: {error}" for name, errors in self.errors.items() for error in errors)
 
 
 class AgainForm(ChatForm):
@@ -130,7 +98,7 @@ class AgainForm(ChatForm):
         return as_stored(self.cleaned_data["system_prompt"], self.agent.system_prompt)
 
 
-class ChatPages(Pages):
+class ChatPages(ModelAdmin[Channel]):
     """The pages of chats, for the admin class of channels."""
 
     @console_page("chats/<int:agent_id>/", *READING)
@@ -142,22 +110,13 @@ class ChatPages(Pages):
             return self._say(request, agent, None, form)
         listed = list(chats_of(agent).prefetch_related("memberships__user")[:MOST_CHATS])
         newest = Message.objects.filter(channel__in=listed).order_by().values_list("channel").annotate(Max("sent_at"))
-        at = dict(newest)
+        at: dict[int, Any] = dict(newest)
         return self.page(
             request,
             f"{PAGES}chats.html",
             f"Chat with {display.marked(agent.display_name)}",
             **self._frame(request, agent, None, form),
-            chats=[
-                {
-                    "row": chat,
-                    "at": at.get(chat.pk),
-                    "people": [str(member.user) for member in chat.memberships.all() if member.user],
-                    "messages": chat.next_position - 1,
-                    "may_delete": self._may_delete(request, chat),
-                }
-                for chat in listed
-            ],
+            chats=[(chat, chat.next_position - 1, at.get(chat.pk), self._may_delete(request, chat)) for chat in listed],
             most=MOST_CHATS if len(listed) == MOST_CHATS else 0,
         )
 
@@ -173,21 +132,18 @@ class ChatPages(Pages):
             if "stop" in request.POST or "retry" in request.POST:
                 return self._stop_or_retry(request, agent, chat, self.url("chat", chat))
             return self._say(request, agent, chat, form)
+        box = chat_box(request, agent, chat)
+        if "progress" in request.GET:
+            return _digest(box)
         return self.page(
             request,
             f"{PAGES}page.html",
             f"Chat with {display.marked(agent.display_name)}",
             **self._frame(request, agent, chat, form),
-            live=self.url("chat_progress", chat) if not number_in(request.GET, "before") else "",
+            live=self.url("chat", chat) if not number_in(request.GET, "before") else "",
             pace=_pace(last),
-            box=chat_box(request, agent, chat),
+            box=box,
         )
-
-    @console_page("<int:chat_id>/chat/progress/", *READING)
-    def chat_progress_view(self, request: HttpRequest, chat_id: int) -> HttpResponse:
-        """What changes whenever the page would show something else."""
-        chat, agent = _chat_of(chat_id)
-        return _digest(chat_box(request, agent, chat))
 
     @console_page("<int:chat_id>/chat/<int:position>/", *READING)
     def again_view(self, request: HttpRequest, chat_id: int, position: int) -> HttpResponse:
@@ -198,7 +154,10 @@ class ChatPages(Pages):
         )
         here = reverse("admin:agents_channel_again", args=[chat.pk, position])
         first = Run.objects.filter(trigger=question).order_by("-pk").first()
-        again = answers_again(question).first()
+        tries = list(answers_again(question)[:MOST_TRIES])
+        again = tries[0] if tries else None
+        if "progress" in request.GET and request.method == "GET":
+            return _digest(again_box(request, agent, question, first, tries))
         form = AgainForm(request.POST or None, agent=agent, last=again or first)
         if request.method == "POST":
             if not request.user.has_perm(MAY_RUN):
@@ -225,42 +184,33 @@ class ChatPages(Pages):
             f"Say it again: {display.marked(agent.display_name)}",
             **self._frame(request, agent, chat, form),
             question=question,
-            live=reverse("admin:agents_channel_again_progress", args=[chat.pk, position]),
+            live=here,
             pace=_pace(again),
-            box=again_box(request, agent, question),
+            box=again_box(request, agent, question, first, tries),
             may_save=request.user.has_perm(EDITING),
             is_edited=edited != agent.system_prompt,
             diff=display.word_diff(agent.system_prompt, edited),
         )
 
-    @console_page("<int:chat_id>/chat/<int:position>/progress/", *READING)
-    def again_progress_view(self, request: HttpRequest, chat_id: int, position: int) -> HttpResponse:
-        chat, agent = _chat_of(chat_id)
-        question = get_object_or_404(Message, channel=chat, position=position, agent=None)
-        return _digest(again_box(request, agent, question))
-
     def _frame(self, request: HttpRequest, agent: Agent, chat: Channel | None, form: ChatForm) -> dict[str, Any]:
         """What the pages have in common: who answers, what a message takes, and what is in the way of an answer."""
         may_talk = request.user.has_perm(MAY_RUN)
         needs: dict[str, Any] = {}
-        problem = (
-            "" if agent.is_active else f"{agent.display_name} is inactive: it takes no turns until it is made active."
-        )
-        if may_talk and not problem:
-            where = chat or Channel(
-                pk=0, slug="chat", name="chat", kind=Channel.Kind.DM, synthetic=True
-            )  # no row has it
+        problem = ""
+        if not agent.is_active:
+            problem = f"{agent.display_name} is inactive: it takes no turns until it is made active."
+        elif may_talk:
+            new = Channel(pk=0, slug="chat", name="chat", kind=Channel.Kind.DM, synthetic=True)  # no row has this key
             try:
-                needs = turn_needs(agent, where)
+                needs = turn_needs(agent, chat or new)
                 problem = problem_of("actor", needs["model"])
             except StageFailed as error:
                 problem = f"No turn can begin: a required stage failed ({error})."
         return {
             "agent": agent,
-            "channel": chat,
             "chat": chat,
             "form": form,
-            "choices": [form[choice.name] for choice in _choices],
+            "choices": [form[name] for name in _choices],
             "needs": needs,
             "scripted": bool(needs) and provider_of(needs["model"]) == "offline",
             "problem": problem,
@@ -275,7 +225,7 @@ class ChatPages(Pages):
         user, text, problem = user_of(request), request.POST.get("text", "").replace("\r\n", "\n").strip(), ""
         begun = chat
         if not form.is_valid():
-            problem = form.problem
+            problem = " ".join(f"{name}: {error}" for name, errors in form.errors.items() for error in errors)
         else:
             try:
                 with transaction.atomic():
@@ -283,9 +233,8 @@ class ChatPages(Pages):
                     ask(agent, begun, text, user=user, overrides=form.overrides)
             except (SendRefused, TurnRefused) as refused:
                 begun, problem = chat, str(refused)
-        wants_json = request.headers.get("Accept") == "application/json"
         url = self.url("chat", begun) if begun else reverse("admin:agents_channel_chats", args=[agent.pk])
-        if wants_json:
+        if request.headers.get("Accept") == "application/json":
             return JsonResponse({"problem": problem} if problem else {"url": url})
         if problem:
             self.message_user(request, f"Nothing was said: {problem.rstrip('.')}.", messages.ERROR)
@@ -295,8 +244,7 @@ class ChatPages(Pages):
         act = "stop" if "stop" in request.POST else "retry"
         if not request.user.has_perm(CANCELLING if act == "stop" else MAY_RUN):
             raise PermissionDenied
-        pk = number_in(request.POST, act) or 0
-        run = get_object_or_404(Run, pk=pk, agent=agent, channel__synthetic=True)
+        run = get_object_or_404(Run, pk=number_in(request.POST, act) or 0, agent=agent, channel__synthetic=True)
         try:
             if act == "stop":
                 cancel(run)
@@ -327,13 +275,11 @@ class ChatPages(Pages):
     ) -> HttpResponseRedirect:
         if not request.user.has_perm(EDITING):
             raise PermissionDenied
-        given = form.cleaned_data
+        given, user = form.cleaned_data, user_of(request)
         note = f"edited in a chat: {given['note']}" if given["note"] else "edited in a chat"
-        text = given["system_prompt"]
+        text, seen = given["system_prompt"], given["opened"]
         try:
-            made = save_system_prompt(
-                agent=agent, system_prompt=text, seen=given["opened"], note=note, user=user_of(request)
-            )
+            made = save_system_prompt(agent=agent, system_prompt=text, seen=seen, note=note, user=user)
         except PersonaMovedOn as problem:
             self.message_user(request, f"Nothing was saved: {problem}.", messages.ERROR)
             return HttpResponseRedirect(here)
@@ -366,35 +312,37 @@ def _digest(html: str) -> JsonResponse:
 def chat_box(request: HttpRequest, agent: Agent, chat: Channel) -> str:
     """The part of the page that changes while one looks: the messages with their turns, and what is known of the newest turn."""
     page = transcript_page(channel=chat, before=number_in(request.GET, "before"))
+    add_notes(request, page.lines)
+    asked = [line["message"].pk for line in page.lines if line["message"].agent_id is None]
+    runs = list(Run.objects.filter(trigger__in=asked).order_by("pk"))
+    spoke = set(Message.objects.filter(run__in=runs).values_list("run_id", flat=True))
+    turns: dict[int | None, list[dict[str, Any]]] = defaultdict(list)
+    for turn in _turns(runs, spoke):
+        turns[turn["run"].trigger_id].append(turn)
+    for line in page.lines:
+        line["turns"] = turns[line["message"].pk]
     last = Run.objects.filter(channel=chat).order_by("-pk").first()
     context = {
         "page": page,
-        **_with_turns(request, page.lines, also=last),
         "chat": chat,
         "channel": chat,
         "agent": agent,
+        "last": _beside(request, agent, chat, last) if last else None,
+        "may_stop": request.user.has_perm(CANCELLING),
+        "may_talk": request.user.has_perm(MAY_RUN),
     }
-    context["last"] = _beside(request, agent, chat, last) if last else None
-    context["may_stop"] = request.user.has_perm(CANCELLING)
-    context["may_talk"] = request.user.has_perm(MAY_RUN)
-    if context["is_open"]:
+    if last is not None and last.status not in Run.FINAL:
         context["no_worker"] = not alive().exists()
         context["busy"] = Run.objects.filter(agent=agent, status=Run.Status.RUNNING).exclude(channel=chat).exists()
     return render_to_string(f"{PAGES}box.html", context, request)
 
 
-def again_box(request: HttpRequest, agent: Agent, question: Message) -> str:
+def again_box(request: HttpRequest, agent: Agent, question: Message, first: Run | None, tries: list[Run]) -> str:
     """Both answers to a question, each with its turn."""
-    first = Run.objects.filter(trigger=question).order_by("-pk").first()
-    tries = list(answers_again(question)[:10])
     answers = []
     for run, name in ((first, "The answer"), (tries[0] if tries else None, "With the edited persona")):
-        said = (
-            Message.objects.filter(run=run)
-            .select_related("agent", "user", "parent", "persona_version")
-            .prefetch_related("reactions")
-        )
-        lines = lines_of(list(said.order_by("pk"))) if run else []
+        said = Message.objects.filter(run=run).select_related("agent", "user", "parent", "persona_version")
+        lines = lines_of(list(said.prefetch_related("reactions").order_by("pk"))) if run else []
         add_notes(request, lines)
         shown = _turns([run], {message["message"].run_id for message in lines})[0] if run else None
         answers.append({"name": name, "run": run, "lines": lines, "turn": shown})
@@ -409,20 +357,6 @@ def again_box(request: HttpRequest, agent: Agent, question: Message) -> str:
     return render_to_string(f"{PAGES}again_box.html", context, request)
 
 
-def _with_turns(request: HttpRequest, lines: list[dict[str, Any]], *, also: Run | None) -> dict[str, Any]:
-    """Add to each person's message the turns that answered it; in as many queries for a page as for one message."""
-    add_notes(request, lines)
-    asked = [line["message"].pk for line in lines if line["message"].agent_id is None]
-    runs = list(Run.objects.filter(trigger__in=asked).order_by("pk"))
-    spoke = set(Message.objects.filter(run__in=runs).values_list("run_id", flat=True))
-    by_trigger: dict[int | None, list[dict[str, Any]]] = defaultdict(list)
-    for turn in _turns(runs, spoke):
-        by_trigger[turn["run"].trigger_id].append(turn)
-    for line in lines:
-        line["turns"] = by_trigger[line["message"].pk]
-    return {"is_open": also is not None and also.status not in Run.FINAL}
-
-
 def _turns(runs: list[Run], spoke: Collection[int | None]) -> list[dict[str, Any]]:
     """Turns as the template shows them; with their steps where nothing was said, and why not. One query."""
     steps: dict[int, list[RunStep]] = defaultdict(list)
@@ -434,19 +368,13 @@ def _turns(runs: list[Run], spoke: Collection[int | None]) -> list[dict[str, Any
             "steps": steps[run.pk],
             "is_open": run.status not in Run.FINAL,
             "spoke": run.pk in spoke,
-            "took": _took(run),
-            "why": next(
-                (str(step.detail["reason"]) for step in reversed(steps[run.pk]) if step.detail.get("reason")),
-                run.error or run.get_stop_reason_display(),
-            ),
+            "took": seconds_of((run.finished_at - run.started_at).total_seconds())
+            if run.started_at and run.finished_at
+            else "",
+            "why": why_silent(run, steps[run.pk]),
         }
         for run in runs
     ]
-
-
-def _took(run: Run) -> str:
-    ended = run.started_at and run.finished_at
-    return f"{(run.finished_at - run.started_at) / timedelta(seconds=1):,.1f} s" if ended else ""  # type: ignore[operator]
 
 
 def _beside(request: HttpRequest, agent: Agent, chat: Channel, run: Run) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from agents.models.conversations import TAG_KEY
 from agents.personas_io.shape import SLUG_LIMIT
 from agents.transcripts.importer import AUTO, DAY_FIRST, MONTH_FIRST, ReadOptions
 from agents.transcripts.readers import FORMATS
-from agents.transcripts.readers.csv_table import FIELDS
+from agents.transcripts.readers.csv_table import FIELDS, usual_tag
 from agents.transcripts.records import zone
 
 COLUMN = "column_"
+COLUMN_WORDS = {"sent_at": "time", "id": "message's id", "reply_to": "id replied to", "channel": "conversation"}
 MOST_SUGGESTED = 500  # agents
 
 
@@ -69,7 +70,7 @@ class ImportForm(forms.Form):
         if len(columns) > 1:
             for name in FIELDS:
                 self.fields[COLUMN + name] = forms.ChoiceField(
-                    label=f"column of “{name}”",
+                    label=f"column of the {COLUMN_WORDS.get(name, name)}",
                     required=False,
                     choices=[("", "by its usual names"), *columns],
                     widget=Select,
@@ -117,7 +118,7 @@ class ImportForm(forms.Form):
             return False
         given = self.cleaned_data
         columns = {name.removeprefix(COLUMN): given[name] for name in given if name.startswith(COLUMN) and given[name]}
-        columns |= {f"tags.{tag_key(name)}": name for name in given.get("tag_columns", ())}
+        columns |= {f"tags.{usual_tag(name) or tag_key(name)}": name for name in given.get("tag_columns", ())}
         self.options = ReadOptions(
             format="csv" if columns and given["format"] == AUTO else given["format"],
             channel=given["channel"].strip(),

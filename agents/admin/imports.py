@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -15,7 +16,9 @@ from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -122,7 +125,7 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         files: list[File[bytes]] = [file for file in request.FILES.getlist("files") if file.size]
         if request.method == "POST":
             try:
-                files += _looked_at(request)
+                files += _held_files(request)
                 if files_were_too_large(request):
                     raise NotNow(f"larger than {most} together; use manage.py import_transcript, or upload it in parts")
                 if not files:
@@ -157,7 +160,6 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
 
     def _preview_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
         """What importing them would do; the button carries it out with the same files, which the page holds."""
-        _check_may_import(request)
         reset, held = "reset" in request.POST, []
         rows = personas.preview_uploaded(files, user=user_of(request), reset=reset)
         show = display.block if len(rows) <= MOST_UNFOLDED else display.folded
@@ -179,16 +181,13 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         )
 
     def _import_personas(self, request: HttpRequest, files: Sequence[File[bytes]]) -> HttpResponse:
-        _check_may_import(request)
         results = personas.import_uploaded(files, user=user_of(request), reset="reset" in request.POST)
         for result in results[:MOST_SAID]:
             tone = messages.WARNING if result.outcome == Outcome.KEPT_EDITED else messages.SUCCESS
-            text = f"{display.visible(result.agent.display_name)}: {_OUTCOMES[result.outcome]}"
+            text = format_html("{}: {}", display.visible(result.agent.display_name), _OUTCOMES[result.outcome])
             if result.outcome == Outcome.CREATED and may_import(user_of(request)):
-                link = display.link(self.url("add"), "Import its conversations")
-                self.message_user(request, format_html("{}. {}", SafeString(text), link), tone)
-            else:
-                self.message_user(request, text, tone)
+                text = format_html("{}. {}", text, display.link(self.url("add"), "Import its conversations"))
+            self.message_user(request, text, tone)
         if len(results) > MOST_SAID:
             self.message_user(request, f"{len(results) - MOST_SAID} more personas were imported.", messages.SUCCESS)
         return HttpResponseRedirect(reverse("admin:agents_agent_changelist"))
@@ -298,20 +297,13 @@ class ImportAdmin(ReadOnlyAdmin[Import]):
         return job
 
 
-def _looked_at(request: HttpRequest) -> list[File[bytes]]:
+def _held_files(request: HttpRequest) -> list[File[bytes]]:
     """The files that the page of a preview holds."""
     names, contents = (request.POST.getlist(field) for field in ("name", "content"))
     try:
         return [ContentFile(b64decode(content), name) for name, content in zip(names, contents, strict=True)]
     except ValueError:
         raise NotNow("what the page of the preview held came back damaged; choose the files again") from None
-
-
-def _check_may_import(request: HttpRequest) -> None:
-    if not personas.may_import(user_of(request)):
-        raise personas.NotImported(
-            "personas make agents and change them: that needs agents.add_agent and agents.change_agent"
-        )
 
 
 def _progress(job: Import) -> dict[str, Any] | None:
@@ -359,13 +351,18 @@ def _result(job: Import) -> dict[str, Any]:
 def _notes(report: Mapping[str, Any]) -> list[str]:
     """What else a report says, one sentence each."""
     skipped = [f"{count:,} skipped: {reason}" for reason, count in report["skipped_by_reason"].items()]
-    sent = [f"sent from {report['first_sent_at']} to {report['last_sent_at']}"] if report.get("first_sent_at") else []
+    sent = [f"sent from {_span(report)}"] if report.get("first_sent_at") else []
     return (
         list(report.get("warnings", ()))
         + sent
         + skipped
         + [f"{report[key]:,} {words}" for key, words in _NOTES.items() if report.get(key)]
     )
+
+
+def _span(report: Mapping[str, Any]) -> str:
+    ends = (datetime.fromisoformat(report[key]) for key in ("first_sent_at", "last_sent_at"))
+    return " to ".join(date_format(timezone.localtime(at), "j M Y, H:i") for at in ends)
 
 
 def _sample(sample: list[dict[str, Any]]) -> list[dict[str, Any]]:

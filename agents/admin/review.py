@@ -116,10 +116,6 @@ add_review(
         find=failed_rows,
         line=_line,
         show=_show,
-        decisions=(
-            Decision(
-                name="dismiss", label="Dismiss", key="d", done="is dismissed", decide=_dismiss, undo=_undo, main=True
-            ),
-        ),
+        decisions=(Decision("dismiss", "Dismiss", "d", "is dismissed", _dismiss, _undo, main=True),),
     )
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import smtplib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -23,6 +23,7 @@ from agents.work.queues import do_next, wake_workers
 # Minutes until the next try; after the last one it is given up: seven tries in about 18 hours.
 PAUSES = (1, 5, 30, 120, 300, 600)
 MOST_TRIES = len(PAUSES) + 1
+TEST = "This is a test."
 
 
 def work_one(*, owner: str) -> bool:
@@ -40,7 +41,9 @@ def deliver(delivery: Delivery) -> dict[str, Any]:
     try:
         if receiver.channel == Receiver.Channel.WEBHOOK:
             code = _post(delivery, receiver)
-            problem = "" if 200 <= code < 300 else f"it answered {code}" + _why(code)
+            problem = "" if 200 <= code < 300 else f"it answered {code}"
+            if 300 <= code < 400:
+                problem += "; redirects are not followed"
             is_dead = bool(problem) and not 400 <= code < 500
         else:
             _mail(delivery, receiver)
@@ -51,22 +54,18 @@ def deliver(delivery: Delivery) -> dict[str, Any]:
     return _ended(delivery, receiver, code, problem, is_dead=is_dead)
 
 
-def payload(alert: Alert | None, *, at: Any = None) -> dict[str, Any]:
-    """What a webhook is sent: the fields of Standard Webhooks, and of the alert what its page shows, without what anybody said."""
+def payload(alert: Alert | None, *, at: datetime | None = None) -> dict[str, Any]:
+    """What a webhook is sent, in the form of Standard Webhooks: what the alert's page shows, without what anybody said; None = a test."""
     if alert is None:
-        test = {"id": None, "kind": "test", "agent": None, "title": "This is a test.", "url": settings.CONSOLE_URL}
-        return {"type": "alert.test", "timestamp": (at or timezone.now()).isoformat(), "data": test}
-    return {
-        "type": f"alert.{alert.kind}",
-        "timestamp": alert.created_at.isoformat(),
-        "data": {
-            "id": alert.pk,
-            "kind": alert.kind,
-            "agent": alert.agent.slug if alert.agent is not None else None,
-            "title": alert.title,
-            "url": alert.url,
-        },
-    }
+        at, data = (
+            at or timezone.now(),
+            {"id": None, "kind": "test", "agent": None, "title": TEST, "url": settings.CONSOLE_URL},
+        )
+    else:
+        agent = alert.agent.slug if alert.agent is not None else None
+        at = alert.created_at
+        data = {"id": alert.pk, "kind": alert.kind, "agent": agent, "title": alert.title, "url": alert.url}
+    return {"type": f"alert.{data['kind']}", "timestamp": at.isoformat(), "data": data}
 
 
 def send_test(receiver: Receiver) -> Delivery:
@@ -75,17 +74,6 @@ def send_test(receiver: Receiver) -> Delivery:
     delivery: Delivery = Delivery.objects.create(receiver=receiver)
     transaction.on_commit(wake_workers)
     return delivery
-
-
-def send_again(delivery: Delivery) -> bool:
-    """Put a delivery that was given up back into the queue; return whether it was."""
-    given_up = (Delivery.Status.FAILED, Delivery.Status.ERRORED, Delivery.Status.CANCELLED)
-    rows = Delivery.objects.filter(pk=delivery.pk, status__in=given_up)
-    if not rows.update(status=Delivery.Status.PENDING, tries=0, attempt=0, error="", finished_at=None):
-        return False
-    Receiver.objects.filter(deliveries=delivery).update(retry_at=None)
-    transaction.on_commit(wake_workers)
-    return True
 
 
 def _post(delivery: Delivery, receiver: Receiver) -> int:
@@ -98,16 +86,10 @@ def _mail(delivery: Delivery, receiver: Receiver) -> None:
     """Send it by e-mail. The id of the message is the same at every try, so that mail programs can tell a second one."""
     if not settings.EMAIL_URL:
         raise Refused("no e-mail is sent: the setting EMAIL_URL is empty")
-    alert = delivery.alert
-    title = alert.title if alert is not None else "This is a test."
-    body = f"{title}\n\n{(alert.url if alert is not None else settings.CONSOLE_URL)}\n"
+    sent = payload(delivery.alert)["data"]
     message_id = f"<{delivery.message_id.hex}@{settings.DEFAULT_FROM_EMAIL.rpartition('@')[2].strip('> ')}>"
-    mail = EmailMessage(f"Plumbline: {title}", body, to=receiver.addresses, headers={"Message-ID": message_id})
-    mail.send()
-
-
-def _why(code: int) -> str:
-    return "; redirects are not followed" if 300 <= code < 400 else ""
+    subject, body = f"Plumbline: {sent['title']}", f"{sent['title']}\n\n{sent['url']}\n"
+    EmailMessage(subject, body, to=receiver.addresses, headers={"Message-ID": message_id}).send()
 
 
 def _words(error: OSError) -> str:

@@ -17,7 +17,7 @@ import ssl
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -35,20 +35,14 @@ class Unreachable(OSError):
     """There was no answer; says why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where to post to.
-
-    Attributes:
-        path: With the query.
-        trusted: Whether the setting names the host: it may be private, and without TLS.
-    """
+class Target(NamedTuple):
+    """Where to post to."""
 
     host: str
     port: int
-    path: str
+    path: str  # with the query
     tls: bool
-    trusted: bool
+    trusted: bool  # the setting names the host: it may be private, and without TLS
 
 
 def target_of(url: str) -> Target:
@@ -138,82 +132,73 @@ def headers_for(body: bytes, *, message_id: str, salt: str, now: float | None = 
 def post(url: str, body: bytes, headers: dict[str, str], *, seconds: float) -> int:
     """Post to a webhook; return the status of its answer, whatever it is. It takes at most `seconds`.
 
+    A thread does it, for the system's resolver and a server that trickles take as long as they like.
+
     Raises:
         Refused: The address may not be posted to.
         Unreachable: There was no answer in time.
     """
     target, end = target_of(url), time.monotonic() + seconds
-    found = _resolved(target, seconds)
-    addresses = [address for address in found if may_post_to(address, trusted=target.trusted)]
-    if not addresses:
-        raise Refused(_private(target.host))
-    try:
-        with _connected(target, addresses, end) as plain:
-            return _answer(target, plain, body, headers, end)
-    except (OSError, http.client.HTTPException) as error:
-        if time.monotonic() >= end:
-            raise Unreachable(f"no answer within {seconds:g} s") from None
-        raise Unreachable(_words(error)) from None
-
-
-def _resolved(target: Target, seconds: float) -> list[Address]:
-    """The addresses of a host. Asked in a thread, for the system's resolver takes as long as it likes."""
-    answers: queue.SimpleQueue[list[Address] | OSError] = queue.SimpleQueue()
+    lines: list[socket.socket] = []
+    answers: queue.SimpleQueue[int | Exception] = queue.SimpleQueue()
 
     def ask() -> None:
         try:
-            found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-            answers.put([ipaddress.ip_address(entry[4][0]) for entry in found])
-        except (OSError, ValueError) as error:
-            answers.put(error if isinstance(error, OSError) else OSError("the name cannot be looked up"))
+            answers.put(_answer(target, body, headers, end, lines))
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            answers.put(error)
 
     threading.Thread(target=ask, daemon=True).start()
+    answer: int | Exception
     try:
         answer = answers.get(timeout=seconds)
     except queue.Empty:
-        raise Unreachable(f"{target.host} was not looked up within {seconds:g} s") from None
-    if isinstance(answer, OSError) or not answer:
-        raise Unreachable(f"{target.host} has no address")
-    return answer
+        answer = TimeoutError()
+        for line in lines:
+            with suppress(OSError):  # it ended meanwhile
+                socket.socket.shutdown(line, socket.SHUT_RDWR)
+    if isinstance(answer, int):
+        return answer
+    if isinstance(answer, Refused):
+        raise answer
+    raise Unreachable(f"no answer within {seconds:g} s" if isinstance(answer, TimeoutError) else _words(answer))
 
 
-def _connected(target: Target, addresses: list[Address], end: float) -> socket.socket:
-    """A connection to the first of the addresses that takes one."""
-    for number, address in enumerate(addresses):
-        left = max(0.1, end - time.monotonic()) / (len(addresses) - number)
+def _answer(target: Target, body: bytes, headers: dict[str, str], end: float, lines: list[socket.socket]) -> int:
+    """The status of the answer; the sockets in use are added to `lines`, for the caller to cut them off."""
+
+    def left() -> float:
+        if (seconds := end - time.monotonic()) <= 0:
+            raise TimeoutError
+        return seconds
+
+    found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    addresses = [ipaddress.ip_address(entry[4][0]) for entry in found]
+    allowed = [str(address) for address in addresses if may_post_to(address, trusted=target.trusted)]
+    if not allowed:
+        raise Refused(_private(target.host))
+    while True:  # the first that takes a connection
         try:
-            return socket.create_connection((str(address), target.port), timeout=left)
-        except OSError as error:
-            failure = error
-    raise failure
-
-
-def _answer(target: Target, plain: socket.socket, body: bytes, headers: dict[str, str], end: float) -> int:
-    """The status of the answer on a connection, which is closed at the end, however slowly the other side speaks."""
-    connection = (http.client.HTTPSConnection if target.tls else http.client.HTTPConnection)(target.host, target.port)
-    line = plain
-    if target.tls:
-        context = ssl.create_default_context()
-        line = context.wrap_socket(plain, server_hostname=target.host, do_handshake_on_connect=False)
-
-    def cut() -> None:
-        with suppress(OSError):  # it ended meanwhile
-            socket.socket.shutdown(line, socket.SHUT_RDWR)
-
-    watch = threading.Timer(max(0.0, end - time.monotonic()), cut)
-    watch.daemon = True
-    watch.start()
-    try:
-        line.settimeout(max(0.1, end - time.monotonic()))
-        if isinstance(line, ssl.SSLSocket):
-            line.do_handshake()
+            line = socket.create_connection((allowed.pop(0), target.port), timeout=left() / (len(allowed) + 1))
+            break
+        except OSError:
+            if not allowed:
+                raise
+    with line:
+        lines.append(line)
+        line.settimeout(left())
+        if target.tls:
+            line = ssl.create_default_context().wrap_socket(line, server_hostname=target.host)
+            lines.append(line)
+            line.settimeout(left())
+        kind = http.client.HTTPSConnection if target.tls else http.client.HTTPConnection
+        connection = kind(target.host, target.port)
         connection.sock = line
-        connection.request("POST", target.path, body, headers)
-        return connection.getresponse().status
-    finally:
-        watch.cancel()
-        connection.close()
-        line.close()
+        try:
+            connection.request("POST", target.path, body, headers)
+            return connection.getresponse().status
+        finally:
+            connection.close()
 
 
 def _words(error: Exception) -> str:
@@ -222,8 +207,6 @@ def _words(error: Exception) -> str:
         return f"its certificate is not valid: {error.verify_message}"
     if isinstance(error, ConnectionRefusedError):
         return "the connection was refused"
-    if isinstance(error, TimeoutError):
-        return "no connection in time"
     if isinstance(error, http.client.HTTPException):
         return "what it answered is not HTTP"
     return f"the connection failed: {getattr(error, 'strerror', None) or type(error).__name__}"

@@ -245,7 +245,7 @@ class Tokens(TokenAuthentication):
         """Look up a key by its digest."""
         token = ApiToken.objects.select_related("user").filter(digest=ApiToken.digest_of(key)).first()
         if token is None or not token.user.is_active:
-            raise AuthenticationFailed("Invalid token.")
+            raise AuthenticationFailed("this token is not known; make one in the console under API tokens.")
         if token.is_expired:
             ended = timezone.localtime(token.expires_at)
             raise AuthenticationFailed(

@@ -2,7 +2,7 @@ from django.urls import include, path
 from rest_framework.routers import SimpleRouter
 
 from agents.api.agents import Agents, Versions
-from agents.api.alerts import Alerts, Receivers
+from agents.api.alerts import Alerts
 from agents.api.channels import Channels
 from agents.api.debates import Debates
 from agents.api.messages import ChannelMessages, Messages
@@ -15,7 +15,6 @@ router = SimpleRouter(use_regex_path=False)
 router.register("agents", Agents)
 router.register("channels", Channels)
 router.register("alerts", Alerts)
-router.register("receivers", Receivers)
 router.register("messages", Messages)
 router.register("runs", Runs)
 router.register("debates", Debates)

@@ -141,22 +141,17 @@ def moment(value: datetime | None) -> SafeString:
 
 def exact_moment(value: datetime) -> SafeString:
     """A time to the minute in the console's time zone, and how long ago it is: for the page of a row."""
-    full, ago = _full(value), _ago(value)
+    full, ago = date_format(timezone.localtime(value), "j M Y, H:i"), _ago(value)
     return _time(value, full if ago in full else f"{full} ({ago})")
 
 
-def _full(value: datetime) -> str:
-    return date_format(timezone.localtime(value), "j M Y, H:i")
-
-
 def _ago(value: datetime) -> str:
-    seconds = (timezone.now() - value).total_seconds()
+    seconds, local = (timezone.now() - value).total_seconds(), timezone.localtime(value)
     minutes = abs(seconds) / 60
     if minutes < 1:
         return "just now" if seconds >= 0 else "in a moment"
     if minutes >= 7 * 24 * 60:
-        is_this_year = timezone.localtime(value).year == timezone.localtime().year
-        return date_format(timezone.localtime(value), "j M" if is_this_year else "j M Y")
+        return date_format(local, "j M" if local.year == timezone.localtime().year else "j M Y")
     unit, size = ("min", 1) if minutes < 60 else ("h", 60) if minutes < 48 * 60 else ("d", 24 * 60)
     return f"{minutes // size:.0f} {unit} ago" if seconds >= 0 else f"in {minutes // size:.0f} {unit}"
 

@@ -69,44 +69,39 @@ def navigation(request: HttpRequest) -> list[dict[str, Any]]:
     if not admin.site.has_permission(request):  # on the sign-in page
         return groups
     for title, before, after in settings.CONSOLE_MENU:
-        items = [_page(page) for page in before if _may_open(request, page)]
-        for table in tables().values():
-            if table.menu == title and (shown := [one for one in table.family if _may_view(request, one)]):
-                links = [(one, display.list_url(one.model)) for one in shown]
-                tabs = [
-                    {"title": one.name, "link": link, "models": [one.model._meta.label_lower]} for one, link in links
-                ]
-                items.append(
-                    {"title": table.entry or table.name, "icon": table.icon, "link": tabs[0]["link"], "tabs": tabs}
-                )
-        items += [_page(page) for page in after if _may_open(request, page)]
-        if items:
+        entries = [_entry(request, table) for table in tables().values() if table.menu == title]
+        if items := [*_pages(request, before), *filter(None, entries), *_pages(request, after)]:
             groups.append({"title": title, "items": items})
-    parts = [part for group in groups for item in group["items"] for part in (item, *item["tabs"])]
-    nearest = max((part["link"] for part in parts if _is_below(request.path, part["link"])), key=len, default="")
-    for part in parts:
-        part["active"] = part["link"] == nearest  # a page below another one's address is not that one, too
-    for group in groups:
-        for item in group["items"]:
-            item["active"] |= any(tab["active"] for tab in item["tabs"])
+    listed = [item for group in groups for item in group["items"]]
+    links = {part["link"] for item in listed for part in (item, *item["tabs"])} - {reverse("admin:index")}
+    # A page below another one's address is not that one, too; all are below the first page.
+    here = max(filter(request.path.startswith, links), key=len, default=request.path)
+    for item in listed:
+        for tab in item["tabs"]:
+            tab["active"] = tab["link"] == here
+        item["active"] = item["link"] == here or any(tab["active"] for tab in item["tabs"])
     return groups
 
 
-def _page(page: tuple[str, str, str, str]) -> dict[str, Any]:
-    name, icon, title, _ = page
-    return {"title": title, "icon": icon, "link": reverse(name), "tabs": []}
+def _pages(request: HttpRequest, pages: list[tuple[str, str, str, str]]) -> list[dict[str, Any]]:
+    return [
+        {"title": title, "icon": icon, "link": reverse(name), "tabs": []}
+        for name, icon, title, permission in pages
+        if not permission or request.user.has_perm(permission)
+    ]
 
 
-def _may_open(request: HttpRequest, page: tuple[str, str, str, str]) -> bool:
-    return not page[-1] or request.user.has_perm(page[-1])
-
-
-def _may_view(request: HttpRequest, table: Table) -> bool:
-    return admin.site.get_model_admin(table.model).has_view_permission(request)
-
-
-def _is_below(path: str, link: str) -> bool:
-    return path == link or (path.startswith(link) and link != reverse("admin:index"))
+def _entry(request: HttpRequest, table: Table) -> dict[str, Any] | None:
+    tabs = [
+        {"title": one.name, "link": display.list_url(one.model), "models": [one.model._meta.label_lower]}
+        for one in table.family
+        if admin.site.get_model_admin(one.model).has_view_permission(request)
+    ]
+    return (
+        {"title": table.entry or table.name, "icon": table.icon, "link": tabs[0]["link"], "tabs": tabs}
+        if tabs
+        else None
+    )
 
 
 def tabs(request: HttpRequest) -> list[dict[str, Any]]:
@@ -159,9 +154,8 @@ def search(request: HttpRequest, typed: str) -> list[Hit]:
     for group in navigation(request):
         for item in group["items"]:
             for part in item["tabs"] or [item]:
-                way = " › ".join(
-                    filter(None, (group["title"], item["title"] if part["title"] != item["title"] else ""))
-                )
+                names = (group["title"], item["title"] if part["title"] != item["title"] else "")
+                way = " › ".join(filter(None, names))
                 if typed.lower() in f"{way} {part['title']}".lower():
                     hits.append((part["title"], way or "page", part["link"], item["icon"]))
     found = [find(request, typed) for permission, find in _searches if request.user.has_perm(permission)]

@@ -86,7 +86,7 @@ class LogAdmin(ReadOnlyAdmin[M]):
                 return {}
         beside = {"previous": first_beyond(rows, row, backwards=True), "next": first_beyond(rows, row)}
         return {
-            name: f"{reverse(f'admin:{self.opts.app_label}_{self.opts.model_name}_change', args=[pk])}{'?' if query else ''}{query}"
+            name: f"{self.url('change', self.model(pk=pk))}?{query}".rstrip("?")
             for name, pk in beside.items()
             if pk is not None
         }

@@ -18,6 +18,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.safestring import SafeString
 
+from agents.console import display
 from agents.console.filters import number_in
 from agents.console.home import MOST_COUNTED, HomePart, add_home, waiting
 from agents.console.site import add_pages, unreadable
@@ -27,7 +28,6 @@ ASSIGNING = "agents.change_reviewitem"
 AROUND = 4  # items listed before and after the open one
 MOST_PEOPLE = 200  # to whom an item can be assigned
 MOST_MINE = 1_000  # newest assignments that are looked through
-CHANGED = "It was changed since the page was opened. Look at it again."
 
 
 class Waits(NamedTuple):
@@ -44,15 +44,14 @@ class Waits(NamedTuple):
     agent: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(NamedTuple):
     """A button of the queue.
 
     Attributes:
         name: In the form. `label`: on the button. `key`: the letter that presses it.
         done: What it did, after the item's line: ``is dismissed``.
         decide: Carries it out for the request, the row and a note; a `ValueError` says why not, e.g. that it is decided already.
-        undo: Takes it back; None where that is not possible.
+        undo: Takes it back.
         main: Whether it is what most items need.
     """
 
@@ -61,12 +60,8 @@ class Decision:
     key: str
     done: str
     decide: Callable[[HttpRequest, Any, str], object]
-    undo: Callable[[HttpRequest, Any], object] | None = None
+    undo: Callable[[HttpRequest, Any], object]
     main: bool = False
-
-
-def _own_page(row: Any) -> str:
-    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +92,7 @@ class ReviewKind:
     line: Callable[[Any], SafeString]
     show: Callable[[HttpRequest, Any], SafeString]
     decisions: tuple[Decision, ...]
-    url: Callable[[Any], str] = _own_page
+    url: Callable[[Any], str] = display.page_url
     note: str = ""
     seen: Callable[[Any], str] = lambda row: ""
 
@@ -243,12 +238,10 @@ def _open(request: HttpRequest, items: list[_Item], place: int, filters: Mapping
             }
             for n, item in enumerate(shown)
         ],
+        "first": start + 1,
         "item": current,
         "agent_of": agents.get(current.waits.agent),
-        "body": current.kind.show(request, row) if row is not None else "",
-        "line": current.kind.line(row) if row is not None else "",
-        "seen": current.kind.seen(row) if row is not None else "",
-        "url": current.kind.url(row) if row is not None else "",
+        **(_shown(request, current.kind, row) if row is not None else {}),
         "place": place,
         "number": place + 1,
         "next": items[place + 1].id if place + 1 < len(items) else items[place - 1].id if place else "",
@@ -257,6 +250,10 @@ def _open(request: HttpRequest, items: list[_Item], place: int, filters: Mapping
         "assignee": assigned.get(current.id, ""),
         "people": people() if request.user.has_perm(ASSIGNING) else [],
     }
+
+
+def _shown(request: HttpRequest, kind: ReviewKind, row: Any) -> dict[str, str]:
+    return {"body": kind.show(request, row), "line": kind.line(row), "seen": kind.seen(row), "url": kind.url(row)}
 
 
 def _count(kinds: Iterable[Collection[_Item]]) -> str:
@@ -292,16 +289,9 @@ def _last_decision(request: HttpRequest, kinds: Mapping[str, ReviewKind]) -> dic
     kind = kinds.get(name)
     decision = _decision(kind, request.GET.get("did", "")) if kind else None
     row = kind.find([key]).get(key) if kind and decision else None
-    if kind is None or decision is None or row is None:
+    if kind is None or row is None:
         return None
-    return {
-        "kind": kind,
-        "key": key,
-        "decision": decision,
-        "undoable": decision.undo is not None,  # a template would call it
-        "line": kind.line(row),
-        "url": kind.url(row),
-    }
+    return {"kind": kind, "key": key, "decision": decision, "line": kind.line(row), "url": kind.url(row)}
 
 
 def _decision(kind: ReviewKind, name: str) -> Decision | None:
@@ -328,17 +318,14 @@ def _act(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters: dict[st
         if decision is None:
             raise ValueError(f"allowed: {', '.join(one.label for one in kind.decisions)}")
         if is_undo:
-            if decision.undo is None:
-                raise ValueError(f"{decision.label} cannot be undone here")
             decision.undo(request, row)
             return HttpResponseRedirect(review_url(**here))
         if kind.seen(row) != given.get("seen", ""):
-            raise ValueError(CHANGED)
+            raise ValueError("It was changed since the page was opened. Look at it again.")
         decision.decide(request, row, given.get("note", "").replace("\x00", "").strip()[:1000])
     except ValueError as problem:
         messages.warning(request, f"Nothing was changed: {problem}")
-        waits_still = any(kind.waiting(request, "", [key]))
-        return HttpResponseRedirect(review_url(**(here if waits_still or is_undo else on)))
+        return HttpResponseRedirect(review_url(**here))
     return HttpResponseRedirect(review_url(**on, done=f"{kind.name}:{key}", did=decision.name))
 
 

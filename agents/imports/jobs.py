@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import time
 from collections import Counter
@@ -304,8 +305,11 @@ def _look(job: Import, path: Path, options: ReadOptions, *, most: int | None) ->
 
 
 def _said(error: Exception) -> str:
-    """An error without the dashes of a command's options."""
-    return str(error).replace("--", "")
+    """An error that names the page's fields instead of a command's options."""
+    said = re.sub(
+        r"(say which: )?--columns (speaker|text|sent_at)=COLUMN", "choose it below, among the columns", str(error)
+    )
+    return said.replace("name it: --format", "choose below what to read it as").replace("--", "")
 
 
 def _user(job: Import) -> User:

@@ -38,11 +38,10 @@ def preview_uploaded(uploads: Sequence[File[bytes]], *, user: User, reset: bool)
     with transaction.atomic():
         results = import_uploaded(uploads, user=user, reset=reset)
         agents = Agent.objects.prefetch_related("traits").in_bulk([result.agent.pk for result in results])
-        shown = [
-            (result, render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all()))
-            for result in results
-            for agent in [agents[result.agent.pk]]
-        ]
+        shown = []
+        for result in results:
+            agent = agents[result.agent.pk]
+            shown.append((result, render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())))
         transaction.set_rollback(True)
     return shown
 
@@ -58,6 +57,8 @@ def import_uploaded(uploads: Sequence[File[bytes]], *, user: User, reset: bool) 
     Raises:
         NotImported: A file is no persona, too large, or goes beyond the user's permissions.
     """
+    if not may_import(user):
+        raise NotImported("personas make agents and change them: that needs agents.add_agent and agents.change_agent")
     names = [plain_name(upload.name or "") for upload in uploads]
     for name in names:
         if Path(name).suffix.lower() not in SUFFIXES:

@@ -26,7 +26,6 @@ from agents.turn.pipeline import (
     is_apart,
     pipeline,
     speaker_of,
-    system_prompt_of,
     until_of,
 )
 
@@ -162,14 +161,13 @@ def new_turn(
     versions = PersonaVersion.objects.filter(agent=OuterRef("pk")).order_by("-number").values("pk")
     own = Agent.objects.filter(pk=agent.pk).values_list(Subquery(versions[:1]), has_swarm())
     version, swarm = own.first() or (None, False)
+    speaker = speaker_of(agent, overrides or {})
     return Turn(
-        agent=speaker_of(agent, overrides or {}),
+        agent=speaker,
         channel=channel,
         run=run,
         trigger=trigger,
-        persona_version_id=None
-        if system_prompt_of(overrides or {})
-        else version,  # an edited persona is no stored version
+        persona_version_id=version if speaker is agent else None,  # an edited persona is no stored version
         overrides=overrides or {},
         has_swarm=swarm,
         transcript=[]

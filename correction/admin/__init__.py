@@ -11,6 +11,7 @@ from correction.admin.agents import (
     corrections_panel,
     costs_panel,
     gate_in_chat,
+    gate_overrides,
     gate_steps,
     nudges_panel,
     switch_mechanism,
@@ -26,7 +27,7 @@ __all__ = ["agents", "behavior", "config", "home", "interventions", "logs", "rev
 
 register_pages("correction")
 add_steps(gate_steps)
-add_choice(gate_in_chat)
+add_choice("gate_mode", gate_in_chat, gate_overrides)
 extend(
     Agent,
     "correction.view_agentevaluationconfig",

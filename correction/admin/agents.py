@@ -16,7 +16,6 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.admin.access import user_of
-from agents.admin.chat import Choice
 from agents.console import display
 from agents.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
 from agents.console.forms import confirmed
@@ -287,18 +286,25 @@ def _step(agent: Agent, config: ResolvedConfig, dimension: str) -> Step | None:
     return None
 
 
-def _gate_options(agent: Agent) -> list[tuple[str, str]]:
+def gate_in_chat(agent: Agent) -> forms.ChoiceField:
+    """The gate's mode for a turn of a chat."""
     config = resolve_config(agent)
     now = GateMode.OFF.value if config.gate_is_off else config.gate_mode
-    modes = (
-        (GateMode.OFF, "nothing is judged"),
-        (GateMode.OBSERVE, "judged after it is sent"),
-        (GateMode.ENFORCE, "judged before it is sent"),
+    return forms.ChoiceField(
+        label="Gate",
+        choices=[
+            ("", f"as configured ({now})"),
+            ("off", "off: nothing is judged"),
+            ("observe", "observe: judged after it is sent"),
+            ("enforce", "enforce: judged before it is sent"),
+        ],
+        help_text=f"judged by {judge_label(str(settings.JUDGE_MODEL))}, a call for each dimension of a draft",
+        required=False,
+        widget=Select,
     )
-    return [("", f"as configured ({now})"), *((mode.value, f"{mode.value}: {text}") for mode, text in modes)]
 
 
-def _gate_overrides(agent: Agent, mode: str) -> dict[str, Any]:
+def gate_overrides(agent: Agent, mode: str) -> dict[str, Any]:
     """The mode, for every message; where no dimension is enabled adherence is checked."""
     given: dict[str, Any] = {"gate_mode": mode}
     if mode == GateMode.OBSERVE:
@@ -308,13 +314,6 @@ def _gate_overrides(agent: Agent, mode: str) -> dict[str, Any]:
     return given
 
 
-def _gate_judge(agent: Agent) -> str:
-    return f"judged by {judge_label(str(settings.JUDGE_MODEL))}, a call for each dimension of a draft"
-
-
-gate_in_chat = Choice(
-    name="gate_mode", label="Gate", options=_gate_options, about=_gate_judge, overrides=_gate_overrides
-)
 NAMED_CHANGES = 3  # differences named of one change
 
 

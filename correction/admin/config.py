@@ -29,11 +29,12 @@ from correction.admin.gate import (
     changes_of_choice,
     check_sentence,
     gate_context,
-    heuristic_badge,
     kind_of_judge,
-    preview_of_typed,
+    preview,
     queue_unjudged,
     read_choice,
+    read_threshold,
+    settings_of,
 )
 from correction.admin.matrix import (
     BY_ID,
@@ -68,7 +69,7 @@ from correction.config.settings import (
 )
 from correction.gate.thresholds import Scores, replay
 from correction.models import AgentEvaluationConfig
-from evaluation.admin.display import MEASURE
+from evaluation.admin.display import HEURISTIC, MEASURE
 from evaluation.wording import counted
 
 PAGES = "admin/correction/config/"
@@ -112,7 +113,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         """A configuration as a form; with ``?mechanism=`` only that part of it."""
         self._allow(request)
         agent, chosen = _agent(target), _mechanism(request)
-        own, defaults = _stored_rows(agent)
+        own, defaults, config = _stored_rows(agent)
         shown = MECHANISMS if chosen is None else (chosen,)
         names = [name for mechanism in shown for name in mechanism.fields]
         form = ConfigForm(request.POST or None, own=own, defaults=defaults, names=names)
@@ -127,7 +128,6 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
                     return self._save(request, agent, chosen, form.changes, back=back, reason=reason, seen=form.was)
                 except ConfigConflict as conflict:
                     form.show_conflict(conflict)
-        config = merge(own=own, defaults=defaults) if agent is not None else merge(own=None, defaults=own)
         return self._page(
             request,
             "form",
@@ -136,7 +136,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             form=form,
             notes=notes_on(config),
             groups=_groups(agent, form, shown, config),
-            heuristic=heuristic_badge(kind_of_judge()),
+            heuristic=display.badge("heuristic", "warning", HEURISTIC) if kind_of_judge() == "heuristic" else "",
             chosen=chosen,
             all_url=config_url(agent),
             history_url=history_url(agent),
@@ -148,9 +148,11 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         """Replay the latest messages with other thresholds, choose what the gate does, see and undo what was changed, check a sentence."""
         self._allow(request)
         agent = _agent(target)
-        own, defaults = _stored_rows(agent)
+        own, defaults, config = _stored_rows(agent)
         posted = request.POST
-        choice = read_choice(request.GET if "_check" in posted else posted or request.GET, in_effect(agent))
+        # A sentence is checked, and messages are judged, as the page was shown: its address says how, and the estimate was for that.
+        as_shown = "_check" in posted or "_judge" in posted
+        choice = read_choice(request.GET if as_shown else posted or request.GET, config)
         here, sentence = gate_url(agent, **choice.query), {}
         if "_save" in posted:
             self._allow(request, change=True)
@@ -175,7 +177,9 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             if not request.user.has_perm(CHECKING):
                 raise PermissionDenied
             sentence = check_sentence(agent, posted.get("draft", ""), choice.checked)
-        context = gate_context(request, agent, choice, own=own, defaults=defaults)
+        elif posted:
+            return HttpResponseRedirect(here)
+        context = gate_context(request, agent, choice, own=own, config=config)
         if "progress" in request.GET:
             return JsonResponse({"waiting": context["waiting"]})
         live = gate_url(agent, **choice.query, progress=1) if context["waiting"] and not posted else ""
@@ -191,16 +195,7 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
         if request.method == "POST":
             self._go_back(request, agent)
             return HttpResponseRedirect(came_from(request, request.POST, history_url(agent)))
-        entries = [
-            (
-                change,
-                [
-                    (SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair))
-                    for name, pair in change.changes.items()
-                ],
-            )
-            for change in config_history(agent, limit=ENTRIES)
-        ]
+        entries = [(change, settings_of(change)) for change in config_history(agent, limit=ENTRIES)]
         context = {"config_url": config_url(agent), "agent": agent, "entries": entries, "limit": ENTRIES}
         return self._page(request, "history", f"{agent or 'Defaults'}: history", **context)
 
@@ -300,11 +295,15 @@ def _mechanism(request: HttpRequest) -> Mechanism | None:
     return BY_ID.get(wanted)
 
 
-def _stored_rows(agent: Agent | None) -> tuple[AgentEvaluationConfig | None, AgentEvaluationConfig | None]:
-    """The row that is edited, and the defaults above it (None when these are edited), in one query."""
+def _stored_rows(
+    agent: Agent | None,
+) -> tuple[AgentEvaluationConfig | None, AgentEvaluationConfig | None, ResolvedConfig]:
+    """The row that is edited, the defaults above it (None when these are edited), and what is in effect; in one query."""
     wanted = Q(is_defaults=True) | Q(agent=agent) if agent is not None else Q(is_defaults=True)
     rows = {row.agent_id: row for row in AgentEvaluationConfig.objects.filter(wanted).order_by()}
-    return (rows.get(agent.pk), rows.get(None)) if agent is not None else (rows.get(None), None)
+    own, defaults = (None, rows.get(None)) if agent is None else (rows.get(agent.pk), rows.get(None))
+    config = merge(own=own, defaults=defaults)
+    return (own, defaults, config) if agent is not None else (defaults, None, config)
 
 
 def _groups(
@@ -332,7 +331,8 @@ def _groups(
         }
         if mechanism.is_dimension and name == mechanism.number:
             of_dimension = scores.get(mechanism.id, Scores())
-            line["preview"] = preview_of_typed(agent, mechanism.id, str(bound.value() or ""), config, of_dimension)
+            threshold, _ = read_threshold(str(bound.value() or ""), mechanism.id, config)
+            line["preview"] = preview(agent, mechanism.id, threshold, config, of_dimension)
         return line
 
     return [{"mechanism": one, "lines": [line(one, name) for name in one.fields]} for one in mechanisms]
@@ -344,7 +344,7 @@ def _consequences(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[st
         values = read_changes(changes)
     except ConfigError:
         return None
-    stored, _ = _stored_rows(None)
+    stored, _, _ = _stored_rows(None)
     row = copy.copy(stored) if stored is not None else AgentEvaluationConfig(is_defaults=True)
     changed = {name: value for name, value in values.items() if getattr(row, name) != value}
     for name, value in changed.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, QueryDict
+from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from pydantic import ValidationError
@@ -23,15 +24,15 @@ from agents.console.site import Button
 from agents.llm.endpoints import provider_of
 from agents.models import Agent, Message
 from agents.work.worker import alive
-from correction.admin.display import number, origin, outcome_badge, share
+from correction.admin.display import number, outcome_badge, share
 from correction.admin.matrix import BY_ID, config_url, gate_url
-from correction.config.configure import config_history, notes_on
+from correction.config.configure import ConfigChange, config_history, notes_on
 from correction.config.settings import GATE_DIMENSIONS, SETTINGS, ConfigError, ResolvedConfig, merge
 from correction.gate.observe import Needs, judge_later, needs_of
 from correction.gate.quality_check import QualityCheck, check_quality
 from correction.gate.thresholds import LAST, ORIGINS, USUAL, Replay, Scores, failing, replay, wilson_interval
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, ObservedMessage
-from evaluation.admin.display import HEURISTIC, MEASURE, judge_badge
+from evaluation.admin.display import MEASURE, judge_badge
 from evaluation.models import is_heuristic
 from evaluation.wording import counted
 
@@ -51,10 +52,6 @@ def kind_of_judge() -> str:
     return "heuristic" if is_heuristic(settings.JUDGE_MODEL) else "model"
 
 
-def heuristic_badge(kind: str) -> SafeString | str:
-    return display.badge("heuristic", "warning", HEURISTIC) if kind == "heuristic" else ""
-
-
 def gate_buttons(request: HttpRequest, agent: Agent) -> list[Button]:
     """The ways from an agent's page."""
     buttons = [Button(label="Gate", url=gate_url(agent), why="what it would send back; off, observe or enforce")]
@@ -71,7 +68,7 @@ class Choice:
 
     Attributes:
         checked: Dimensions whose box is ticked.
-        typed: The text of each threshold. thresholds: their values; the one in effect where the text is not allowed (`errors`).
+        typed: The text of each threshold. thresholds: their values. errors: why a text is not allowed, or empty.
         last, kind: How many messages are replayed, and whose scores: `KINDS`.
     """
 
@@ -84,42 +81,34 @@ class Choice:
     kind: str
 
     @property
-    def values(self) -> dict[str, Any]:
-        """As the settings have them."""
-        values: dict[str, Any] = {"gate_mode": self.mode}
-        for dimension in GATE_DIMENSIONS:
-            values[f"gate_{dimension}_enabled"] = dimension in self.checked
-            values[f"gate_{dimension}_threshold"] = self.thresholds[dimension]
-        return values
-
-    @property
-    def limits(self) -> dict[str, Decimal]:
-        """The thresholds of the checked dimensions."""
-        return {dimension: self.thresholds[dimension] for dimension in self.checked}
-
-    @property
     def query(self) -> dict[str, Any]:
         """For the address of the page as it is filled in."""
         chosen = {"gate_mode": self.mode, "check": self.checked, "filled_in": 1}
         return {**chosen, "last": self.last, "judge": self.kind, **self.typed}
 
 
+def read_threshold(text: str, dimension: str, config: ResolvedConfig) -> tuple[Decimal, str]:
+    """Read a typed threshold; the one in effect where nothing is typed, or what is not allowed, with the reason why not."""
+    try:
+        read: Decimal | None = SETTINGS[f"gate_{dimension}_threshold"].read(text)
+    except ConfigError as problem:
+        return config.threshold(dimension), str(problem)
+    return config.threshold(dimension) if read is None else read, ""
+
+
 def read_choice(asked: QueryDict, config: ResolvedConfig) -> Choice:
     """What was typed or linked; everything else as it is in effect."""
     typed, thresholds, errors = {}, {}, {}
     for dimension in GATE_DIMENSIONS:
-        name, current = f"gate_{dimension}_threshold", config.threshold(dimension)
-        text, thresholds[dimension] = asked.get(dimension, ""), current
-        try:
-            read: Decimal | None = SETTINGS[name].read(text)
-            thresholds[dimension] = current if read is None else read
-        except ConfigError as problem:
-            errors[dimension] = str(problem)
-        typed[dimension] = text[:20] if dimension in errors else number(thresholds[dimension])
+        text = asked.get(dimension, "")
+        thresholds[dimension], errors[dimension] = read_threshold(text, dimension, config)
+        typed[dimension] = text[:20] if errors[dimension] else number(thresholds[dimension])
     enabled = [d for d in GATE_DIMENSIONS if config[f"gate_{d}_enabled"]]
-    wanted = asked.getlist("check") if "check" in asked or "filled_in" in asked else enabled or GATE_DIMENSIONS[:1]
+    wanted: Sequence[str] = enabled or GATE_DIMENSIONS[:1]
     if "add" in asked:  # of a link that keeps what is checked
         wanted = [*enabled, asked.get("add", "")]
+    elif "check" in asked or "filled_in" in asked:
+        wanted = asked.getlist("check")
     mode, last, kind = asked.get("gate_mode", ""), asked.get("last", ""), asked.get("judge", "")
     return Choice(
         mode=mode if mode in GateMode.values else config.gate_mode,
@@ -146,17 +135,18 @@ def changes_of_choice(
     Raises:
         ConfigError: A threshold is not allowed, or nothing is to be checked by a gate that is on.
     """
-    if choice.errors:
-        raise ConfigError(choice.errors)
+    if errors := {dimension: error for dimension, error in choice.errors.items() if error}:
+        raise ConfigError(errors)
     seen = {name: SETTINGS[name].read(posted.get(f"seen-{name}", "")) for name in FIELDS}
     row = AgentEvaluationConfig(**{name: getattr(own, name, None) for name in SETTINGS} | seen)
     shown = merge(own=row, defaults=defaults)
     off = choice.mode == GateMode.OFF
-    changes = {
-        name: value
-        for name, value in choice.values.items()
-        if value != shown[name] and not (off and name.endswith("_enabled"))
-    }
+    chosen: dict[str, Any] = {"gate_mode": choice.mode}
+    for dimension in GATE_DIMENSIONS:
+        chosen[f"gate_{dimension}_threshold"] = choice.thresholds[dimension]
+        if not off:
+            chosen[f"gate_{dimension}_enabled"] = dimension in choice.checked
+    changes = {name: value for name, value in chosen.items() if value != shown[name]}
     if not off and not choice.checked and not shown["gate_rules_enabled"]:
         allowed = ", ".join(GATE_DIMENSIONS)
         raise ConfigError({"check": f"gate_mode {choice.mode}: tick at least one of {allowed}, or choose off"})
@@ -187,8 +177,7 @@ def check_sentence(agent: Agent, draft: str, dimensions: tuple[str, ...]) -> dic
         return {"draft": draft, "problem": f"draft: {error.errors()[0]['msg']}"}
     checked = check_quality(check)
     log = CorrectionLog.objects.prefetch_related("dimension_results").get(pk=checked.log_id)
-    free = provider_of(checked.judge) != "anthropic"
-    cost = checked.cost
+    free, cost = provider_of(checked.judge) != "anthropic", checked.cost
     return {
         "draft": draft,
         "checked": checked,
@@ -207,10 +196,9 @@ def gate_context(
     choice: Choice,
     *,
     own: AgentEvaluationConfig | None,
-    defaults: AgentEvaluationConfig | None,
+    config: ResolvedConfig,
 ) -> dict[str, Any]:
     """What the template shows, for one agent or (None) the defaults, which are tried on the messages of all agents."""
-    config = merge(own=own, defaults=defaults) if agent is not None else merge(own=None, defaults=own)
     got = replay(agent=agent, heuristic=choice.kind == "heuristic", last=choice.last)
     said = Message.objects.filter(pk__in=got.messages).select_related("agent", "channel").in_bulk()
     open_ones = {name: len(got.unjudged(choice.checked, evaluated=name == "all")) for name in ("new", "all")}
@@ -221,11 +209,11 @@ def gate_context(
     if newest is not None and newest.agent is not None:
         needs = needs_of(message=newest, agent=newest.agent, dimensions=choice.checked)
     waiting = ObservedMessage.objects.filter(message__in=list(got.messages), status__in=ObservedMessage.OPEN).count()
-    back = got.sent_back(choice.limits)
-    by_origin = {
-        origin: sum(any(score.origin == origin for score in scores.values()) for scores in got.messages.values())
-        for origin in ORIGINS
-    }
+    back = got.sent_back({dimension: choice.thresholds[dimension] for dimension in choice.checked})
+    by_origin = Counter(
+        origin for scores in got.messages.values() for origin in {one.origin for one in scores.values()}
+    )
+    columns = [d for d in GATE_DIMENSIONS if any(d in scores for scores in got.messages.values())]
     return {
         "agent": agent,
         "config": config,
@@ -234,65 +222,43 @@ def gate_context(
         "seen": [(name, SETTINGS[name].show_stored(getattr(own, name, None))) for name in FIELDS],
         "lasts": LAST,
         "kinds": KINDS.items(),
-        "heuristic": heuristic_badge(choice.kind),
         "judges": [judge_badge(judge) for judge in got.judges],
         "total": len(got.messages),
-        "by_origin": [(name, count) for name, count in by_origin.items() if count],
+        "by_origin": [(name, by_origin[name]) for name in ORIGINS if by_origin[name]],
         "previews": [_card(agent, dimension, choice, config, got) for dimension in GATE_DIMENSIONS],
         "sent_back": share(len(back), len(got.messages)),
         "sent_back_number": len(back),
-        "columns": _columns(got),
-        "rows": _rows(got, said, set(back), may_read=request.user.has_perm(READING)),
-        "open": [
-            (name, count, needs.calls * count if needs else 0, _cost(needs, count))
-            for name, count in open_ones.items()
-            if count
-        ],
+        "columns": columns,
+        "rows": _rows(got, columns, said, set(back), may_read=request.user.has_perm(READING)),
+        "open": [(name, n, needs.calls * n if needs else 0, _cost(needs, n)) for name, n in open_ones.items() if n],
         "waiting": waiting,
         "no_worker": bool(waiting) and not alive().exists(),
         "judge_set": judge_badge(str(settings.JUDGE_MODEL)),
         "may_judge": choice.kind == kind_of_judge() and request.user.has_perm(MEASURE),
         "may_check": request.user.has_perm(CHECKING),
-        "modes": [(mode, _words(mode, config, needs, choice.checked)) for mode in GateMode.values],
+        "modes": GateMode.values,
+        "share_observed": f"{100 * config['observe_sample_rate']:.0f} %",
+        "cost_of_message": _cost_of("message", needs, choice.checked),
+        "cost_of_draft": _cost_of("draft", needs, choice.checked),
+        "seconds": seconds_of(needs.seconds) if needs and needs.seconds is not None else "",
+        "deadlines": (config.show("gate_deadline_seconds"), config.show("gate_total_deadline_seconds")),
+        "retries": config["max_correction_attempts"],
         "changes": _changes(agent),
         "logs_url": display.list_url(CorrectionLog, **({"agent__id__exact": agent.pk} if agent else {})),
         "config_url": config_url(agent),
     }
 
 
-def _words(mode: str, config: ResolvedConfig, needs: Needs | None, checked: Sequence[str]) -> SafeString:
-    """What a mode does, and what it costs for the checked dimensions."""
-    each = "message" if mode == GateMode.OBSERVE else "draft"
-    if mode == GateMode.OFF:
-        return SafeString("No message is checked. It costs nothing.")
+def _cost_of(each: str, needs: Needs | None, checked: Sequence[str]) -> SafeString | str:
+    """A sentence on what checking each message or draft costs."""
     if needs is None:
-        cost: object = "What that costs is estimated once there is a message."
-    elif not checked:
-        cost = "Tick what is to be checked to see the cost."
-    elif not needs.calls:
-        cost = "No call and no cost: the judge answers on this machine."
-    else:
-        cost = format_html(
-            "For {}: {} a {}, about {} per 1,000 {}s{}.",
-            ", ".join(checked), counted(needs.calls, "call"), each, _cost(needs, 1000), each,
-            "; a retry is another draft" if mode == GateMode.ENFORCE else "",
-        )  # fmt: skip
-    if mode == GateMode.OBSERVE:
-        share_of = config["observe_sample_rate"]
-        part = "" if share_of == 1 else f" Judged: {100 * share_of:.0f} % of the messages (observe sample rate)."
-        return format_html(
-            "Messages are sent at once and judged afterwards. Nothing is held back and nobody waits.{} {}", part, cost
-        )
-    took = "how long was not measured yet" if needs is None or needs.seconds is None else seconds_of(needs.seconds)
-    return format_html(
-        "Each draft waits for its verdict: {} ({} s at most, {} s with retries). One that fails is sent back with feedback, at most {} "
-        "times; then the best attempt is sent. What cannot be judged in time is sent. {}",
-        took,
-        config.show("gate_deadline_seconds"),
-        config.show("gate_total_deadline_seconds"),
-        config["max_correction_attempts"],
-        cost,
-    )
+        return "What that costs is estimated once there is a message."
+    if not checked:
+        return "Tick what is to be checked to see the cost."
+    if not needs.calls:
+        return "No call and no cost: the judge answers on this machine."
+    calls, cost = counted(needs.calls, "call"), _cost(needs, 1000)
+    return format_html("For {}: {} a {}, about {} per 1,000 {}s", ", ".join(checked), calls, each, cost, each)
 
 
 def _cost(needs: Needs | None, messages: int) -> SafeString:
@@ -300,10 +266,9 @@ def _cost(needs: Needs | None, messages: int) -> SafeString:
         return display.EMPTY
     if not needs.calls:
         return display.badge("free", "good", "the judge answers on this machine")
-    calls = needs.calls * messages
-    return display.money(
-        None if needs.cost_usd is None else needs.cost_usd * messages, unpriced=calls if needs.cost_usd is None else 0
-    )
+    if needs.cost_usd is None:
+        return display.money(None, unpriced=needs.calls * messages)
+    return display.money(needs.cost_usd * messages)
 
 
 def _changes(agent: Agent | None) -> list[tuple[Any, list[Any], bool]]:
@@ -311,23 +276,22 @@ def _changes(agent: Agent | None) -> list[tuple[Any, list[Any], bool]]:
     newer: set[str] = set()
     shown = []
     for change in config_history(agent):
-        settings_of = [
-            (SETTINGS[name].label, *map(SETTINGS[name].show_stored, pair)) for name, pair in change.changes.items()
-        ]
         if not OF_GATE.isdisjoint(change.changes):
-            shown.append((change, settings_of, newer.isdisjoint(change.changes)))
+            shown.append((change, settings_of(change), newer.isdisjoint(change.changes)))
         newer |= change.changes.keys()
     return shown[:CHANGES]
 
 
-def _columns(got: Replay) -> list[str]:
-    """The dimensions that have a score."""
-    return [d for d in GATE_DIMENSIONS if any(d in scores for scores in got.messages.values())]
+def settings_of(change: ConfigChange) -> list[tuple[str, str, str]]:
+    """The settings of a change, as people call them, with what was stored before and after."""
+    pairs = [(SETTINGS[name], before, after) for name, (before, after) in change.changes.items()]
+    return [(one.label, one.show_stored(before), one.show_stored(after)) for one, before, after in pairs]
 
 
-def _rows(got: Replay, said: Mapping[int, Message], back: set[int], *, may_read: bool) -> list[dict[str, Any]]:
+def _rows(
+    got: Replay, columns: Sequence[str], said: Mapping[int, Message], back: set[int], *, may_read: bool
+) -> list[dict[str, Any]]:
     """The scored messages, the lowest score first; `hidden` are those that the thresholds let pass."""
-    columns = _columns(got)
     scored = [(min(one.tenths for one in scores.values()), pk, scores) for pk, scores in got.messages.items() if scores]
     return [
         {
@@ -348,26 +312,18 @@ def _card(agent: Agent | None, dimension: str, choice: Choice, config: ResolvedC
     """One dimension: its box, its threshold and what that does, other thresholds, and the scores as bars."""
     scores = got.dimensions.get(dimension, Scores())
     shown = preview(agent, dimension, choice.thresholds[dimension], config, scores)
-    drafts = scores.messages
-    shares = (
-        [f"{100 * failing(drafts, Decimal(limit)) / drafts.total():.0f}\N{NO-BREAK SPACE}%" for limit in TRIED]
-        if drafts
-        else []
-    )
+    drafts, tried = scores.messages, SafeString("")
+    if drafts:
+        shares = [f"{100 * failing(drafts, Decimal(limit)) / drafts.total():.0f}\N{NO-BREAK SPACE}%" for limit in TRIED]
+        heads, label = ("Threshold", *map(str, TRIED)), f"{dimension}: share sent back"
+        tried = table(heads, [("Sent back", *shares)], label=label, stacking=False)
     return shown | {
         "checked": dimension in choice.checked,
         "typed": choice.typed[dimension],
-        "error": choice.errors.get(dimension, ""),
+        "error": choice.errors[dimension],
         "unscored": len(got.messages) - drafts.total(),
-        "could_not": sum(dimension in tried for tried in got.tried.values()),
-        "tried": table(
-            ("Threshold", *map(str, TRIED)),
-            [("Sent back", *shares)],
-            label=f"{dimension}: share sent back",
-            stacking=False,
-        )
-        if shares
-        else "",
+        "could_not": sum(dimension in asked for asked in got.tried.values()),
+        "tried": tried,
         "chart": _chart(dimension, scores, choice.thresholds[dimension]),
     }
 
@@ -376,14 +332,14 @@ def preview(
     agent: Agent | None, dimension: str, threshold: Decimal, config: ResolvedConfig, scores: Scores
 ) -> dict[str, Any]:
     """What a threshold does to one dimension; `json` is what the script counts in while a person types."""
-    field, current, drafts = f"gate_{dimension}_threshold", config.threshold(dimension), scores.messages
+    current, drafts = config.threshold(dimension), scores.messages
     where: dict[str, object] = {"agent__id__exact": agent.pk} if agent is not None else {}
+    marks = [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())]
     return {
         "dimension": dimension,
         "label": BY_ID[dimension].label,
         "threshold": number(threshold),
         "in_effect": number(current),
-        "came_from": origin(config, field),
         "failed": share(failing(drafts, threshold), drafts.total()),
         "now": share(failing(drafts, current), drafts.total()),
         "precision": _precision(*scores.marked_below(threshold)),
@@ -391,56 +347,29 @@ def preview(
         "markable": bool(scores.marks or scores.by_origin["gate"] or scores.by_origin["observed"]),
         "marks_url": display.list_url(CorrectionLog, **where, mark="any" if scores.marks else "none"),
         "page_url": gate_url(agent),
-        "json": _counts(scores),
+        "write_url": reverse("admin:evaluation_proposition_new", args=[agent.slug]) if agent is not None else "",
+        "json": SafeString(json.dumps({"drafts": sorted(drafts.items()), "marks": marks})),  # whole numbers only
     }
 
 
-def preview_of_typed(
-    agent: Agent | None, dimension: str, typed: str, config: ResolvedConfig, scores: Scores
-) -> dict[str, Any]:
-    """The same for what stands in a form, where it may be empty or not allowed: then the one in effect counts."""
-    try:
-        read: Decimal | None = SETTINGS[f"gate_{dimension}_threshold"].read(typed)
-    except ConfigError:
-        read = None
-    return preview(agent, dimension, config.threshold(dimension) if read is None else read, config, scores)
-
-
-def _counts(scores: Scores) -> SafeString:
-    """What the script counts in: nothing but whole numbers, so there is nothing to escape."""
-    marks = [(tenths, *counts) for tenths, counts in sorted(scores.marks.items())]
-    return SafeString(json.dumps({"drafts": sorted(scores.messages.items()), "marks": marks}))
-
-
 def _chart(dimension: str, scores: Scores, threshold: Decimal) -> SafeString | str:
-    """Half a point a bar, by where the scores come from."""
-    if not scores.messages:
-        return ""
+    """Half a point a bar, by where the scores come from; a 9 is in the last bar."""
     there = [origin for origin in ORIGINS if scores.by_origin[origin]]
-    binned = [_binned(scores.by_origin[origin]) for origin in there]
+    if not there:
+        return ""
+    shown = []
+    for low in range(0, HIGHEST, STEP):
+        high = low + STEP if low + STEP < HIGHEST else HIGHEST + 1
+        values = tuple(sum(scores.by_origin[origin][tenths] for tenths in range(low, high)) for origin in there)
+        end = f"below {high / 10:g}" if high < HIGHEST else "9"
+        shown.append(Bar(label=f"{low / 10:g} to {end}", values=values))
     return bars(
-        [
-            Bar(label=_label(place), values=tuple(counts[place] for counts in binned))
-            for place in range(0, HIGHEST, STEP)
-        ],
+        shown,
         label=f"Scores for {dimension}, 0 to 9",
         series=[{"gate": "judged by the gate"}.get(origin, origin) for origin in there],
         threshold=float(threshold),
         unit="messages",
     )
-
-
-def _binned(counts: Counter[int]) -> Counter[int]:
-    """Counts by the lowest tenth of their bar; a 9 stands in the last one."""
-    binned: Counter[int] = Counter()
-    for tenths, count in counts.items():
-        binned[min(tenths - tenths % STEP, HIGHEST - STEP)] += count
-    return binned
-
-
-def _label(place: int) -> str:
-    end = "9" if place + STEP == HIGHEST else f"below {(place + STEP) / 10:g}"
-    return f"{place / 10:g} to {end}"
 
 
 def _precision(right: int, false: int) -> str:

@@ -276,21 +276,20 @@ CHECKS, CHECKS_AT_HOME = 20, 5
 def checks_panel(request: HttpRequest, _token: object) -> SafeString:
     """The last drafts that other programs had checked, below the list of API tokens."""
     rows = _checks(request, CHECKS)
-    url = display.list_url(CorrectionLog, source__exact=CorrectionLog.Source.EXTERNAL)
     return format_html(
         '<section class="pl-panel pl-below"><h2>Last checks of other programs</h2>{}<p class="pl-subtle">{}</p></section>',
         table(CHECK_HEADS, rows, label="Last checks of other programs"),
-        display.link(url, "All of them") if rows else "None yet. A new token comes with an example that makes one.",
+        display.link(_logs(source__exact="external"), "All of them")
+        if rows
+        else "None yet. A new token comes with an example that makes one.",
     )
 
 
 def checks_list(request: HttpRequest) -> SafeString | None:
     """The same on the first page, once there are any."""
     rows = _checks(request, CHECKS_AT_HOME)
-    url = display.list_url(CorrectionLog, source__exact=CorrectionLog.Source.EXTERNAL)
-    return (
-        listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=[(url, "All checks")]) if rows else None
-    )
+    more = [(_logs(source__exact="external"), "All checks")]
+    return listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=more) if rows else None
 
 
 CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 from django.db.models import Subquery
 from django.http import HttpRequest
@@ -36,11 +37,6 @@ def alarms(request: HttpRequest, agent: str, keys: Collection[str] | None) -> It
     return newest(rows.order_by("-log_id", "pk"), agent, keys, at="log__created_at", of="log__agent__slug")
 
 
-def _alarms(keys: Collection[str]) -> dict[str, GateDimensionResult]:
-    related = ("log__agent", "log__channel", "log__message__channel", "marked_by")
-    return by_key(GateDimensionResult.objects.select_related(*related), keys)
-
-
 def _alarm_line(result: GateDimensionResult) -> SafeString:
     return format_html("{} {}", against_threshold(result), source_badge(result.log))
 
@@ -71,11 +67,6 @@ def requests_pending(request: HttpRequest, agent: str, keys: Collection[str] | N
     return newest(rows.order_by("-created_at", "-pk"), agent, keys)
 
 
-def _requests(keys: Collection[str]) -> dict[str, BehaviorRequest]:
-    related = ("agent", "message__channel", "message__user", "reviewed_by")
-    return by_key(BehaviorRequest.objects.select_related(*related), keys)
-
-
 add_review(
     ReviewKind(
         name="requests",
@@ -87,7 +78,9 @@ add_review(
         fills="messages that ask an agent to behave differently, where a person decides.",
         note="Why (stored with a rejection)",
         waiting=requests_pending,
-        find=_requests,
+        find=partial(
+            by_key, BehaviorRequest.objects.select_related("agent", "message__channel", "message__user", "reviewed_by")
+        ),
         line=change,
         show=request_panel,
         decisions=(
@@ -121,7 +114,12 @@ add_review(
         permissions=(MARKING,),
         fills="drafts that failed a check of the gate. Marks say how often it is right, and which threshold to choose.",
         waiting=alarms,
-        find=_alarms,
+        find=partial(
+            by_key,
+            GateDimensionResult.objects.select_related(
+                "log__agent", "log__channel", "log__message__channel", "marked_by"
+            ),
+        ),
         line=_alarm_line,
         show=_show_alarm,
         url=_session_url,

@@ -78,18 +78,13 @@ MEASURED = 50  # latest checks whose time is looked at
 
 
 class Needs(NamedTuple):
-    """What judging one message takes.
+    """What judging one message takes."""
 
-    Attributes:
-        calls: Of a model over the network. cost_usd: None where the model has no price.
-        seconds: The median of the latest checks by this judge, whatever the dimensions; None where there was none.
-    """
-
-    calls: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: Decimal | None
-    seconds: float | None
+    calls: int  # of a model over the network
+    cost_usd: Decimal | None  # None where the model has no price
+    seconds: (
+        float | None
+    )  # the median of the latest checks by this judge, whatever the dimensions; None where there was none
 
 
 def needs_of(*, message: Message, agent: Agent, dimensions: Sequence[str]) -> Needs:
@@ -99,7 +94,7 @@ def needs_of(*, message: Message, agent: Agent, dimensions: Sequence[str]) -> Ne
     times = [took for by, took in newest if by == judge][:MEASURED]
     seconds = median(times) / 1000 if times else None
     if provider_of(judge) != "anthropic":
-        return Needs(0, 0, 0, Decimal(0), seconds)
+        return Needs(0, Decimal(0), seconds)
     propositions = load_propositions(
         agent_slug=agent.slug,
         dimensions=dimensions,
@@ -108,21 +103,11 @@ def needs_of(*, message: Message, agent: Agent, dimensions: Sequence[str]) -> Ne
     )
     lengths, label = answer_lengths(judge), Label(purpose="gate", mechanism="gate", agent_id=agent.pk)
     action = action_of_message(message, agent, propositions)
-    calls = [
-        (
-            estimate_tokens(build_request(question)),
-            len(question.propositions) * lengths.get(dimension, ASSUMED).tokens,
-        )
-        for dimension, question in questions_of(action, propositions, label, gate=False)
-    ]
-    costs = [ledger.estimate_cost(judge, asked, answered) for asked, answered in calls]
-    return Needs(
-        calls=len(calls),
-        input_tokens=sum(asked for asked, _ in calls),
-        output_tokens=sum(answered for _, answered in calls),
-        cost_usd=None if None in costs else sum(filter(None, costs), Decimal(0)),
-        seconds=seconds,
-    )
+    costs = []
+    for dimension, question in questions_of(action, propositions, label, gate=False):
+        answered = len(question.propositions) * lengths.get(dimension, ASSUMED).tokens
+        costs.append(ledger.estimate_cost(judge, estimate_tokens(build_request(question)), answered))
+    return Needs(len(costs), None if None in costs else sum(filter(None, costs), Decimal(0)), seconds)
 
 
 def work_one(*, owner: str) -> bool:

@@ -12,7 +12,6 @@ from typing import Any, Literal, get_args
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import Count, F, FloatField, Min, Q, QuerySet, Sum
-from django.db.models.functions import Floor
 from django.utils import timezone
 from pydantic import BaseModel, ConfigDict, computed_field, field_serializer
 
@@ -135,8 +134,8 @@ def precision(
     return [Precision(judge=row.pop("log__judge"), **row) for row in map(dict, rows)]
 
 
-def wilson_interval(successes: int, total: int) -> tuple[float, float]:
-    """Wilson's 95 % score interval of a share; (0, 1) where nothing was counted (Wilson 1927, JASA 22).
+def wilson_interval(successes: int, total: int, *, z: float = Z_95) -> tuple[float, float]:
+    """Wilson's score interval of a share, by default of 95 %; (0, 1) where nothing was counted (Wilson 1927, JASA 22).
 
     Raises:
         ValueError: `successes` is not between 0 and `total`.
@@ -145,9 +144,9 @@ def wilson_interval(successes: int, total: int) -> tuple[float, float]:
         raise ValueError(f"{successes} of {total} is no share")
     if total == 0:
         return 0.0, 1.0
-    share, z2 = successes / total, Z_95**2
+    share, z2 = successes / total, z**2
     centre = (share + z2 / (2 * total)) / (1 + z2 / total)
-    half = Z_95 / (1 + z2 / total) * math.sqrt(share * (1 - share) / total + z2 / (4 * total**2))
+    half = z / (1 + z2 / total) * math.sqrt(share * (1 - share) / total + z2 / (4 * total**2))
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
@@ -261,7 +260,7 @@ def replay(*, agent: Agent | None, heuristic: bool, last: int = USUAL) -> Replay
     )
     tried: dict[int, set[str]] = defaultdict(set)
     columns = ("log__message", "dimension", "log__source", "log__judge", "status", "score")
-    rows = _of_kind(judged, heuristic, "log__").order_by("-log__source", "log_id").values_list(*columns)
+    rows = _of_kind(judged, heuristic).order_by("-log__source", "log_id").values_list(*columns)
     for message, dimension, source, judge, status, value in rows:  # observed first, so that what the gate judged counts
         if status != Status.SCORED:
             tried[message].add(dimension)
@@ -321,17 +320,15 @@ def _marks(agent: Agent | None, heuristic: bool) -> dict[str, Scores]:
     marked = GateDimensionResult.objects.filter(
         ~synthetic_logs("log__"), pk__in=newest.values("pk")[:MARKED], score__isnull=False
     )
-    tenths = Floor(F("score") * 10 + 1e-9)
-    rows = _of_kind(marked, heuristic, "log__").order_by().values("dimension", "mark", tenths=tenths)
-    for row in rows.annotate(marks=Count("pk")):
-        place, is_right = int(row["tenths"]), row["mark"] == GateDimensionResult.Mark.RIGHT
-        marks = by_dimension.setdefault(row["dimension"], Scores()).marks
+    rows = _of_kind(marked, heuristic).order_by().values_list("dimension", "score", "mark")
+    for dimension, score, mark in rows:
+        marks, place = by_dimension.setdefault(dimension, Scores()).marks, _tenths(score or 0.0)
         right, false = marks.get(place, (0, 0))
-        marks[place] = (right + row["marks"], false) if is_right else (right, false + row["marks"])
+        marks[place] = (right + 1, false) if mark == Mark.RIGHT else (right, false + 1)
     return by_dimension
 
 
-def _of_kind(rows: QuerySet[Any], heuristic: bool, prefix: str = "") -> QuerySet[Any]:
+def _of_kind(rows: QuerySet[GateDimensionResult], heuristic: bool) -> QuerySet[GateDimensionResult]:
     """What offline judges (or models) were asked about; what only rules judged counts with both."""
-    offline = Q(**{f"{prefix}judge__startswith": "offline:"})
-    return rows.filter(offline | Q(**{f"{prefix}judge": ""})) if heuristic else rows.exclude(offline)
+    offline = Q(log__judge__startswith="offline:")
+    return rows.filter(offline | Q(log__judge="")) if heuristic else rows.exclude(offline)

@@ -71,19 +71,14 @@ def measuring() -> type[forms.Form]:
         "by": forms.BooleanField(required=False, label="By position", help_text=of("by").help_text),
         "bins": of("bins", label="Stretches of positions"),
         "simulate": forms.BooleanField(required=False, label="Simulate conversations first", help_text=simulated),
-        "situations": situations_field(),
+        "situations": forms.CharField(
+            required=False, widget=GrowingTextarea, max_length=100_000, label="Situations of your own",
+            help_text="YAML as of evaluate --simulate FILE; empty = those that come with Plumbline",
+        ),
         "actor_model": of("actor_model", label="Model that acts"),
-        **{name: of(name) for name in ("repeats", "seed", "per_call", "hard", "double_check", "method")},
-        **{name: of(name) for name in ("history", "history_where")},
-    }
+        **{name: of(name) for name in FOLDED[-8:]},
+    }  # fmt: skip
     return type("MeasuringForm", (forms.Form,), fields)
-
-
-def situations_field() -> forms.CharField:
-    about = "YAML as of evaluate --simulate FILE; empty = those that come with Plumbline"
-    return forms.CharField(
-        required=False, widget=GrowingTextarea, max_length=100_000, label="Situations of your own", help_text=about
-    )
 
 
 def measuring_form(request: HttpRequest, agent: Agent) -> forms.Form:
@@ -112,21 +107,16 @@ def specs_of(form: forms.Form, agent: Agent, *, is_baseline: bool) -> list[RunSp
         ValueError: It makes no sense; begins with the name of the field.
     """
     given = form.cleaned_data
-    if not given["against"]:
-        return [spec_of(given, agent, is_baseline=is_baseline)]
-    if is_baseline or given["against"] == given["where"] or not given["where"]:
+    against, where = given["against"], given["where"]
+    if against and (is_baseline or against == where or not where):
         raise ValueError(
             "against compares the messages of two tags, such as build=41 with build=40; a baseline has none"
         )
-    return [spec_of({**given, "where": tags}, agent) for tags in (given["against"], given["where"])]
+    every = (against, where) if against else (where,)
+    return [_spec({**given, "where": tags}, agent, is_baseline=is_baseline) for tags in every]
 
 
-def spec_of(given: Mapping[str, Any], agent: Agent, **more: Any) -> RunSpec:
-    """What an evaluation of these choices is.
-
-    Raises:
-        ValueError: It makes no sense; begins with the name of the field.
-    """
+def _spec(given: Mapping[str, Any], agent: Agent, **more: Any) -> RunSpec:
     if given["samples"] * given["repeats"] > MOST_JUDGED:
         raise ValueError(
             f"samples {given['samples']}: at most {MOST_JUDGED // given['repeats']:,} with {given['repeats']} repeats"
@@ -138,7 +128,9 @@ def spec_of(given: Mapping[str, Any], agent: Agent, **more: Any) -> RunSpec:
                 "simulate measures all that was simulated; tags and window choose from what was said before"
             )
         more |= {"simulated": True, "actor_model": given["actor_model"]}
-        more["situations"] = tuple(one.model_dump(mode="json") for one in situations_in(given["situations"]))
+        own = given["situations"].strip()
+        situations = read_yaml(own, load_situations, "situations") if own else ()
+        more["situations"] = tuple(one.model_dump(mode="json") for one in situations)
     elif given["actor_model"]:
         raise ValueError("actor_model is for simulations")
     if given["by"]:
@@ -164,15 +156,6 @@ def asked_in(given: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(str(error)) from None
     except PropositionError as error:
         raise ValueError(f"proposition files cannot be used: {error}") from None
-
-
-def situations_in(text: str) -> Sequence[Situation]:
-    """Situations as a person pasted them; none of an empty text.
-
-    Raises:
-        ValueError: They cannot be read; names line, field and what is allowed.
-    """
-    return read_yaml(text, load_situations, "situations") if text.strip() else ()
 
 
 def read_yaml(text: str, read: Any, name: str) -> Any:
@@ -207,11 +190,9 @@ def measuring_takes(specs: Sequence[RunSpec]) -> Takes:
         if (is_little or spec.simulated) and not not_simulated:
             chosen = [Situation.model_validate(one) for one in spec.situations]
             acting, judging = estimate_simulation(
-                spec,
-                situations=chosen or load_situations(),
-                actor_model=spec.actor_model,
+                spec, situations=chosen or load_situations(), actor_model=spec.actor_model,
                 repeats=spec.repeats if chosen else 1,
-            )
+            )  # fmt: skip
             every = [judging]
         else:
             every = estimate_all(specs)
@@ -260,12 +241,8 @@ def takes(
     unpriced = total.calls + (acting.calls if acting else 0) if None in costs else 0
     is_paid = provider_of(judge) == "anthropic"
     free = sum(one.without_a_call for one in every)
-    judged = f"{sum(one.judgements for one in every):,}"
-    shown: list[tuple[str, object]] = [
-        *facts,
-        ("Judge", judge_badge(judge)),
-        ("Judgements", display.lines(judged, f"{free:,} without a call")),
-    ]
+    judged = display.lines(f"{sum(one.judgements for one in every):,}", f"{free:,} without a call")
+    shown: list[tuple[str, object]] = [*facts, ("Judge", judge_badge(judge)), ("Judgements", judged)]
     if is_paid:
         shown.append(("Calls of the judge", f"{total.calls:,}"))
         shown.append(("Tokens of the judge, in and out", f"{total.input_tokens:,} · {total.output_tokens:,}"))
@@ -280,5 +257,7 @@ def takes(
     answers = answer_words(every)
     how = f"Tokens are a quarter of the characters of the very prompts{f', and {answers}' if answers else ''}; "
     how += "the prompt cache is not counted on. "
+    if not any(one.judgements for one in every):
+        warnings = (*warnings, "Nothing would be judged: no message fits these choices.")
     said = [*warnings, *([display.visible(no_key)] if (no_key := problem_of("judge", judge)) else [])]
     return Takes(facts=shown, warnings=said, note=(how if costly else "") + note, why_not=why_not)

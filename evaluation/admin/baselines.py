@@ -166,13 +166,8 @@ def baseline_column(agent: Any) -> SafeString:
             '<span class="pl-pair">{} {}</span>',
             ((dimension_badge(row.dimension), _then_and_now(row, now)) for row, now in pairs),
         )
-        lines.append(
-            (
-                judged_by(judged) if agent.names_judge else "",
-                scores,
-                stale_badge() if any(is_stale(row) for row in group) else "",
-            )
-        )
+        stale = stale_badge() if any(is_stale(row) for row in group) else ""
+        lines.append((judged_by(judged) if agent.names_judge else "", scores, stale))
     return format_html_join("", '<div class="pl-line">{} {} {}</div>', lines) or display.EMPTY
 
 
@@ -230,11 +225,9 @@ def imported_panel(request: HttpRequest, job: Import) -> SafeString:
     for agent in Agent.objects.filter(slug__in=job.result.get("spoke", ())).order_by("slug"):
         url = reverse("admin:evaluation_agent_evaluate", args=[agent.pk])
         said = Message.objects.filter(imported_by=job, agent=agent).exclude(tags={}).order_by("-sent_at", "-pk")
-        newest = list(
-            dict.fromkeys(tag for tags in said.values_list("tags", flat=True)[:TAGS_LOOKED_AT] for tag in tags.items())
-        )
-        key = next((one for one in BUILD_TAGS if any(name == one for name, _ in newest)), "")
-        builds = [f"{name}={value}" for name, value in newest if name == key][:2]
+        newest = list(said.values_list("tags", flat=True)[:TAGS_LOOKED_AT])
+        key = next((key for key in BUILD_TAGS if any(key in tags for tags in newest)), "")
+        builds = list(dict.fromkeys(f"{key}={tags[key]}" for tags in newest if key in tags))[:2]
         ways = [(url, "Evaluate all")]
         if builds:
             ways.append((f"{url}?{urlencode({'tag': builds[0]})}", f"Evaluate {builds[0]}"))

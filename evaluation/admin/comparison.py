@@ -49,6 +49,7 @@ MOST_JUDGEMENTS = 20_000  # more take seconds; the command has no limit
 HEADS = ("A", "B", "Change", "95 % interval", "Verdict")
 READING = "agents.view_message"
 FILES = {"csv": "text/csv", "json": "application/json"}
+Claims = Mapping[tuple[str, str], tuple[str, bool]]
 
 
 def comparison_panel(run: EvaluationRun) -> SafeString:
@@ -145,19 +146,19 @@ def _too_large(runs: Collection[int]) -> bool:
 # -- the page that compares any two measurements
 SHOWN_PAIRS = 5  # changes with messages that show them
 KNOWN_TAGS = 1_000  # newest messages whose tags are offered
-HELP = "a tag such as {}, or the number of an evaluation; empty: {}"
+
+
+def _side_field(label: str, about: str) -> forms.CharField:
+    known = TextInput(attrs={"list": "known-tags"})
+    return forms.CharField(required=False, max_length=300, label=label, help_text=about, widget=known)
 
 
 class CompareForm(forms.Form):
     """Which two measurements, and what of them."""
 
     agent = forms.ChoiceField(required=False, widget=Select)
-    baseline = forms.CharField(
-        required=False, max_length=300, label="A", help_text=HELP.format("build=40", "the baseline")
-    )
-    candidate = forms.CharField(
-        required=False, max_length=300, label="B", help_text=HELP.format("build=41", "the newest evaluation")
-    )
+    baseline = _side_field("A", "a tag such as build=40, or the number of an evaluation; empty: the baseline")
+    candidate = _side_field("B", "a tag such as build=41, or the number of an evaluation; empty: the newest evaluation")
     judge = forms.ChoiceField(required=False, widget=Select, help_text="of both; any: a model before a heuristic")
     worse = forms.BooleanField(required=False, label="only worse", help_text=f"fell by {MARGIN:g} points or more")
 
@@ -168,11 +169,9 @@ class CompareForm(forms.Form):
         rows = by_name().values_list("slug", "display_name")
         names = {"": "choose", **dict(rows[:MOST_AGENTS]), **({asked: self.whose.display_name} if self.whose else {})}
         self.ways = {str(way): way for way in ways_of(self.whose)} if self.whose else {}
-        choices = {"agent": names, "judge": {"": "any", **{name: way_name(way) for name, way in self.ways.items()}}}
-        for name, named in choices.items():
-            self.fields[name].choices = list(named.items())  # type: ignore[attr-defined]
-        for name in ("baseline", "candidate"):
-            self.fields[name].widget = TextInput(attrs={"list": "known-tags"})
+        judges = [("", "any"), *((name, way_name(way)) for name, way in self.ways.items())]
+        for name, choices in (("agent", list(names.items())), ("judge", judges)):
+            self.fields[name].choices = choices  # type: ignore[attr-defined]
 
     def clean_baseline(self) -> Asked:
         return _asked(self.cleaned_data["baseline"])
@@ -190,26 +189,17 @@ class CompareForm(forms.Form):
     @property
     def chosen_ways(self) -> list[Judged]:
         """How both were judged: as asked for, else in any way, the preferred one first."""
-        named = self.ways.get(self.cleaned_data["judge"])
-        if self.whose is None or named is not None:
-            return [named] if named is not None else []
-        return list(self.ways.values()) or ways_of(self.whose)
-
-    @property
-    def is_filled(self) -> bool:
-        """Whether it says what to compare."""
-        asked = (self.cleaned_data[name] for name in ("baseline", "candidate"))
-        return self.whose is not None or all(isinstance(one, EvaluationRun) for one in asked)
+        if named := self.ways.get(self.cleaned_data["judge"]):
+            return [named]
+        return ways_of(self.whose) if self.whose else []
 
     @property
     def known(self) -> list[str]:
         """Tags of the agent's newest messages."""
-        tags = (
-            Message.objects.filter(agent=self.whose, synthetic=False).exclude(tags={})
-            if self.whose
-            else Message.objects.none()
-        )
-        newest = tags.order_by("-pk").values_list("tags", flat=True)[:KNOWN_TAGS]
+        if self.whose is None:
+            return []
+        tagged = Message.objects.filter(agent=self.whose, synthetic=False).exclude(tags={})
+        newest = tagged.order_by("-pk").values_list("tags", flat=True)[:KNOWN_TAGS]
         return sorted({f"{key}={value}" for one in newest for key, value in one.items()})
 
 
@@ -232,15 +222,20 @@ def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResp
     """Compare the two measurements that the address names: on a page, or as a file."""
     form = CompareForm(request.GET)
     context: dict[str, Any] = {"form": form, "known": form.known}
-    if form.is_valid() and form.is_filled:
-        asked = [form.cleaned_data[name] for name in ("baseline", "candidate")]
+    asked = [form.cleaned_data[name] for name in ("baseline", "candidate")] if form.is_valid() else []
+    if asked and (form.whose is not None or all(isinstance(one, EvaluationRun) for one in asked)):
         try:
             before, now = sides_of(form.whose, *asked, ways=form.chosen_ways)
             if before is not None and now is not None:
-                comparison = _compared(before, now)
-                if (kind := request.GET.get("export")) in ("csv", "json"):
-                    return _as_file(comparison, _claims(before, now), str(kind))
-                context |= _two(request, form, comparison, before, now)
+                runs = {*before.runs.values(), *now.runs.values()}
+                if _too_large(runs):
+                    raise NotComparable(
+                        f"They hold more than {MOST_JUDGEMENTS:,} judgements, too many for a page; the command has no limit"
+                    )
+                comparison, claims = compare(before.measurement, now.measurement), _claims(runs)
+                if (kind := request.GET.get("export")) in FILES:
+                    return _as_file(comparison, claims, str(kind))
+                context |= _two(request, form, comparison, claims, before, now)
         except NotComparable as why:
             context["refused"] = display.visible(why)
         else:
@@ -248,26 +243,14 @@ def compare_page(model_admin: ModelAdmin[Any], request: HttpRequest) -> HttpResp
             lacking = [(name, one) for name, one, side in sides if side is None]
             missing = [_missing(request, form, name, one) for name, one in lacking]
             if len(missing) == 2 and all(isinstance(one, tuple) for one in asked) and "url" in missing[1]:
-                both = {
-                    "label": "Evaluate both",
-                    "url": f"{missing[1]['url']}&{urlencode({'against': _text(asked[0])})}",
-                }
-                missing = [{"words": missing[0]["words"]}, {**missing[1], **both}]
+                url = f"{missing[1]['url']}&{urlencode({'against': _text(asked[0])})}"
+                missing = [{"words": missing[0]["words"]}, {**missing[1], "label": "Evaluate both", "url": url}]
             under_way = _under_way(form, [one for _, one in lacking])
             context["missing"] = missing if not under_way else []
             context["under_way"] = [(evaluation_link(run.pk), display.status_badge(run)) for run in under_way]
             context["live"] = f"{reverse('evaluationrun-detail', args=[under_way[0].pk])}?scores=0" if under_way else ""
             context["no_worker"] = bool(under_way) and not alive().exists()
     return model_admin.page(request, "admin/evaluation/compare.html", "Compare two measurements", **context)
-
-
-def _compared(before: Side, now: Side) -> Comparison:
-    runs = {*before.runs.values(), *now.runs.values()}
-    if _too_large(runs):
-        raise NotComparable(
-            f"They hold more than {MOST_JUDGEMENTS:,} judgements, too many for a page; the command has no limit"
-        )
-    return compare(before.measurement, now.measurement)
 
 
 def _text(asked: Asked) -> str:
@@ -298,24 +281,24 @@ def _missing(request: HttpRequest, form: CompareForm, name: str, asked: Asked) -
     return {"words": words, "label": label, "url": f"{url}?{urlencode({'tag': tag})}" if tag else url}
 
 
-def _claims(before: Side, now: Side) -> dict[tuple[str, str], tuple[str, bool]]:
+def _claims(runs: Collection[int]) -> Claims:
     """By dimension and proposition the claim, as it was asked last, and whether it is inverted."""
-    runs = {*before.runs.values(), *now.runs.values()}
     of_channels = ChannelShare.objects.filter(agent_run__in=runs).values("channel_run")
     asked = EvaluationScore.objects.filter(Q(evaluation_run__in=runs) | Q(evaluation_run__in=of_channels)).order_by()
     grouped = asked.values_list("dimension", "proposition_id", "inverted").annotate(words=Max("claim"))
     return {(dimension, name): (words, inverted) for dimension, name, inverted, words in grouped}
 
 
-def _two(request: HttpRequest, form: CompareForm, comparison: Comparison, before: Side, now: Side) -> dict[str, Any]:
+def _two(
+    request: HttpRequest, form: CompareForm, comparison: Comparison, claims: Claims, before: Side, now: Side
+) -> dict[str, Any]:
     """Everything the page shows of a comparison."""
-    claims, worse = _claims(before, now), form.cleaned_data["worse"]
     every = sorted(
         (change for changes in comparison.propositions.values() for change in changes),
         key=lambda change: (change.delta is None, change.delta or 0.0, change.name),
     )
     scored = [change for change in every if (change.baseline, change.candidate) != (None, None)]
-    shown = [change for change in scored if _fell(change)] if worse else scored
+    shown = [c for c in scored if c.delta is not None and c.delta <= -MARGIN] if form.cleaned_data["worse"] else scored
     named = {name: form.data.get(name, "") for name in ("agent", "judge", "baseline", "candidate")}
     swapped = {**named, "baseline": named["candidate"], "candidate": named["baseline"]}
     return {
@@ -337,7 +320,7 @@ def _two(request: HttpRequest, form: CompareForm, comparison: Comparison, before
         ),
         "unscored": len(every) - len(scored),
         "hidden": len(scored) - len(shown),
-        "pairs": _pairs(scored, before, now, claims, worse=worse) if request.user.has_perm(READING) else [],
+        "pairs": _pairs(shown, before, now, claims) if request.user.has_perm(READING) else [],
         "may_read": request.user.has_perm(READING),
         "left_out": [
             (why, ", ".join(names))
@@ -351,7 +334,7 @@ def _two(request: HttpRequest, form: CompareForm, comparison: Comparison, before
             if names
         ],
         "swap_url": compare_url(**swapped) if all(swapped[name] for name in ("baseline", "candidate")) else "",
-        "files": [(kind.upper(), compare_url(**named, export=kind)) for kind in ("csv", "json")],
+        "files": [(kind.upper(), compare_url(**named, export=kind)) for kind in FILES],
     }
 
 
@@ -360,10 +343,6 @@ def _behind(side: Side) -> tuple[SafeString, SafeString, str]:
     name, scope, runs = side.measurement.name, side.measurement.scope or "", sorted(set(side.runs.values()))
     links = format_html_join(", ", "{}", ((evaluation_link(pk),) for pk in runs))
     return display.visible(name), links, "" if scope in name else scope
-
-
-def _fell(change: Change) -> bool:
-    return change.delta is not None and change.delta <= -MARGIN
 
 
 def _named(change: Change, now: Side, claim: str, inverted: bool) -> SafeString:
@@ -382,29 +361,14 @@ def _named(change: Change, now: Side, claim: str, inverted: bool) -> SafeString:
     return display.lines(format_html('<span dir="auto">{}</span>', display.visible(claim or change.proposition)), below)
 
 
-def _pairs(
-    scored: Sequence[Change],
-    before: Side,
-    now: Side,
-    claims: Mapping[tuple[str, str], tuple[str, bool]],
-    *,
-    worse: bool,
-) -> list[dict[str, Any]]:
+def _pairs(shown: Sequence[Change], before: Side, now: Side, claims: Claims) -> list[dict[str, Any]]:
     """The largest changes, each with a message of A and one of B that show it."""
-    moved = [
-        c
-        for c in scored
-        if c.delta is not None and abs(c.delta) >= MARGIN and not c.counted and (_fell(c) or not worse)
-    ]
+    moved = [c for c in shown if c.delta is not None and abs(c.delta) >= MARGIN and not c.counted]
     largest = sorted(moved, key=lambda c: (c.verdict not in ("drifted", "improved"), -abs(c.delta or 0.0), c.name))
-    keys = [
-        (
-            (before.runs[c.dimension], c.dimension, c.proposition),
-            (now.runs[c.dimension], c.dimension, c.proposition),
-            (c.delta or 0.0) > 0,
-        )
-        for c in largest[: 3 * SHOWN_PAIRS]
-    ]
+    keys = []
+    for c in largest[: 3 * SHOWN_PAIRS]:
+        was, is_ = ((side.runs[c.dimension], c.dimension, c.proposition) for side in (before, now))
+        keys.append((was, is_, (c.delta or 0.0) > 0))
     pairs: dict[int, dict[str, Any]] = {}  # by message of B: each shows one change
     for change, (first, second) in zip(largest, quotes_of(keys), strict=False):
         if first is not None and second is not None and second.message.pk not in pairs and len(pairs) < SHOWN_PAIRS:
@@ -418,7 +382,7 @@ def _pairs(
     return list(pairs.values())
 
 
-def _as_file(comparison: Comparison, claims: Mapping[tuple[str, str], tuple[str, bool]], kind: str) -> HttpResponse:
+def _as_file(comparison: Comparison, claims: Claims, kind: str) -> HttpResponse:
     """The comparison as `compare --json` prints it, or a line for each dimension and proposition with the same numbers."""
     if kind == "json":
         text = as_text({"comparisons": [comparison.model_dump()], "not_compared": {}})

@@ -66,14 +66,15 @@ def history_charts(request: HttpRequest, agent: Agent, drawn: Sequence[History])
     charts = []
     for one in drawn:
         shown = one.daily(MOST_POINTS)
-        label = f"{one.dimension.replace('_', ' ')} by {one.judged.judge}: {said_of(shown)}"
+        said = said_of(shown)
+        label = f"{one.dimension.replace('_', ' ')} by {one.judged.judge}: {said}"
         line = history_line(request, shown, one.dimension, level=levels.get((agent.pk, one.judged, one.dimension)))
         charts.append(
             {
                 "dimension": dimension_badge(one.dimension),
                 "now": meter(one.now),
                 "judge": judged_by(one.judged),
-                "said": said_of(shown),
+                "said": said,
                 "chart": line_chart([line], label=label, unit="of 9", markers=markers, since=first, until=last),
             }
         )
@@ -87,40 +88,30 @@ def axis_of(drawn: Iterable[History]) -> tuple[datetime, datetime]:
     return first, now if last < now < last + LATELY else last
 
 
-def history_line(
-    request: HttpRequest,
-    history: History,
-    name: str,
-    *,
-    level: float | None = None,
-    note: str = "",
-    url: str = "",
-    band: bool = True,
-) -> Line:
-    """A history as a line, with the interval of its mean as a band; its points lead to what was judged, for those who may read it."""
+def history_line(request: HttpRequest, history: History, name: str, *, band: bool = True, **line: Any) -> Line:
+    """A history as a line, with the interval of its mean as a band; its points lead to what was judged, for those who may read it.
+
+    Args:
+        band: Whether it has one.
+        line: More of the line: `level`, `note`, `url`.
+    """
     may = request.user.has_perm("agents.view_message")
-    points = [
-        Point(at=one.at, value=one.score, url=_place(one) if may else "", note=_opens(one) if may else "")
-        for one in history.points
-    ]
+    points = [Point(at=one.at, value=one.score, **(_place(one) if may else {})) for one in history.points]
     means = []
     for one in history.rolled:
         within = one.interval if band else None
         ends = {} if within is None else {"low": within.low, "high": within.high}
         means.append(Mean(at=one.at, value=one.mean, starts=one.starts, **ends))
-    return Line(name=name, points=points, means=means, level=level, note=note, url=url)
+    return Line(name=name, points=points, means=means, **line)
 
 
-def _place(one: Scored) -> str:
+def _place(one: Scored) -> dict[str, Any]:
+    """Where a point leads, and what its hint says of that."""
     if one.message is None or one.channel is None:
-        return reverse("admin:evaluation_evaluationrun_change", args=[one.run])
-    return transcript_url(Message(pk=one.message, channel_id=one.channel, position=one.position))
-
-
-def _opens(one: Scored) -> str:
-    if one.message is None:
-        return ", opens the evaluation"
-    return f", mean of {one.of} messages, opens the lowest" if one.of > 1 else ", opens the message"
+        url = reverse("admin:evaluation_evaluationrun_change", args=[one.run])
+        return {"url": url, "note": ", opens the evaluation"}
+    note = f", mean of {one.of} messages, opens the lowest" if one.of > 1 else ", opens the message"
+    return {"url": transcript_url(Message(pk=one.message, channel_id=one.channel, position=one.position)), "note": note}
 
 
 def said_of(history: History) -> str:
@@ -200,7 +191,11 @@ class DriftAlertAdmin(ReadOnlyAdmin[DriftAlert]):
         way = Judged(judge=obj.judge, procedure=obj.procedure)
         drawn = histories(agents=[obj.agent_id], dimensions=[obj.dimension], judged=way)
         charts = history_charts(request, obj.agent, [one for one in drawn if one.now is not None])
-        context = {"evaluation": evaluation_link(obj.evaluation_run_id)}
+        context: dict[str, object] = {"evaluation": evaluation_link(obj.evaluation_run_id)}
+        changed = f"what changed in {obj.agent.display_name}, and what to do"
+        context["changed"] = display.link(f"{display.page_url(obj.agent)}#change", changed)
+        if obj.alert is not None and obj.alert.acknowledged_at is None and self.has_acknowledge_permission(request):
+            context["waiting"] = display.page_of(obj.alert, "acknowledge the alert")
         return [
             *panels,
             *(render_to_string("admin/evaluation/drift/alert.html", {**context, "chart": c}) for c in charts),

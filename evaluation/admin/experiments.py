@@ -158,22 +158,16 @@ def _scenario(form: forms.Form) -> Scenario:
 
 def _takes(scenario: Scenario, models: dict[str, str]) -> Takes:
     one = estimate_experiment(scenario, **models)
-    cost = None if one.usd is None else Decimal(str(one.usd))
+    cost, calls = None if one.usd is None else Decimal(str(one.usd)), one.judge_calls + one.actor_calls
+    money = display.money(cost, unpriced=calls if cost is None else 0) if cost != 0 else display.badge("free", "good")
+    acting = f"{display.visible(one.actor_model)}: about {one.actor_calls:,} calls, {one.actor_tokens:,} tokens"
     facts = [
         ("Scenario", display.visible(scenario.title or scenario.name)),
         ("Conversations", f"{one.conversations:,}, of {one.turns:,} turns together"),
-        (
-            "Who acts",
-            f"{display.visible(one.actor_model)}: about {one.actor_calls:,} calls, {one.actor_tokens:,} tokens",
-        ),
+        ("Who acts", acting),
         ("Judge", judge_badge(one.judge)),
         ("Calls of the judge", f"{one.judge_calls:,}, {one.judge_tokens:,} tokens"),
-        (
-            "Cost, estimated",
-            display.badge("free", "good")
-            if one.usd == 0
-            else display.money(cost, unpriced=0 if one.usd is not None else one.judge_calls + one.actor_calls),
-        ),
+        ("Cost, estimated", money),
     ]
     roles: tuple[tuple[Role, str], ...] = (("judge", one.judge), ("actor", one.actor_model))
     missing = [text for role, model in roles if (text := problem_of(role, model))]

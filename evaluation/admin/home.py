@@ -65,16 +65,8 @@ DIMENSIONS = [(value, label) for value, label in Dimension.choices if value not 
 MOST_LINES, USUAL_LINES = COLOURS, 5
 MOST_OFFERED = 60  # agents to choose from
 MOST_ALERTS = 30
-
-
 NAMED = 4
-COMPARED: tuple[State, ...] = (
-    "drifted",
-    "possibly drifted",
-    "steady",
-    "improved",
-    "not enough data",
-)  # of those it is known how they are
+COMPARED: tuple[State, ...] = ("drifted", "possibly drifted", "steady", "improved", "not enough data")  # states
 RUNS = 6
 LOOKED_AT = 300  # agents, for one without a baseline
 WENT_WRONG = (EvaluationRun.Status.FAILED, EvaluationRun.Status.ERRORED, EvaluationRun.Status.PAUSED_BUDGET)

@@ -45,19 +45,14 @@ TOKENS_PER_SUGGESTION = 200  # an assumption, said so where it is shown
 MOST_AGENTS = 100  # of one check
 
 
-def agents_field(command: str) -> forms.CharField:
-    return option(command, "agents", required=True)  # type: ignore[return-value]
-
-
 @cache
 def suggesting() -> type[forms.Form]:
     """The options of ``manage.py draft_propositions``."""
     about = f"most suggestions per agent, 1 to 50; usually {MOST}"
     fields = {
-        "agents": agents_field("draft_propositions"),
+        "agents": option("draft_propositions", "agents", required=True),
         "max": option("draft_propositions", "max", label="Suggestions", min_value=1, max_value=50, help_text=about),
         "model": forms.ChoiceField(
-            label="Model",
             choices=_models,
             widget=Select,
             initial=lambda: next(iter(_models()), ("",))[0],
@@ -76,7 +71,7 @@ def checking() -> type[forms.Form]:
     """The options of ``manage.py check_judge``."""
     of = partial(option, "check_judge")
     fields: dict[str, forms.Field] = {
-        "agents": agents_field("check_judge"),
+        "agents": of("agents", required=True),
         "judge": judge_field(),
         "dimensions": forms.MultipleChoiceField(
             choices=[(name, Dimension(name).label) for name in BY_MESSAGE], widget=forms.CheckboxSelectMultiple
@@ -135,11 +130,8 @@ class JobAdmin(LogAdmin[Job]):
             given = form.cleaned_data
             asked = asked_in(given)
             every = [RunSpec(agent=agent, judge=given["judge"], **asked) for agent in _agents(given["agents"])]
-            speaking = [
-                spec
-                for spec in every
-                if spoken_by(agent=spec.target, window=spec.window, where=spec.where).exists()  # type: ignore[arg-type]
-            ]
+            said = (spoken_by(agent=spec.target, window=spec.window, where=spec.where) for spec in every)  # type: ignore[arg-type]
+            speaking = [spec for spec, messages in zip(every, said, strict=True) if messages.exists()]
             if not speaking:
                 raise ValueError(f"agents nothing to check the judge on: {NO_MESSAGE}")
             return speaking
@@ -215,14 +207,9 @@ def _suggesting_takes(agents: list[Agent], most: int, model: str) -> Takes:
     for agent in Agent.objects.filter(pk__in=[one.pk for one in agents]).prefetch_related("traits"):
         persona = render_persona(system_prompt=agent.system_prompt, traits=agent.traits.all())
         request = suggestions_request(
-            name=agent.display_name,
-            persona=persona,
-            existing=(),
-            most=most,
-            label=Label(purpose="estimate"),
-            model=model,
-            nonce="estimate",
-        )
+            name=agent.display_name, persona=persona, existing=(), most=most, label=Label(purpose="estimate"),
+            model=model, nonce="estimate",
+        )  # fmt: skip
         sent += estimate_tokens(request)
     answered = len(agents) * most * TOKENS_PER_SUGGESTION
     cost = ledger.estimate_cost(model, sent, answered)
@@ -233,9 +220,7 @@ def _suggesting_takes(agents: list[Agent], most: int, model: str) -> Takes:
         ("Tokens, in and out", f"{sent:,} · {answered:,}"),
         ("Cost, estimated", display.money(cost, unpriced=len(agents) if cost is None else 0)),
     ]
-    note = (
-        f"Assumed: {TOKENS_PER_SUGGESTION} tokens per suggestion. A suggestion that you reject is not suggested again."
-    )
+    note = f"Assumed: {TOKENS_PER_SUGGESTION} tokens per suggestion. What you reject is not suggested again."
     missing = NO_FOLDER if team_folder() is None else MODEL_NEEDED if problem_of("judge", model) else ""
     return Takes(facts=facts, note=note, why_not=missing)
 
@@ -251,18 +236,12 @@ def _checking_takes(specs: list[RunSpec], *, may_ask: bool) -> Takes:
 
 
 def _suggested(job: Job) -> SafeString:
-    rows = [
-        (
-            display.link(reverse("admin:evaluation_proposition_change", args=[row["agent"]]), row["agent"]),
-            f"{row['written']}",
-            f"{row['dropped']}",
-            display.visible(row["why"]),
-        )
-        for row in job.result.get("agents", [])
-    ]
-    return table(
-        ("Agent", "Suggestions", "Could not be used", "Why there are no more"), rows, label="What was suggested"
-    )
+    rows = []
+    for row in job.result.get("agents", []):
+        agent = display.link(reverse("admin:evaluation_proposition_change", args=[row["agent"]]), row["agent"])
+        rows.append((agent, f"{row['written']}", f"{row['dropped']}", display.visible(row["why"])))
+    heads = ("Agent", "Suggestions", "Could not be used", "Why there are no more")
+    return table(heads, rows, label="What was suggested")
 
 
 def _checked(job: Job) -> SafeString:

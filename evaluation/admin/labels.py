@@ -340,15 +340,14 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         if about is None and score is None:
             raise Http404("Name a message or a score that exists.")
         rows = EvaluationScore.objects.filter(message=about) if about else EvaluationScore.objects.filter(pk=one or 0)
-        rows = rows.select_related("evaluation_run__agent", "evaluation_run__channel").order_by("-evaluation_run", "pk")
-        scored = rows.filter(status="scored", raw_score__isnull=False)
-        offered = [row for row in scored[:MOST_JUDGEMENTS] if not why_not_labelled(row)]
+        rows = rows.filter(status="scored", raw_score__isnull=False).order_by("-evaluation_run", "pk")
+        rows = rows.select_related("evaluation_run__agent", "evaluation_run__channel")[:MOST_JUDGEMENTS]
+        offered = [row for row in rows if not why_not_labelled(row)]
         chosen, name = request.POST.getlist("score"), request.POST.get("name", "")
         if request.method == "POST":
+            scores = [row for row in offered if str(row.pk) in chosen]
             try:
-                label_set, added = add_by_hand(
-                    name=name, scores=[row for row in offered if str(row.pk) in chosen], user=user_of(request)
-                )
+                label_set, added = add_by_hand(name=name, scores=scores, user=user_of(request))
             except ValueError as problem:
                 self.message_user(request, f"Nothing was added: {problem}.", messages.ERROR)
             else:

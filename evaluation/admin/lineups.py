@@ -63,25 +63,14 @@ class LineUpRunAdmin(ReadOnlyAdmin[LineUpRun]):
                 raise ValueError(str(error)) from None
 
         def takes() -> Takes:
-            lines = said_in(
-                channel=channel, window=parse_window(form.cleaned_data["window"] or "all"), where=tags()
-            ).count()
+            said = said_in(channel=channel, window=parse_window(form.cleaned_data["window"] or "all"), where=tags())
             check_options(**{name: form.cleaned_data[name] for name in names[2:]})
-            facts = [
-                ("Channel", display.isolated(channel)),
-                ("Lines", f"{lines:,}"),
-                ("Cost", display.badge("free", "good")),
-            ]
-            return Takes(facts=facts, note="It takes seconds, offline.")
+            facts = [("Channel", display.isolated(channel)), ("Lines", f"{said.count():,}")]
+            return Takes(facts=[*facts, ("Cost", display.badge("free", "good"))], note="It takes seconds, offline.")
 
         def queue() -> str:
-            given = form.cleaned_data
-            queue_line_up(
-                channel=channel,
-                window=given["window"] or "all",
-                where=tags(),
-                **{name: given[name] for name in names[2:]},
-            )
+            options = {name: form.cleaned_data[name] for name in names[2:]}
+            queue_line_up(channel=channel, window=form.cleaned_data["window"] or "all", where=tags(), **options)
             return channel_page(channel.pk) + "#line-up"
 
         return ask(

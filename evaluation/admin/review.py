@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from django.http import HttpRequest
@@ -96,10 +97,6 @@ def label_sets(request: HttpRequest, agent: str, keys: Collection[str] | None) -
     ]
 
 
-def _label_sets(keys: Collection[str]) -> dict[str, LabelSet]:
-    return by_key(LabelSet.objects.all(), keys)
-
-
 def _show_set(request: HttpRequest, label_set: LabelSet) -> SafeString:
     entries = progress([label_set])[label_set.pk]
     done = next((entry.labelled for entry in entries if entry.annotator == request.user.get_username()), 0)
@@ -108,10 +105,6 @@ def _show_set(request: HttpRequest, label_set: LabelSet) -> SafeString:
         ("Dimension", dimension_badge(label_set.dimension)),
         ("Labelled by you", f"{done:,} of {label_set.drawn.count():,}"),
     )
-
-
-def _entry_url(row: Suggested) -> str:
-    return f"{propositions_url(row.entry.owner)}#proposition-{row.entry.proposition.id}"
 
 
 add_review(
@@ -127,7 +120,7 @@ add_review(
         find=_suggestions,
         line=_claim,
         show=_show_suggestion,
-        url=_entry_url,
+        url=lambda row: f"{propositions_url(row.entry.owner)}#proposition-{row.entry.proposition.id}",
         seen=lambda row: row.entry.mark,
         decisions=(
             Decision(
@@ -160,7 +153,7 @@ add_review(
         permissions=(LABELLING,),
         fills="label sets that are assigned to you.",
         waiting=label_sets,
-        find=_label_sets,
+        find=partial(by_key, LabelSet.objects.all()),
         line=lambda label_set: display.isolated(label_set.name),
         show=_show_set,
         url=lambda label_set: reverse("admin:evaluation_labelset_label", args=[label_set.pk]),

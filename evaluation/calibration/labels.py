@@ -191,14 +191,10 @@ def draw_label_set(
 
 
 def add_by_hand(*, name: str, scores: Sequence[EvaluationScore], user: User | None = None) -> tuple[LabelSet, int]:
-    """Add judgements that a person chose to a label set of that name, made for them where there is none; return it and how many are new.
-
-    Args:
-        scores: With their runs; of one judge, procedure and dimension.
+    """Add judgements that a person chose to the label set of that name, made where there is none; return it and how many are new.
 
     Raises:
-        ValueError: No judgement, one that cannot be labelled, several judges, procedures or dimensions, or a set that was drawn or
-            is about others.
+        ValueError: No judgement, one that cannot be labelled, or a set that was drawn or is about another judge, procedure or dimension.
     """
     name = checked_name(name)
     if not scores:
@@ -206,32 +202,26 @@ def add_by_hand(*, name: str, scores: Sequence[EvaluationScore], user: User | No
     for score in scores:
         if why := why_not_labelled(score):
             raise ValueError(f"score {score.pk}: {why}")
-    keys = sorted({key_of(score) for score in scores})
-    if len(keys) > 1:
-        raise ValueError(f"{_about(keys[0])} and {_about(keys[1])}: a label set is about one of them")
     with transaction.atomic():
-        there = LabelSet.objects.select_for_update()
-        label_set, _ = there.get_or_create(
-            name=name, defaults={**keys[0]._asdict(), "population_size": 0, "created_by": user}
+        label_set, _ = LabelSet.objects.select_for_update().get_or_create(
+            name=name, defaults={**key_of(scores[0])._asdict(), "population_size": 0, "created_by": user}
         )
         key = Key(label_set.judge, label_set.procedure, label_set.dimension)
         if not label_set.by_hand:
             raise ValueError(f"label set {name!r} was drawn at random; allowed: another name")
-        if key != keys[0]:
-            raise ValueError(f"label set {name!r} is about {_about(key)}; allowed: another name")
+        for other in {key_of(score) for score in scores} - {key}:
+            raise ValueError(
+                f"label set {name!r} is about {' '.join(key)}, not {' '.join(other)}; allowed: another name"
+            )
         drawn = set(drawn_ids(label_set))
         new = [score for score in scores if score.pk not in drawn]
-        rows = [
-            DrawnScore(label_set=label_set, evaluation_score=one, place=len(drawn) + n) for n, one in enumerate(new, 1)
-        ]
-        DrawnScore.objects.bulk_create(rows)
+        places = enumerate(new, len(drawn) + 1)
+        DrawnScore.objects.bulk_create(
+            DrawnScore(label_set=label_set, evaluation_score=one, place=n) for n, one in places
+        )
         if ScoreLabel.objects.filter(evaluation_score__in=new).exists():
             mark_changed([key])  # these labels leave the judge's figures
     return label_set, len(new)
-
-
-def _about(key: Key) -> str:
-    return f"{key.dimension} by {key.judge} ({key.procedure})"
 
 
 def checked_name(name: str) -> str:

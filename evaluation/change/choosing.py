@@ -247,19 +247,16 @@ def sides_of(
     Raises:
         NotComparable: An evaluation is not completed.
     """
-    named = [
-        Judged(judge=one.judge, procedure=one.procedure)
-        for one in (baseline, candidate)
-        if isinstance(one, EvaluationRun)
-    ]
+    if run := next((one for one in (baseline, candidate) if isinstance(one, EvaluationRun)), None):
+        ways = [Judged(judge=run.judge, procedure=run.procedure)]
     before: Side | None = None
     now: Side | None = None
-    for way in named[:1] or ways:
-        candidate_there = _side(agent, candidate, way, since_baselines=baseline is None)
-        there = _side(agent, baseline, way) if baseline is not None else _baselines(agent, way, candidate_there)
-        if there is not None and candidate_there is not None:
-            return there, candidate_there
-        before, now = before or there, now or candidate_there
+    for way in ways:
+        second = _side(agent, candidate, way, since_baselines=baseline is None)
+        first = _side(agent, baseline, way) if baseline is not None else _baselines(agent, way, second)
+        if first is not None and second is not None:
+            return first, second
+        before, now = before or first, now or second
     return before, now
 
 

@@ -239,8 +239,7 @@ def _history(key: Key, points: list[Scored], builds: Sequence[datetime] | None, 
 
 def _mean_of(day: Sequence[Scored]) -> Scored:
     """The mean of a day's scores, with the message that scored lowest; without a score where none has one."""
-    scored = [(point.score, point) for point in day if point.score is not None]
+    scored = [(point.score, number) for number, point in enumerate(day) if point.score is not None]
     if not scored:
         return day[-1]
-    lowest = min(scored, key=lambda pair: pair[0])[1]
-    return replace(lowest, score=sum(score for score, _ in scored) / len(scored), of=len(scored))
+    return replace(day[min(scored)[1]], score=sum(score for score, _ in scored) / len(scored), of=len(scored))

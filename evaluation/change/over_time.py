@@ -373,19 +373,9 @@ def _is_known(series: Series, drop: Drop) -> bool:
 
 
 def _raise(series: Series, drop: Drop) -> DriftAlert:
-    return _announce(
-        DriftAlert(
-            schedule=series.schedule,
-            agent=series.agent,
-            dimension=series.dimension,
-            judge=series.judge,
-            procedure=series.procedure,
-            evaluation_run_id=drop.run,
-            since=drop.since,
-            before=drop.before,
-            after=drop.after,
-        )
-    )
+    line = {name: getattr(series, name) for name in ("schedule", "agent", "dimension", "judge", "procedure")}
+    fell = {name: getattr(drop, name) for name in ("since", "before", "after")}
+    return _announce(DriftAlert(evaluation_run_id=drop.run, **line, **fell))
 
 
 def _announce(alert: DriftAlert) -> DriftAlert:
@@ -395,23 +385,19 @@ def _announce(alert: DriftAlert) -> DriftAlert:
     """
     alert.save()
     schedule = alert.schedule.name if alert.schedule is not None else ""
-    change = f"{alert.dimension} of {alert.agent.slug} fell from {alert.before:.1f} to {alert.after:.1f}"
+    fell = f"fell from {alert.before:.1f} to {alert.after:.1f}"
+    change = f"{alert.dimension} of {alert.agent.slug} {fell}"
     line = f"{alert.schedule_id} {alert.agent_id} {alert.dimension} {alert.judge} {alert.procedure}"
     alert.alert = raise_alert(
         kind=AlertKind.DRIFT,
         about=f"{line} {alert.since.isoformat()}",
-        title=f"{alert.dimension} of {alert.agent.display_name} fell from {alert.before:.1f} to {alert.after:.1f} (of 9) "
-        f"since {alert.since:%d %b %Y}",
+        title=f"{alert.dimension} of {alert.agent.display_name} {fell} (of 9) since {alert.since:%d %b %Y}",
         agent=alert.agent,
         page=alert,
     )
     alert.save(update_fields=["alert"])
-    tags: dict[str, Any] = {
-        "agent": alert.agent.slug,
-        "dimension": alert.dimension,
-        "schedule": schedule,
-        "judge": alert.judge,
-    }
+    about = {"agent": alert.agent.slug, "dimension": alert.dimension, "schedule": schedule, "judge": alert.judge}
+    tags: dict[str, Any] = about
     with sentry_sdk.new_scope() as scope:
         scope.set_tags(tags)
         scope.fingerprint = ["drift", *map(str, tags.values())]

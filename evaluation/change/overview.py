@@ -22,13 +22,7 @@ from django.utils.dateformat import format as date_format
 from agents.builds import BUILD_TAGS, Tag, first_of_tags
 from agents.models import Agent, Message
 from evaluation.change.change import Change, Lost, beyond_margin, corrected, decided, fell_sharply, lost_propositions
-from evaluation.change.evidence import (
-    Judged,
-    Newest,
-    newest_evidence,
-    newest_since_baselines,
-    runs_of,
-)
+from evaluation.change.evidence import Judged, Newest, newest_evidence, newest_since_baselines, runs_of
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
 from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little, window_statistics
 from evaluation.statistics.bootstrap import Outcomes, least_variance
@@ -387,9 +381,8 @@ def _decide_dimensions(cards: Sequence[Card], messages: Mapping[tuple[int, str],
         for change in card.dimensions:
             name = change.dimension
             of_words = [move for move in card.moves if move.dimension == name and move.of_words]
-            pair = [
-                messages.get((run, name)) for run in (card.compared.baseline[name], card.compared.candidate[name].pk)
-            ]
+            runs = card.compared.baseline[name], card.compared.candidate[name].pk
+            pair = [messages.get((run, name)) for run in runs]
             if of_words:  # its one proposition has it already
                 shown = ("interval", "verdict", "reason", "p_value", "n", "baseline_n")
                 change = change.model_copy(update={field: getattr(of_words[0], field) for field in shown})
@@ -736,9 +729,8 @@ def sentence_of(card: Card) -> str:
     if card.state == "not comparable":
         return f"Measured, but nothing was scored both in {baseline} and now."
     if card.state == "not enough data":
-        short = [
-            f"{d.dimension.replace('_', ' ')}: {d.reason}" for d in card.dimensions if d.reason and d.delta is None
-        ]
+        lacking = [d for d in card.dimensions if d.reason and d.delta is None]
+        short = [f"{d.dimension.replace('_', ' ')}: {d.reason}" for d in lacking]
         if short:
             return f"Not enough data for {'; '.join(short).replace(f'{TOO_LITTLE}: ', '')}."
         if not card.lost and (open_ := card.undecided) is not None:

@@ -262,7 +262,7 @@ class PropositionSpec(BaseModel):
     )
     inverted: bool = Field(False, description="an anti-pattern: the score is flipped (9 - raw) before it is averaged")
     hard: bool = Field(
-        False, description="the judge lists flaws, each takes 20 % off the score; not together with inverted"
+        False, description="the judge lists flaws, each takes 20 % off the score; not for an anti-pattern"
     )
     include_personas: bool | None = Field(None, description="whether the judge sees the persona; overrides the file's")
     first_n: EventCount | None = Field(None, description="events shown from the start; overrides the file's")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
+from pytest_django import Settings
 
 from agents.alerts import acknowledge, raise_alert
 from agents.alerts.webhook import secret_of
 from agents.models import Alert, Delivery, Receiver
 from tests.console import HOSTILE, list_of, page_of, plain, read, signed_in, staff, viewer
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -59,6 +61,20 @@ def test_an_operator_acknowledges_with_a_note_and_takes_it_back() -> None:
     assert (alert.acknowledged_at, alert.acknowledged_by, alert.note) == (None, None, "")
 
 
+def test_an_alert_names_what_it_is_about_and_where_the_change_is(root: Client) -> None:
+    ada = make_agent("ada")
+    fell = raise_alert(kind="drift", about="a", title="Adherence fell", agent=ada, page=ada)
+    bare = raise_alert(kind="budget", about="b", title="It is used up", agent=ada)
+
+    html = read(root, page_of(fell))
+    assert "See the agent · what changed in Ada, and what to do" in plain(html)
+    assert f'href="{page_of(ada)}#change"' in html
+    assert "what changed in" not in read(root, page_of(bare))
+    shown = plain(read(root, "/admin/review/?kind=alerts"))
+    assert "what changed in Ada" in shown or "It is used up" in shown
+    assert "Lasts" not in shown
+
+
 def test_address_and_secret_of_a_webhook_are_only_for_those_who_may_change_it(hook: Receiver) -> None:
     secret = secret_of(hook.salt.hex)
 
@@ -72,22 +88,17 @@ def test_address_and_secret_of_a_webhook_are_only_for_those_who_may_change_it(ho
     assert secret in plain(html)
 
 
-def test_a_new_secret_replaces_the_old_one(hook: Receiver, root: Client) -> None:
-    before = secret_of(hook.salt.hex)
+def test_a_receiver_says_when_links_would_lead_nowhere(hook: Receiver, root: Client, settings: Settings) -> None:
+    settings.CONSOLE_URL = ""
+    assert "The setting CONSOLE_URL is empty" in plain(read(root, page_of(hook)))
+    settings.CONSOLE_URL = "https://plumbline.example.com/admin/"
+    assert "CONSOLE_URL" not in plain(read(root, page_of(hook)))
 
-    root.post(page_of(hook, "new_secret"))
 
-    assert before not in plain(read(root, page_of(hook)))
-
-
-def test_a_test_is_queued_only_for_an_active_receiver_and_what_was_given_up_is_sent_again(
-    hook: Receiver, root: Client
-) -> None:
+def test_a_test_is_queued_only_for_an_active_receiver(hook: Receiver, root: Client) -> None:
     root.post(page_of(hook, "test"))
-    Delivery.objects.update(status="failed", tries=7, error="it answered 500")
-    again = {"action": "again", "_selected_action": [Delivery.objects.get().pk]}
-    assert "1 alert queued again." in plain(root.post(list_of(Delivery), again, follow=True).content.decode())
-    assert (Delivery.objects.get().status, Delivery.objects.get().tries) == ("pending", 0)
+    assert Delivery.objects.get().status == "pending"
+    assert "waiting" in plain(read(root, list_of(Delivery)))
 
     Receiver.objects.update(is_active=False)
     assert "it is not active" in plain(root.post(page_of(hook, "test"), follow=True).content.decode())

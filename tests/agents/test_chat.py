@@ -161,6 +161,14 @@ def test_the_first_message_begins_a_chat_whose_page_shows_the_answer_and_the_tur
     assert chat.name in read(client, chats_url(ada))
 
 
+def test_whoever_has_no_sample_lines_is_said_to_need_some_where_no_model_answers(ada: Agent) -> None:
+    client, bob = signed_in(staff(*TALKING)), make_agent("bob")
+    assert "the scripted actor says the sample lines of" in plain(read(client, chats_url(ada)))
+    html = read(client, chats_url(bob))
+    assert "no sample lines for the scripted actor to say: add some" in plain(html)
+    assert f'href="{page_of(bob)}"' in html
+
+
 def test_a_script_is_told_in_json_where_the_chat_is_or_what_is_wrong(ada: Agent) -> None:
     client = signed_in(staff(*TALKING))
     headers = {"Accept": "application/json"}
@@ -174,7 +182,7 @@ def test_a_script_is_told_in_json_where_the_chat_is_or_what_is_wrong(ada: Agent)
 def test_progress_is_another_answer_once_something_happened_and_only_then(ada: Agent) -> None:
     client, chat = signed_in(staff(*TALKING)), begin_chat(ada)
     ask(ada, chat, "Hello")
-    url = page_of(chat, "chat_progress")
+    url = page_of(chat, "chat") + "?progress=1"
     before = client.get(url).json()
     assert client.get(url).json() == before
     work_one(owner=owner_name())

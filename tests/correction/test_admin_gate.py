@@ -16,7 +16,7 @@ from agents.models import Agent, LLMCall, Message
 from correction.config.configure import ConfigConflict, configure
 from correction.config.settings import resolve_config
 from correction.gate.observe import Needs, judge_later, needs_of, work_one
-from correction.models import AgentEvaluationConfig, CorrectionLog, ObservedMessage
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, ObservedMessage
 from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in, own, save, url_of
 from tests.correction.gating import judge
@@ -51,6 +51,11 @@ def press(client: Client, agent: Agent | None, button: str, html: str = "", **ty
     """Fill in the form as it was shown (`html`, or now) and press one of its buttons."""
     shown = filled_in(html or read(client, gate_page(agent)))
     return client.post(gate_page(agent), {**shown, **typed, button: ""}, follow=True)
+
+
+def have_judged(client: Client, agent: Agent, *dimensions: str) -> Any:
+    query = "&".join(f"check={dimension}" for dimension in dimensions)
+    return client.post(gate_page(agent, f"?{query}"), {"_judge": "new", "check": "consistency"}, follow=True)
 
 
 def shown_back(html: str) -> list[str]:
@@ -91,6 +96,16 @@ def test_the_defaults_are_tried_on_the_messages_of_all_agents(root: Client) -> N
     assert "3 of 5 (60 %)" in plain(card(read(root, gate_page(None, "?adherence=8.2"))))
 
 
+def test_messages_that_offline_judging_could_not_score_lead_to_a_proposition(root: Client) -> None:
+    ada = make_agent()
+    judged(ada, 2.0, judge=OFFLINE)
+    GateDimensionResult.objects.update(status="unscored", score=None, passed=True)
+    html = read(root, gate_page(ada, "?judge=heuristic"))
+
+    assert "none could be scored: all would pass. Offline, rules and word lists alone score" in plain(html)
+    assert "/proposition/about/ada/new/" in html
+
+
 def test_offline_scores_are_apart_and_marked_heuristic(root: Client) -> None:
     ada = make_agent()
     judged(ada, 2.0, judge=OFFLINE, mark="right")
@@ -123,9 +138,9 @@ def test_messages_that_nobody_judged_are_judged_on_request_while_the_gate_is_off
     two = plain(read(root, gate_page(ada, "?check=adherence&check=fluency")))
     assert "For adherence, fluency: 2 calls a message" in two
 
-    answer = press(root, ada, "_judge", check=["adherence", "fluency"])
+    answer = have_judged(root, ada, "adherence", "fluency")
     assert "3 of them wait to be judged, and no worker is alive" in plain(answer.content.decode())
-    assert press(root, ada, "_judge", check=["adherence"]).status_code == 200
+    assert have_judged(root, ada, "adherence").status_code == 200
     assert ObservedMessage.objects.count() == 3, "what waits is not queued twice"
     llm_server.respond = judge({"adherence": 2, "fluency": 7})
     while work_one(owner="w"):
@@ -151,7 +166,7 @@ def test_the_estimate_has_calls_and_dollars_and_asks_no_model(llm_server: LLMSer
     assert (one.calls, two.calls, one.seconds) == (1, 2, None)
     assert 0 < (one.cost_usd or 0) < (two.cost_usd or 0)
     assert needs("model-without-a-price", "adherence").cost_usd is None
-    assert needs(OFFLINE, "adherence")[:4] == (0, 0, 0, Decimal(0))
+    assert needs(OFFLINE, "adherence")[:2] == (0, Decimal(0))
     assert llm_server.calls == LLMCall.objects.count() == 0
 
 
@@ -315,7 +330,8 @@ def test_who_may_only_view_looks_and_who_may_not_is_refused() -> None:
     assert [looking.post(gate_page(ada), {button: ""}).status_code for button in ("_save", "_judge", "_check")] == [
         403
     ] * 3
-    assert looking.post(gate_page(ada), {"_count": "", "adherence": "1"}).status_code == 200
+    counted = plain(press(looking, ada, "_count", check=["adherence"], adherence="1").content.decode())
+    assert "Together: 0 of 1 (0 %) messages" in counted
     assert signed_in(staff("correction.view_correctionlog")).get(gate_page(ada)).status_code == 403
     assert Client().get(gate_page(ada), secure=True).status_code == 302
 

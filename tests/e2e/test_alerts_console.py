@@ -39,7 +39,7 @@ def test_an_alert_is_met_under_the_bell_and_acknowledged_with_a_note(
     assert visitor.fits
     assert grave_faults(page) == []
     page.locator(".pl-bell-list").get_by_role("link", name="Adherence of").click()
-    expect(page.get_by_role("link", name="Open what it is about")).to_have_attribute("href", page_of(ada))
+    expect(page.get_by_role("link", name="the agent", exact=True)).to_have_attribute("href", page_of(ada))
     page.get_by_label("Note for your colleagues").fill("looking at the persona")
     page.get_by_role("button", name="Acknowledge", exact=True).click()
     expect(page.get_by_label("Alerts: none to acknowledge")).to_be_visible()

@@ -40,6 +40,8 @@ def test_a_behaviour_request_is_applied_and_reverted_in_the_browser(
     page = visitor.page
     visitor.sign_in(operator)
     page.get_by_role("link", name="1 behaviour request to decide on").click()
+    expect(page.get_by_role("heading", name="concise replies 0.4 → 0.7")).to_be_visible()
+    visitor.open(list_of(BehaviorRequest))
     queue = page.locator("#result_list")
     expect(queue).to_contain_text("pending review")
     expect(queue).to_contain_text("concise replies")
@@ -77,6 +79,7 @@ def test_a_page_opened_before_a_request_was_applied_does_not_undo_it(
     expect(other.page.get_by_text(f"Behaviour request {row.pk} is applied.")).to_be_visible()
 
     page = visitor.page
+    page.locator("summary", has_text="Name").first.click()
     page.locator("[name=title]").fill("Clerk")
     page.locator("[name=_save]").click()
     expect(page.get_by_text(f"behaviour request {row.pk} by Zoe: concise replies 0.4 → 0.7")).to_be_visible()

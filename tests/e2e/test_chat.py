@@ -152,6 +152,6 @@ def test_a_chat_is_found_again_and_deleted(visit: Callable[..., Visitor], operat
     assert grave_faults(page) == []
     page.get_by_role("link", name=chat.slug).click()
     page.get_by_text("Delete …").click()
-    page.get_by_role("button", name="Delete this chat").click()
+    page.get_by_role("button", name="Delete chat-").click()
     expect(page.get_by_text("is deleted.")).to_be_visible()
     assert not chats_of(ada).exists()

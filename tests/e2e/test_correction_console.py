@@ -178,6 +178,7 @@ def test_the_other_pages_can_be_read(visit: Callable[..., Visitor], ada: Agent, 
     page = visitor.page
     visitor.enter(operator)
     visitor.open(page_of(ada))
+    page.locator("summary", has_text="Corrections").first.click()
     expect(page.locator("#config")).to_contain_text("anti-convergence")
     page.locator("#config").get_by_role("link", name="Change").click()
     expect(page.locator("#pl-form")).to_contain_text("inherit: off (built-in)")
@@ -185,7 +186,7 @@ def test_the_other_pages_can_be_read(visit: Callable[..., Visitor], ada: Agent, 
     visitor.open(page_of(run))
     page.locator("summary", has_text="Cancel …").click()
     page.get_by_role("button", name="Cancel this turn").click()
-    expect(page.get_by_text(f"Run {run.pk} is cancelled.")).to_be_visible()
+    expect(page.get_by_text(f"Turn {run.pk} is cancelled.")).to_be_visible()
     assert visitor.fits
     condition = {"kind": "functional", "text": "silence(at_least=3)", "held": True, "reasoning": f"{HOSTILE} " * 9}
     log = InterventionLog.objects.create(name="quiet", fired=True, agent=ada, preconditions=[condition, condition])

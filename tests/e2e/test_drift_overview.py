@@ -74,9 +74,9 @@ def test_an_evaluation_is_estimated_asked_for_and_watched_to_its_end(
     expect(page.get_by_text("What it takes")).to_be_visible()
     assert visitor.fits
     assert grave_faults(page) == []
-    page.get_by_label("Messages").fill("4")
+    page.get_by_label("Messages", exact=True).fill("4")
     page.get_by_role("button", name="Estimate this").click()
-    expect(page.get_by_label("Messages")).to_have_value("4")
+    expect(page.get_by_label("Messages", exact=True)).to_have_value("4")
     page.get_by_role("button", name="Evaluate now").click()
 
     expect(page.locator("[data-live]").get_by_text("pending", exact=True)).to_be_visible()

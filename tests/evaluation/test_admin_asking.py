@@ -64,6 +64,12 @@ def test_calls_tokens_and_dollars_stand_before_the_button(root: Client, ada: Age
     assert not LLMCall.objects.exists()
 
 
+def test_choices_that_no_message_fits_are_said_before_the_button(root: Client, ada: Agent) -> None:
+    said = "Nothing would be judged: no message fits these choices."
+    assert said not in read(root, ask(ada))
+    assert said in read(root, f"{ask(ada)}?tag=build%3D99")
+
+
 def test_a_model_without_a_price_is_unpriced_and_not_free(root: Client, ada: Agent, settings: Settings) -> None:
     settings.JUDGE_MODEL, settings.ANTHROPIC_API_KEY = "nobody-knows-1", "key"
 

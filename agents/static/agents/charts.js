@@ -33,9 +33,7 @@
       chart.data.days = all ? days : chart.data.axis.map((at) => [at, day.format(at * 1000)]);
       const x = chart.options.scales.x;
       [x.min, x.max] = chart.data.axis;
-      x.afterBuildTicks = (scale) => (scale.ticks = chart.data.days.map(([value]) => ({ value })));
-      x.ticks.callback = (value) => chart.data.days.find(([at]) => at === value)?.[1] ?? "";
-      for (const button of buttons.children) button.setAttribute?.("aria-pressed", button === pressed);
+      for (const button of buttons.querySelectorAll("button")) button.setAttribute("aria-pressed", button === pressed);
       chart.update();
     };
     buttons.hidden = false;

@@ -43,28 +43,26 @@
   }
   if (!box) return;
 
-  const folded = new Set(); // by the person: they stay so when the part is renewed
-  function unfold() {
-    for (const details of wide ? box.querySelectorAll(".pl-beside > details") : []) details.open = !folded.has(details.id);
+  const known = new Set();
+  function fresh(selector) {
+    const parts = [...box.querySelectorAll(selector)].filter((part) => !known.has(part.id));
+    for (const part of parts) known.add(part.id);
+    return parts;
   }
-  box.addEventListener("click", ({ target }) => {
-    const details = target.closest("summary")?.parentElement;
-    if (details?.open) folded.add(details.id);
-    else folded.delete(details?.id);
-  });
+  // live.js keeps open what is open, so what a person folded stays so
+  const unfold = () => fresh(".pl-beside > details").forEach((details) => (details.open ||= wide));
+  const answers = () => fresh(".pl-by-agent, .pl-turn-failed");
   unfold();
+  answers();
   if (compose && !location.hash) toEnd();
-  const ids = () => [...box.querySelectorAll(".pl-by-agent, .pl-turn-failed")];
-  const known = new Set(ids().map((part) => part.id));
   let follow = nearEnd();
   addEventListener("scroll", () => (follow = nearEnd()), { passive: true });
   document.addEventListener("live:shown", () => {
-    const fresh = ids().filter((part) => !known.has(part.id));
-    for (const part of fresh) known.add(part.id);
+    const parts = answers();
     const text = (part, what) => part.querySelector(what)?.textContent ?? "";
     const words = (part) => [text(part, ".pl-head strong"), text(part, ".pl-text")].filter(Boolean).join(": ");
     unfold();
-    if (fresh.length) said.textContent = fresh.map(words).join(" ");
+    if (parts.length) said.textContent = parts.map(words).join(" ");
     if (compose && follow) toEnd();
   });
 })();

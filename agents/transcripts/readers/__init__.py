@@ -23,7 +23,7 @@ from agents.transcripts.readers.chat import (
 )
 from agents.transcripts.readers.chat_log import looks_like_chat, read_log
 from agents.transcripts.readers.chatgpt import is_chatgpt, read_chatgpt
-from agents.transcripts.readers.csv_table import looks_like_csv, read_csv
+from agents.transcripts.readers.csv_table import header_of, looks_like_csv, read_csv
 from agents.transcripts.readers.discord import is_discord, read_discord
 from agents.transcripts.readers.irc_client import is_hexchat, is_weechat, read_hexchat, read_weechat
 from agents.transcripts.readers.langfuse import is_langfuse, read_langfuse
@@ -137,6 +137,8 @@ def detect(source: Source) -> str:
             raise TranscriptError(source.name, 1, f"this is {what}, which is not read; {advice}")
     if name := next((name for name, form in reversed(FORMATS.items()) if form.in_text(head)), ""):
         return name
+    if source.name.lower().endswith((".csv", ".tsv")) and len(header_of(source)) > 1:
+        return "csv"  # its reader says which column is missing
     raise TranscriptError(
         source.name, 1, f"not recognised as a transcript ({head.splitlines()[0][:60]!r}); name it: --format"
     )

@@ -100,10 +100,16 @@ def looks_like_csv(head: str) -> bool:
 def usual_tags(header: list[str]) -> dict[str, str]:
     """The columns of a CSV file that are usually tags, as `columns` of `ReadOptions`; none for our own export, which has tags."""
     places = column_map(header, {})
-    if tuple(header) == MESSAGE_KEYS or "text" not in places or not {"speaker", "role"} & places.keys():
+    if tuple(header) == MESSAGE_KEYS:
         return {}
     free = [name for place, name in enumerate(header) if place not in places.values()]
-    return {f"tags.{name.lower()}": name for name in free if name.lower() in TAGS}
+    return {f"tags.{tag}": name for name in free if (tag := usual_tag(name))}
+
+
+def usual_tag(column: str) -> str:
+    """The key under which a column of this name is usually stored as a tag; empty when it has another name."""
+    key = column.lower()
+    return key if key in TAGS else ""
 
 
 def header_of(source: Source) -> list[str]:

@@ -184,7 +184,9 @@ def test_an_alert_leads_to_agent_run_and_series_and_is_acknowledged(root: Client
 
     page = read(root, page_of(alert))
     assert page_of(agent) in page
+    assert f"{page_of(agent)}#change" in page
     assert page_of(alert.evaluation_run) in page
+    assert "acknowledge the alert" in page
     assert page.count('class="pl-drift"') == 1
     assert "adherence fell from" in plain(page)
 
@@ -193,6 +195,7 @@ def test_an_alert_leads_to_agent_run_and_series_and_is_acknowledged(root: Client
     noted = Alert.objects.get(drifts=alert)
     assert noted.acknowledged_by is not None
     assert noted.acknowledged_by.username == "root"
+    assert "acknowledge the alert" not in read(root, page_of(alert))
     assert cells(read(root, list_of(DriftAlert)), "state")[0].startswith("acknowledged")
 
 

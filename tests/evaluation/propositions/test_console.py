@@ -93,7 +93,6 @@ def test_accepting_edits_one_word_of_the_file_and_leaves_a_log_entry(root: Clien
     assert entry.get_change_message().startswith("accept: {{agent_name}} uses no emoji")
     assert entry.get_admin_url() == URL
     assert "accept: {{agent_name}} uses no emoji" in plain(read(root, URL.replace("/change/", "/history/")))
-    assert "ada-emoji" in read(root, reverse("admin:index")), "recent actions show it"
 
 
 def test_rejecting_can_be_undone_to_the_byte(root: Client, file: Path) -> None:
@@ -152,8 +151,7 @@ def test_it_says_how_to_get_propositions_with_and_without_a_model(
 
     assert page_url("new", "ada") in without
     assert "draft_propositions" not in without
-    assert "manage.py draft_propositions --agents all" in with_model[0]
-    assert "manage.py draft_propositions --agents ada" in with_model[1]
+    assert all(reverse("admin:evaluation_job_suggest") in page for page in with_model)
     assert root.get(propositions_url("nobody")).status_code == 404
 
 
