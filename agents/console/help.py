@@ -1,8 +1,8 @@
 """Help in the console: the page "What is this?" of each model, help of fields, links of help texts, and the page that asks before deleting.
 
-The texts are Markdown files in the folder ``help`` of each app. Links in them: ``doc:reference/api#what-holds-on-every-route`` (a document of ``docs/``),
-``help:agents.Agent`` (a help page), ``list:agents.Agent`` (a list), ``page:admin:agents_import_add`` (a page). A link that the reader may
-not open is shown as its text.
+The texts are Markdown files in the folder ``help`` of each app. Links in them: ``doc:reference/api#gate-as-a-service`` (a document of
+``docs/``), ``help:agents.Agent`` (a help page), ``list:agents.Agent`` (a list), ``page:admin:agents_import_add`` (a page). A link that the
+reader may not open is shown as its text.
 """
 
 from __future__ import annotations
