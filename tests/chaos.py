@@ -83,7 +83,8 @@ for n, agent in enumerate(agents):
     receive_message(channel=dm, outsider="Bob", text=f"Could you be a bit shorter? ({wave})", idempotency_key=f"ask-{wave}-{n}")
     receive_message(channel=dm, outsider="Bob", text=f"I keep my keys in drawer {wave}.", idempotency_key=f"say-{wave}-{n}")
     with transaction.atomic():
-        queue_ingested([append(channel=room, agent=agent, text=f"line {wave} of the day")])
+        if not room.messages.filter(text=f"line {wave} of the day").exists():
+            queue_ingested([append(channel=room, agent=agent, text=f"line {wave} of the day")])
     create_run(make_plan(RunSpec(agent=agent, dimensions=("adherence",), samples=3, seed=wave, batch=n == 0), files=files))
 if wave % 3 == 0:
     ask_rounds(start_debate(topic=f"Should drawer {wave} be painted?", mode="delphi", agents=["agent-0", "agent-1", "agent-2"], rounds=1))
@@ -135,14 +136,14 @@ begin raise exception 'could not extend file: No space left on device' using err
 FULL = ("messages", "evaluation_scores", "llm_calls", "runs", "run_steps")
 AGENTS = 6
 # What each wave asks for: how many for each agent, and how many there are. (Debates and experiments come with some waves.)
-ASKED = {
+ASKED: dict[str, tuple[float, str]] = {
     "turns": (1, "select count(*) from runs where idempotency_key like 'turn-%'"),
     "evaluations": (
         1,
         "select count(distinct (agent_id, seed)) from evaluation_runs where status = 'completed' and agent_id is not null",
     ),
     "observations": (
-        1,
+        0.5,  # of every other agent: the gate of the rest enforces
         "select count(*) from observed_messages o join messages m on m.id = o.message_id where m.text like 'line % of the day'",
     ),
     "requests": (2, "select count(*) from behavior_requests"),
@@ -329,7 +330,7 @@ class Chaos:
         self._drain(say)
         self.plumbline.start_and_wait("sums", "-c", SUM_UP)
         asked = AGENTS * self.done["waves of work"]
-        lost = {f"{name} lost": share * asked - self.number(query) for name, (share, query) in ASKED.items()}
+        lost = {f"{name} lost": round(share * asked) - self.number(query) for name, (share, query) in ASKED.items()}
         return {
             name: n
             for name, n in {**lost, **{name: self.number(query) for name, query in INVARIANTS.items()}}.items()

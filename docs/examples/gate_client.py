@@ -21,7 +21,7 @@ PERSONA = {"name": "Ada", "system_prompt": "You are Ada, a dry and careful clerk
 CHANNEL, DRAFTS = "shop-floor", ["Hooray, I found your file!!!", "Your file is in the second cabinet."]
 HEARD = [{"name": "Bob", "text": "Where is my file?", "kind": "stimulus"}]
 FAILURES, ASKING = (OSError, HTTPException, ValueError, KeyError), ThreadPoolExecutor()
-REFUSED = []  # answers that no retry will change: a wrong token, address or body
+REFUSED: list[str] = []  # answers that no retry will change: a wrong token, address or body
 
 
 def post(path: str, body: dict[str, Any], seconds: float) -> Any:
