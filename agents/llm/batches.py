@@ -27,13 +27,13 @@ from agents.llm.endpoints import Route, route_of
 from agents.llm.requests import Exchange, Label, LLMRequest, Reply, Role, read_answer
 from agents.llm.requests import Status as ReplyStatus
 from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, Run
-from agents.models.ledger import LONGEST_PAUSE
 from agents.work.queues import wake_workers
 from agents.work.running import outlasting
 
 MOST_REQUESTS = 2_000  # of the 100,000 that a batch may have: what is lost with one is little
 MOST_BYTES = 20_000_000  # of the 256 MB
 LEASE = timedelta(minutes=5)
+LONGEST_PAUSE = 600.0  # seconds between two looks
 LOOKED_FOR_AFTER = timedelta(minutes=1)  # when it is unknown whether a batch arrived: by then the server lists it
 SLOWER = 1.5  # factor by which each pause grows
 OVERDUE = timedelta(hours=2)  # past the server's own deadline
@@ -243,8 +243,8 @@ def _unknown(batch: LLMBatch, owner: str, why: str) -> None:
 
 
 def _later(batch: LLMBatch, owner: str, error: str) -> None:
-    pause = min(timedelta(seconds=settings.LLM_BATCH_POLL_SECONDS * SLOWER ** min(batch.looks, 20)), LONGEST_PAUSE)
-    _wait(batch, owner, error, timezone.now() + pause, looks=F("looks") + 1)
+    pause = min(settings.LLM_BATCH_POLL_SECONDS * SLOWER ** min(batch.looks, 20), LONGEST_PAUSE)
+    _wait(batch, owner, error, timezone.now() + timedelta(seconds=pause), looks=F("looks") + 1)
 
 
 def _find(batch: LLMBatch, way: Route, owner: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from decimal import Decimal
 from typing import ClassVar
 
@@ -13,8 +12,6 @@ from django.utils import timezone
 from agents.models.conversations import Agent
 from agents.models.runs import Run
 from agents.work.lease import Leasable
-
-LONGEST_PAUSE = timedelta(minutes=10)  # between two looks at a batch
 
 
 class LLMCall(models.Model):
@@ -243,9 +240,8 @@ class LLMBatch(Leasable):
 
     @classmethod
     def leasable(cls) -> Q:
-        """As of all work, once its next look is due; one further off than any pause was planned by a clock that was wrong."""
-        now = timezone.now()
-        return super().leasable() & (Q(next_look_at__lte=now) | Q(next_look_at__gt=now + LONGEST_PAUSE))
+        """As of all work, once its next look is due."""
+        return super().leasable() & Q(next_look_at__lte=timezone.now())
 
     def given_up(self, why: str) -> None:
         """Its questions are free to be asked again."""

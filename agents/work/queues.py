@@ -177,8 +177,7 @@ def release_lost_leases() -> int:
 def run_due_chores() -> None:
     """Do the chores that are due; one worker at a time, with or without a broker.
 
-    The next time is stored before a chore runs: a worker that dies in it costs one time. One further off than the chore's interval was
-    written by a clock that was wrong, and does not hold.
+    The next time is stored before a chore runs: a worker that dies in it costs one time.
     """
     now = timezone.now()
     known = dict(Chore.objects.filter(path__in=settings.CHORES).values_list("path", "next_at"))
@@ -190,7 +189,7 @@ def run_due_chores() -> None:
                     Chore.objects.create(path=path, **times)
             except IntegrityError:  # another worker was faster
                 continue
-        elif now < known[path] <= times["next_at"] or not Chore.objects.filter(path=path, next_at=known[path]).update(
+        elif known[path] > now or not Chore.objects.filter(path=path, next_at=known[path]).update(
             **times
         ):
             continue
