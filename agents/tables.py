@@ -303,6 +303,9 @@ TABLES = (
         columns="pk alert receiver status error tries tried_at=last_try created_at=queued",
         filters="status receiver created_at",
         fields=(("", "alert receiver status error answer_code tries tried_at=last_try created_at=queued message_id"),),
+        export=export_of(
+            "id created_at alert=alert_id receiver=receiver.name status tries tried_at answer_code error message_id"
+        ),
         no_speech="error",
         prune=Prune(rows=lambda before: Delivery.objects.filter(status__in=Delivery.FINAL, finished_at__lt=before)),
     ),

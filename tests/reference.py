@@ -8,6 +8,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ NOTE = "<!-- made by `make docs` from the code; change it there -->"
 
 def settings_page() -> str:
     """Every variable that is read from the environment, with its default."""
-    from project.effective import known
+    from django.conf import settings
 
     example = (ROOT / ".env.example").read_text(encoding="utf-8")
     defaults = dict(re.findall(r"^#([A-Z][A-Z0-9_]+)=(.*)$", example, re.MULTILINE))
@@ -30,7 +31,7 @@ def settings_page() -> str:
         "Read from the environment and from a file `.env` beside `manage.py`. Any of them may come from a file: with "
         "`NAME_FILE=/run/secrets/name` that file is read. The console's page *Settings* shows the values in effect."
     ]
-    for title, rows in known().items():
+    for title, rows in import_module(settings.EFFECTIVE_SETTINGS.rpartition(".")[0]).known().items():
         parts.append(f"## {title}")
         parts.append(
             _table(

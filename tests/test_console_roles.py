@@ -51,7 +51,7 @@ ELSEWHERE: dict[str, object] = {
     "form": "csv",
     "target": "defaults",
     "app_label": "agents",
-    "name": "measuring",
+    "name": "reference/api",
 }  # what routes ask for beside rows
 
 

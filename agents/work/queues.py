@@ -189,9 +189,7 @@ def run_due_chores() -> None:
                     Chore.objects.create(path=path, **times)
             except IntegrityError:  # another worker was faster
                 continue
-        elif known[path] > now or not Chore.objects.filter(path=path, next_at=known[path]).update(
-            **times
-        ):
+        elif known[path] > now or not Chore.objects.filter(path=path, next_at=known[path]).update(**times):
             continue
         try:
             outcome = str(import_string(path)() or "")

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from agents.models import ModelPrice
-from correction.api import urls
 from tests.api_client import program
 from tests.console import superuser
 from tests.correction.gating import join, judge, send
@@ -19,7 +14,6 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 CONFIG = "/api/evaluations/config/michael/"
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "correction.md"
 
 
 def test_gates_switched_over_the_api_act_on_the_next_message_and_their_cost_is_shown(llm_server: LLMServer) -> None:
@@ -49,16 +43,3 @@ def test_gates_switched_over_the_api_act_on_the_next_message_and_their_cost_is_s
     }  # fmt: skip
     (log,) = client.get("/api/evaluations/correction-logs/?agent=michael").json()["results"]
     assert (log["outcome"], [d["passed"] for d in log["dimensions"]]) == ("corrected", [False, True])
-
-
-def test_the_document_lists_every_route_and_no_other() -> None:
-    patterns: list[Any] = [*urls.urlpatterns[:-1], *urls.router.urls]
-    built = {
-        re.sub(r"<\w+:(\w+)>", r"{\1}", path.removeprefix("evaluations/")).replace("{pk}", "{id}")
-        for path in (str(entry.pattern) for entry in patterns)
-        if path.startswith("evaluations/")
-    }
-
-    written = set(re.findall(r"^\| `([a-z{}/-]+/)` \|", DOCUMENT.read_text(encoding="utf-8"), flags=re.MULTILINE))
-
-    assert written == built

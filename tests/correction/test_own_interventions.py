@@ -25,7 +25,7 @@ from tests.llm_server import LLMServer
 pytestmark = pytest.mark.django_db
 
 OWN = "tests.correction.own_interventions."
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "correction.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "write-interventions.md"
 
 
 def named(settings: Settings, *functions: str, batches: tuple[str, ...] = ()) -> None:
@@ -139,12 +139,12 @@ def test_a_batch_that_cannot_be_used_says_so_in_the_log_and_costs_no_other_inter
 
 
 def test_the_example_of_the_documentation_works(ada: Agent, office: Channel, settings: Settings) -> None:
-    code = re.search(r"```python\n# team/nudges\.py\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    code = re.search(r'```python title="team/nudges.py"\n(.*?)```', DOCS.read_text(encoding="utf-8"), re.DOTALL)
     assert code is not None
     team = types.ModuleType("team_nudges")
     sys.modules[team.__name__] = team
     try:
-        exec(compile(code[1], "docs/explanation/correction.md", "exec"), vars(team))  # noqa: S102 (our own documentation)
+        exec(compile(code[1], "team/nudges.py", "exec"), vars(team))  # noqa: S102 (our own documentation)
         settings.INTERVENTION_FUNCTIONS, settings.INTERVENTION_BATCHES = (
             ["team_nudges.money_talk"],
             ["team_nudges.support"],
