@@ -39,7 +39,7 @@ FACES = 12
 MOST_AGENTS = 2_000  # counted: the newest
 TURNS = 6
 WENT_WRONG = (Run.Status.FAILED, Run.Status.ERRORED)
-OFFLINE = "Rules and word lists judge: their scores are heuristic, and most claims stay unscored."
+OFFLINE = "Rules and word lists judge: their scores are heuristic, and most propositions stay unscored."
 
 
 def agents_card(request: HttpRequest) -> SafeString:

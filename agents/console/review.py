@@ -16,6 +16,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.console import display
@@ -319,6 +320,9 @@ def _act(request: HttpRequest, kinds: Mapping[str, ReviewKind], filters: dict[st
             raise ValueError(f"allowed: {', '.join(one.label for one in kind.decisions)}")
         if is_undo:
             decision.undo(request, row)
+            messages.success(
+                request, format_html("{}: {} is taken back; it waits again.", kind.line(row), decision.label)
+            )
             return HttpResponseRedirect(review_url(**here))
         if kind.seen(row) != given.get("seen", ""):
             raise ValueError("It was changed since the page was opened. Look at it again.")

@@ -295,7 +295,8 @@ def _drawn(request: HttpRequest, cards: Sequence[Card]) -> dict[str, Any]:
         "choices": [(agent.slug, display.isolated(agent.display_name), agent in chosen) for agent in offered],
         "most": MOST_LINES,
         "chart": chart,
-        "what": f"{label_of[dimension]}: each dot is a message, the line the mean of {ROLLING}, dotted the baseline.",
+        "what": f"{label_of[dimension]} of {len(shown)} of {len(offered)} agents: each dot is a message, the line the mean of {ROLLING}, "
+        "dotted the baseline.",
         "judge": judged_by(way) if way else "",
         "empty": f"{label_of[dimension]} has no score{' of these agents' if agents else ''} yet.",
         "agents_url": display.list_url(Agent, is_active__exact=1),

@@ -250,7 +250,7 @@ def _checked(job: Job) -> SafeString:
         test = SwapTest.model_validate(given)
         verdict = test.verdict or test.auc.reason
         high = "–" if test.high_share is None else f"{test.high_share:.0%}"
-        means = "–" if test.own_mean is None else f"{decimal(test.own_mean, 1)} · {decimal(test.swapped_mean or 0, 1)}"
+        means = " · ".join("–" if mean is None else decimal(mean, 1) for mean in (test.own_mean, test.swapped_mean))
         rows.append(
             (dimension_badge(name), display.visible(verdict), test.auc.text, test.auc.interval_text, means, high)
         )
