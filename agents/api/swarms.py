@@ -25,7 +25,7 @@ from agents.api.views import Editable, View, or_404
 from agents.models import Agent, Channel, DialogState, Message, Swarm, SwarmPhase
 from agents.swarm.assign import Name, PhaseValues, SwarmRefused, SwarmValues, check_clashes, save_swarm
 from agents.swarm.calibration import PREFERENCES
-from agents.swarm.memory import NOTE_CHARACTERS, newest_summary, text_of, write_summary
+from agents.swarm.memory import newest_summary, text_of
 from agents.swarm.state import KINDS, Entry, StateRefused, add, edit, entries, pin, remove, unpin, updating
 from agents.swarm.talk import Trial, try_swarm
 
@@ -223,7 +223,6 @@ class DialogChange(Body):
     assumptions: Entries = Field([])
     decisions: Entries = Field([])
     preferences: dict[str, str] = Field({}, description="all that are seen in this conversation")
-    summary: str = Field("", max_length=NOTE_CHARACTERS, description="replaces the summary of older messages")
 
 
 class Dialogs(View):
@@ -252,17 +251,14 @@ class Dialogs(View):
         expected = self.expected(request)
         self._state(agent, where)
         try:
-            with transaction.atomic():
-                with updating(agent, where) as state:
-                    etag = etag_of(dialog_of(state).model_dump(mode="json"))
-                    if expected is not None and etag not in expected:
-                        raise Changed(etag)
-                    for kind in (kind for kind in KINDS if kind in given.sent):
-                        _replace(state, kind, getattr(given, kind))
-                    if "preferences" in given.sent:
-                        state.preferences = _preferences(given.preferences)
-                if "summary" in given.sent:
-                    write_summary(agent, where, given.summary)
+            with transaction.atomic(), updating(agent, where) as state:
+                etag = etag_of(dialog_of(state).model_dump(mode="json"))
+                if expected is not None and etag not in expected:
+                    raise Changed(etag)
+                for kind in (kind for kind in KINDS if kind in given.sent):
+                    _replace(state, kind, getattr(given, kind))
+                if "preferences" in given.sent:
+                    state.preferences = _preferences(given.preferences)
         except StateRefused as refused:
             raise ValidationError({refused.field: [str(refused)]}) from None
         dialog = dialog_of(self._state(agent, where)).model_dump(mode="json")

@@ -213,7 +213,9 @@ def moved(draft: Reading, polished: Reading) -> Difference:
     The facts of a clause have to stand in this order in one sentence of the draft, and each beside a word that it stands beside there.
     """
     stated = [word for text in (draft, polished) for word in text.words]
-    facts = {word.text for word in stated if word.kind in _FACTS} - {word.text for word in stated if word.kind == "word"}
+    facts = {word.text for word in stated if word.kind in _FACTS} - {
+        word.text for word in stated if word.kind == "word"
+    }
     beside: dict[str, set[str]] = {}
     for part in _clauses(draft.words):
         for fact, near in _near(part, facts):
@@ -224,7 +226,9 @@ def moved(draft: Reading, polished: Reading) -> Difference:
         held = tuple(word.text for word in part if word.text in beside)
         if held and not any(_in_order(held, row) for row in told):
             lost += held
-        lost += [fact for fact, near in _near(part, facts) if near and beside.get(fact) and beside[fact].isdisjoint(near)]
+        lost += [
+            fact for fact, near in _near(part, facts) if near and beside.get(fact) and beside[fact].isdisjoint(near)
+        ]
     return Difference(tuple(dict.fromkeys(lost)))
 
 

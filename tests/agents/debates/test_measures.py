@@ -441,15 +441,6 @@ def test_offline_consensus_goes_by_stance_and_then_by_words(
     assert [cluster.seats for cluster in result.clusters] == clusters
     assert (result.judge, result.heuristic) == ("offline", True)
     assert bool(result.reason) is (agreement is None)
-    assert len(result.disagreements) == max(0, len(clusters) - 1)
-
-
-def test_offline_consensus_names_what_most_positions_share() -> None:
-    texts = ["Open the library on Sundays, at noon.", "Do open the library on Sundays.", "Close it."]
-    result = offline_consensus([answer(n, None, None, text) for n, text in enumerate(texts, 1)])
-    assert result.common_ground == ["open the library on sundays"]
-    assert result.clusters[0].position in texts[:2]
-    assert result.disagreements == [f"seat 3: Close it. / seats 1, 2: {result.clusters[0].position}"]
 
 
 # -- any rounds
