@@ -238,20 +238,6 @@ def test_only_another_text_makes_a_description_somebodys(ada_stale: Agent, conso
     assert (ada_stale.description, ada_stale.description_origin) == ("Mine.", "person")
 
 
-def test_a_description_typed_on_an_old_page_is_not_saved_over_a_newer_one_unsaid(
-    ada_stale: Agent, console: Client
-) -> None:
-    opened = console.get(page_of(ada_stale))
-    Agent.objects.update(description="A brief clerk.", description_origin="generated")
-
-    refused = console.post(page_of(ada_stale), sent(opened, description="Mine."))
-
-    assert "the description, which is now: A brief clerk." in plain(refused.content.decode())
-    assert Agent.objects.get().description_origin == "generated"
-    assert console.post(page_of(ada_stale), sent(refused)).status_code == 302
-    assert (Agent.objects.get().description, Agent.objects.get().description_origin) == ("Mine.", "person")
-
-
 def test_who_may_only_look_still_sees_the_page(ada_stale: Agent) -> None:
     response = signed_in(staff("agents.view_agent")).get(page_of(ada_stale))
     assert (response.status_code, 'name="opened"' in response.content.decode()) == (200, False)
