@@ -101,7 +101,7 @@ def turns_list(request: HttpRequest) -> SafeString:
         if figures
         else "",
         empty="No agent has taken a turn yet. This runs one:",
-        command="manage.py turn AGENT --channel CHANNEL",
+        command="manage.py chat AGENT",
     )
 
 
