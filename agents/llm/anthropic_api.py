@@ -240,7 +240,7 @@ async def _converse(call: Call) -> list[Exchange]:
         call.waited_ms = 0
         exchanges.append(await _exchange(call, ability, example=True))
     if request.schema is not None and not call.route.is_default_endpoint:
-        endpoints.learn(call.route, ability, [exchange.reply.status for exchange in exchanges])
+        ability.note([exchange.reply.status for exchange in exchanges])
     return exchanges
 
 
@@ -252,20 +252,20 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
     body = body_of(
         call.request,
         model=call.route.model,
-        structured=ability.structured,
+        structured=ability.schema,
         example=example,
         temperature=ability.temperature and call.route.takes_temperature,
     )
     message, failure = await _send(call, body, trace)
     if failure and trace.http_status == 400 and "temperature" in body and "temperature" in failure[1].lower():
-        endpoints.remember_no_temperature(call.route, ability, failure[1])
+        ability.forgo("temperature", call.route, failure[1])
         del body["temperature"]
         message, failure = await _send(call, body, trace)
     if failure and trace.http_status == 400 and "output_config" in body and _blames_schema(call.route, failure[1]):
         without = {name: value for name, value in body.items() if name != "output_config"}
         again = await _send(call, without, trace)
         if trace.http_status == 200:  # it was the schema indeed
-            endpoints.remember_no_schema(call.route, ability, failure[1])
+            ability.forgo("schema", call.route, failure[1])
         if trace.http_status != 400:
             body, (message, failure) = without, again
     content = getattr(message, "content", None)

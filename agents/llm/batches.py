@@ -73,7 +73,7 @@ class Outgoing:
     bytes: int = 0
 
     def add(self, request: LLMRequest, digest: str) -> None:
-        structured = endpoints.ability(self.way).structured
+        structured = endpoints.ability(self.way).schema
         body = body_of(request, model=self.way.model, structured=structured, example=False)
         self.questions.append((request, request_key(request, digest), digest, body))
         self.bytes += len(json.dumps(body))
@@ -388,7 +388,7 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
         batch=True,
     )
     if row.call_id is not None:
-        body = body_of(request, model=way.model, structured=endpoints.ability(way).structured, example=False)
+        body = body_of(request, model=way.model, structured=endpoints.ability(way).schema, example=False)
         ledger.store_payload(row.call_id, request, Exchange(reply, time.time(), body))
         if answer.status is ReplyStatus.MALFORMED:
             LLMCall.objects.filter(pk=row.call_id, status=ReplyStatus.OK.value).update(

@@ -19,14 +19,13 @@ from agents.llm.anthropic_api import Call
 from agents.llm.endpoints import Route, answer_at_hand, route, route_of
 from agents.llm.loop import background
 from agents.llm.requests import Exchange, LLMRequest, Reply, Role, Status, request_digest
-from agents.work.running import LOOK, check_stop, resting
+from agents.work.running import LOOK, check_stop
 
 logger = logging.getLogger(__name__)
 
 Future = concurrent.futures.Future[list[Exchange]]
 
-GRACE = 1.0  # seconds past the deadline before the calling thread stops believing that the loop will answer
-GRACE_TOGETHER = 0.1  # the same where others wait for all of them: enough for the loop to cancel what hangs
+GRACE = 0.1  # seconds past the deadline, enough for the loop to cancel what hangs
 LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough that no slot waits for the calling thread
 
 
@@ -55,7 +54,7 @@ def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:
     Raises:
         ValueError: `deadline` is not positive.
     """
-    return _ask_together([request], deadline, grace=GRACE)[0]
+    return complete_together([request], deadline=deadline)[0]
 
 
 def complete_many(
@@ -121,26 +120,14 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
 
 
 def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> list[Reply]:
-    """Ask a few questions at the same time and wait for all of them, but no longer than the deadline.
+    """Ask a few questions at the same time, see `complete`, and wait for all of them, but no longer than the deadline.
 
-    The ledger rows of all are written by one insert when the last is answered or late, before this returns. What else
-    `complete` says of transactions and of `parse` holds here too. An exception meanwhile, such as Ctrl-C, cancels what
-    is in flight; replies that had arrived are settled all the same.
-
-    Args:
-        deadline: Seconds for all of it: waiting for slots, retries and re-asks. Calls that are late are cancelled. As
-            in `complete`, importing the SDK and making its clients (once per process) is not counted.
+    Their ledger rows are written by one insert. An exception meanwhile, such as Ctrl-C, cancels what is in flight; replies that had
+    arrived are settled all the same.
 
     Returns:
         A reply for each request, in their order.
-
-    Raises:
-        ValueError: `deadline` is not positive.
     """
-    return _ask_together(requests, deadline, grace=GRACE_TOGETHER)
-
-
-def _ask_together(requests: Iterable[LLMRequest], deadline: float, *, grace: float) -> list[Reply]:
     _check(deadline)
     asked = [(request, route(request)) for request in requests]
     check_stop()
@@ -157,7 +144,7 @@ def _ask_together(requests: Iterable[LLMRequest], deadline: float, *, grace: flo
             call.handed_at = handed_at
             futures[index] = call.background.submit(anthropic_api.answer(call))
         answered |= {index: [_at_hand(*one)] for index, one in enumerate(asked) if index not in calls}
-        _wait(futures.values(), handed_at + deadline + grace - time.monotonic())
+        _wait(futures.values(), handed_at + deadline + GRACE - time.monotonic())
         for index, future in futures.items():
             late = not future.done() and future.cancel()
             way = asked[index][1]
@@ -172,18 +159,15 @@ def _ask_together(requests: Iterable[LLMRequest], deadline: float, *, grace: flo
 def _wait(futures: Collection[Future], seconds: float) -> None:
     """Wait for all of the futures, at most so long, with an eye on the stop flag."""
     end = time.monotonic() + seconds
-    with resting():
-        while (left := end - time.monotonic()) > 0 and concurrent.futures.wait(
-            futures, timeout=min(left, LOOK)
-        ).not_done:
-            check_stop()
+    while (left := end - time.monotonic()) > 0 and concurrent.futures.wait(futures, min(left, LOOK)).not_done:
+        check_stop()
 
 
 def _next(finished: queue.SimpleQueue[Future]) -> Future:
     """The next future that is over, with an eye on the stop flag."""
     while True:
         check_stop()
-        with suppress(queue.Empty), resting():
+        with suppress(queue.Empty):
             return finished.get(timeout=LOOK)
 
 

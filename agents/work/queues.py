@@ -50,23 +50,13 @@ def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
     }
 
 
-def wake_workers(group: Group = "bulk") -> None:
-    """Tell a Celery worker, where there is a broker, that work waits."""
-    nudge(group)
-
-
-def wake_for_turns() -> None:
-    """Tell it that work waits for which a person waits."""
-    nudge("interactive")
-
-
-def nudge(group: Group, times: int = 1) -> bool:
-    """Send a message to the Celery workers of a group, where there is a broker; return whether the broker was reached.
+def wake_workers(group: Group = "bulk", times: int = 1) -> None:
+    """Tell the Celery workers of a group, where there is a broker, that work waits.
 
     A broker that does not answer costs only time: the work is a row already, and the sweep finds it.
     """
     if not settings.CELERY_BROKER_URL:
-        return False
+        return
     from celery import current_app  # takes half a second to import, which processes without a broker save
     from kombu.exceptions import LimitExceeded, OperationalError
     from redis.exceptions import RedisError
@@ -78,8 +68,6 @@ def nudge(group: Group, times: int = 1) -> bool:
                 current_app.send_task(WORK_TASK, args=(group,), queue=group, retry=False, connection=connection)
     except (OperationalError, RedisError, LimitExceeded, OSError) as error:
         log.warning("broker not reached, the work waits for the next sweep: %s", error)
-        return False
-    return True
 
 
 def messages_waiting(connection: Any, group: Group) -> int:
@@ -96,14 +84,13 @@ def do_next(
     owner: str,
     lease: timedelta,
     attempts: int = 1,
-    handed_back: Mapping[str, Any] | None = None,
 ) -> bool:
     """Lease the row of a table whose turn it is and do it, see `carry_out`; return whether there was one."""
     row = model.acquire_next(owner=owner, lease=lease)
     if row is None:
         return False
     with sentry_sdk.start_transaction(op=f"{model._meta.app_label}.work", name=str(model._meta.verbose_name)):
-        carry_out(row, do, owner=owner, attempts=attempts, handed_back=handed_back)
+        carry_out(row, do, owner=owner, attempts=attempts)
     return True
 
 
@@ -113,7 +100,6 @@ def carry_out(
     *,
     owner: str,
     attempts: int = 1,
-    handed_back: Mapping[str, Any] | None = None,
 ) -> None:
     """Do the work of a leased row and store its end.
 
@@ -122,7 +108,6 @@ def carry_out(
         do: Does it; returns the columns of its end, `status` among them, or None when it ended the row itself.
         owner: Of the lease.
         attempts: Leases after which a crash is final (errored); before that the row waits for another try.
-        handed_back: Further columns of a row that goes back to the queue because the work is to stop or the database is away.
 
     Raises:
         DatabaseError: The database is away.
@@ -135,12 +120,12 @@ def carry_out(
         log.warning("%s: %s", row, lost)
     except Exception as crash:
         if is_outage(crash):
-            row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
+            row.finish(owner=owner, status=row.Status.PENDING)
             raise
         status = row.Status.PENDING if row.attempt < attempts else row.Status.ERRORED
         row.finish(owner=owner, status=status, error=reported(crash, row))
     except BaseException:
-        row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
+        row.finish(owner=owner, status=row.Status.PENDING)
         raise
 
 
