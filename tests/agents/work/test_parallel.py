@@ -82,6 +82,7 @@ def test_ctrl_c_stops_all_jobs() -> None:
 
     def job(n: int) -> None:
         if all_run.wait() == 0:
+            time.sleep(0.1)  # the caller waits for the threads by now
             os.kill(os.getpid(), signal.SIGINT)
         try:
             pause(30)
