@@ -236,7 +236,8 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
             *([counts[0], counts[2]] if narrow else [*counts, summary.calls]),
             money(summary.cost_usd, summary.unpriced_calls),
         ]
-        rows.append([cell.replace(" · ", "\n") if narrow and isinstance(cell, str) else cell for cell in cells])
+        stacked = narrow or len(dimensions) > 3
+        rows.append([cell.replace(" · ", "\n") if stacked and isinstance(cell, str) else cell for cell in cells])
     title = f"Baseline by {judge_label(judge)}, 0 to 9, higher is better"
     print_table(console, heads, rows, title=title, tight=narrow, unwrapped=["Agent"], wrapped=True)
     console.print("In %: the share of judgements scored, of the propositions this judge can score at all.")
@@ -254,8 +255,8 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
         console,
         ["Agent", "Proposition", ">Score", "For example"],
         map(_weakest, summaries),
-        title="Weakest proposition of each agent",
-        unwrapped=["Agent", "Proposition"],
+        title="Weakest proposition of each agent, and the message that scored lowest on it",
+        unwrapped=["Agent"],
     )
     if channels := channels_of(summaries):
         names = [name for name in CHANNEL_DIMENSIONS if any(name in summary.run.dimensions for summary in channels)]
@@ -311,7 +312,10 @@ def _weakest(summary: RunSummary) -> list[Cell]:
     proposition, dimension = min(own, key=lambda pair: (pair[0].score or 0.0, pair[0].id))
     row = worst_judgement(run, dimension, proposition.id)
     score = with_share(number(proposition.score), proposition.share)
-    return [name, proposition.id, score, _short(row.context_snippet) if row else ""]
+    if row is None:
+        return [name, proposition.id, score, ""]
+    asked = f"{row.claim} (should not hold)" if row.inverted else row.claim
+    return [name, f"{proposition.id}\n{asked}", score, _short(row.context_snippet)]
 
 
 def trust_notes(runs: Iterable[EvaluationRun]) -> list[str]:

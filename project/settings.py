@@ -275,10 +275,7 @@ REST_FRAMEWORK = {
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["agents.api.requests.ModelPermissions"],
-    "DEFAULT_RENDERER_CLASSES": [
-        "rest_framework.renderers.JSONRenderer",
-        "agents.api.browsing.BrowsablePages",
-    ],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["agents.api.requests.BoundedJSONParser"],
     "DEFAULT_PAGINATION_CLASS": "agents.api.pagination.Pages",
     "PAGE_SIZE": 100,
