@@ -84,13 +84,14 @@ def do_next(
     owner: str,
     lease: timedelta,
     attempts: int = 1,
+    handed_back: Mapping[str, Any] | None = None,
 ) -> bool:
     """Lease the row of a table whose turn it is and do it, see `carry_out`; return whether there was one."""
     row = model.acquire_next(owner=owner, lease=lease)
     if row is None:
         return False
     with sentry_sdk.start_transaction(op=f"{model._meta.app_label}.work", name=str(model._meta.verbose_name)):
-        carry_out(row, do, owner=owner, attempts=attempts)
+        carry_out(row, do, owner=owner, attempts=attempts, handed_back=handed_back)
     return True
 
 
@@ -100,6 +101,7 @@ def carry_out(
     *,
     owner: str,
     attempts: int = 1,
+    handed_back: Mapping[str, Any] | None = None,
 ) -> None:
     """Do the work of a leased row and store its end.
 
@@ -108,6 +110,7 @@ def carry_out(
         do: Does it; returns the columns of its end, `status` among them, or None when it ended the row itself.
         owner: Of the lease.
         attempts: Leases after which a crash is final (errored); before that the row waits for another try.
+        handed_back: Further columns of a row that goes back to the queue because the work is to stop or the database is away.
 
     Raises:
         DatabaseError: The database is away.
@@ -120,12 +123,12 @@ def carry_out(
         log.warning("%s: %s", row, lost)
     except Exception as crash:
         if is_outage(crash):
-            row.finish(owner=owner, status=row.Status.PENDING)
+            row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
             raise
         status = row.Status.PENDING if row.attempt < attempts else row.Status.ERRORED
         row.finish(owner=owner, status=status, error=reported(crash, row))
     except BaseException:
-        row.finish(owner=owner, status=row.Status.PENDING)
+        row.finish(owner=owner, status=row.Status.PENDING, **handed_back or {})
         raise
 
 
