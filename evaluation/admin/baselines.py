@@ -23,7 +23,6 @@ from agents.console.panels import table
 from agents.console.site import ReadOnlyAdmin, console_page
 from agents.models import Agent, Import, Message
 from evaluation.admin.asking import FOLDED, measuring_form, measuring_takes, specs_of
-from evaluation.admin.comparison import newest_comparison
 from evaluation.admin.display import (
     MEASURE,
     agreement_of_baseline,
@@ -45,7 +44,6 @@ from evaluation.runs.summary import Share, dimension_scores, shares_of
 from evaluation.simulation.conversations import awaits_simulation
 from evaluation.wording import counted
 
-MOST_COMPARED = 3  # judges on an agent's page; each takes a handful of queries
 What = Literal["evaluate", "capture"]
 TITLES: dict[What, str] = {"evaluate": "Evaluate {} now", "capture": "Capture a baseline of {}"}
 VERBS: dict[What, str] = {"evaluate": "Evaluate now", "capture": "Capture baseline"}
@@ -181,7 +179,7 @@ def _then_and_now(row: Baseline, now: float | None) -> SafeString | str:
 
 
 def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """The agent's baselines with the newest comparisons, and the ways to its evaluations."""
+    """The agent's baselines, and the ways to its evaluations."""
     baselines = list(agent.baselines.select_related("evaluation_run"))
     mark_agreements(baselines)
     reasons, shares = stale_reasons(baselines), shares_of({row.evaluation_run_id for row in baselines})
@@ -202,14 +200,12 @@ def baseline_panel(request: HttpRequest, agent: Agent) -> SafeString:
         for _, group in grouped[:1]
         for row in group
     ]
-    newest = ((judged, newest_comparison(agent, judged)) for judged, _ in grouped[:MOST_COMPARED])
     context = {
         "table": table(("Dimension", "Score", "Judge", "Captured", "Evaluation"), rows, label="Baselines"),
         "summary": summary,
         "capture_url": reverse("admin:evaluation_agent_capture", args=[agent.pk])
         if request.user.has_perm(MEASURE)
         else "",
-        "compared": [{**comparison, "judge": judged_by(judged)} for judged, comparison in newest if comparison],
         "runs_url": display.list_url(EvaluationRun, agent__id__exact=agent.pk),
         "scores_url": display.list_url(EvaluationScore, evaluation_run__agent__id__exact=agent.pk),
     }
