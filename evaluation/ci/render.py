@@ -19,19 +19,17 @@ from rich.console import Console
 from rich.markup import escape
 
 from agents.commands import Cell, console_on, markdown_table, print_table
-from agents.llm.endpoints import provider_of
 from agents.text.markdown import as_code, as_text, plain
 from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionChange, PositionProfile, position_profile
 from evaluation.ci.verdict import FAILS, OVERALL, AgentResult, Coverage, Finding, Findings, Kind, Limits, decide
-from evaluation.commands import simulations_table, trust_notes
+from evaluation.commands import simulations_table, spent_line, trust_notes
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
-from evaluation.runs.estimate import SimulationEstimate
 from evaluation.runs.execute import as_json
 from evaluation.runs.summary import Spending, Used, spending_json, spent_on, with_share
 from evaluation.scorers.subjects import Bin
 from evaluation.simulation.conversations import Simulation, simulations_json
-from evaluation.wording import counted, heading_of, interval_text, judge_label, money, number, signed
+from evaluation.wording import counted, heading_of, interval_text, judge_label, number, signed
 
 VISIBLE = 0.05  # points: less does not show in a score with one decimal
 WIDTH = 80
@@ -102,12 +100,7 @@ class Report:
     @property
     def spent_line(self) -> str:
         """What judging used, beside the estimate where there was one; empty when nothing was asked over a network."""
-        if self.estimate is None and not self.actual.input_tokens:
-            return ""
-        share = self.actual.cache_read_share
-        cached = f", {share:.0%} of the tokens in from the prompt cache" if share else ""
-        before = f"estimated {_amounts(self.estimate)}; " if self.estimate else ""
-        return f"Judging: {before}used {_amounts(self.actual)}{cached}."
+        return spent_line(self.estimate, self.actual)
 
     @property
     def json(self) -> str:
@@ -143,27 +136,6 @@ class Report:
             for why in whys if (result.agent, "") not in named else ():
                 grouped.setdefault(why, []).append(result.agent)
         return grouped
-
-
-def estimate_line(estimate: Spending) -> str:
-    """Before any call, e.g. ``Estimate: 524 calls, 2,032,851 tokens in, 606,160 out, $0.5064``."""
-    return f"Estimate: {_amounts(estimate)} (if nothing was judged before)"
-
-
-def simulations_line(simulations: Sequence[SimulationEstimate]) -> str:
-    """Before a simulation begins; empty where no actor is paid."""
-    paid = [one for one in simulations if provider_of(one.actor_model) == "anthropic"]
-    if not paid:
-        return ""
-    costs = [one.cost_usd for one in paid]
-    cost = money(None if None in costs else sum((c for c in costs if c is not None), Decimal(0)))
-    lines, calls = sum(one.lines for one in paid), sum(one.calls for one in paid)
-    return f"Estimate of the simulation: {counted(lines, 'line')} said to agents, {counted(calls, 'call')}, {cost}"
-
-
-def _amounts(spending: Spending) -> str:
-    cost = money(spending.cost_usd, spending.unpriced_calls if isinstance(spending, Used) else 0)
-    return f"{counted(spending.calls, 'call')}, {spending.input_tokens:,} tokens in, {spending.output_tokens:,} out, {cost}"
 
 
 def _left_out(result: AgentResult, comparison: Comparison) -> Iterator[str]:
@@ -313,23 +285,6 @@ def print_report(report: Report, out: Any) -> None:
     console.print(
         f"[{style}]{findings.sign} {findings.outcome}[/]: {findings.headline} (exit code {findings.exit_code})"
     )
-
-
-def print_line(line: str, out: Any) -> None:
-    """A line before the report, wrapped as the report is."""
-    _console(out).print(escape(line))
-
-
-def complaint(report: Report, *, everything: bool) -> str:
-    """The verdict for standard error; empty for a pass of which everything is known."""
-    findings = report.findings
-    head = f"{findings.verdict}: {findings.headline}"
-    if not everything:
-        return head if findings.exit_code else ""
-    lines = [f"{row.verdict}: {row.name}: {_line(row)}" for row in findings.of(*STYLES)]
-    lines += [f"not compared: {agent}: {why}" for agent, why in findings.without_baseline]
-    more = [f"… and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else []
-    return "\n  ".join((head, *lines[:MOST_LINES], *more)) if lines else ""
 
 
 def _console(out: Any) -> Console:
@@ -528,14 +483,9 @@ def junit(report: Report) -> str:
     for what could not be judged enough, ``skipped`` for what is not evaluable."""
     suites = ET.Element("testsuites", {"name": "plumbline"})
     lacking = "error" if report.limits.strict else "skipped"
-    elements: tuple[tuple[str, tuple[Kind, ...]], ...] = (
-        *(("error", ("could_not_judge",)), ("failure", FAILS), (lacking, ("not_enough_data",))),
-    )
+    elements = (("error", ("could_not_judge",)), ("failure", FAILS), (lacking, ("not_enough_data",)))
     for result in report.results:
         suite = ET.SubElement(suites, "testsuite", {"name": as_xml(result.agent)})
-        properties = ET.SubElement(suite, "properties")
-        for name, value in (("judge", judge_label(report.judge)), ("procedure", result.run.procedure)):
-            ET.SubElement(properties, "property", {"name": name, "value": as_xml(value)})
         own = [row for row in report.findings.findings if row.agent == result.agent]
         overall = [OVERALL] if any(row.dimension == OVERALL for row in own) else []
         for name in (*result.run.dimensions, *overall):
@@ -554,8 +504,6 @@ def junit(report: Report) -> str:
             else:
                 if name != OVERALL and result.score(name) is None:
                     _fail(case, "skipped", result.why_no_score(name))
-            if note := _note(result, name):
-                ET.SubElement(case, "system-out").text = as_xml(note)
     nothing = next((one.why for one in report.findings.of("could_not_judge") if not one.agent), "")
     if nothing or not report.results:
         suite = ET.SubElement(suites, "testsuite", {"name": "plumbline"})
@@ -575,14 +523,3 @@ def _fail(case: ET.Element, kind: str, *lines: str) -> None:
     if kind != "skipped":
         element.set("type", "regression" if kind == "failure" else "unjudged")
         element.text = as_xml("\n".join(lines))
-
-
-def _note(result: AgentResult, dimension: str) -> str:
-    score, change = result.score(dimension), result.change(dimension)
-    if score is None:
-        return ""
-    shown = with_share(f"{score:.2f}", result.share(dimension))
-    if change is None:
-        return f"{shown}; not compared: {result.no_baseline or 'no baseline in this dimension'}"
-    delta = "" if change.delta is None else f" ({signed(change.delta, 2)})"
-    return f"{shown}{delta}: {change.verdict}, {change.reason}"

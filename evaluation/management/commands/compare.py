@@ -16,7 +16,6 @@ from rich.markup import escape
 from agents.commands import (
     NOT_ENOUGH,
     REGRESSION,
-    STOPPED,
     Cell,
     CodedCommand,
     Emphasis,
@@ -25,15 +24,13 @@ from agents.commands import (
 )
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
-from agents.work.running import stopping_on_sigterm
 from evaluation.change import choosing
 from evaluation.change.change import Change
 from evaluation.change.choosing import Compared
 from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import NotComparable, UnreadableFile
-from evaluation.commands import ProgressBar, as_text, channel_named, tag_pairs, wrong
+from evaluation.commands import ProgressBar, as_text, channel_named, measuring, tag_pairs, wrong
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
-from evaluation.propositions.files import PropositionError
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import percent, words_or_share
 from evaluation.scorers import SCORERS
@@ -85,15 +82,12 @@ class Command(CodedCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         self._check(options)
         try:
-            with stopping_on_sigterm():
+            with measuring():
                 compared = self._compare(options)
-        except (UnreadableFile, UnknownAgent, PropositionError) as error:
+        except (UnreadableFile, UnknownAgent) as error:
             raise wrong(error) from None
         except NotComparable as error:
             raise CommandError(str(error), returncode=NOT_ENOUGH) from None
-        except KeyboardInterrupt:
-            message = "Stopped. What was judged is stored; run the same command again to go on with the rest."
-            raise CommandError(message, returncode=STOPPED) from None
         self._show(compared, options)
         self._end(compared)
 

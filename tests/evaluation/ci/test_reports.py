@@ -118,12 +118,9 @@ def test_junit_has_a_case_per_agent_and_dimension(regressed: Agent, tmp_path: Pa
         "“Ada: line 6 of build 41”",
     )
     assert [part for part in named if part not in failure.attrib["message"]] == []
-    names = {p.attrib["name"]: p.attrib["value"] for p in suites.iter("property")}
-    assert names == {"judge": "test-model", "procedure": "plumbline"}
     for element in suites.iter():
         assert element.tag in {
-            *("testsuites", "testsuite", "properties", "property", "testcase"),
-            *("failure", "error", "skipped", "system-out"),
+            *("testsuites", "testsuite", "testcase", "failure", "error", "skipped"),
         }
 
 
