@@ -203,8 +203,6 @@ def test_without_a_figure_it_exits_with_2_and_says_why() -> None:
         (["nowhere"], "no channel 'nowhere'; channels: office"),
         (["office", "--window", "soon"], "window 'soon' is not understood"),
         (["office", "--where", "build"], "write tag=value"),
-        (["office", "--min-lines", "0"], "min_lines is 0; allowed: 2 or more"),
-        (["office", "--permutations", "many"], "invalid int value: 'many'"),
     ],
 )
 def test_wrong_usage_exits_with_3_and_names_what_is_allowed(options: list[str], message: str) -> None:

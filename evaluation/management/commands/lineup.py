@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from agents.commands import NOT_ENOUGH, CodedCommand, console_on, print_table
 from evaluation.commands import as_text, channel_named, tag_pairs, wrong
-from evaluation.lineup import MIN_LINES, PERMUTATIONS, LineUp, line_up
+from evaluation.lineup import LineUp, line_up
 from evaluation.scorers.subjects import ALLOWED, parse_window
 
 MOST_CONFUSIONS = 10
@@ -44,21 +44,6 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
             "--where", action="append", default=[], metavar="TAG=VALUE", help="only lines with this tag; repeatable"
         )
         parser.add_argument("--everybody", action="store_true", help="users and outsiders too, not only agents")
-        parser.add_argument(
-            "--min-lines",
-            type=int,
-            default=MIN_LINES,
-            metavar="N",
-            help=f"leave out speakers with fewer lines (default: {MIN_LINES})",
-        )
-        parser.add_argument(
-            "--permutations",
-            type=int,
-            default=PERMUTATIONS,
-            metavar="N",
-            help=f"shuffles that show what chance gives, 19 to 100000 (default: {PERMUTATIONS})",
-        )
-        parser.add_argument("--seed", type=int, default=0, help="seed of the shuffles (default: 0)")
         parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -69,9 +54,6 @@ Exit code: 0 there is a figure, 2 there are too few lines or speakers for one, 3
                 window=parse_window(options["window"]),
                 where=tag_pairs(options["where"]),
                 everybody=options["everybody"],
-                min_lines=options["min_lines"],
-                permutations=options["permutations"],
-                seed=options["seed"],
             )
         except ValueError as error:
             raise wrong(error) from None
