@@ -132,25 +132,23 @@ class Command(CodedCommand):
 
         One that was not named and said nothing is a note, unless nothing at all was measured.
         """
-        silent = [] if named else [result for result in results if NO_MESSAGE in result.summary.run.error]
-        if len(silent) < len(results) and silent:
-            runs = [result.summary.run for result in silent if result.summary.run.agent]
-            whys = [(str(run.agent.slug), run.error.partition(NO_MESSAGE)[2].strip("; ")) for run in runs if run.agent]
-            names = ", ".join(slug + (why and f" ({why})") for slug, why in whys)
-            self.stderr.write(f"Not measured, for they said nothing there: {names}.")
-            results = [result for result in results if result not in silent]
+        runs = [result.summary.run for result in results]
+        silent = [run.agent.slug for run in runs if run.agent and not named and NO_MESSAGE in run.error]
+        if silent and len(silent) < len(runs):
+            self.stderr.write(f"Not measured, for they said nothing there: {', '.join(silent)}.")
+        else:
+            silent = []
         problems = [f"{one.agent.slug}: failed: {one.problem}" for one in simulations if one.failed]
         for result in results:
             run = result.summary.run
             name = run.agent.slug if run.agent else str(run.pk)
+            if name in silent:
+                continue
             if result.held_elsewhere and run.status == "running":
-                problems.append(
-                    f"{name}: run {run.pk} is being judged by another process ({run.lease_owner}); run this again when it ended"
-                )
+                problems.append(f"{name}: run {run.pk} is being judged by another process ({run.lease_owner})")
             elif run.status != "completed" or not result.summary.comparable:
                 status = "" if run.status == "completed" else f"{run.status}: "
                 problems.append(f"{name}: {status}{run.error or 'nothing scored'}")
         if problems:
-            again = any(status in problem for problem in problems for status in ("failed", "errored", "paused"))
-            hint = "\nRun the same command again to judge what is left." if again else ""
-            raise CommandError("no score for:\n  " + "\n  ".join(problems) + hint, returncode=NOT_ENOUGH)
+            hint = "Run the same command again to judge what is left."
+            raise CommandError("\n  ".join(["no score for:", *problems, hint]), returncode=NOT_ENOUGH)
