@@ -72,11 +72,14 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
         if options["dimensions"] is None:
             options["dimensions"] = ",".join(name for name in default_dimensions() if name in BY_MESSAGE)
         specs = specs_of(options, judge=options["judge"])
-        pairs = [
-            swap_specs(spec)
-            for spec in specs
-            if spec.agent and spoken_by(agent=spec.agent, window=spec.window, where=spec.where).exists()
-        ]
+        try:
+            pairs = [
+                swap_specs(spec)
+                for spec in specs
+                if spec.agent and spoken_by(agent=spec.agent, window=spec.window, where=spec.where).exists()
+            ]
+        except ValueError as error:
+            raise wrong(error) from None
         if not pairs:
             raise CommandError(f"nothing to check the judge on: {NO_MESSAGE}", returncode=NOT_ENOUGH)
         speaking = {own.target.slug for own, _ in pairs}
