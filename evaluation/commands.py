@@ -18,7 +18,7 @@ from agents.models import Channel
 from agents.models.conversations import find_agents
 from agents.work.running import stopping_on_sigterm
 from evaluation.calibration.agreement import agreements_text, calibration_of, swap_text
-from evaluation.models import BY_MESSAGE, CHANNEL_DIMENSIONS, COUNTED, EvaluationRun, Method, is_heuristic
+from evaluation.models import BY_MESSAGE, COUNTED, EvaluationRun, Method, is_heuristic
 from evaluation.propositions.files import PropositionError, default_dimensions
 from evaluation.runs.planning import ENOUGH, RunSpec
 from evaluation.runs.summary import (
@@ -26,7 +26,6 @@ from evaluation.runs.summary import (
     RunSummary,
     Spending,
     Used,
-    channels_of,
     pending_count,
     with_share,
     worst_judgement,
@@ -284,20 +283,6 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
         title="Weakest proposition of each agent",
         unwrapped=["Agent", "Proposition"],
     )
-    if channels := channels_of(summaries):
-        names = [name for name in CHANNEL_DIMENSIONS if any(name in summary.run.dimensions for summary in channels)]
-        print_table(
-            console,
-            ["Channel", *(f">{heading_of(name, narrow=False)}" for name in names), ">Calls", ">Cost", ""],
-            [
-                [
-                    *(_target(summary.run), *(_score(summary.dimensions.get(name)) for name in names)),
-                    *(summary.calls, money(summary.cost_usd, summary.unpriced_calls), _short(summary.run.error)),
-                ]
-                for summary in channels
-            ],
-            title="Channels these agents spoke in",
-        )
     for sentence in trust_notes([result.summary.run for result in results]):
         console.print(escape(sentence))
     if is_heuristic(judge):

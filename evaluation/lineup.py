@@ -41,6 +41,7 @@ class Voice(BaseModel):
         lines: What the speaker said; `compared` of these were used.
         recall: Share of the compared lines attributed to the speaker, 0 to 1.
         chance: What the recall is on average with the labels shuffled.
+        taken_for: The speaker whom the other lines are most often taken for, `taken` of them; empty without any.
     """
 
     speaker: str
@@ -49,6 +50,8 @@ class Voice(BaseModel):
     compared: int
     recall: float
     chance: float
+    taken_for: str = ""
+    taken: int = 0
 
 
 class LeftOut(BaseModel):
@@ -60,26 +63,16 @@ class LeftOut(BaseModel):
     reason: str
 
 
-class Confusion(BaseModel):
-    """How many of a speaker's lines were taken for another's; `share` of those compared, 0 to 1."""
-
-    speaker: str
-    taken_for: str
-    lines: int
-    share: float
-
-
 class LineUp(BaseModel):
     """The voices of a channel, and whether they can be told apart. Shares are 0 to 1.
 
     Attributes:
-        reason: Why there is no figure; empty when there is. Then the figures are None and there are no voices and confusions.
+        reason: Why there is no figure; empty when there is. Then the figures are None and there are no voices.
         lines: Lines said by those who could be in the line-up; `compared` of them were.
         others: Users and outsiders who spoke but are not looked at.
         balanced_accuracy: Mean of the speakers' recalls, 0 to 1: 1 = every line goes to its speaker.
         chance: The same on average with the labels shuffled; `chance_high` is what 95 % of the shuffles do not exceed.
         p_value: Chance of such an accuracy or a better one if there were no difference between the voices.
-        confusions: Who is taken for whom, the largest share first.
         notes: What was capped, in sentences.
     """
 
@@ -95,7 +88,6 @@ class LineUp(BaseModel):
     p_value: float | None = None
     permutations: int = PERMUTATIONS
     voices: list[Voice] = []
-    confusions: list[Confusion] = []
     left_out: list[LeftOut] = []
     notes: list[str] = []
 
@@ -104,13 +96,6 @@ class LineUp(BaseModel):
     def distinct(self) -> bool | None:
         """Whether the voices can be told apart better than by chance (p ≤ 0.05); None without a figure."""
         return None if self.p_value is None else self.p_value <= SIGNIFICANT
-
-    def most_taken_for(self) -> dict[str, Confusion]:
-        """By speaker the one whom its lines are most often taken for."""
-        worst: dict[str, Confusion] = {}
-        for confusion in self.confusions:
-            worst.setdefault(confusion.speaker, confusion)
-        return worst
 
 
 def line_up(
@@ -148,11 +133,10 @@ def line_up(
     )
     compared = Counter(makers)
     guesses = [speakers[maker] for maker in attribution.predictions]
+    taken: dict[_Speaker, tuple[int, _Speaker]] = {}
     mistakes = Counter(pair for pair in zip(makers, guesses, strict=True) if pair[0] != pair[1])
-    confusions = [
-        Confusion(speaker=s.name, taken_for=other.name, lines=n, share=round(n / compared[s], 4))
-        for (s, other), n in mistakes.items()
-    ]
+    for (s, other), n in sorted(mistakes.items(), key=lambda item: (item[1], item[0]), reverse=True):
+        taken.setdefault(s, (n, other))
     voices = [
         Voice(
             speaker=s.name,
@@ -161,6 +145,7 @@ def line_up(
             compared=compared[s],
             recall=round(recall, 4),
             chance=round(chance, 4),
+            **({"taken": taken[s][0], "taken_for": taken[s][1].name} if s in taken else {}),
         )
         for s, recall, chance in zip(speakers, attribution.recalls, attribution.null_recalls, strict=True)
     ]
@@ -171,7 +156,6 @@ def line_up(
             "chance_high": round(attribution.null[-(-95 * len(attribution.null) // 100) - 1], 4),
             "p_value": round(attribution.p_value, 6),
             "voices": voices,
-            "confusions": sorted(confusions, key=lambda c: (-c.share, -c.lines, c.speaker, c.taken_for)),
         }
     )
 

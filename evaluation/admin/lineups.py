@@ -24,7 +24,7 @@ from evaluation.models import LineUpRun
 from evaluation.scorers.subjects import parse_window, said_in
 
 ADD = "evaluation.add_lineuprun"
-VOICES_SHOWN, CONFUSIONS_SHOWN, LEFT_OUT_SHOWN = 50, 5, 10
+VOICES_SHOWN, LEFT_OUT_SHOWN = 50, 10
 TEMPLATE = "admin/evaluation/lineup.html"
 
 
@@ -110,12 +110,10 @@ def percent(share: float | None) -> SafeString | str:
 def _figures(made: LineUpRun) -> dict[str, Any]:
     """A stored result, and its speakers from the best recognised one."""
     result = LineUp(**made.result)
-    mistaken = {name: one.taken_for for name, one in result.most_taken_for().items()}
     ranked = sorted(result.voices, key=lambda voice: (-voice.recall, voice.speaker))[:VOICES_SHOWN]
     return {
         "result": result,
-        "voices": [(voice, mistaken.get(voice.speaker, "")) for voice in ranked],
-        "confusions": result.confusions[:CONFUSIONS_SHOWN],
+        "voices": ranked,
         "left_out": result.left_out[:LEFT_OUT_SHOWN],
         "left_out_more": max(0, len(result.left_out) - LEFT_OUT_SHOWN),
     }

@@ -21,7 +21,7 @@ from rich.markup import escape
 from agents.commands import Cell, console_on, markdown_table, print_table
 from agents.text.markdown import as_code, as_text, plain
 from evaluation.change.comparison import Comparison
-from evaluation.change.position import PositionChange, PositionProfile, position_profile
+from evaluation.change.position import PositionProfile, position_profile
 from evaluation.ci.verdict import FAILS, OVERALL, AgentResult, Coverage, Finding, Findings, Kind, Limits, decide
 from evaluation.commands import simulations_table, spent_line, trust_notes
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
@@ -343,32 +343,18 @@ def position_table(profile: PositionProfile, out: Any) -> None:
         rows: list[list[Cell]] = [
             [
                 *(row.positions, with_share(number(row.score), row.share), interval_text(row.interval, sign=False)),
-                *(number(row.same.score), row.messages, row.conversations, row.scored, row.unscored),
+                *(row.messages, row.conversations, row.unscored),
             ]
             for row in dimension.bins
         ]
-        heads = ["Pos.", ">Score", ">95 %", ">Same c.", ">Mess.", ">Conv.", ">Scored", ">Unsc."]
-        title = f"{of}, by {judge_label(profile.judge)}"
-        print_table(console, heads, rows, title=title, unwrapped=["Pos."])
-        console.print(_change_sentence("In the same conversations", dimension.within))
-        console.print(_change_sentence("Over all messages", dimension.overall))
-        console.print()
+        heads = ["Positions", ">Score", ">95 %", ">Messages", ">Conversations", ">Unscored"]
+        print_table(console, heads, rows, title=f"{of}, by {judge_label(profile.judge)}")
+        change = dimension.within
+        reach = f" (95 %: {interval_text(change.interval)})" if change.interval else ""
+        fell = f"{signed(change.delta)}{reach}: {change.verdict}" if change.delta is not None else change.interval_note
+        console.print(f"In the same conversations, positions {change.last} against {change.first}: {fell}.\n")
     if profile.not_by_position:
         console.print(f"Not by position, because judged as a whole: {', '.join(profile.not_by_position)}.")
-    if profile.left_out:
-        lie = counted(profile.left_out, "judged message lies", "judged messages lie")
-        console.print(f"{lie} in no stretch of these, or deleted since.")
-
-
-def _change_sentence(where: str, change: PositionChange) -> str:
-    if change.delta is None:
-        return f"{where}: {change.interval_note}."
-    basis = f"{counted(change.conversations, 'conversation')}; interval over {change.resampled}"
-    reach = f"95 %: {interval_text(change.interval)}" if change.interval else f"no interval: {change.interval_note}"
-    return (
-        f"{where}: positions {change.last} against {change.first}: {signed(change.delta)} ({reach}) "
-        f"({basis}): {change.verdict}, {change.reason}."
-    )
 
 
 # -- Markdown

@@ -166,17 +166,12 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
         f"≥ {HIGH}: share of the swapped texts that pass for the agent's own. Own higher: of how many agents the mean is."
     )
     for name, test in tests.items():
-        if test.verdict:
-            console.print(f"{name}: {test.verdict}{'' if test.verdict == BETTER else NOT_SEEN}.", markup=False)
-    for name, test in tests.items():
         if test.auc.value is None:
             console.print(f"No figure for {name}: {test.auc.reason}", markup=False)
+        elif test.verdict:
+            console.print(f"{name}: {test.verdict}{'' if test.verdict == BETTER else NOT_SEEN}.", markup=False)
     if foils := [test.against for test in tests.values() if test.against != "agents"]:
-        console.print(
-            f"Swapped in were texts of {foils[0]}: voices that come with Plumbline, easier to tell than a colleague."
-        )
-    if others := [name for name in default_dimensions() if name not in BY_MESSAGE]:
-        console.print(f"Not checked, because judged over all that was said: {', '.join(others)}.")
+        console.print(f"Swapped in were texts of {foils[0]}: voices that come with Plumbline, easier to tell.")
 
 
 def _complain(tests: Mapping[str, SwapTest], left: Sequence[EvaluationRun]) -> None:

@@ -37,7 +37,6 @@ from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ALLOWED, parse_window
 from evaluation.wording import heading_of, interval_text, judge_label, number, signed
 
-MOST_NAMED = 10
 NARROW = 100
 EMPHASIS: dict[str, Emphasis] = {
     "drifted": "bad",
@@ -262,17 +261,13 @@ def _explanations(comparisons: Sequence[Comparison]) -> list[str]:
     lines = [
         "Scores of 0 to 9, higher is better; in % the share of judgements scored, of the propositions this judge can score at all."
     ]
-    large = sorted(
-        (change.delta, f"{c.target} {change.dimension} {_fall(change)}")
+    large = [
+        f"{c.target} {change.dimension} {_fall(change)}"
         for c, change in rows
         if change.interval is None and not change.counted and change.delta is not None and abs(change.delta) > c.margin
-    )
+    ]
     if large:  # these would be lost among the rows, and no exit code says anything of them
-        more = f" and {len(large) - MOST_NAMED} more" if len(large) > MOST_NAMED else ""
-        which = ", ".join(text for _, text in large[:MOST_NAMED])
-        lines.append(
-            f"large, but with no interval neither sure nor in the exit code, so read what was said: {which}{more}."
-        )
+        lines.append(f"large, but with no interval neither sure nor in the exit code: {', '.join(large)}.")
     if any(change.verdict == "steady" for _, change in rows):
         lines.append(f"steady: the whole interval lies within ±{margin:g} points.")
     if any(change.n_more for _, change in rows):

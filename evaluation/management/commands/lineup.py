@@ -14,8 +14,6 @@ from evaluation.commands import as_text, channel_named, tag_pairs, wrong
 from evaluation.lineup import LineUp, line_up
 from evaluation.scorers.subjects import ALLOWED, parse_window
 
-MOST_CONFUSIONS = 10
-
 
 class Command(CodedCommand):
     help = """Voice line-up: can a line of this channel be attributed to its speaker by how it is written? Free, offline, any language.
@@ -25,8 +23,8 @@ stretch are attributed by their character 2- to 4-grams, learned from the other 
 
 What the figure means: balanced accuracy is the mean over the speakers of the share of their lines that went to them.
 100 % = every voice is unmistakable. Beside it stands what chance gives: the same with the speakers' labels shuffled within
-each stretch. p is how often a shuffle does as well; above 0.05 the voices cannot be told apart with these lines. "Who is
-taken for whom" shows which personas blend.
+each stretch. p is how often a shuffle does as well; above 0.05 the voices cannot be told apart with these lines. "Most
+often taken for" shows which personas blend.
 
 What it does not mean: high is not "in character", only "unlike the others". A speaker who always talks about the same
 things, or writes in another language, is recognised by that too; nicknames are not masked. A low figure on few short lines says
@@ -94,18 +92,12 @@ def _figures(result: LineUp, console: Console) -> None:
         f"95 % of {result.permutations:,} shuffles up to {percent(result.chance_high)}; p = {result.p_value:.3g}. "
         f"{result.compared:,} of {result.lines:,} lines compared, names masked, {result.blocks} stretches of time."
     )
-    worst = result.most_taken_for()
     rows = [
         (
             *(voice.speaker, voice.lines, voice.compared, percent(voice.recall), percent(voice.chance)),
-            f"{other.taken_for} ({other.lines} of {voice.compared})" if (other := worst.get(voice.speaker)) else None,
+            f"{voice.taken_for} ({voice.taken} of {voice.compared})" if voice.taken else None,
         )
         for voice in sorted(result.voices, key=lambda v: -v.recall)
     ]
     heads = ["Speaker", ">Lines", ">Compared", ">Recognised", ">By chance", "Most often taken for"]
     print_table(console, heads, rows, title="Whose lines are recognised")
-    if result.confusions:
-        pairs = [(c.speaker, c.taken_for, c.lines, percent(c.share)) for c in result.confusions[:MOST_CONFUSIONS]]
-        print_table(console, ["Speaker", "Taken for", ">Lines", ">Share"], pairs, title="Who is taken for whom")
-        if len(result.confusions) > MOST_CONFUSIONS:
-            console.print(f"… and {len(result.confusions) - MOST_CONFUSIONS} smaller ones (--json has all).")

@@ -199,7 +199,7 @@ def test_wrong_usage_ends_with_3_and_says_what_is_allowed(ada: Agent, arguments:
     assert (code, message in err) == (3, True), err
 
 
-LARGE = "large, but with no interval neither sure nor in the exit code, so read what was said:"
+LARGE = "large, but with no interval neither sure nor in the exit code:"
 
 
 def shown(*comparisons: Comparison) -> str:
