@@ -57,7 +57,7 @@ def test_a_card_tells_who_went_flat_in_what_with_quotes_and_what_to_do(root: Cli
     ],
 )
 def test_filters_stand_in_the_url(root: Client, overview_url: str, query: str, names: list[str]) -> None:
-    ada, bob = make_agent(), make_agent("bob")
+    ada, _ = make_agent(), make_agent("bob")
     make_agent("gone", is_active=False)
     flattened(ada)
     cards = root.get(overview_url + query).context["cards"]
