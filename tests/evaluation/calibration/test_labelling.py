@@ -157,13 +157,11 @@ def test_two_annotators_see_only_their_own_labels_until_both_are_done(label_set:
     assert "Of all labels of this judge" not in read(ben, page_of(label_set))
     mine = read(ann, page_of(label_set))
     assert "Only your own labels are shown below" in mine
-    assert "people 9," not in re.sub(r"people 9, judge \d: 0", "", mine)
 
     for score in order[1:]:
         give(ben, label_set, score, 9)
     both = read(ann, page_of(label_set))
     assert "Only your own labels are shown below" not in both
-    assert re.search(r"people 9, judge \d: 1", both)
 
 
 def test_somebody_who_has_not_labelled_is_asked_before_the_figures_are_shown(label_set: LabelSet) -> None:
