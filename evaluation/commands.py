@@ -280,8 +280,8 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
         console,
         ["Agent", "Proposition", ">Score", "For example"],
         map(_weakest, summaries),
-        title="Weakest proposition of each agent",
-        unwrapped=["Agent", "Proposition"],
+        title="Weakest proposition of each agent, and the message that scored lowest on it",
+        unwrapped=["Agent"],
     )
     for sentence in trust_notes([result.summary.run for result in results]):
         console.print(escape(sentence))
@@ -323,7 +323,10 @@ def _weakest(summary: RunSummary) -> list[Cell]:
     proposition, dimension = min(own, key=lambda pair: (pair[0].score or 0.0, pair[0].id))
     row = worst_judgement(run, dimension, proposition.id)
     score = with_share(number(proposition.score), proposition.share)
-    return [name, proposition.id, score, _short(row.context_snippet) if row else ""]
+    if row is None:
+        return [name, proposition.id, score, ""]
+    asked = f"{row.claim} (should not hold)" if row.inverted else row.claim
+    return [name, f"{proposition.id}\n{asked}", score, _short(row.context_snippet)]
 
 
 def trust_notes(runs: Iterable[EvaluationRun]) -> list[str]:

@@ -9,7 +9,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -22,7 +22,18 @@ from agents.commands import Cell, console_on, markdown_table, print_table
 from agents.text.markdown import as_code, as_text, plain
 from evaluation.change.comparison import Comparison
 from evaluation.change.position import PositionProfile, position_profile
-from evaluation.ci.verdict import FAILS, OVERALL, AgentResult, Coverage, Finding, Findings, Kind, Limits, decide
+from evaluation.ci.verdict import (
+    FAILS,
+    OVERALL,
+    AgentResult,
+    Coverage,
+    Finding,
+    Findings,
+    Kind,
+    Limits,
+    WorstMessage,
+    decide,
+)
 from evaluation.commands import simulations_table, spent_line, trust_notes
 from evaluation.models import COUNTED, EvaluationRun, is_heuristic
 from evaluation.runs.execute import as_json
@@ -294,21 +305,32 @@ def _console(out: Any) -> Console:
 
 
 def _print_findings(console: Console, rows: Sequence[Finding]) -> None:
-    shown = ""
+    shown: set[str] = set()
     for row in rows[:MOST_LINES]:
         figures = escape(plain(row.figures, 1_000))
         console.print(f"[{STYLES[row.kind]}]{row.verdict}:[/] {escape(row.name)}: {figures}")
-        if row.worst and row.worst.text != shown:
-            console.print(f"  “{escape(plain(row.worst.asked, 200))}”")
-            if row.worst.heard:
-                console.print(f"  [dim]{escape(plain(row.worst.heard, 150))}[/]")
-            place = f"{escape(row.worst.place)} " if row.worst.place else ""
-            console.print(f"  {place}scored {row.worst.score}: “{escape(plain(row.worst.text, 150))}”")
-        shown = row.worst.text if row.worst else shown
+        if row.worst:
+            print_example(row.worst, console, skip=shown)
+            shown |= {row.worst.asked, row.worst.text}
     if len(rows) > MOST_LINES:
         console.print(f"… and {len(rows) - MOST_LINES} more; --json holds all")
     if rows:
         console.print()
+
+
+def print_example(worst: WorstMessage, console: Console, *, skip: Collection[str] = ()) -> None:
+    """A proposition's sentence, and the message that scored lowest on it after what was said before it.
+
+    Args:
+        skip: Sentences and messages that the reader has seen.
+    """
+    if worst.asked not in skip:
+        console.print(f"  “{escape(plain(worst.asked, 200))}”")
+    if worst.text not in skip:
+        if worst.heard:
+            console.print(f"  [dim]{escape(plain(worst.heard, 150))}[/]")
+        place = f"{escape(worst.place)} " if worst.place else ""
+        console.print(f"  {place}scored {worst.score}: “{escape(plain(worst.text, 150))}”")
 
 
 def _print_undecided(console: Console, report: Report) -> None:
@@ -421,13 +443,20 @@ def shortened(text: str, most: int = MOST_CHARACTERS) -> str:
 def _finding_grid(rows: Sequence[Finding]) -> list[str]:
     cells: list[list[Cell]] = [
         [
-            *(as_code(row.agent) or "all agents", row.dimension or "all", as_code(row.proposition) or "all"),
+            *(as_code(row.agent) or "all agents", row.dimension or "all", _asked(row)),
             *(row.before, row.now, row.change.replace("95 %: ", "")),
             f"**{row.verdict}**{f': {as_code(row.why)}' if row.why else ''}",
         ]
         for row in rows
     ]
     return _grid(["Agent", "Dimension", "Proposition", "Baseline", "Now", "Change (95 %)", "Verdict"], cells)
+
+
+def _asked(row: Finding) -> str:
+    """The proposition, and its sentence where it has a message."""
+    if not row.proposition:
+        return "all"
+    return f"{as_code(row.proposition)}{f'<br>{as_code(row.worst.asked, 200)}' if row.worst else ''}"
 
 
 def _by_position(profiles: Sequence[PositionProfile]) -> list[str]:

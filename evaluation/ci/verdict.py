@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -582,7 +582,11 @@ def _worst(summary: RunSummary, dimension: str, proposition: str) -> WorstMessag
     if dimension in COUNTED:
         return None
     channels = summary.dimensions[dimension].channels if dimension in summary.dimensions else ()
-    runs = [channel.run for channel in channels] or [summary.run]
+    return worst_message([channel.run for channel in channels] or [summary.run], dimension, proposition)
+
+
+def worst_message(runs: Iterable[EvaluationRun], dimension: str, proposition: str) -> WorstMessage | None:
+    """The judgement of a proposition that scored lowest in these evaluations; None where none was scored."""
     rows = [row for row in (worst_judgement(run, dimension, proposition) for run in runs) if row is not None]
     if not rows:
         return None

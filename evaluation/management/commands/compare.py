@@ -29,6 +29,8 @@ from evaluation.change.change import Change
 from evaluation.change.choosing import Compared
 from evaluation.change.comparison import Comparison
 from evaluation.change.measurements import NotComparable, UnreadableFile
+from evaluation.ci.render import print_example
+from evaluation.ci.verdict import worst_message
 from evaluation.commands import ProgressBar, as_text, channel_named, measuring, tag_pairs, wrong
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
 from evaluation.runs.planning import RunSpec
@@ -37,6 +39,7 @@ from evaluation.scorers import SCORERS
 from evaluation.scorers.subjects import ALLOWED, parse_window
 from evaluation.wording import heading_of, interval_text, judge_label, number, signed
 
+MOST_SHOWN = 5  # propositions with a message
 NARROW = 100
 EMPHASIS: dict[str, Emphasis] = {
     "drifted": "bad",
@@ -252,6 +255,29 @@ def _propositions(comparisons: Sequence[Comparison], console: Console) -> None:
     if rows:
         title = "Propositions, worst first" if alone else "Propositions that surely changed"
         print_table(console, ["Proposition", *CHANGE], rows, title=title, tight=True, unwrapped=["Verdict"])
+    _examples(comparisons, console)
+
+
+def _examples(comparisons: Sequence[Comparison], console: Console) -> None:
+    """The sentences of the propositions that surely fell most, each with the message that scores lowest on it now."""
+    fallen = [
+        (change, comparison)
+        for comparison in comparisons
+        for changes in comparison.propositions.values()
+        for change in changes
+        if change.verdict == "drifted"
+    ]
+    runs = EvaluationRun.objects.in_bulk({c.candidate.evaluation_run for _, c in fallen if c.candidate.evaluation_run})
+    shown: set[str] = set()
+    for change, comparison in sorted(fallen, key=lambda pair: pair[0].delta or 0.0)[:MOST_SHOWN]:
+        run = runs.get(comparison.candidate.evaluation_run or 0)
+        worst = worst_message([run], change.dimension, change.proposition) if run else None
+        if worst is not None:
+            console.print(escape(f"{comparison.target}, {change.proposition}:"))
+            print_example(worst, console, skip=shown)
+            shown.add(worst.text)
+    if fallen:
+        console.print()
 
 
 def _explanations(comparisons: Sequence[Comparison]) -> list[str]:

@@ -76,9 +76,7 @@ def test_two_builds_are_compared_and_the_page_says_how_to_measure_them(root: Cli
     assert "manage.py compare --a build=40 --b build=41" in text
 
 
-@pytest.mark.parametrize(
-    "wrong", ["baseline=build", "candidate=%3D41", "baseline=1%3D2", "judge=nobody", "state=x"]
-)
+@pytest.mark.parametrize("wrong", ["baseline=build", "candidate=%3D41", "baseline=1%3D2", "judge=nobody", "state=x"])
 def test_a_filter_that_means_nothing_is_named(root: Client, overview_url: str, wrong: str) -> None:
     make_agent()
     page = read(root, f"{overview_url}?{wrong}")
