@@ -10,12 +10,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from agents.commands import STOPPED, BaseCommand, Cell, console_on, in_line, markdown_table, print_table, snippet
+from agents.commands import BaseCommand, Cell, console_on, in_line, markdown_table, print_table, snippet
 from agents.llm.endpoints import problem_of, provider_of, replay_file
 from agents.llm.requests import Role
 from agents.ops.checks import OFFLINE_MODELS
-from agents.work.running import stopping_on_sigterm
-from evaluation.commands import ProgressBar, check_writable, write_text
+from evaluation.commands import ProgressBar, check_writable, measuring, write_text
 from evaluation.experiments.bundle import write_bundle
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
 from evaluation.experiments.play import (
@@ -54,13 +53,8 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
-        parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-        actions = parser.add_subparsers(dest="action", metavar="ACTION", parser_class=ArgumentParser)
-        json_too: dict[str, Any] = {
-            "action": "store_true",
-            "default": None,
-            "help": "print one JSON object and nothing else",
-        }
+        actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=ArgumentParser)
+        as_json: dict[str, Any] = {"action": "store_true", "help": "print one JSON object and nothing else"}
         run = actions.add_parser("run", help="play and judge a scenario, or go on with an experiment")
         run.add_argument("what", help="a YAML file, the name of a shipped scenario, or the number of an experiment")
         run.add_argument(
@@ -72,7 +66,6 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             "--model", default="", help="model that acts as all agents (default: each agent's own, else ACTOR_MODEL)"
         )
         run.add_argument("--dry-run", action="store_true", help="say what it would play and cost, and write nothing")
-        run.add_argument("--json", dest="as_json", **json_too)
         again = actions.add_parser("report", help="what an experiment came to")
         again.add_argument("number", type=int)
         again.add_argument(
@@ -83,7 +76,8 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         )
         again.add_argument("--format", choices=FORMS, default="terminal")
         again.add_argument("--output", type=Path, help="write it to this file")
-        again.add_argument("--json", dest="as_json", **json_too)
+        for action in (run, again):
+            action.add_argument("--json", **as_json)
         pack = actions.add_parser("bundle", help="write an experiment with its judge's answers to a zip")
         pack.add_argument("number", type=int)
         pack.add_argument("out", type=Path)
@@ -92,11 +86,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         actions.add_parser("list", help="the latest experiments, and the shipped scenarios")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        options["json"] = bool(options["json"] or options.get("as_json"))
-        action = options["action"]
-        if action is None:
-            raise _wrong("say what to do: run, report, bundle, cancel or list; manage.py experiment --help shows how")
-        getattr(self, f"_{action}")(options)
+        getattr(self, f"_{options['action']}")(options)
 
     # -- run
     def _run(self, options: dict[str, Any]) -> None:
@@ -123,20 +113,14 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             f"Experiment {experiment.pk}, {experiment.name}: Ctrl-C stops it; the same number goes on with it.", options
         )
         quiet = options["json"]
-        try:
-            with stopping_on_sigterm():
-                with ProgressBar("", sys.stderr, quiet=quiet) as bar:
-                    ended = experiment.environments.filter(status__in=ExperimentEnvironment.FINAL).count()
-                    task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
-                    experiment = play(experiment, progress=lambda _: bar.update(task, advance=1))
-                with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
-                    bar.prepared(list(evaluations(experiment).filter(judge=experiment.judge)))
-                    judge_here(experiment, progress=bar.progress)
-        except KeyboardInterrupt:
-            raise CommandError(
-                f"Stopped. What was played is stored: manage.py experiment run {experiment.pk} goes on.",
-                returncode=STOPPED,
-            ) from None
+        with measuring(f"What was played is stored: manage.py experiment run {experiment.pk} goes on."):
+            with ProgressBar("", sys.stderr, quiet=quiet) as bar:
+                ended = experiment.environments.filter(status__in=ExperimentEnvironment.FINAL).count()
+                task = bar.add_task("Playing", total=experiment.environments.count(), completed=ended)
+                experiment = play(experiment, progress=lambda _: bar.update(task, advance=1))
+            with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
+                bar.prepared(list(evaluations(experiment).filter(judge=experiment.judge)))
+                judge_here(experiment, progress=bar.progress)
         experiment.refresh_from_db()
         self._end(report(experiment), options)
 
@@ -163,7 +147,13 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         if form == "terminal" and options.get("output") is None:
             show(shown, console_on(self.stdout))
         else:
-            text = as_csv(shown) if form == "csv" else _json(shown) if form == "json" else as_markdown(shown)
+            text = (
+                as_csv(shown)
+                if form == "csv"
+                else shown.model_dump_json(indent=2)
+                if form == "json"
+                else as_markdown(shown)
+            )
             self._write(text, options)
         self._raise([shown])
 
@@ -192,16 +182,12 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             if problem := _problem_of("judge", judge):
                 raise _wrong(f"--judges {judge!r}: {problem}")
         try:
-            with stopping_on_sigterm(), ProgressBar("Judging", sys.stderr, quiet=options["json"]) as bar:
+            with measuring(), ProgressBar("Judging", sys.stderr, quiet=options["json"]) as bar:
                 queue_judges(experiment, judges)
                 bar.prepared(list(evaluations(experiment).filter(judge__in=judges)))
                 shown = rescore(experiment, judges, progress=bar.progress)
         except ExperimentRefused as error:
             raise _wrong(str(error)) from None
-        except KeyboardInterrupt:
-            raise CommandError(
-                "Stopped. What was judged is stored; the same command goes on.", returncode=STOPPED
-            ) from None
         self._end_rescored(shown, options)
 
     def _end_rescored(self, shown: Rescored, options: dict[str, Any]) -> None:
@@ -213,13 +199,8 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
                 show(one, console)
             print_table(console, AGREEMENT_HEADS, cells, title="Agreement of the judges", tight=True)
         else:
-            page = "\n".join(
-                [
-                    *map(as_markdown, shown.reports),
-                    "## Agreement of the judges\n",
-                    *markdown_table(AGREEMENT_HEADS, cells),
-                ]
-            )
+            agreement = ["## Agreement of the judges\n", *markdown_table(AGREEMENT_HEADS, cells)]
+            page = "\n".join([*map(as_markdown, shown.reports), *agreement])
             text = {"json": shown.model_dump_json(indent=2), "csv": as_csv(*shown.reports)}.get(form, page)
             self._write(text, options)
         self._raise(shown.reports)
@@ -252,10 +233,6 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             [[name, s.conversations, ", ".join(arm.name for arm in s.arms), in_line(s.title)] for name, s in scenarios],
             title="Shipped scenarios",
         )
-
-
-def _json(shown: ExperimentReport) -> str:
-    return shown.model_dump_json(indent=2)
 
 
 def _problem_of(role: Role, model: str) -> str:
