@@ -218,7 +218,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
     console = console_on(out)
     summaries = [result.summary for result in results]
     dimensions = list(dict.fromkeys(d for summary in summaries for d in summary.run.dimensions))
-    narrow = console.width < 110
+    narrow = console.width < (120 if len(dimensions) > 3 else 100)
     heads = [
         *("Agent", ">Overall"),
         *(f">{heading_of(name, narrow=narrow or len(dimensions) > 3)}" for name in dimensions),
