@@ -301,7 +301,7 @@ class _Dimension:
 
 
 def _over(dimension: MeasuredDimension, other: MeasuredDimension, names: Collection[str]) -> Sample:
-    """Of these propositions."""
+    """The dimension by these propositions."""
     of = dimension.propositions
     if set(names) == {p for p, one in of.items() if one.score is not None}:
         return dimension.sample
@@ -353,11 +353,10 @@ def _notes(
 
 # -- many at once
 def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """Comparisons looked at together: a difference that chance would give somewhere among so many is not sure (Holm).
+    """Comparisons looked at together, see `corrected`, in two families: the dimensions of all, and the propositions of all.
 
-    Two families: the dimensions of all of them, and the propositions of all of them; in each the chance of any false ``drifted`` is at
-    most 5 %. It only ever takes verdicts back, so it may be applied again to more comparisons at once. Where a proposition was lost and
-    nothing surely got worse the verdict is ``not enough data``.
+    In each the chance of any false ``drifted`` is at most 5 %. It may be applied again to more comparisons at once. Where a proposition
+    was lost and nothing surely got worse the verdict is ``not enough data``.
     """
     together = list(comparisons)
     margin = together[0].margin if together else MARGIN
@@ -412,29 +411,28 @@ class Detection(BaseModel):
 
 
 def detections(comparisons: Sequence[Comparison], change: float) -> list[Detection]:
-    """What these comparisons can detect, for each dimension whose spread is known.
+    """What these comparisons, looked at together, can detect, for each dimension whose spread is known; `change` in points, above 0.
 
     Verdicts allow for all dimensions looked at together; so does this, by Bonferroni's share of the 5 % for each (Holm gives no less).
-
-    Args:
-        comparisons: Those looked at together.
-        change: In points, more than 0.
     """
     rows = [(c.target, row) for c in comparisons for row in c.dimensions]
-    tested = sum(row.p_value is not None for _, row in rows)
-    return [_detection(target, row, row.sd, change, ALPHA / tested) for target, row in rows if row.sd is not None]
-
-
-def _detection(target: str, row: Change, sd: float, change: float, alpha: float) -> Detection:
-    fixed = not row.n or not row.baseline_n
-    needed = n_to_detect(change, sd, alpha=alpha, paired=row.paired or fixed)
-    alone = row.paired or fixed or row.baseline_n < 2
-    return Detection(
-        target=target,
-        change=change,
-        sd=sd,
-        **{name: getattr(row, name) for name in ("dimension", "n", "baseline_n", "unit")},
-        smallest=detectable(sd, n=row.n, baseline_n=row.baseline_n, paired=row.paired, alpha=alpha),
-        needed=needed,
-        needed_now=needed if alone else n_to_detect(change, sd, alpha=alpha, baseline_n=row.baseline_n),
-    )
+    alpha = ALPHA / max(1, sum(row.p_value is not None for _, row in rows))
+    detected = []
+    for target, row in rows:
+        if (sd := row.sd) is None:
+            continue
+        fixed = not row.n or not row.baseline_n
+        needed = n_to_detect(change, sd, alpha=alpha, paired=row.paired or fixed)
+        alone = row.paired or fixed or row.baseline_n < 2
+        detected.append(
+            Detection(
+                target=target,
+                change=change,
+                sd=sd,
+                **{name: getattr(row, name) for name in ("dimension", "n", "baseline_n", "unit")},
+                smallest=detectable(sd, n=row.n, baseline_n=row.baseline_n, paired=row.paired, alpha=alpha),
+                needed=needed,
+                needed_now=needed if alone else n_to_detect(change, sd, alpha=alpha, baseline_n=row.baseline_n),
+            )
+        )
+    return detected
