@@ -231,7 +231,7 @@ def decided(
 
 
 def beyond_margin(change: AnyChange, margin: float, noise: str) -> AnyChange:
-    """Two texts always differ a little: what only words, or the judge's noise, speak for must surely be more than the margin."""
+    """Take a verdict back that is not surely beyond the margin: two texts always differ a little, and so does a judge from itself."""
     interval = change.interval
     if interval is None or change.verdict not in ("drifted", "improved"):
         return change
@@ -352,9 +352,7 @@ Shares = Mapping[tuple[str, str], Share]  # by dimension and proposition
 class Lost(BaseModel):
     """A proposition of which surely less than half as much is scored as in the baseline: its mean says little now.
 
-    Attributes:
-        p: Chance of such a fall where there is none, adjusted for all propositions of the agent (Holm).
-        baseline_scored, scored: Judgements scored, of those the judge could have scored (`baseline_of`, `of`).
+    `p`: chance of such a fall where there is none (Holm). Scored are so many of those that the judge could have scored.
     """
 
     model_config = ConfigDict(frozen=True)

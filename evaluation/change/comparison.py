@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, field_serializer
 
@@ -15,10 +15,8 @@ from evaluation.change.change import (
     Sample,
     change_of,
     corrected,
-    detectable,
     lost_propositions,
     mean_of,
-    to,
 )
 from evaluation.change.evidence import get_baseline
 from evaluation.change.measurements import (
@@ -169,14 +167,7 @@ def compare_to_baseline(
 ) -> Comparison | None:
     """A completed run against its agent's current baselines of the same judge and procedure (AC-6.5.4), as `compare` does.
 
-    Args:
-        dimensions: Only these; default all the run measured.
-
-    Returns:
-        None where there is no baseline in any of the dimensions but the run itself, or the target is a channel.
-
-    Raises:
-        NotComparable: The run is not completed.
+    Only in `dimensions`, where given. None where there is no baseline in any of them but the run itself, or the target is a channel.
     """
     runs = dict.fromkeys(run.dimensions, run)
     return compare_runs(runs, margin=margin, dimensions=dimensions, propositions=propositions)
@@ -189,11 +180,7 @@ def compare_runs(
     dimensions: Collection[str] = (),
     propositions: bool = True,
 ) -> Comparison | None:
-    """The same where each dimension may come from an evaluation of its own, such as the newest evidence.
-
-    Args:
-        runs: By dimension, at least one, the newest last; of one agent, judge and procedure.
-    """
+    """The same where each dimension may come from an evaluation of its own: of one agent, judge and procedure, the newest last."""
     last = list(runs.values())[-1]
     if last.agent is None:
         return None
@@ -387,52 +374,20 @@ def _with_lost(change: Change, lost: Sequence[Lost]) -> Change:
 
 
 # -- what comparisons can detect
-class Detection(BaseModel):
-    """What one dimension of one comparison can detect, with power 0.8, beside the others it is looked at with.
+def messages_to_detect(comparisons: Sequence[Comparison], change: float) -> dict[str, dict[str, int | None]]:
+    """By target and dimension, how many messages of each of the two (pairs, where paired) find a change with power 0.8.
 
-    Attributes:
-        smallest: The smallest change in points that these messages would show.
-        needed: Messages of each of the two (pairs, where paired) for a change of `change` points; None: more than ten million.
-        needed_now: The same with the baseline as it is; None: no number suffices, the baseline is too small.
-    """
+    Only of dimensions whose spread is known; None: more than ten million. Verdicts allow for all dimensions looked at together; so does
+    this, by Bonferroni's share of the 5 % for each (Holm gives no less).
 
-    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
-
-    target: str
-    dimension: str
-    change: float
-    sd: Annotated[float, to(2)]
-    n: int
-    baseline_n: int
-    unit: str
-    smallest: Annotated[float | None, to(2)] = Field(serialization_alias="smallest_detectable")
-    needed: int | None
-    needed_now: int | None = Field(serialization_alias="needed_with_this_baseline")
-
-
-def detections(comparisons: Sequence[Comparison], change: float) -> list[Detection]:
-    """What these comparisons, looked at together, can detect, for each dimension whose spread is known; `change` in points, above 0.
-
-    Verdicts allow for all dimensions looked at together; so does this, by Bonferroni's share of the 5 % for each (Holm gives no less).
+    Args:
+        change: In points, above 0.
     """
     rows = [(c.target, row) for c in comparisons for row in c.dimensions]
     alpha = ALPHA / max(1, sum(row.p_value is not None for _, row in rows))
-    detected = []
+    needed: dict[str, dict[str, int | None]] = {}
     for target, row in rows:
-        if (sd := row.sd) is None:
-            continue
-        fixed = not row.n or not row.baseline_n
-        needed = n_to_detect(change, sd, alpha=alpha, paired=row.paired or fixed)
-        alone = row.paired or fixed or row.baseline_n < 2
-        detected.append(
-            Detection(
-                target=target,
-                change=change,
-                sd=sd,
-                **{name: getattr(row, name) for name in ("dimension", "n", "baseline_n", "unit")},
-                smallest=detectable(sd, n=row.n, baseline_n=row.baseline_n, paired=row.paired, alpha=alpha),
-                needed=needed,
-                needed_now=needed if alone else n_to_detect(change, sd, alpha=alpha, baseline_n=row.baseline_n),
-            )
-        )
-    return detected
+        if row.sd is not None:
+            paired = row.paired or not row.n or not row.baseline_n  # scores without judgements are taken as exact
+            needed.setdefault(target, {})[row.dimension] = n_to_detect(change, row.sd, alpha=alpha, paired=paired)
+    return needed

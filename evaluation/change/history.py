@@ -37,13 +37,10 @@ READ = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scored:
-    """What was scored at one time.
+    """What was scored at one time: `score` 0 to 9, None where nothing could be scored.
 
-    Attributes:
-        score: 0 to 9; None where nothing could be scored.
-        run: The evaluation.
-        message: Its primary key, with its channel and position; None of what is judged over a window.
-        of: How many messages it is the mean of; `message` is then the one that scored lowest.
+    `message` (its primary key) is None of what is judged over a window. `of`: how many messages it is the mean of; `message` is then the
+    one that scored lowest.
     """
 
     at: datetime
@@ -57,10 +54,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolled:
-    """The mean of the last `ROLLING` scored messages up to a time.
-
-    It does not reach back beyond the first message of a build: there it `starts` again.
-    """
+    """The mean of the last `ROLLING` scored messages up to a time; at the first message of a build it `starts` again."""
 
     at: datetime
     scores: tuple[float, ...]
@@ -132,10 +126,9 @@ Key = tuple[int, Judged, str]  # agent, judge and procedure, dimension
 def histories(
     *, agents: Collection[int], dimensions: Collection[str] = (), judged: Judged | None = None
 ) -> list[History]:
-    """The histories of these agents, those by models before heuristics, in at most ten queries whatever there is.
+    """The histories of these agents (primary keys), those by models before heuristics, in at most ten queries whatever there is.
 
     Args:
-        agents: Primary keys.
         dimensions: Only these; default all but counts.
         judged: Only by this judge and procedure.
     """

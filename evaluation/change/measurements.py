@@ -112,10 +112,9 @@ class Measurement(BaseModel):
 
 # -- of evaluations
 def measurement_of(run: EvaluationRun, *, name: str = "", dimensions: Collection[str] | None = None) -> Measurement:
-    """A completed evaluation, in two queries; one more for an agent's channels.
+    """A completed evaluation of an agent or a channel, in two queries; one more for an agent's channels.
 
     Args:
-        run: Of an agent or of a channel.
         name: What people call it; default ``evaluation N of DATE``.
         dimensions: Only these; default all the run measured.
 
@@ -154,11 +153,9 @@ def measurement_of_runs(runs: Mapping[str, EvaluationRun]) -> Measurement:
 
 
 def measurement_of_baselines(baselines: Iterable[Baseline], candidate: Measurement | None = None) -> Measurement:
-    """Baselines of one agent, judge and procedure as one; each dimension may come from a run of its own.
+    """Baselines of one agent, judge and procedure as one, at least one; each dimension may come from a run of its own.
 
-    Args:
-        baselines: At least one.
-        candidate: What it will be compared with: a persona that changed since in any dimension is then seen.
+    `candidate` is what it will be compared with: a persona that changed since in any dimension is then seen.
     """
     rows = sorted(baselines, key=lambda b: (b.captured_at, b.pk))
     days = list(dict.fromkeys(b.captured_at.date().isoformat() for b in rows))

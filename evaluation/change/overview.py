@@ -166,13 +166,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """Some of the cards, and how many agents are in which state.
-
-    Attributes:
-        cards: Those asked for, with quotes, tags and scores since.
-        total: How many cards there are of the state asked for.
-        states: How many of them are in each state.
-    """
+    """Cards of the places asked for, with quotes and tags; `total` cards of the state asked for, and how many agents are in each state."""
 
     cards: Sequence[Card]
     total: int
@@ -576,8 +570,7 @@ def _mean(parts: Iterable[_Part]) -> float | None:
 def _state_of(card: Card) -> tuple[State, Move | None]:
     """The state, and the main move: the largest sure fall, else the largest sure rise, else the largest fall there may be.
 
-    A dimension that fell, surely or sharply, is drift too. Without a sure fall, what was lost, or too little to score, leaves nothing
-    else to say. It is steady where each dimension surely is.
+    A dimension that fell, surely or sharply, is drift too; it is steady where each dimension surely is.
     """
     compared, moves = card.compared, card.moves
     falls = [move for move in moves if move.points <= -MARGIN]
@@ -626,11 +619,7 @@ def _add_evidence(cards: Sequence[Card], *, quotes: bool) -> None:
 
 
 def quotes_of(changes: Sequence[tuple[Key, Key, bool]]) -> list[tuple[Quote | None, Quote | None]]:
-    """Find two messages for each change: that which scored highest before, and that which scored lowest now; where it rose the reverse.
-
-    Args:
-        changes: The judgements before and now, and whether the score rose.
-    """
+    """Two messages for each change (judgements before and now, whether it rose): the best before and the worst now, or the reverse."""
     best = _extremes([now if rose else before for before, now, rose in changes], F("score").desc())
     worst = _extremes([before if rose else now for before, now, rose in changes], F("score").asc())
     messages = Message.objects.select_related("channel", "agent").in_bulk(

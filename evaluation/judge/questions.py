@@ -543,11 +543,7 @@ _WORTH_ANOTHER_TRY = (Status.REFUSED, Status.TRUNCATED, Status.RATE_LIMITED, Sta
 
 
 class JudgeHealth:
-    """Whether the judge answers at all, over everything that is asked together. Safe to use from several threads.
-
-    Attributes:
-        down: Why to stop asking: the judge answered none of the first calls. Empty while there is no reason.
-    """
+    """Whether the judge answers at all, over everything that is asked together; `down` says why to stop. Usable from several threads."""
 
     def __init__(self) -> None:
         self.down = ""

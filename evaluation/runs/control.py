@@ -75,14 +75,10 @@ def queue_run(spec: RunSpec, *, simulate: bool = False) -> tuple[EvaluationRun, 
     """Have a worker (`manage.py work`) measure what the spec asks for. Nothing is judged here.
 
     Args:
-        simulate: Have the worker simulate conversations with an agent that has little speech first, and measure those (AC-6.5.2);
-            not where its actor could say nothing.
+        simulate: Simulate conversations first with an agent that has little speech (AC-6.5.2), unless its actor could say nothing.
 
     Returns:
         The run, and whether it is one that asked for the same within 24 hours and had not ended: that one goes on instead.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
     """
     if simulate and spec.agent and has_little_speech(spec) and not why_not_simulated(spec.agent):
         spec = replace(spec, simulated=True)

@@ -105,12 +105,10 @@ def execute(
     progress: Progress = lambda run, done: None,
     hand_back: bool = True,
 ) -> list[EvaluationRun]:
-    """Judge several runs side by side, with those of the channels they link to.
-
-    Runs that another process holds are left alone. Judgements that were stored before are not made again.
+    """Judge several runs side by side, with those of their channels; runs that another process holds are left alone.
 
     Args:
-        runs: What to execute; pending, lost, failed and errored ones are resumed.
+        runs: Pending, lost, failed or errored ones; stored judgements are not made again.
         owner: Under which they are leased; default this process.
         progress: Called with a run and the number of judgements just settled, from any thread.
         hand_back: When interrupted, leave the work to any worker; else only to the same command.
@@ -318,19 +316,15 @@ def capture(
     progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
     notice: Callable[[str], None] = lambda words: None,
 ) -> list[Captured]:
-    """Capture a baseline per spec, going on with what an earlier attempt left unfinished (AC-6.5.7).
+    """Evaluate an agent (or channel) per spec, going on with what an earlier attempt left unfinished (AC-6.5.7).
 
-    Channel dimensions of agents are measured in their channels, each once for all of them. Everything is planned before anything is
-    asked, so that what cannot be measured costs nothing; the rows of the later runs are made while the judge reads the first questions.
+    Everything is planned before anything is asked, so that what cannot be measured costs nothing; the rows of the later runs are made while
+    the judge reads the first questions.
 
     Args:
-        specs: One per agent (or channel).
         prepared: Called with runs as they are made, each once, before anything of them is asked.
         progress: Called as judgements are made.
         notice: Called with the batches that are waited for, where specs ask for batches: this returns when they are answered.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
     """
     with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.target.slug for spec in specs])

@@ -71,9 +71,9 @@ def groups(entries: Iterable[Open[T]], per_call: int) -> Iterator[tuple[list[Ope
     seen: Counter[tuple[object, ...]] = Counter()
     ordered = []
     for group in by_window.values():
-        (_, proposition, message_, earlier, repeat) = group[0]
-        end = stretch_end(message_.position, proposition.last_n) if message_ and earlier is None else None
-        shared = (repeat, message_.channel_id if message_ else None, end, *proposition.context_key)  # the window shown
+        _, proposition, about, earlier, repeat = group[0]
+        end = stretch_end(about.position, proposition.last_n) if about and earlier is None else None
+        shared = (repeat, about.channel_id if about else None, end, *proposition.context_key)  # the window shown
         ordered.append((repeat, seen[shared], shared, group))
         seen[shared] += 1
     for _, _, shared, group in sorted(ordered, key=lambda place: place[:2]):
@@ -305,12 +305,6 @@ def begin_judging(
     read: dict[tuple[object, ...], Ends],
 ) -> Judging:
     """Load what judging a run needs, which the caller leased; `health` and `read` are shared by the runs that are judged together.
-
-    Args:
-        leases: The run is among these.
-        files: Reads the proposition files.
-        progress: Called with the run and the number of judgements just settled.
-        read: What was read of channels.
 
     Raises:
         Superseded: Persona or propositions are not those the run was planned with.

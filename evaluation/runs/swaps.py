@@ -28,8 +28,7 @@ def choose_swaps(agent: Agent, messages: Sequence[int], *, seed: int) -> dict[st
     The others are up to 20 active agents with another persona; where none of them said anything, the foils.
 
     Returns:
-        By the message's id either the id of another agent's message, or a foil's name and number, e.g. ``pirate 3``. Messages for which
-        there are no texts left are missing.
+        By the message's id the id of another agent's message, or a foil's name and number, e.g. ``pirate 3``; as far as there are texts.
     """
     rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
     others = Agent.objects.filter(is_active=True).exclude(pk=agent.pk)

@@ -67,11 +67,7 @@ def parse_window(spec: str, *, now: datetime | None = None) -> MessageWindow:
 
 
 def parse_history(spec: str, *, now: datetime | None = None) -> MessageWindow:
-    """Read what a window is compared with: ``before`` (all that was said before it), or a window as `parse_window` reads it.
-
-    Raises:
-        ValueError: Names the value and what is allowed.
-    """
+    """Read what a window is compared with: ``before`` (all that was said before it), or a window, with errors as of `parse_window`."""
     if spec.strip().lower() == BEFORE:
         return MessageWindow(BEFORE)
     try:
@@ -259,10 +255,7 @@ def sample_by_position(
     positions then stand for the same conversations.
 
     Args:
-        agent: Who spoke.
-        eligible: Its messages that may be drawn; positions count everything it said there.
-        bins: The stretches.
-        samples: Most messages, at least 1.
+        eligible: The agent's messages that may be drawn; positions count everything it said there.
         seed: Equal seeds draw equal samples.
         simulated: Whether `eligible` is simulated speech. `where`: the tags it was chosen by.
     """
@@ -319,14 +312,7 @@ def _one_by_one(
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened: an action of the agent judged, or a stimulus that reached it.
-
-    Attributes:
-        kind: ``action`` or ``stimulus``.
-        name: Who acts; for a stimulus, whom it reaches.
-        text: What was said.
-        speaker: For a stimulus, who said it; empty when unknown.
-    """
+    """One thing that happened: an action of `name`, the agent judged, or a stimulus that reached it, said by `speaker` (empty: unknown)."""
 
     kind: Literal["action", "stimulus"]
     name: str

@@ -375,9 +375,8 @@ def _estimate(value: float, samples: Sequence[_Drawn], least: Sequence[float], *
         for sample, at_least in zip(samples, least, strict=True)
     ]
     total, spread = sum(variances), float(np.std(replicates))
-    freedom = total**2 / sum(
-        v**2 / sample.freedom for v, sample in zip(variances, samples, strict=True)
-    )  # Welch–Satterthwaite
+    # Welch–Satterthwaite
+    freedom = total**2 / sum(v**2 / sample.freedom for v, sample in zip(variances, samples, strict=True))
     t = -float(stdtrit(freedom, (1 - LEVEL) / 2))
     tail = _normal_tail(t * math.sqrt(total) / spread) if spread else 0.5
     low, high = (float(x) for x in np.quantile(replicates, [tail, 1 - tail]))

@@ -30,7 +30,7 @@ from agents.work.running import stopping_on_sigterm
 from evaluation.change import choosing
 from evaluation.change.change import Change
 from evaluation.change.choosing import Compared
-from evaluation.change.comparison import Comparison, Detection, detections
+from evaluation.change.comparison import Comparison, messages_to_detect
 from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.commands import ProgressBar, as_text, channel_named, tag_pairs, wrong
 from evaluation.models import CHANNEL_DIMENSIONS, EvaluationRun, is_heuristic
@@ -163,20 +163,25 @@ class Command(CodedCommand):
             return choosing.of_tags(specs, a, b, margin=options["margin"], prepared=bar.prepared, progress=bar.progress)
 
     def _show(self, compared: Compared, options: dict[str, Any]) -> None:
-        change, detect = options["detect"], []
-        if change is not None:
-            detect = detections(compared.comparisons, change)
+        change = options["detect"]
+        needed = {} if change is None else messages_to_detect(compared.comparisons, change)
         if options["json"]:
             document = {
                 "comparisons": [c.model_dump() for c in compared.comparisons],
                 "not_compared": compared.undecidable,
-                **({} if change is None else {"detect": [row.model_dump() for row in detect]}),
+                **({} if change is None else {"messages_to_detect": needed}),
             }
             self.stdout.write(as_text(document))
             return
         comparisons_table(compared.comparisons, self.stdout)
         if change is not None:
-            detection_table(detect, self.stdout)
+            rows: list[list[Cell]] = [
+                [target, heading_of(dimension, narrow=True), n]
+                for target, by in needed.items()
+                for dimension, n in by.items()
+            ]
+            title = f"Messages of each of the two that find a change of {change:g} points in 4 of 5 cases"
+            print_table(console_on(self.stdout), ["Target", "Dim.", ">Messages"], rows, title=title)
 
     def _end(self, compared: Compared) -> None:
         refused = compared.undecidable
@@ -346,25 +351,3 @@ def _notes(comparison: Comparison, *, alone: bool) -> list[str]:
 def _fall(change: Change) -> str:
     before = words_or_share(number(change.baseline), change.baseline_share, of_words=change.of_words)
     return f"{before} → {words_or_share(number(change.candidate), change.share, of_words=change.of_words)}"
-
-
-def detection_table(rows: Sequence[Detection], out: Any) -> None:
-    """What the sample at hand can detect, and what a change of the size asked for takes."""
-    console = console_on(out)
-    if not rows:
-        console.print("Nothing to plan by: no dimension has an interval over messages.\n")
-        return
-    cells: list[list[Cell]] = [
-        [
-            *(row.target, heading_of(row.dimension, narrow=True), f"{row.sd:.1f}", row.baseline_n or "exact"),
-            *(row.n, None if row.smallest is None else f"{row.smallest:.1f}", row.needed, row.needed_now),
-        ]
-        for row in rows
-    ]
-    heads = ["Target", "Dim.", ">Spread", ">Baseline", ">Now", ">Finds", ">Needs each", ">Needs now"]
-    title = f"Messages to find a change of {rows[0].change:g} points in 4 of 5 cases"
-    print_table(console, heads, cells, title=title)
-    console.print(
-        "Spread: standard deviation between messages. Baseline, Now: how many were judged. Finds: the smallest change these\n"
-        "find. Needs each: messages in both. Needs now: with the baseline as it is; – no number suffices.\n"
-    )

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from evaluation.change.change import mean_of
-from evaluation.change.comparison import adjusted, compare, detections
+from evaluation.change.comparison import adjusted, compare, messages_to_detect
 from evaluation.change.measurements import Measurement
 from evaluation.statistics.bootstrap import Observation, bootstrap_difference
 from evaluation.statistics.difference import difference_p, from_fixed_p, holm, n_to_detect
@@ -79,9 +79,13 @@ def test_planning_allows_for_everything_that_is_tested_also_where_messages_do_no
         for scores, first in ((BEFORE, 1), (NOW, 1000))
     )
 
-    (row,) = detections([compare(before, now)], 1.0)
+    compared = compare(before, now)
+    spread = next(row.sd for row in compared.dimensions if row.dimension == "adherence")
 
-    assert (row.dimension, row.needed) == ("adherence", n_to_detect(1.0, row.sd, alpha=0.05 / 2))
+    assert spread is not None
+    assert messages_to_detect([compared], 1.0) == {
+        compared.target: {"adherence": n_to_detect(1.0, spread, alpha=0.05 / 2)}
+    }
 
 
 # -- how often steady agents are accused

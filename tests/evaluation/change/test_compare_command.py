@@ -112,11 +112,10 @@ def test_detect_says_how_many_messages_a_change_takes(llm_server: LLMServer, pro
 
     code, found = document(*TAGS, "--dimensions", "adherence", "--samples", "30", "--detect", "0.5")
 
-    (row,) = found["detect"]
     assert code == 0
-    assert row["sd"] == pytest.approx(0.83, abs=0.1)
-    assert row["needed"] == pytest.approx(2 * (2.8 * 0.83 / 0.5) ** 2, rel=0.25)
-    assert "Messages to find a change of 0.5 points" in ran(*TAGS, "--detect", "0.5", "--samples", "30")[1]
+    assert found["comparisons"][0]["dimensions"]["adherence"]["sd"] == pytest.approx(0.83, abs=0.1)
+    assert found["messages_to_detect"]["ada"]["adherence"] == pytest.approx(2 * (2.8 * 0.83 / 0.5) ** 2, rel=0.25)
+    assert "find a change of 0.5 points" in ran(*TAGS, "--detect", "0.5", "--samples", "30")[1]
 
 
 def test_the_newest_evaluation_is_compared_with_the_baseline(llm_server: LLMServer, ada: Agent) -> None:
