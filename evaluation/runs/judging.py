@@ -276,9 +276,10 @@ class Judging:
 
     def label(self, dimension: str, row: EvaluationScore) -> Label:
         """The ledger's columns for a question."""
-        run, item = self.run, str(row.pk)
-        named = {"mechanism": dimension, "dimension": dimension, "item": item}
-        return Label(purpose="evaluation", agent_id=run.agent_id, work_id=run.work_id, **named)
+        agent, work, item = self.run.agent_id, self.run.work_id, str(row.pk)
+        return Label(
+            purpose="evaluation", mechanism=dimension, dimension=dimension, agent_id=agent, work_id=work, item=item
+        )
 
     def may_ask(self) -> bool:
         """Whether to go on asking: the run is still ours, the judge answers, and the budget is not used up."""

@@ -54,16 +54,9 @@ def _newest(agent: Agent) -> list[str]:
 def swapped_texts(run: EvaluationRun) -> dict[int, str | None]:
     """The text that stands in for each message in the swapped half, by the message's id; None where it was deleted since."""
     wanted = [int(source) for source in run.swaps.values() if source.isdecimal()]
-    texts = dict(Message.objects.filter(pk__in=wanted).values_list("pk", "text"))
-    foils = load_foils()
-    swapped: dict[int, str | None] = {}
-    for message, source in run.swaps.items():
-        if source.isdecimal():
-            swapped[int(message)] = texts.get(int(source))
-        else:
-            name, _, number = source.partition(" ")
-            swapped[int(message)] = foils[name][int(number)]
-    return swapped
+    texts = {str(pk): text for pk, text in Message.objects.filter(pk__in=wanted).values_list("pk", "text")}
+    texts |= {f"{name} {number}": text for name, of in load_foils().items() for number, text in enumerate(of)}
+    return {int(message): texts.get(source) for message, source in run.swaps.items()}
 
 
 def foils_in(run: EvaluationRun) -> bool:

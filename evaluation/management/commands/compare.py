@@ -174,14 +174,10 @@ class Command(CodedCommand):
             self.stdout.write(as_text(document))
             return
         comparisons_table(compared.comparisons, self.stdout)
-        if change is not None:
-            rows: list[list[Cell]] = [
-                [target, heading_of(dimension, narrow=True), n]
-                for target, by in needed.items()
-                for dimension, n in by.items()
-            ]
-            title = f"Messages of each of the two that find a change of {change:g} points in 4 of 5 cases"
-            print_table(console_on(self.stdout), ["Target", "Dim.", ">Messages"], rows, title=title)
+        for target, by_dimension in needed.items():
+            for dimension, n in by_dimension.items():
+                many = "no number of messages finds" if n is None else f"{n:,} messages of each of the two find"
+                self.stdout.write(f"{target} {dimension}: {many} a change of {change:g} points in 4 of 5 cases.")
 
     def _end(self, compared: Compared) -> None:
         refused = compared.undecidable
