@@ -30,7 +30,7 @@ from evaluation.models import COUNTED, EvaluationRun, is_heuristic
 from evaluation.runs.summary import NOTHING, Share
 from evaluation.scorers import SCORERS
 from evaluation.statistics.bootstrap import Observation
-from evaluation.statistics.difference import ALPHA, MARGIN, n_to_detect
+from evaluation.statistics.difference import MARGIN
 
 NONE_IN_COMMON = "no proposition was scored in both"
 
@@ -371,23 +371,3 @@ def _with_lost(change: Change, lost: Sequence[Lost]) -> Change:
     reasons += [str(one) for one in of_it if str(one) not in change.reason]
     update = {"verdict": "not enough data", "n_more": None, "reason": "; ".join(reasons), "too_little_scored": True}
     return change.model_copy(update=update)
-
-
-# -- what comparisons can detect
-def messages_to_detect(comparisons: Sequence[Comparison], change: float) -> dict[str, dict[str, int | None]]:
-    """By target and dimension, how many messages of each of the two (pairs, where paired) find a change with power 0.8.
-
-    Only of dimensions whose spread is known; None: more than ten million. Verdicts allow for all dimensions looked at together; so does
-    this, by Bonferroni's share of the 5 % for each (Holm gives no less).
-
-    Args:
-        change: In points, above 0.
-    """
-    rows = [(c.target, row) for c in comparisons for row in c.dimensions]
-    alpha = ALPHA / max(1, sum(row.p_value is not None for _, row in rows))
-    needed: dict[str, dict[str, int | None]] = {}
-    for target, row in rows:
-        if row.sd is not None:
-            paired = row.paired or not row.n or not row.baseline_n  # scores without judgements are taken as exact
-            needed.setdefault(target, {})[row.dimension] = n_to_detect(change, row.sd, alpha=alpha, paired=paired)
-    return needed
