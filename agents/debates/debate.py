@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 from pydantic import Field, ValidationError
 
@@ -76,19 +76,12 @@ class Settings(Criteria):
     Attributes:
         poll: Ask every seat before the first round, without showing it another's answer (round 0).
         judge: Ask the judge after each round how far the answers agree.
-        extra_rounds_on_groupthink: Rounds played at most where the debate would end and groupthink is detected.
         config: What the mode itself is given, e.g. the perspectives of an expert panel.
     """
 
     poll: bool = True
     judge: bool = True
-    extra_rounds_on_groupthink: Annotated[int, Field(ge=0, le=10)] = 0
     config: dict[str, Any] = Field(default_factory=dict)
-
-    @property
-    def most_rounds(self) -> int:
-        """Rounds that are played at most, the poll not counted."""
-        return self.max_rounds + self.extra_rounds_on_groupthink
 
 
 def settings_of(debate: Debate) -> Settings:
@@ -272,7 +265,7 @@ def ask_rounds(debate: Debate, rounds: int | None = 1) -> Debate:
     Raises:
         DebateRefused: It has ended, or the number is out of range.
     """
-    most = settings_of(debate).most_rounds
+    most = settings_of(debate).max_rounds
     if rounds is not None and not 1 <= rounds <= MOST_ROUNDS:
         raise DebateRefused("rounds", f"{rounds}; allowed: 1 to {MOST_ROUNDS}")
     played = DebateRound.objects.filter(debate=debate).exclude(number=POLL).count()
@@ -429,7 +422,7 @@ def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner:
     pending = debate.turns.filter(round=number, seat__in=group, status=Outcome.PENDING).select_related("seat__agent")
     jobs = [partial(_take_turn, debate, turn, owner, progress) for turn in pending.order_by("seat__number")]
     limit = 1 if django_settings.WORKER_THREADS == 1 else len(group)
-    side_by_side(jobs, limit, in_turns=connection.vendor == "sqlite")  # which computes in this process
+    side_by_side(jobs, limit)
 
 
 def _take_turn(debate: Debate, turn: DebateTurn, owner: str, progress: Progress) -> None:
@@ -521,9 +514,6 @@ def _end_round(
             [rounds.get(each, []) for each in range(1, number + 1)],
             [*(each.consensus.get("agreement") for each in played), consensus.agreement],
             settings,
-            groupthink=suspicion,
-            extra_rounds=settings.extra_rounds_on_groupthink,
-            extra_played=sum(bool(each.exit["details"]) for each in played),  # it went on although a criterion held
         )
     if exits.reason == "consensus" and consensus.heuristic:
         exits = exits.model_copy(update={"details": f"{exits.details}, by stances and words (heuristic)"})

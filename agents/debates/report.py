@@ -103,15 +103,6 @@ class Remark(BaseModel):
     message: int
 
 
-class Mark(BaseModel):
-    """Something about a seat's answer that a reader must know."""
-
-    round: int
-    seat: int
-    agent: str
-    text: str
-
-
 class RoundEvidence(BaseModel):
     round: int = Field(description="0 = the blind poll")
     statistics: Statistics
@@ -126,8 +117,6 @@ class RoundEvidence(BaseModel):
 class Evidence(BaseModel):
     rounds: list[RoundEvidence]
     groupthink: Groupthink | None = Field(description="of the last round")
-    violations: list[Mark]
-    failures: list[Mark] = Field(description="seats that gave no answer, and why")
     remarks: list[Remark]
 
 
@@ -188,7 +177,6 @@ def report(debate: Debate) -> DebateReport:
     last = played[-1] if played else None
     judging = _spent(totals(LLMCall.objects.filter(run=None), work_id=f"debate:{debate.pk}"))
     acted = LLMCall.objects.filter(run__in=debate.turns.values("run"), purpose="turn").order_by()
-    failed = (DebateTurn.Status.FAILED, DebateTurn.Status.SILENT)
     return DebateReport(
         decision=Decision(
             topic=debate.topic,
@@ -201,8 +189,6 @@ def report(debate: Debate) -> DebateReport:
         evidence=Evidence(
             rounds=evidence,
             groupthink=last.groupthink if last else None,
-            violations=[_mark(one, one.violation) for one in responses if one.violation],
-            failures=[_mark(one, one.error or one.status) for one in responses if one.status in failed],
             remarks=_remarks(debate, turns),
         ),
         metadata=Metadata(
@@ -261,10 +247,6 @@ def _response(turn: DebateTurn, seat: Seat) -> Response:
         message=turn.message_id,
         run=turn.run_id,
     )
-
-
-def _mark(response: Response, text: str) -> Mark:
-    return Mark(round=response.round, seat=response.seat, agent=response.agent, text=text)
 
 
 def _evidence_of(row: DebateRound, spent: Spent) -> RoundEvidence:
@@ -369,8 +351,6 @@ def as_markdown(report: DebateReport) -> str:
         *_answers(report),
         "## Evidence",
         "\n".join(markdown_table(EVIDENCE_HEADS, [evidence_cells(row) for row in report.evidence.rounds])),
-        *_listed("Rules broken", report.evidence.violations),
-        *_listed("No answer", report.evidence.failures),
         "## Metadata",
         _bullets(f"{name.replace('_', ' ')}: {_text(str(value))}" for name, value in _metadata(meta)),
     ]
@@ -501,12 +481,6 @@ def _metadata(meta: Metadata) -> Iterator[tuple[str, object]]:
     for name, value in meta.settings.items():
         if value not in ({}, None):
             yield name, value if isinstance(value, str | int | float) else json.dumps(value, ensure_ascii=False)
-
-
-def _listed(title: str, marks: Sequence[Mark]) -> Iterator[str]:
-    if marks:
-        lines = (f"{round_name(mark.round)}, {_text(mark.agent)}: {_text(mark.text)}" for mark in marks)
-        yield f"{title}:\n\n{_bullets(lines)}"
 
 
 def _bullets(lines: Iterable[str]) -> str:

@@ -1,9 +1,8 @@
-"""Labels from files and to files: CSV with a header, or one JSON object per line. An import is all or nothing; templates are blind."""
+"""Labels from CSV files and to them. An import is all or nothing; templates are blind."""
 
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,6 @@ from django.db import transaction
 from django.db.models import QuerySet
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
 
-from agents.transcripts.json_input import json_lines
 from agents.transcripts.readers.csv_table import csv_rows, escape, unescape
 from agents.transcripts.records import TranscriptError
 from agents.transcripts.source import Source
@@ -80,10 +78,9 @@ class LabelRow(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_texts(cls, cells: dict[str, Any]) -> dict[str, str]:
-        texts = {name: cell if isinstance(cell, str) else json.dumps(cell) for name, cell in cells.items()}
-        filled = {name: text.strip() for name, text in texts.items() if text.strip() and cells[name] is not None}
-        return filled | ({"value": filled["value"].casefold()} if "value" in filled else {})
+    def _stripped(cls, cells: dict[str, Any]) -> dict[str, Any]:
+        filled = {name: text for name, cell in cells.items() if (text := str(cell).strip())}
+        return filled | {"value": filled["value"].casefold()}
 
     @property
     def number(self) -> int | None:
@@ -110,13 +107,8 @@ def _read(path: Path, annotator: str) -> tuple[list[LabelRow], int, Problems]:
     empty = 0
     try:
         source = Source(path)
-        suffix = path.suffix.lower()
-        looks_json = suffix not in (".csv", ".tsv") and source.head(1024).lstrip().startswith("{")
-        is_json = suffix in (".jsonl", ".ndjson", ".json") or looks_json
-        for line, cells in json_lines(source) if is_json else _csv_cells(source):
-            if not isinstance(cells, dict):
-                problems.append(_at(line, "allowed: one JSON object per line", value=cells))
-            elif cells.get("value") is None or not str(cells["value"]).strip():
+        for line, cells in _csv_cells(source):
+            if not cells["value"].strip():
                 empty += 1
             else:
                 try:
@@ -176,7 +168,7 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
     """Store the labels of a file, all of them or none.
 
     Args:
-        path: CSV with a header, or one JSON object per line: score (its number), annotator, value, note.
+        path: CSV with a header: score (its number), annotator, value, note.
 
     Raises:
         LabelFileError: With every problem: file, line, column, value, allowed. Nothing was stored.
@@ -243,7 +235,7 @@ def _stored(ids: Sequence[int]) -> dict[tuple[int, str], ScoreLabel]:
 
 
 # -- export
-def export_labels(labels: QuerySet[ScoreLabel], out: IO[str], *, as_json: bool = False) -> int:
+def export_labels(labels: QuerySet[ScoreLabel], out: IO[str]) -> int:
     """Write labels beside what the judge gave; `import_labels` reads the file. Returns the number of rows."""
     related = ("evaluation_score__evaluation_run", "evaluation_score__message__channel")
     labels = labels.filter(withdrawn=False).select_related(*related).order_by("evaluation_score", "annotator")
@@ -260,12 +252,12 @@ def export_labels(labels: QuerySet[ScoreLabel], out: IO[str], *, as_json: bool =
         }
         for label in labels.iterator(chunk_size=_AT_ONCE)
     )
-    return _write(LABEL_COLUMNS, rows, out, as_json)
+    return _write(LABEL_COLUMNS, rows, out)
 
 
-def export_template(label_set: LabelSet, out: IO[str], *, annotator: str = "", as_json: bool = False) -> int:
+def export_template(label_set: LabelSet, out: IO[str], *, annotator: str = "") -> int:
     """Write what a label set drew, to be filled in: in the order of the draw, without the judge's scores."""
-    return _write(TEMPLATE_COLUMNS, _template_rows(label_set, annotator), out, as_json)
+    return _write(TEMPLATE_COLUMNS, _template_rows(label_set, annotator), out)
 
 
 def _template_rows(label_set: LabelSet, annotator: str) -> Iterator[dict[str, Any]]:
@@ -297,14 +289,10 @@ def _place_of(score: EvaluationScore) -> dict[str, Any]:
     }
 
 
-def _write(columns: Sequence[str], rows: Iterable[dict[str, Any]], out: IO[str], as_json: bool) -> int:
+def _write(columns: Sequence[str], rows: Iterable[dict[str, Any]], out: IO[str]) -> int:
     writer = csv.writer(out, lineterminator="\r\n")  # so that a lone CR in a text is quoted, too
+    writer.writerow(columns)
     count = 0
-    if not as_json:
-        writer.writerow(columns)
     for count, row in enumerate(rows, 1):  # noqa: B007 (returned)
-        if as_json:
-            out.write(json.dumps(row, ensure_ascii=False) + "\n")
-        else:
-            writer.writerow([escape(cell) if isinstance(cell := row[name], str) else cell for name in columns])
+        writer.writerow([escape(cell) if isinstance(cell := row[name], str) else cell for name in columns])
     return count

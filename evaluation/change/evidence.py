@@ -179,19 +179,10 @@ def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None 
 def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int, Newest]:
     """The same of each dimension that has a baseline, where the newest judged message is newer than the baseline's newest.
 
-    An evaluation that was made before the baseline counts, too, if it was of the same persona: capturing a baseline of older messages
-    does not undo what newer ones showed.
+    An evaluation that was made before the baseline counts, too, if it was of the same persona.
     """
     baselines = Baseline.objects.filter(agent__in=agents, judge=judged.judge, procedure=judged.procedure)
     return _by_agent(_since(baselines))
-
-
-def newest_in_lists(agents: Collection[int]) -> dict[tuple[int, Judged, str], EvaluationRun]:
-    """The evaluations of `newest_since_baselines` by every judge and procedure, in two queries."""
-    keys = {key for key in _since(Baseline.objects.filter(agent__in=agents)) if key is not None}
-    rows = Evidence.objects.filter(pk__in=keys).select_related("evaluation_run").order_by()
-    ways = ((row, Judged(judge=row.judge, procedure=row.procedure)) for row in rows)
-    return {(row.agent_id, way, row.dimension): row.evaluation_run for row, way in ways}
 
 
 def _since(baselines: QuerySet[Baseline]) -> QuerySet[Baseline, int | None]:

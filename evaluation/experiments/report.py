@@ -96,7 +96,6 @@ class ExperimentReport(BaseModel):
     judge: str
     actor_model: str = ""
     heuristic: bool
-    paired: bool = True
     unfinished: str = ""
     void: list[str] = Field(default_factory=list)
     arms: list[ArmReport] = Field(default_factory=list)
@@ -129,19 +128,19 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
     arms = [_arm(arm, [one for one in environments if one.arm == arm.name]) for arm in scenario.arms]
     heuristic = is_heuristic(judge)
     measures = [
-        Measure(id=str(one.id), label=_label(one.id, hard=one.hard), unit=_unit(one.id), heuristic=heuristic)
+        Measure(
+            id=str(one.id),
+            label=f"{one.id.label}{' (hard)' if one.hard else ''}",
+            unit="conversations" if one.id in CHANNEL_DIMENSIONS else "agents",
+            heuristic=heuristic,
+        )
         for one in scenario.dimensions
     ]
     control, seed = scenario.arms[0].name, experiment.seed
     rows = []
-    for of, kind in (
-        (judged, measures),
-        (counted, [one for one in COUNTED if one.id in counted]),
-    ):  # p is adjusted within each
+    for of, kind in ((judged, measures), (counted, [one for one in COUNTED if one.id in counted])):
         pairs = [(arm.name, one) for arm in scenario.arms[1:] for one in kind]
-        rows += settled(
-            [compare(one, of[one.id][arm], of[one.id][control], paired=True, seed=seed) for arm, one in pairs]
-        )
+        rows += settled([compare(one, of[one.id][arm], of[one.id][control], seed=seed) for arm, one in pairs])
     left = [one for one in environments if one.status not in ExperimentEnvironment.FINAL]
     left += [one for one in environments if one.status == ExperimentEnvironment.Status.ERRORED]
     unfinished = f"{len(left)} of {len(environments)} conversations to play" if left else waiting
@@ -170,14 +169,6 @@ def _made(experiment: Experiment, judge: str) -> ExperimentReport:
 
 def _by_size(one: Conversation) -> tuple[float, str, str, int]:
     return -abs(one.difference), one.measure, one.arm, one.environment
-
-
-def _label(dimension: Dimension, *, hard: bool) -> str:
-    return f"{dimension.label}{' (hard)' if hard else ''}"
-
-
-def _unit(dimension: str) -> str:
-    return "conversations" if dimension in CHANNEL_DIMENSIONS else "agents"
 
 
 def _arm(arm: Arm, environments: Sequence[ExperimentEnvironment]) -> ArmReport:
