@@ -61,7 +61,7 @@ e2e-local: $(VENV)/.runtime ## measure one agent with a real small model on this
 
 audit: $(VENV)/.dev ## ask the public advisory database about every locked dependency (needs the network)
 	@$(BIN)/python -m pip install --quiet pip-audit
-	@$(BIN)/pip-audit --requirement requirements.lock --require-hashes --disable-pip
+	@$(BIN)/pip-audit --strict --requirement requirements.lock --require-hashes --disable-pip
 
 lock: $(VENV)/.dev ## resolve the dependencies anew
 	@$(BIN)/python -m pip install --quiet uv
