@@ -1,12 +1,11 @@
 """Every setting that Plumbline reads from the environment, with the value in effect: what the console's page "Settings" shows.
 
-Names, units and meanings stand in ``effective.yaml``. Of a secret only whether it is set leaves this module; of a URL everything
-but its password and query.
+Names, units and meanings stand in ``effective.yaml``. Of a secret only whether it is set leaves this module; of a URL what
+`without_password` leaves.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,6 @@ from django.conf import settings
 
 from project.environment import LOCAL_DIR, env
 
-_URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?:(?P<who>.*)@)?(?P<rest>.*)", re.IGNORECASE | re.DOTALL)
-_LONG_PART = re.compile(r"/[^/]{12,}")
 HIDDEN = "•••"
 
 
@@ -74,26 +71,16 @@ def _text(value: object) -> str:
 
 
 def without_password(url: str) -> str:
-    """`url` with its password, and what its query says, replaced by dots.
-
-    Everything up to the last @ counts as the user's, so that a password with / # ? or @ in it is not shown in part; where a
-    question mark comes before it, the query may hold the password, and nothing but the scheme is shown. Long parts of the path of
-    a server are hidden too: they can be a token.
-    """
-    parts = _URL.fullmatch(url)
-    if parts is None:
+    """Scheme, host and path of `url`. Hidden are who signs in, and all behind the scheme where there is a query: it may hold a password."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
         return HIDDEN
-    who, rest = parts["who"], parts["rest"]
-    if who and "?" in who:
-        return f"{parts['scheme']}://{HIDDEN}"
-    name, colon, _ = (who or "").partition(":")
-    if who and not (colon and name):
-        name, colon = "", ""  # a token in place of a user
-    shown = "" if who is None else f"{name}{colon}{HIDDEN}@"
-    host, question, _ = rest.partition("?")
-    if parts["scheme"].lower() in ("http", "https"):
-        host = _LONG_PART.sub(f"/{HIDDEN}", host)
-    return f"{parts['scheme']}://{shown}{host}{question}{HIDDEN if question else ''}"
+    if "?" in rest:
+        return f"{scheme}://{HIDDEN}"
+    who, at, place = rest.rpartition("@")  # the last one: a password may hold any character
+    if scheme.lower() in ("http", "https"):
+        place = place.partition("/")[0]  # a path can hold a token
+    return f"{scheme}://{HIDDEN + at if who else ''}{place}"
 
 
 def _database() -> str:
@@ -114,15 +101,6 @@ def _of_gunicorn(name: str) -> Callable[[], object]:
     return read
 
 
-def _of_telemetry(name: str) -> Callable[[], object]:
-    def read() -> object:
-        from project import telemetry
-
-        return getattr(telemetry, name)
-
-    return read
-
-
 # What no setting of the same name holds.
 _ELSEWHERE: dict[str, Callable[[], object]] = {
     "DATABASE_URL": _database,
@@ -136,7 +114,4 @@ _ELSEWHERE: dict[str, Callable[[], object]] = {
     "WEB_THREADS": _of_gunicorn("threads"),
     "WEB_TIMEOUT": _of_gunicorn("timeout"),
     "WEB_GRACE": _of_gunicorn("graceful_timeout"),
-    "LOG_LEVEL": _of_telemetry("LOG_LEVEL"),
-    "SENTRY_ENVIRONMENT": _of_telemetry("SENTRY_ENVIRONMENT"),
-    "SENTRY_TRACES_SAMPLE_RATE": _of_telemetry("SENTRY_TRACES_SAMPLE_RATE"),
 }

@@ -8,7 +8,7 @@ import tempfile
 from typing import Any
 
 from project.environment import env, number
-from project.telemetry import LOGGING
+from project.settings import LOGGING
 
 bind = env.str("WEB_BIND", default="") or "127.0.0.1:8000"
 worker_class = "gthread"
@@ -28,11 +28,8 @@ logconfig_dict = {
     "loggers": {
         **LOGGING["loggers"],  # type: ignore[dict-item]
         "gunicorn.error": {"handlers": ["console"], "level": "INFO", "propagate": False},
-        "gunicorn.access": {
-            "handlers": [],
-            "level": "CRITICAL",
-            "propagate": False,
-        },  # agents.ops.request_ids logs requests
+        # agents.ops.request_ids logs requests
+        "gunicorn.access": {"handlers": [], "level": "CRITICAL", "propagate": False},
     },
 }
 

@@ -1,112 +1,25 @@
 """Settings of Plumbline, read from the environment (and ``.env``) through django-environ.
 
-Every setting, its default and a line on what it does stand in ``.env.example``. Safe by default: ``DEBUG`` is off, cookies are
+What each does is said in ``effective.yaml``, and its default in ``.env.example``. Safe by default: ``DEBUG`` is off, cookies are
 secure and HSTS, TLS redirect and CSP are on unless ``DEBUG`` is set.
 """
 
+import logging
 import os
 import secrets
+import tempfile
 import zoneinfo
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import environ
+from csp.constants import NONE, SELF, UNSAFE_EVAL, UNSAFE_INLINE
 from django.core.exceptions import ImproperlyConfigured
+from django.http import HttpRequest
+from django.templatetags.static import static
 
-# Settings like the others, by subject.
-from project.alerts import (  # noqa: F401
-    ALERT_SECONDS,
-    CONSOLE_URL,
-    DEFAULT_FROM_EMAIL,
-    EMAIL_BACKEND,
-    EMAIL_FILE_PATH,
-    EMAIL_HOST,
-    EMAIL_HOST_PASSWORD,
-    EMAIL_HOST_USER,
-    EMAIL_PORT,
-    EMAIL_TIMEOUT,
-    EMAIL_URL,
-    EMAIL_USE_SSL,
-    EMAIL_USE_TLS,
-    WEBHOOK_PRIVATE_HOSTS,
-)
-from project.api import (  # noqa: F401
-    API_INGESTS_PER_MINUTE,
-    API_PAID_PER_MINUTE,
-    API_SENDS_PER_MINUTE,
-    API_TRANSCRIPTS_PER_MINUTE,
-    CACHES,
-    REST_FRAMEWORK,
-    SPECTACULAR_SETTINGS,
-    WRONG_SIGN_INS_PER_MINUTE,
-)
-from project.console import CONSOLE_MENU, EFFECTIVE_SETTINGS, UNFOLD  # noqa: F401
-from project.environment import (  # noqa: F401
-    ALLOWED_HOSTS,
-    BASE_DIR,
-    DEBUG,
-    LOCAL_DIR,
-    LOCAL_HOSTS,
-    NOT_SET,
-    PRODUCTION,
-    env,
-    flag,
-    number,
-)
-from project.imports import (  # noqa: F401
-    DATA_UPLOAD_MAX_NUMBER_FILES,
-    FILE_UPLOAD_HANDLERS,
-    IMPORT_KEEP_DAYS,
-    IMPORT_MOST_BYTES,
-)
-from project.llm import (  # noqa: F401
-    ACTOR_BASE_URL,
-    ACTOR_MODEL,
-    ANTHROPIC_API_KEY,
-    ANTHROPIC_BASE_URL,
-    DEFAULT_LLM_MODEL,
-    JUDGE_BASE_URL,
-    JUDGE_MODEL,
-    LLM_BATCH_POLL_SECONDS,
-    LLM_EVALUATION_DEADLINE,
-    LLM_EVALUATION_RETRIES,
-    LLM_GATE_SLOTS,
-    LLM_MAX_CONCURRENCY,
-    LLM_STORE_PAYLOADS,
-    OFFLINE_RESPONDERS,
-)
-from project.security import (  # noqa: F401
-    CONTENT_SECURITY_POLICY,
-    CSRF_COOKIE_SECURE,
-    CSRF_TRUSTED_ORIGINS,
-    SECURE_HSTS_INCLUDE_SUBDOMAINS,
-    SECURE_HSTS_PRELOAD,
-    SECURE_HSTS_SECONDS,
-    SECURE_PROXY_SSL_HEADER,
-    SECURE_REFERRER_POLICY,
-    SECURE_SSL_REDIRECT,
-    SESSION_COOKIE_HTTPONLY,
-    SESSION_COOKIE_SECURE,
-    X_FRAME_OPTIONS,
-)
-from project.telemetry import LOG_FORMAT, LOG_TEXTS, LOGGING, SENTRY_DSN, SENTRY_SEND_TEXTS  # noqa: F401
-from project.workers import (  # noqa: F401
-    CELERY_BROKER_URL,
-    CHORES,
-    INTERACTIVE_QUEUES,
-    METRICS_COLLECTORS,
-    METRICS_DIR,
-    METRICS_TOKEN,
-    READY_WITHOUT,
-    ROLLUP_LAG_MINUTES,
-    ROLLUPS,
-    WORK_QUEUES,
-    WORKER_GRACE,
-    WORKER_MOST_DEATHS,
-    WORKER_PATIENCE,
-    WORKER_SLICE,
-    WORKER_SWEEP,
-    WORKER_THREADS,
-)
+from project.environment import ALLOWED_HOSTS, BASE_DIR, DEBUG, LOCAL_DIR, NOT_SET, PRODUCTION, env, flag, number  # noqa: F401
 
 
 def _local_secret_key() -> str:
@@ -295,26 +208,345 @@ TURN_ANSWERS = {  # typed answers that a stage may ask for, by name: the fields 
     "stanced position": "agents.debates.answers.StancedPosition",
 }
 INGEST_OBSERVERS = ["correction.gate.observe.queue_ingested"]  # called with messages that were spoken elsewhere
-TURN_MAX_REVISIONS = int(
-    number("TURN_MAX_REVISIONS", 12)
-)  # most times one message is sent back, whatever the stages say
-TURN_STEP_DEADLINE = number("TURN_STEP_DEADLINE", 60)  # seconds for one model call of an agent
-TURN_MAX_REPLY_DEPTH = int(
-    number("TURN_MAX_REPLY_DEPTH", 3)
-)  # replies of agents to agents in a direct message, in a row
-TURN_HISTORY_MESSAGES = int(number("TURN_HISTORY_MESSAGES", 20))  # recent messages an agent is shown
-SWARM_WINDOW = int(number("SWARM_WINDOW", 12))  # last messages that an agent with a swarm is shown in full
-SWARM_SUMMARY_EVERY = int(number("SWARM_SUMMARY_EVERY", 4))  # turns after which older messages are summarised
-TURN_SWARM_ENABLED = flag("TURN_SWARM_ENABLED", default=True)  # false: every agent answers as if it had no swarm
-TURN_SWARM_POST = env.str(
-    "TURN_SWARM_POST", default=""
-)  # combined, sequential or off for all swarms; empty = each its own
-TURN_SWARM_PRE_DEADLINE = number("TURN_SWARM_PRE_DEADLINE", 8)  # seconds that calibration may add to a reply
-TURN_SWARM_POST_DEADLINE = number("TURN_SWARM_POST_DEADLINE", 12)  # seconds that all polishers together may add
+TURN_MAX_REVISIONS = int(number("TURN_MAX_REVISIONS", 12))
+TURN_STEP_DEADLINE = number("TURN_STEP_DEADLINE", 60)
+TURN_MAX_REPLY_DEPTH = int(number("TURN_MAX_REPLY_DEPTH", 3))
+TURN_HISTORY_MESSAGES = int(number("TURN_HISTORY_MESSAGES", 20))
+SWARM_WINDOW = int(number("SWARM_WINDOW", 12))
+SWARM_SUMMARY_EVERY = int(number("SWARM_SUMMARY_EVERY", 4))
+TURN_SWARM_ENABLED = flag("TURN_SWARM_ENABLED", default=True)
+TURN_SWARM_POST = env.str("TURN_SWARM_POST", default="")
+TURN_SWARM_PRE_DEADLINE = number("TURN_SWARM_PRE_DEADLINE", 8)
+TURN_SWARM_POST_DEADLINE = number("TURN_SWARM_POST_DEADLINE", 12)
 SWARM_GUARDS = ["evaluation.propositions.offline.rules_of"]  # what a polish must keep: functions from agent to rules
 TURN_REQUEST_CHECK = "correction.api.turn_requests.problems"  # what the floors above say of overrides and sessions
 TURN_OVERRIDES_NEED = "correction.change_agentevaluationconfig"  # and agents.change_agent, to override the gate
 TURN_DEADLINES = "correction.api.turn_requests.deadlines"  # the overrides that a request's deadline stands for
+
+# --- Web security: on unless DEBUG ------------------------------------------------------------------------------------
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = not DEBUG
+SESSION_COOKIE_HTTPONLY = True
+SECURE_SSL_REDIRECT = flag("SECURE_SSL_REDIRECT", default=not DEBUG)
+SECURE_HSTS_SECONDS = env.int("SECURE_HSTS_SECONDS", default=0 if DEBUG else 31_536_000)
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = not DEBUG
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if flag("TRUST_PROXY_HEADERS", default=False) else None
+_directives = {
+    "default-src": [SELF],
+    "script-src": [SELF, UNSAFE_EVAL],  # the admin theme's Alpine evaluates attributes
+    "style-src": [SELF, UNSAFE_INLINE],
+    "img-src": [SELF, "data:"],
+    "object-src": [NONE],
+    "base-uri": [SELF],
+    "form-action": [SELF],
+    "frame-ancestors": [NONE],
+}
+CONTENT_SECURITY_POLICY = {} if DEBUG else {"DIRECTIVES": _directives}
+
+# --- API: who may call it, and what a user may spend in a minute ------------------------------------------------------
+# POSTs a minute of one user
+API_PAID_PER_MINUTE = int(number("API_PAID_PER_MINUTE", 60))  # evaluations, captures, turns: what may cost money
+API_SENDS_PER_MINUTE = int(number("API_SENDS_PER_MINUTE", 6_000))  # drafts through the gate
+API_INGESTS_PER_MINUTE = int(number("API_INGESTS_PER_MINUTE", 600))  # batches of up to 1,000 messages
+API_TRANSCRIPTS_PER_MINUTE = int(number("API_TRANSCRIPTS_PER_MINUTE", 30))  # files of up to 10 MB
+# Wrong passwords of one address and for one user name, and wrong tokens of one address
+WRONG_SIGN_INS_PER_MINUTE = int(number("WRONG_SIGN_INS_PER_MINUTE", 10))
+# Where web processes count requests together: that of CELERY_BROKER_URL unless it is set; none = each on its own.
+CELERY_BROKER_URL = env.str("CELERY_BROKER_URL", default="")
+CACHE_URL = env.str("CACHE_URL", default="")
+_REDIS = ("redis://", "rediss://", "unix://")
+if CACHE_URL and not CACHE_URL.startswith(_REDIS):
+    scheme = CACHE_URL.partition(":")[0]
+    raise ImproperlyConfigured(f"CACHE_URL begins with {scheme!r}; allowed: redis://HOST:PORT/NUMBER")
+_shared_url = CACHE_URL or (CELERY_BROKER_URL if CELERY_BROKER_URL.startswith(_REDIS) else "")
+_own: dict[str, Any] = {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+_shared: dict[str, Any] = {
+    "BACKEND": "django.core.cache.backends.redis.RedisCache",
+    "LOCATION": _shared_url,
+    "KEY_PREFIX": "plumbline",
+    "OPTIONS": {"socket_connect_timeout": 0.5, "socket_timeout": 0.5},  # seconds that a request may lose by it
+}
+CACHES = {"default": _own, "throttles": _shared if _shared_url else {**_own, "LOCATION": "throttles"}}
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "agents.api.requests.Tokens",  # first: it makes an anonymous request a 401, not a 403
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["agents.api.requests.ModelPermissions"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["agents.api.requests.BoundedJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "agents.api.pagination.Pages",
+    "PAGE_SIZE": 100,
+    "DEFAULT_FILTER_BACKENDS": ["agents.api.filters.Backend"],
+    "DEFAULT_THROTTLE_CLASSES": ["agents.api.requests.Posts"],
+    "DEFAULT_SCHEMA_CLASS": "agents.api.schema.Schema",
+    "EXCEPTION_HANDLER": "agents.api.problems.as_problem",
+    "TEST_REQUEST_DEFAULT_FORMAT": "json",
+    # Whose address counts: the last that X-Forwarded-For names, where a proxy sets it, else that of the connection.
+    "NUM_PROXIES": 1 if flag("TRUST_PROXY_HEADERS", default=False) else 0,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Plumbline",
+    "DESCRIPTION": "Measures how far an agent has drifted from its persona, corrects messages before they are said, and steers.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SCHEMA_PATH_PREFIX": "/api",
+    "SERVE_INCLUDE_SCHEMA": True,
+    "COMPONENT_SPLIT_PATCH": False,  # the body of a PATCH is a model of its own
+    # Not the hook that names enums: the names would change with every new field.
+    "POSTPROCESSING_HOOKS": ["agents.api.schema.tidied"],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "tryItOutEnabled": True, "docExpansion": "none", "validatorUrl": None},
+    "ENABLE_DJANGO_DEPLOY_CHECK": False,  # a test holds the schema to having no warnings
+}
+
+# --- Console: its sidebar and its theme -------------------------------------------------------------------------------
+Page = tuple[str, str, str, str]  # URL name, icon of Material Symbols, title, permission ("" = everyone)
+
+# The sidebar: its groups, each with the pages before and after its tables. The apps register the tables, and which of them are tabs on
+# another one's list (`agents.registry`: menu, tab_of); what a user may not view is left out.
+CONSOLE_MENU: list[tuple[str, list[Page], list[Page]]] = [
+    (
+        "",
+        [
+            ("admin:index", "home", "Home", ""),
+            ("admin:review", "inbox", "To review", "agents.change_reviewitem"),
+        ],
+        [],
+    ),
+    ("Quality", [("admin:evaluation_drift_overview", "trending_down", "Overview", "evaluation.view_baseline")], []),
+    ("Gate", [], []),
+    (
+        "More",
+        [],
+        [
+            ("docs", "api", "API reference", ""),
+            ("admin:help", "help", "Help", ""),
+            ("admin:glossary", "menu_book", "Glossary", ""),
+            ("admin:settings", "settings", "Settings", "auth.view_user"),
+        ],
+    ),
+]
+# Every setting in effect, for the page "Settings": dotted path of a callable.
+EFFECTIVE_SETTINGS = "project.effective.groups"
+
+
+def _static(name: str) -> Callable[[HttpRequest], str]:
+    return lambda request: static(f"agents/{name}")
+
+
+UNFOLD = {
+    "SITE_TITLE": "Plumbline",
+    "SITE_HEADER": "Plumbline",
+    "SITE_SUBHEADER": "Keeping personas in character",
+    "SITE_SYMBOL": "straighten",
+    "SITE_URL": None,
+    "SHOW_HISTORY": True,
+    "SHOW_VIEW_ON_SITE": False,
+    "SIDEBAR": {"navigation": "agents.console.home.navigation", "show_search": True, "command_search": True},
+    "TABS": "agents.console.home.tabs",
+    "DASHBOARD_CALLBACK": "agents.console.home.dashboard",
+    "STYLES": [_static("console.css")],
+    "SCRIPTS": [
+        _static(name) for name in ("names.js", "keys.js", "charts.js")
+    ],  # after Chart.js, before the theme draws
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _static("favicon.svg")}],
+}
+
+# --- Imports over the console -----------------------------------------------------------------------------------------
+IMPORT_MOST_BYTES = int(number("IMPORT_MOST_MB", 100) * 1024 * 1024)  # of all files of one import together
+IMPORT_KEEP_DAYS = number("IMPORT_KEEP_DAYS", 7)  # that a file which is not imported yet is kept
+# A form with more bytes of files than may be imported is read to its end and keeps none of them: the page can say why.
+FILE_UPLOAD_HANDLERS = [
+    "agents.imports.uploads.LimitedUploads",
+    "django.core.files.uploadhandler.MemoryFileUploadHandler",
+    "django.core.files.uploadhandler.TemporaryFileUploadHandler",
+]
+DATA_UPLOAD_MAX_NUMBER_FILES = 500  # personas of one import
+
+# --- Alerts: e-mail, webhooks, and the address of the console in them -------------------------------------------------
+CONSOLE_URL = env.str("CONSOLE_URL", default="")
+ALERT_SECONDS = number("ALERT_SECONDS", 10)  # that a receiver has to answer, from the look-up of its name on
+WEBHOOK_PRIVATE_HOSTS = [name.strip() for name in env.list("WEBHOOK_PRIVATE_HOSTS", default=[])]
+EMAIL_URL = env.str("EMAIL_URL", default="")  # empty: no e-mail is sent
+DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", default="plumbline@localhost")
+EMAIL_TIMEOUT = ALERT_SECONDS
+try:
+    _email = environ.Env.email_url_config(EMAIL_URL or "dummymail://")
+except (ValueError, KeyError, ImproperlyConfigured):
+    raise ImproperlyConfigured(
+        "EMAIL_URL is not understood; allowed: smtp+tls://USER:PASSWORD@HOST:PORT, smtp+ssl://… or smtp://HOST:PORT"
+    ) from None
+EMAIL_BACKEND = _email["EMAIL_BACKEND"]
+EMAIL_HOST, EMAIL_PORT = _email["EMAIL_HOST"] or "localhost", _email["EMAIL_PORT"] or 25
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _email["EMAIL_HOST_USER"] or "", _email["EMAIL_HOST_PASSWORD"] or ""
+EMAIL_USE_TLS, EMAIL_USE_SSL = _email.get("EMAIL_USE_TLS", False), _email.get("EMAIL_USE_SSL", False)
+EMAIL_FILE_PATH = _email["EMAIL_FILE_PATH"]
+
+# --- Models: which judge and act, where they are served, and how many calls run at once (agents/llm) ------------------
+ANTHROPIC_API_KEY = env.str("ANTHROPIC_API_KEY", default="")
+ANTHROPIC_BASE_URL = env.str("ANTHROPIC_BASE_URL", default="")
+JUDGE_BASE_URL = env.str("JUDGE_BASE_URL", default="") or ANTHROPIC_BASE_URL
+ACTOR_BASE_URL = env.str("ACTOR_BASE_URL", default="") or ANTHROPIC_BASE_URL
+DEFAULT_LLM_MODEL = "claude-haiku-5-5"
+JUDGE_MODEL = env.str("JUDGE_MODEL", default="") or (
+    DEFAULT_LLM_MODEL if ANTHROPIC_API_KEY or JUDGE_BASE_URL else "offline:lexical-1"
+)
+ACTOR_MODEL = env.str("ACTOR_MODEL", default="") or (
+    DEFAULT_LLM_MODEL if ANTHROPIC_API_KEY or ACTOR_BASE_URL else "offline:scripted-1"
+)
+LLM_MAX_CONCURRENCY = int(number("LLM_MAX_CONCURRENCY", 20))
+LLM_GATE_SLOTS = int(number("LLM_GATE_SLOTS", 4))
+LLM_STORE_PAYLOADS = env.str("LLM_STORE_PAYLOADS", default="none")
+LLM_EVALUATION_DEADLINE = number("LLM_EVALUATION_DEADLINE", 60)
+LLM_EVALUATION_RETRIES = int(number("LLM_EVALUATION_RETRIES", 2))
+LLM_BATCH_POLL_SECONDS = number("LLM_BATCH_POLL_SECONDS", 60)
+OFFLINE_RESPONDERS = {
+    "score": "evaluation.propositions.offline.score",
+    "check": "evaluation.propositions.offline.check",
+    "ideas": "evaluation.propositions.offline.list_ideas",
+    "collapse": "evaluation.propositions.offline.collapse",
+    "behavior_gate": "correction.behavior.patterns.gate",
+    "behavior_extract": "correction.behavior.patterns.extract",
+    "behavior_map": "correction.behavior.patterns.map_trait",
+    "turn": "agents.turn.scripted.answer",
+    "debate_consensus": "agents.debates.consensus.offline",
+    "swarm_polish": "agents.swarm.polish.offline",
+    "swarm_summary": "agents.swarm.memory.offline",
+    "swarm_calibration": "agents.swarm.calibration.offline",
+}
+
+# --- Workers: queues, processes, Celery -------------------------------------------------------------------------------
+# The queues of work by name: callables that take ``owner``, do one piece of work and return whether there was one.
+WORK_QUEUES = {
+    "turns": "agents.turn.orchestrator.work_one",
+    "behavior requests": "correction.behavior.work.work_one",
+    "observed messages": "correction.gate.observe.work_one",
+    "behavior effects": "correction.behavior.effects.work_one",
+    "schedules": "evaluation.schedules.work_one",
+    "batches": "agents.llm.batches.work_one",
+    "evaluations": "evaluation.runs.execute.work_one",
+    "calibration": "evaluation.calibration.agreement.work_one",
+    "line-ups": "evaluation.lineup.work_one",
+    "jobs": "evaluation.jobs.work_one",
+    "debates": "agents.debates.debate.work_one",
+    "experiments": "evaluation.experiments.play.work_one",
+    "summaries": "agents.swarm.memory.work_one",
+    "imports": "agents.imports.work_one",
+    "alerts": "agents.alerts.delivery.work_one",
+    "descriptions": "correction.behavior.description.work_one",
+}
+# Those that a person waits for: looked at first; one thread, or a Celery queue of its own, does nothing else.
+INTERACTIVE_QUEUES = ["turns"]
+# What one worker does at regular times: dotted path of a callable, and seconds between two times.
+CHORES: dict[str, float] = {
+    "agents.work.queues.release_lost_leases": 30,
+    "agents.ops.sums.sum_up": 60,
+    "agents.imports.uploads.drop_old": 3600,
+    "agents.alerts.judge.look": 60,
+    "correction.alerts.look": 120,
+    "correction.behavior.postponing.resume_paused": 60,
+}
+# Raw rows that are summed by hour, and minutes after an hour's end when that is done: transactions may end late.
+ROLLUPS = ["agents.ops.sums.LEDGER", "correction.gate.statistics.GATE"]
+ROLLUP_LAG_MINUTES = 10
+WORKER_THREADS = int(number("WORKER_THREADS", 4))
+WORKER_GRACE = number("WORKER_GRACE", 8)
+WORKER_PATIENCE = number("WORKER_PATIENCE", 60)
+WORKER_MOST_DEATHS = int(number("WORKER_MOST_DEATHS", 5))
+WORKER_SLICE = number("WORKER_SLICE", 900)
+WORKER_SWEEP = number("WORKER_SWEEP", 30)
+CELERY_TASK_QUEUES: dict[str, dict[str, str]] = {"interactive": {}, "bulk": {}}
+CELERY_TASK_DEFAULT_QUEUE = "bulk"
+CELERY_TASK_IGNORE_RESULT = CELERY_TASK_ACKS_LATE = True
+CELERY_WORKER_POOL = "threads"  # the threads of a process share the stop flag and the client of the judge
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = (
+    False  # the rows are the truth; a doubled message does no harm
+)
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for its broker for as long as it takes
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    # Redis does not keep a second copy of messages that are being worked on. Giving them back over a lost connection makes a worker
+    # end when Redis is restarted, and what they announced is a row: the sweep finds it.
+    "ack_emulation": False,
+    "visibility_timeout": WORKER_SLICE + 300,  # longer than any task, for a transport that keeps a copy all the same
+    "socket_connect_timeout": 2,
+    # Of a web request that queues work; workers have retries of their own.
+    "connect_retries_timeout": 1,
+    "interval_start": 0.2,
+    "socket_timeout": 20,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+}
+# For leases of dead workers and lost messages. Workers that it wakes up find the schedules and chores that are due.
+CELERY_BEAT_SCHEDULE = {"sweep": {"task": "agents.work.tasks.sweep", "schedule": WORKER_SWEEP}}
+
+# --- Metrics ------------------------------------------------------------------------------------------------------------
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
+# Shared by the processes of one server, whose master is the parent of all of them; may be a tmpfs.
+METRICS_DIR = (
+    env.str("METRICS_DIR", default="") or f"{tempfile.gettempdir()}/plumbline-metrics-{os.getuid()}-{os.getppid()}"
+)
+if METRICS_TOKEN:
+    os.environ.setdefault("PROMETHEUS_MULTIPROC_DIR", METRICS_DIR)  # read by Prometheus' client when it is imported
+METRICS_COLLECTORS = [
+    "agents.ops.metrics.collect_work",
+    "agents.ops.metrics.collect_calls",
+    "correction.gate.statistics.collect",
+]
+
+# --- What leaves the process about itself: log and Sentry -------------------------------------------------------------
+LOG_FORMATS = {"plain": "agents.ops.telemetry.Plain", "json": "agents.ops.telemetry.Json"}
+LOG_FORMAT = env.str("LOG_FORMAT", default="") or ("json" if PRODUCTION else "plain")
+if LOG_FORMAT not in LOG_FORMATS:
+    raise ImproperlyConfigured(f"LOG_FORMAT is {LOG_FORMAT!r}; allowed: {', '.join(LOG_FORMATS)}")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+LOG_LEVEL = env.str("LOG_LEVEL", default="WARNING").upper()
+if LOG_LEVEL not in LOG_LEVELS:
+    raise ImproperlyConfigured(f"LOG_LEVEL is {LOG_LEVEL!r}; allowed: {', '.join(LOG_LEVELS)}")
+LOG_TEXTS = flag("LOG_TEXTS", default=False)
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"about": {"()": "agents.ops.telemetry.About"}, "refused": {"()": "agents.ops.telemetry.RefusedHost"}},
+    "formatters": {"ours": {"()": LOG_FORMATS[LOG_FORMAT], "texts": LOG_TEXTS}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "ours", "filters": ["about"]}},
+    "loggers": {
+        "django": {"handlers": [], "level": max(LOG_LEVEL, "INFO", key=logging.getLevelNamesMapping().__getitem__)},
+        "django.server": {"handlers": [], "level": "CRITICAL", "propagate": False},  # django.request says the same
+        "django.security.DisallowedHost": {"filters": ["refused"]},
+    },
+    "root": {"handlers": ["console"], "level": LOG_LEVEL},
+}
+
+SENTRY_SEND_TEXTS = flag("SENTRY_SEND_TEXTS", default=False)
+SENTRY_DSN = env.str("SENTRY_DSN", default="")
+SENTRY_ENVIRONMENT = env.str("SENTRY_ENVIRONMENT", default="production" if PRODUCTION else "local")
+SENTRY_TRACES_SAMPLE_RATE = env.float("SENTRY_TRACES_SAMPLE_RATE", default=0.1)
+if SENTRY_DSN:
+    import sentry_sdk
+    from sentry_sdk.integrations.celery import CeleryIntegration
+    from sentry_sdk.integrations.django import DjangoIntegration
+
+    from agents.ops.telemetry import scrub_event, scrub_transaction
+
+    sentry_sdk.init(
+        dsn=SENTRY_DSN,
+        # Named one by one: its own integration for model calls would report every failed call as an error.
+        auto_enabling_integrations=False,
+        integrations=[DjangoIntegration(), CeleryIntegration()],
+        environment=SENTRY_ENVIRONMENT,
+        traces_sample_rate=SENTRY_TRACES_SAMPLE_RATE,
+        send_default_pii=False,
+        include_local_variables=False,  # frames would carry message texts and personas
+        max_request_body_size="never",
+        before_send=None if SENTRY_SEND_TEXTS else scrub_event,
+        before_send_transaction=None if SENTRY_SEND_TEXTS else scrub_transaction,
+    )
 
 if CELERY_BROKER_URL:
     import project.celery  # noqa: F401 (binds shared tasks to our app)

@@ -20,7 +20,6 @@ from agents.admin.import_forms import suggested_agents
 from agents.api.overrides import NEEDED as CHOOSING_MODELS
 from agents.commands import Cell
 from agents.console import display
-from agents.console.charts import Bar, bars, steps
 from agents.console.filters import number_in
 from agents.console.logs import READING, LogAdmin
 from agents.console.panels import table
@@ -31,13 +30,11 @@ from agents.debates.debate import (
     NOT_ENDED,
     TOPIC_CHARACTERS,
     DebateRefused,
-    Settings,
     add_message,
     ask_rounds,
     cancel,
     start_debate,
 )
-from agents.debates.measures import STANCES
 from agents.debates.modes import MODES, PERSPECTIVES, Perspectives
 from agents.debates.report import (
     EVIDENCE_HEADS,
@@ -57,22 +54,11 @@ from agents.work.worker import alive
 PAGES = "admin/agents/debate/"
 STARTING, PLAYING, SPEAKING = "agents.add_debate", "agents.change_debate", "agents.add_message"
 SEATS_SHOWN = 6
-USUAL = Settings()
-CAN_BE_OFF = ("consensus", "convergence_rounds", "confidence")  # criteria; other fields that are empty are as usual
 STANCE_TONES: dict[str | None, display.Tone] = {"yes": "good", "no": "bad", "neutral": "plain"}
 
 
-def _number(label: str, about: str, initial: float, *, step: float = 1) -> forms.FloatField:
-    widget = NumberInput(attrs={"step": step, "min": 0})
-    return forms.FloatField(label=label, help_text=about, initial=initial, widget=widget, required=False)
-
-
-def _flag(label: str, about: str, *, initial: bool) -> forms.BooleanField:
-    return forms.BooleanField(label=label, help_text=about, initial=initial, required=False)
-
-
 class StartForm(forms.Form):
-    """A question, its mode, when it ends. The seats are forms of their own."""
+    """A question, its mode, its rounds; criteria that end it are as usual. The seats are forms of their own."""
 
     topic = forms.CharField(
         label="question",
@@ -85,57 +71,40 @@ class StartForm(forms.Form):
         choices=[(mode.name, f"{mode.title}: {mode.about}") for mode in MODES.values()],
         help_text="the rules: who speaks after whom, in which role, and who sees what",
     )
-    rounds = _number("rounds", f"at most, 1 to {MOST_ROUNDS}; the poll does not count", USUAL.max_rounds)
-    poll = _flag("blind poll first", "every seat answers once alone: talking is compared with it", initial=USUAL.poll)
-    judge = _flag("judge each round", "one call a round: how far do the answers agree?", initial=USUAL.judge)
-    real = _flag("real speech", "measured like other messages; else only when selected by its tag", initial=False)
-    consensus = _number("consensus", "agreement that ends it, 0 to 1; empty = off", USUAL.consensus or 0, step=0.05)
-    convergence_rounds = _number(
-        "convergence", "rounds in which no seat moves, that end it; empty = off", USUAL.convergence_rounds or 0
+    rounds = forms.IntegerField(
+        initial=5, min_value=1, max_value=MOST_ROUNDS, widget=NumberInput, help_text="at most; the poll does not count"
     )
-    convergence_similarity = _number(
-        "similar positions", "from here two are the same, 0 to 1", USUAL.convergence_similarity, step=0.05
+    poll = forms.BooleanField(
+        label="blind poll first",
+        required=False,
+        initial=True,
+        help_text="every seat answers once alone: talking is compared with it",
     )
-    confidence = _number(
-        "confidence", "of all seats that ends it, 0 to 1; empty = off", USUAL.confidence or 0, step=0.05
+    judge = forms.BooleanField(
+        label="judge each round",
+        required=False,
+        initial=True,
+        help_text="one call a round: how far do the answers agree?",
     )
-    extra_rounds_on_groupthink = _number(
-        "extra rounds", "played at most where it would end and groupthink is detected", USUAL.extra_rounds_on_groupthink
+    real = forms.BooleanField(
+        label="real speech",
+        required=False,
+        help_text="measured like other messages; else only when selected by its tag",
     )
     perspectives = forms.CharField(
         required=False,
         initial=", ".join(PERSPECTIVES),
         widget=TextInput,
-        help_text="separated by commas, also your own",
+        help_text="of an expert panel, one after the other to the seats; separated by commas, also your own",
     )
-    assignment = forms.ChoiceField(
-        required=False,
-        widget=Select,
-        choices=[(name, name) for name in ("round-robin", "random", "explicit")],
-        help_text="of perspectives to seats; explicit = one for each seat, in order",
-    )
-    seed = _number("seed", "of the random assignment", 0)
-
-    ROUNDS = ("rounds", "poll", "judge", "real")
-    ENDS = ("consensus", "convergence_rounds", "convergence_similarity", "confidence", "extra_rounds_on_groupthink")
-    PANEL = ("perspectives", "assignment", "seed")
 
     def __init__(self, data: Any, *, seats: int, may_choose_models: bool) -> None:
         super().__init__(data)
         self.seats = [SeatForm(data, number, may_choose_models=may_choose_models) for number in range(1, seats + 1)]
 
     @property
-    def parts(self) -> list[dict[str, Any]]:
-        """The fields below the seats; those that few people change are folded unless one is wrong."""
-        parts = (("Rounds", self.ROUNDS), ("When it ends", self.ENDS), ("Perspectives of an expert panel", self.PANEL))
-        return [
-            {
-                "title": title,
-                "fields": [self[name] for name in names],
-                "open": names is self.ROUNDS or not self.errors.keys().isdisjoint(names),
-            }
-            for title, names in parts
-        ]
+    def round_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in ("rounds", "poll", "judge", "real", "perspectives")]
 
     def is_valid(self) -> bool:
         return all([super().is_valid(), *(seat.is_valid() for seat in self.seats)])
@@ -147,14 +116,12 @@ class StartForm(forms.Form):
             DebateRefused: It is not allowed.
         """
         given = dict(self.cleaned_data)
-        panel = {name: given.pop(name) for name in self.PANEL}
+        named = [name for part in given.pop("perspectives").split(",") if (name := part.strip())]
         if MODES[given["mode"]].config is Perspectives:
-            named = [part.strip() for part in panel["perspectives"].split(",")]
-            given |= {**panel, "perspectives": [name for name in named if name]}
-        given = {name: value for name, value in given.items() if value is not None or name in CAN_BE_OFF}
-        taken = [seat.cleaned_data for seat in self.seats if seat.cleaned_data["agent"]]
-        models = {str(number): seat["model"] for number, seat in enumerate(taken, 1) if seat.get("model")}
-        return start_debate(agents=[seat["agent"] for seat in taken], models=models, user=user, **given)
+            given["perspectives"] = named
+        seated = [seat.cleaned_data for seat in self.seats if seat.cleaned_data["agent"]]
+        models = {str(number): seat["model"] for number, seat in enumerate(seated, 1) if seat.get("model")}
+        return start_debate(agents=[seat["agent"] for seat in seated], models=models, user=user, **given)
 
 
 class SeatForm(forms.Form):
@@ -263,7 +230,6 @@ class DebateAdmin(LogAdmin[Debate]):
             actor_line=actor_line(shown),
             talking=list(talking_lines(shown.decision.what_talking_changed)),
             judge=last.consensus if last else None,
-            charts=_charts(shown),
             rounds=[{"name": round_name(number), "remarks": remarks[number]} for number in rounds],
             next_remarks=[one for one in shown.evidence.remarks if one.before_round not in rounds],
             matrix=_matrix(debate, shown, rounds),
@@ -322,26 +288,6 @@ class DebateAdmin(LogAdmin[Debate]):
             raise PermissionDenied
         debate: Debate = get_object_or_404(Debate.objects.select_related("channel"), pk=pk)
         return debate
-
-
-def _charts(shown: DebateReport) -> list[tuple[str, SafeString]]:
-    """Stances and confidence over the rounds, each with its title; nothing before the first round."""
-    rounds = shown.evidence.rounds
-    names, charts = [round_name(row.round) for row in rounds], []
-    if any(any(row.vote.counts.values()) for row in rounds):
-        columns = [
-            Bar(label=name, values=[row.vote.counts[s] for s in STANCES])
-            for name, row in zip(names, rounds, strict=True)
-        ]
-        charts.append(("Stances", bars(columns, label="Stances by round", series=STANCES)))
-    given = {(one.seat, one.round): one.confidence for one in shown.agent_responses}
-    lines = {
-        f"{seat.number}. {seat.name}": [given.get((seat.number, row.round)) for row in rounds]
-        for seat in shown.metadata.seats
-    }
-    if any(value is not None for values in lines.values() for value in values):
-        charts.append(("Confidence", steps(lines, names=names, label="Confidence of each seat by round")))
-    return charts
 
 
 def _shown(cell: Cell) -> object:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from functools import reduce
 from operator import add
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
-from django.db.models.functions import Coalesce, TruncHour
+from django.db.models import Count, Exists, F, OuterRef, QuerySet
+from django.db.models.functions import Coalesce
 from django.forms import ModelForm
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
@@ -17,10 +16,8 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from agents.console import charts, display
-from agents.console.charts import Bar
+from agents.console import display
 from agents.console.columns import SHOWN
-from agents.console.filters import midnight
 from agents.console.logs import LogAdmin
 from agents.console.site import ModelAdmin, ReadOnlyAdmin, ReadOnlyStackedInline
 from agents.llm.ledger import Totals, totals
@@ -32,51 +29,6 @@ from agents.work.worker import alive
 SHOWN["work_id"] = lambda work: display.link(
     display.list_url(LLMCall, work_id=work), str(work).replace("_", " ").replace(":", " "), "the calls of this work"
 )
-MOST_BARS = 62  # the newest
-MOST_HOURS = MOST_BARS * 24
-DAY = timedelta(days=1)
-
-
-def calls_chart(calls: QuerySet[LLMCall], *, newest: int | None) -> SafeString | None:
-    """The newest calls as stacked bars, by day, or by hour where all are of two days; None where there is nothing to compare.
-
-    Args:
-        calls: What the list's filters leave, or the newest of it.
-        newest: How many of the newest these are; None where they are all.
-    """
-    counted = calls.order_by().annotate(start=TruncHour("created_at")).values("start")
-    rows = counted.annotate(n=Count("pk"), failed=Count("pk", filter=~Q(status=LLMCall.Status.OK)))
-    hours = {row["start"]: (row["n"] - row["failed"], row["failed"]) for row in rows.order_by("-start")[:MOST_HOURS]}
-    if len(hours) < 2:
-        return None
-    by_hour = max(hours) - min(hours) < 2 * DAY
-    counts = hours if by_hour else _by_day(hours)
-    starts = [min(counts)]
-    while starts[-1] < max(
-        counts
-    ):  # also hours and days without a call; days begin at midnight, whatever the clocks do
-        at = starts[-1]
-        starts.append(at + timedelta(hours=1) if by_hour else midnight(timezone.localtime(at).date() + DAY))
-    bars = []
-    for at in starts[-MOST_BARS:]:
-        local = timezone.localtime(at)
-        name, day = f"{local:%a %H:00}" if by_hour else f"{local.day} {local:%b}", local.date()
-        url = display.list_url(LLMCall, created_at_from=day, created_at_to=day)
-        bars.append(Bar(label=name, values=counts.get(at, (0, 0)), url=url))
-    cut = f", of the newest {newest:,}" if newest is not None else ""
-    label = f"Calls by {'hour' if by_hour else 'day'}{cut}"
-    return charts.bars(bars, label=label, series=("ok", "failed"), unit="calls")
-
-
-def _by_day(hours: dict[datetime, tuple[int, int]]) -> dict[datetime, tuple[int, int]]:
-    days: dict[datetime, tuple[int, int]] = {}
-    for start, (ok, failed) in hours.items():
-        day = midnight(timezone.localtime(start).date())
-        before = days.get(day, (0, 0))
-        days[day] = (before[0] + ok, before[1] + failed)
-    return days
-
-
 TOTALLED_ROWS = 5_000  # sums over more calls than this are not worth the wait of a page
 ALL_TOKENS = reduce(add, (Coalesce(F(kind), 0) for kind in TOKENS))
 
@@ -110,9 +62,8 @@ class LLMCallAdmin(LogAdmin[LLMCall]):
         if changelist is not None:
             # The keys are looked for once: that of a rare status may take a look at every row.
             keys = list(changelist.queryset.order_by("-pk").values_list("pk", flat=True)[: TOTALLED_ROWS + 1])
-            more, newest = len(keys) > TOTALLED_ROWS, LLMCall.objects.filter(pk__in=keys[:TOTALLED_ROWS])
-            response.context_data["totals"] = _totals(None if more else totals(newest))
-            response.context_data["chart"] = calls_chart(newest, newest=TOTALLED_ROWS if more else None)
+            sums = totals(LLMCall.objects.filter(pk__in=keys)) if len(keys) <= TOTALLED_ROWS else None
+            response.context_data["totals"] = _totals(sums)
         return response  # type: ignore[no-any-return]
 
     @admin.display(description="purpose")

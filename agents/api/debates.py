@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Annotated, Any, ClassVar
 
 from django.db.models import QuerySet
@@ -16,7 +15,7 @@ from rest_framework.response import Response
 
 from agents.api import filters
 from agents.api.bodies import ABSENT, AgentSlug, Body, OneOf
-from agents.api.filters import Filters, InTime
+from agents.api.filters import InTime
 from agents.api.headers import etag_of, located
 from agents.api.overrides import NEEDED, ModelName
 from agents.api.pagination import Log
@@ -36,14 +35,8 @@ from agents.debates.debate import (
 )
 from agents.debates.measures import Criteria
 from agents.debates.modes import MODES
-from agents.debates.report import DebateReport, as_json, as_markdown, report
+from agents.debates.report import DebateReport, as_markdown, report
 from agents.models import Debate
-
-EXPORTS: dict[str, tuple[str, Callable[[DebateReport], str]]] = {
-    "markdown": ("text/markdown", as_markdown),
-    "json": ("application/json", as_json),
-}
-ENDINGS = {"markdown": "md", "json": "json"}
 
 
 class DebateRow(Row):
@@ -109,10 +102,6 @@ class DebateFilters(InTime):
     agent = filters.agent("seats__agent")
 
 
-class ExportFilters(Filters):
-    vars()["as"] = filters.choice(EXPORTS, about="default markdown")
-
-
 class Debates(Rows):
     """Debates, newest first.
 
@@ -127,7 +116,6 @@ class Debates(Rows):
     throttle_scope = PAID
     etags = ("retrieve",)
     bodies: ClassVar = {"create": NewDebate, "rounds": MoreRounds}
-    example: ClassVar = {"topic": "Should the office move?", "mode": "delphi", "agents": ["michael", "dwight"]}
 
     def get_permissions(self) -> Any:
         return [ReadsMessages()] if self.action in ("retrieve", "export") else super().get_permissions()
@@ -136,7 +124,7 @@ class Debates(Rows):
         return self.queryset.all()
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        """An export answers in the form that `as` names and not in that of its `Accept`."""
+        """An export is Markdown, whatever its `Accept` asks for."""
         return super().perform_content_negotiation(request, force=force or self.action == "export")
 
     @answers({201: DebateRow})
@@ -188,12 +176,11 @@ class Debates(Rows):
             raise Conflict(str(error)) from None
         return Response(self.get_serializer(debate).data)
 
-    @answers({(200, "text/markdown"): OpenApiTypes.STR, (200, "application/json"): DebateReport})
-    @action(detail=True, filterset_class=ExportFilters)
+    @answers({(200, "text/markdown"): OpenApiTypes.STR})
+    @action(detail=True)
     def export(self, request: Request, pk: int) -> HttpResponse:
-        """A debate as a file: a page of Markdown, or JSON that holds every word."""
-        form = self.given["as"] or "markdown"
-        debate, (kind, text_of) = self.get_object(), EXPORTS[form]
-        response = HttpResponse(text_of(report(debate)), content_type=f"{kind}; charset=utf-8")
-        response["Content-Disposition"] = f'attachment; filename="{debate.channel.slug}.{ENDINGS[form]}"'
+        """A debate as a page of Markdown; the route of the debate itself has it as JSON, with every word."""
+        debate = self.get_object()
+        response = HttpResponse(as_markdown(report(debate)), content_type="text/markdown; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{debate.channel.slug}.md"'
         return response

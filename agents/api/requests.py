@@ -24,7 +24,6 @@ from rest_framework.authentication import TokenAuthentication
 from rest_framework.exceptions import APIException, AuthenticationFailed, ParseError, Throttled
 from rest_framework.parsers import BaseParser, JSONParser, get_encoding  # type: ignore[attr-defined]  # not in the stubs
 from rest_framework.permissions import DjangoModelPermissions
-from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.throttling import ScopedRateThrottle, SimpleRateThrottle
 from rest_framework.utils.json import strict_constant
@@ -54,7 +53,6 @@ class BoundedJSONParser(BaseParser):
     """
 
     media_type = JSONParser.media_type
-    renderer_class = JSONRenderer  # what the browsable form of the API shows a body in
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
         own = getattr((parser_context or {}).get("view"), "most_bytes", None)

@@ -46,7 +46,6 @@ class View(IdempotentPosts, Conditional, GenericViewSet[Any]):
     raw: tuple[str, ...] = ()  # its fields that may hold what no database can
     throttle_scope = ""
     what = ""  # one row, in a 404; else the model's name
-    example: ClassVar[Mapping[str, Any] | None] = None  # of a body, in the browsable form
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
@@ -112,7 +111,7 @@ class Editable(Rows):
     A subclass says in `etag_of_row` what a change replaces, and in `change` how it is made.
     """
 
-    etags = ("retrieve", "update", "partial_update")
+    etags = ("retrieve", "partial_update")
     lookup_field = "slug"
     lookup_value_converter = "slug"
 
@@ -126,11 +125,7 @@ class Editable(Rows):
         row = self.get_object()
         return self.tagged(request, self.get_serializer(row).data, self.etag_of_row(row))
 
-    def update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Replace what people may change of it. Fields that must be given are those of a new one; others that are left out stay."""
-        self.change(self.get_object(), self.read_body().sent, self.expected(request))
-        return self.retrieve(request, *args, **kwargs)
-
     def partial_update(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Change the fields given; the others stay. With `If-Match`, the ETag of what you read, it is a 412 when it was changed since."""
-        return self.update(request, *args, **kwargs)
+        self.change(self.get_object(), self.read_body().sent, self.expected(request))
+        return self.retrieve(request, *args, **kwargs)

@@ -18,7 +18,7 @@ from agents.console import display
 from agents.console.columns import SHOWN
 from agents.console.filters import OptionFilter
 from agents.console.logs import LogAdmin
-from agents.console.site import came_from, console_page
+from agents.console.site import console_page
 from correction.admin.display import (
     attempt_badge,
     endings,
@@ -136,8 +136,7 @@ class CorrectionLogAdmin(LogAdmin[CorrectionLog]):
             mark_result(result=result, mark=request.POST.get("mark", ""), user=request.user)
         except ValueError as error:
             self.message_user(request, str(error), messages.ERROR)
-        page = came_from(request, request.GET, self.url("change", result.log))
-        return HttpResponseRedirect(f"{page}#result-{result.pk}")
+        return HttpResponseRedirect(f"{self.url('change', result.log)}#result-{result.pk}")
 
     @admin.display(description="time", ordering="created_at")
     def when(self, log: CorrectionLog) -> SafeString:

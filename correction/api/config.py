@@ -92,7 +92,6 @@ class ConfigPage(BaseModel):
 class _Config(View):
     queryset = AgentEvaluationConfig.objects.all()
     most_bytes = 64 * 1024  # every field once, and a reason
-    example: ClassVar = {"gate_adherence_enabled": True, "gate_adherence_threshold": 5.0, "reason": "a trial"}
     etags = ("retrieve", "update", "partial_update")
     bodies: ClassVar = {"update": CHANGES, "partial_update": CHANGES}
 

@@ -115,7 +115,6 @@ class MarkResult(View):
     queryset = GateDimensionResult.objects.all()
     permission_classes = (ActionPermissions,)
     bodies: ClassVar = {"mark": MarkBody}
-    example: ClassVar = {"mark": "right"}
 
     @answers(Result)
     def mark(self, request: Request, pk: int, dimension: str) -> Response:

@@ -40,7 +40,6 @@ class QualityChecks(View):
 
     queryset = CorrectionLog.objects.all()
     bodies: ClassVar = {"create": QualityCheck}
-    example: ClassVar = EXAMPLE
     throttle_scope = SENDS
     most_bytes = 500_000  # what a judge is shown costs by its length
 

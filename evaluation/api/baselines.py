@@ -69,7 +69,6 @@ class Baselines(View, ListModelMixin):
     Filters: agent (slug), judge, procedure, dimension. `is_stale` says that the persona changed since.
     """
 
-    example: ClassVar = {"agent": "michael", "dimensions": ["adherence"]}
     queryset = (
         Baseline.objects.select_related("agent")
         .prefetch_related("agent__traits")

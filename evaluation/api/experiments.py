@@ -80,7 +80,6 @@ class Experiments(Rows):
     throttle_scope = PAID
     etags = ("retrieve",)
     bodies: ClassVar = {"create": NewExperiment}
-    example: ClassVar = {"shipped": "gate-on-off", "scale": 0.5}
 
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
         """An export answers in the form that `as` names and not in that of its `Accept`."""

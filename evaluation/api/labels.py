@@ -73,7 +73,6 @@ class Labels(View, ListModelMixin):
     they labelled themselves.
     """
 
-    example: ClassVar = {"score": 1, "value": 7, "note": "as dry as ever"}
     queryset = ScoreLabel.objects.all()
     serializer_class = LabelRow
     pagination_class = Log

@@ -49,7 +49,6 @@ class Evaluations(Rows):
     asked for); `ordering` is `-id` or `id`.
     """
 
-    example: ClassVar = {"agent": "michael", "dimensions": ["adherence"], "window": "all"}
     queryset = EvaluationRun.objects.select_related("agent", "channel")
     row_class = RunRow
     serializer_class = WholeRun

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
 from django.conf import settings
-from django.db.models import F, OuterRef, QuerySet, Subquery
+from django.db.models import F, OuterRef, Subquery
 
 from agents.llm import Label, estimate_tokens, ledger
 from agents.llm.endpoints import provider_of
@@ -26,7 +26,7 @@ from evaluation.change.change import Change, Sample, change_of, mean_of
 from evaluation.judge.questions import Question, Verdict, ask_all, build_request, unscored
 from evaluation.propositions.files import presence
 from evaluation.runs.planning import OUTPUT_TOKENS_PER_CLAIM, why_over_budget
-from evaluation.scorers.subjects import Context, Event, Said, Window, said
+from evaluation.scorers.subjects import Context, Event, Said, Window, event_of, said
 from evaluation.statistics.bootstrap import Observation
 from evaluation.statistics.difference import MARGIN
 
@@ -94,10 +94,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeforeAfter:
-    """What came out: how much the trait shows, 0 to 9, before and after, and the change of the means.
+    """How much the trait shows, 0 to 9, before and after, and the change of the means.
 
-    Its interval resamples messages as if each were independent of the others. Neighbours of one conversation are not: it is too
-    narrow where they are alike.
+    Its interval takes messages as independent; neighbours of one conversation are not, so it is too narrow where they are alike.
     """
 
     plan: Plan
@@ -134,14 +133,12 @@ def plan_before_after(
     Args:
         agent: Whose messages: what it really said, nothing that was simulated.
         trait: What to look for.
-        moments: When it was changed, and from when until when nothing else changed it.
-        n: Messages before and after each.
         model: Overrides the configured judge.
         unseen: Keys of messages that the judge is not shown, such as the one that asked for the change.
     """
-    judge, hidden = model or str(settings.JUDGE_MODEL), frozenset(unseen)
+    judge = model or str(settings.JUDGE_MODEL)
     before, after = samples(agent, moments, n)
-    questions = list(_questions(agent, trait, (*before, *after), judge, Label(purpose="estimate"), hidden))
+    questions = _questions(agent, trait, (*before, *after), judge, Label(purpose="estimate"), unseen)
     tokens = [estimate_tokens(build_request(q)) for q in questions] if provider_of(judge) == "anthropic" else []
     costs = [ledger.estimate_cost(judge, sent, OUTPUT_TOKENS_PER_CLAIM) for sent in tokens]
     return Plan(
@@ -155,7 +152,7 @@ def plan_before_after(
         input_tokens=sum(tokens),
         output_tokens=len(tokens) * OUTPUT_TOKENS_PER_CLAIM,
         cost_usd=None if None in costs else sum((c for c in costs if c is not None), Decimal(0)),
-        unseen=hidden,
+        unseen=frozenset(unseen),
     )
 
 
@@ -174,13 +171,16 @@ def judge_before_after(
         two on one.
     """
     work_id = work_id or f"{PURPOSE}:{secrets.token_hex(8)}"
-    reason: str | None = ""
     before, after = tuple[Judged, ...](), tuple[Judged, ...]()
     if not plan.before or not plan.after:
-        reason = plan.waits or "there is nothing to judge"
+        reason: str | None = plan.waits or "there is nothing to judge"
     elif not (reason := why_over_budget(plan.agent, plan.judge)):
         label = Label(purpose=PURPOSE, dimension="adherence", agent_id=plan.agent.pk, work_id=work_id)
-        verdicts = _verdicts(plan, (*plan.before, *plan.after), label, done)
+        messages = (*plan.before, *plan.after)
+        verdicts = {message.pk: unscored("not judged") for message in messages}
+        for answered in ask_all(_questions(plan.agent, plan.trait, messages, plan.judge, label, plan.unseen)):
+            verdicts[answered.question.items[0]] = answered.verdicts[0]
+            done(1)
         before, after = (tuple(Judged(m, verdicts[m.pk]) for m in sample) for sample in (plan.before, plan.after))
     change = change_of(_sample(before), _sample(after), dimension="adherence", margin=MARGIN)
     if reason:
@@ -189,29 +189,25 @@ def judge_before_after(
 
 
 def _questions(
-    agent: Agent, trait: TraitLike, messages: Iterable[Message], judge: str, label: Label, unseen: frozenset[int]
-) -> Iterable[Question]:
-    proposition, nonce, judged = presence(trait), new_nonce(), list(messages)
-    said_before = just_before(agent, judged, unseen)
-    for message in judged:
+    agent: Agent, trait: TraitLike, messages: Sequence[Message], judge: str, label: Label, unseen: Collection[int]
+) -> Iterator[Question]:
+    proposition, nonce, said_before = presence(trait), new_nonce(), just_before(agent, messages, unseen)
+    for message in messages:
         context = Context(
             agent_name=agent.display_name,
             window=Window(said_before[message.pk], 0, ()),
             message=Event("action", agent.display_name, message.text),
             channel_name=str(message.channel),
         )
-        yield Question(propositions=(proposition,), context=context, label=label, model=judge, nonce=nonce, alone=True)
-
-
-def _verdicts(plan: Plan, messages: Sequence[Message], label: Label, done: Callable[[int], None]) -> dict[int, Verdict]:
-    questions = list(_questions(plan.agent, plan.trait, messages, plan.judge, label, plan.unseen))
-    about = {id(question): message.pk for question, message in zip(questions, messages, strict=True)}
-    verdicts = {message.pk: unscored("not judged") for message in messages}
-    for answered in ask_all(questions, deadline=settings.LLM_EVALUATION_DEADLINE):
-        if answered.verdicts:
-            verdicts[about[id(answered.question)]] = answered.verdicts[0]
-            done(1)
-    return verdicts
+        yield Question(
+            propositions=(proposition,),
+            context=context,
+            label=label,
+            model=judge,
+            nonce=nonce,
+            alone=True,
+            items=(message.pk,),
+        )
 
 
 def _sample(rows: Iterable[Judged]) -> Sample:
@@ -227,36 +223,19 @@ def samples(agent: Agent, moments: Moments, n: int) -> tuple[tuple[Message, ...]
     A message belongs to the persona it was spoken with: the answer of a turn that began before the change belongs before it, also
     where it was sent later. Imported messages have no version and go by their time; those without a time are left out.
     """
-    earlier, later = _spoken(agent), _spoken(agent).filter(sent_at__gt=moments.at)
-    earlier = earlier.filter(sent_at__lte=moments.at)
+    spoken = Message.objects.filter(agent=agent, synthetic=False).exclude(text="").select_related("channel", "agent")
+    spoken = spoken.annotate(spoken_with=F("persona_version__number"))
+    earlier, later = spoken.filter(sent_at__lte=moments.at), spoken.filter(sent_at__gt=moments.at)
     if moments.since is not None:
         earlier = earlier.filter(sent_at__gt=moments.since)
     if moments.until is not None:
         later = later.filter(sent_at__lte=moments.until)
-    next_ones = _worded(later.order_by("sent_at", "pk")[: SPARE * n])
-    overtaken = [message for message in next_ones if _is_older(message, moments.version)]
-    after = [message for message in next_ones if not _is_older(message, moments.version)]
-    before = [*reversed(_worded(earlier.order_by("-sent_at", "-pk")[: SPARE * n])), *overtaken]
+    before = [m for m in earlier.order_by("-sent_at", "-pk")[: SPARE * n] if m.text.strip()][::-1]
+    after: list[Message] = []
+    for message in (m for m in later.order_by("sent_at", "pk")[: SPARE * n] if m.text.strip()):
+        is_older = None not in (moments.version, message.spoken_with) and message.spoken_with < moments.version
+        (before if is_older else after).append(message)
     return tuple(before[-n:]), tuple(after[:n])
-
-
-def _spoken(agent: Agent) -> QuerySet[Message]:
-    """Along the index of agent and time, however much the agent said."""
-    return (
-        Message.objects.filter(agent=agent, synthetic=False)
-        .exclude(text="")
-        .select_related("channel", "agent")
-        .annotate(spoken_with=F("persona_version__number"))
-    )
-
-
-def _worded(rows: QuerySet[Message]) -> list[Message]:
-    return [message for message in rows if message.text.strip()]
-
-
-def _is_older(message: Message, version: int | None) -> bool:
-    number: int | None = message.spoken_with  # type: ignore[attr-defined]  # an annotation
-    return version is not None and number is not None and number < version
 
 
 # -- what was said before them
@@ -266,7 +245,6 @@ def just_before(
     """The last things really said before each message in its channel, oldest first, by the message's key; in two queries.
 
     Args:
-        agent: Who is judged: what it said is its own action, everything else is what it answered to.
         messages: Some hundred at most, of any channels.
         unseen: Keys of messages that are never shown.
     """
@@ -281,11 +259,5 @@ def just_before(
     events = {}
     for message in messages:
         rows = [row for row in by_channel[message.channel_id] if row.position < message.position]
-        events[message.pk] = tuple(_event(agent, row) for row in rows[-SAID_BEFORE:])
+        events[message.pk] = tuple(event_of(agent, row) for row in rows[-SAID_BEFORE:])
     return events
-
-
-def _event(agent: Agent, row: Said) -> Event:
-    if row.agent_id == agent.pk:
-        return Event("action", agent.display_name, row.text)
-    return Event("stimulus", agent.display_name, row.text, speaker=row.author_name)

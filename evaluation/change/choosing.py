@@ -80,13 +80,11 @@ def of_tags(
     prepared: Callable[[Sequence[EvaluationRun]], None] = lambda runs: None,
     progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
 ) -> Compared:
-    """Measure what carries the tags `a` and what carries `b`, where that was not measured before, and compare them.
+    """Measure messages with the tags `a` (baseline) and those with `b`, where that was not measured before, and compare them.
 
     Args:
         specs: What to measure of each target; the tags are added to theirs.
-        a, b: Tags of the baseline's messages and the candidate's.
-        margin: As in `compare`.
-        prepared, progress: Called with runs as they are made, and as judgements are.
+        prepared, progress: As `capture` has them.
 
     Raises:
         UnreadableFile: The judge refuses to be asked: its key, model or address is wrong.
@@ -134,11 +132,7 @@ def reusable(spec: RunSpec) -> EvaluationRun | None:
 
 
 def of_runs(first: EvaluationRun, second: EvaluationRun, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
-    """Two runs of one target, the first being the baseline; in all dimensions, or in those named.
-
-    Raises:
-        NotComparable: They do not compare; says why.
-    """
+    """Two runs of one target, the first being the baseline; in all dimensions, or in those named."""
     both = (measurement_of(run, dimensions=dimensions or None) for run in (first, second))
     return Compared([compare(*both, margin=margin)])
 
@@ -171,16 +165,10 @@ def with_baselines(agents: Sequence[Agent], *, judge: str, margin: float, dimens
 
 
 def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dimensions: Sequence[str] = ()) -> Compared:
-    """The evaluation of each agent with the newest judged message against what a file says of it.
-
-    Args:
-        path: As `measurements_of_file` reads it.
-        agents: Whom; default those in the file.
-        margin: As in `compare`.
-        dimensions: Only these; default all.
+    """The newest evidence of each agent (default: those in the file) against what a file says of it.
 
     Raises:
-        UnreadableFile: The file is none.
+        UnreadableFile: As `measurements_of_file` says it.
     """
     baselines = measurements_of_file(path)
     names = ", ".join(baselines) or "none"
@@ -240,12 +228,9 @@ def sides_of(
 
     Args:
         agent: Whose; None where two evaluations are asked for.
-        baseline, candidate: An evaluation, or the newest evidence of messages with a tag; None for the agent's baselines, and for the
-            newest evidence (since them, where `baseline` is None, too).
+        baseline, candidate: An evaluation, or a tag of messages; None for the agent's baselines, and for the newest evidence (since
+            them, where `baseline` is None, too).
         ways: To look in, the preferred one first.
-
-    Raises:
-        NotComparable: An evaluation is not completed.
     """
     if run := next((one for one in (baseline, candidate) if isinstance(one, EvaluationRun)), None):
         ways = [Judged(judge=run.judge, procedure=run.procedure)]

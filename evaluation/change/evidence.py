@@ -25,17 +25,14 @@ from evaluation.runs.summary import RunSummary, window_statistics
 
 
 def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | None = None) -> list[Baseline]:
-    """Make a completed run the baseline of the dimensions it has a number for; the others keep the baseline they have.
-
-    One that is unscored, with a statistic that compares, has a baseline without a score.
+    """Make a completed run the baseline of the dimensions it has a number or a statistic for; the others keep the baseline they have.
 
     Under each judge and procedure (hard, double check, method) there is a baseline of its own: they do not compare. A run that was
-    asked for before the one a baseline stands on, and ended after it, does not take its place. Evaluations that no baseline stands on any
+    asked for before the one a baseline rests on, and ended after it, does not replace it. Evaluations that no baseline rests on any
     more lose the mark `is_baseline`.
 
     Args:
-        run: A completed run of an agent.
-        summary: Its numbers.
+        run: A completed run of an agent, with its numbers in `summary`.
         only: The dimensions to promote; default all.
 
     Raises:
@@ -48,16 +45,19 @@ def promote(run: EvaluationRun, summary: RunSummary, *, only: Collection[str] | 
         # Of two runs that end at once each must see what the other promoted.
         Agent.objects.select_for_update(no_key=True).get(pk=run.agent.pk)
         there = get_baseline(agent=run.agent, judge=run.judge, procedure=run.procedure)
+        same = {
+            "agent": run.agent,
+            "judge": run.judge,
+            "procedure": run.procedure,
+            "persona_digest": run.persona_digest,
+        }
         promoted = [
             Baseline(
-                agent=run.agent,
-                judge=run.judge,
-                procedure=run.procedure,
+                **same,
                 dimension=name,
                 evaluation_run=run,
                 score=dimension.score if dimension.count is None else None,
                 count=dimension.count,
-                persona_digest=run.persona_digest,
                 captured_at=now,
             )
             for name, dimension in summary.dimensions.items()
@@ -130,30 +130,13 @@ def judged_ways() -> list[Judged]:
     return sorted(ways, key=lambda judged: is_heuristic(judged.judge))
 
 
-def runs_judged(judged: Judged) -> QuerySet[EvaluationRun]:
-    """Completed evaluations of agents, judged in this way over the whole window; samples drawn evenly by position are something else."""
-    method, *how = judged.procedure.split("+")
-    return EvaluationRun.objects.filter(
-        judge=judged.judge,
-        method=method,
-        hard="hard" in how,
-        double_check="double-check" in how,
-        simulated="simulated" in how,
-        swap_test="",
-        status=EvaluationRun.Status.COMPLETED,
-        agent__isnull=False,
-        position_bins=[],
-    )
-
-
 def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     """Store in which dimensions a completed evaluation of an agent scored something (or has a statistic), and up to which message.
 
-    It does the same however often it is called: dimensions of channels can be scored after the agent's own.
+    It does the same however often it is called: dimensions of channels can be scored after the agent's own. Evaluations sampled by
+    position, or made to test the judge, are no evidence.
 
     Args:
-        run: The evaluation. Of one that was sampled evenly by position, or to test the judge, nothing is stored: that is a sample of
-            another kind.
         spoken: The agent's messages in its window: all of them are judged by what looks at the window as a whole.
     """
     if run.agent_id is None or run.position_bins or run.swap_test:
@@ -166,20 +149,12 @@ def note_evidence(run: EvaluationRun, spoken: QuerySet[Message]) -> None:
     newest: datetime | None = None
     if None in newest_by_dimension.values():
         newest = spoken.order_by().aggregate(at=Max("said_at"))["at"]
-    Evidence.objects.bulk_create(
-        (
-            Evidence(
-                evaluation_run=run,
-                dimension=dimension,
-                agent_id=run.agent_id,
-                judge=run.judge,
-                procedure=run.procedure,
-                newest_message_at=at or newest or run.created_at,
-            )
-            for dimension, at in newest_by_dimension.items()
-        ),
-        ignore_conflicts=True,
-    )
+    same = {"evaluation_run": run, "agent_id": run.agent_id, "judge": run.judge, "procedure": run.procedure}
+    rows_of_run = [
+        Evidence(**same, dimension=dimension, newest_message_at=at or newest or run.created_at)
+        for dimension, at in newest_by_dimension.items()
+    ]
+    Evidence.objects.bulk_create(rows_of_run, ignore_conflicts=True)
 
 
 def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None = None) -> dict[int, Newest]:
@@ -187,7 +162,6 @@ def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None 
 
     Args:
         agents: Primary keys.
-        judged: By whom and how.
         tag: Only evaluations of the messages with this tag.
     """
     rows = Evidence.objects.filter(agent=OuterRef("pk"), judge=judged.judge, procedure=judged.procedure)
@@ -262,16 +236,16 @@ def _newest_age(newest: Newest) -> tuple[datetime, int]:
     return max(map(_age, newest.values()))
 
 
+MEASURE_NEWER = "evaluate newer messages, or capture a baseline of older ones (--window, --where)"
+
+
 def nothing_newer(baselines: Collection[Baseline]) -> str:
     """Which evaluations could be compared with an agent's baselines, where there is none, and what to do."""
     how = ", ".join(sorted({b.procedure for b in baselines}))
     runs = [b.evaluation_run_id for b in baselines]
     at = Evidence.objects.filter(evaluation_run__in=runs).aggregate(at=Max("newest_message_at"))["at"]
     said = f" ({timezone.localtime(at):%Y-%m-%d %H:%M})" if at is not None else ""
-    return (
-        f"judged like the baseline ({how}) scored a message newer than the baseline's newest{said}; evaluate newer messages, or "
-        "capture a baseline of older ones (--window, --where)"
-    )
+    return f"judged like the baseline ({how}) scored a message newer than the baseline's newest{said}; {MEASURE_NEWER}"
 
 
 def _age(one: Evidence) -> tuple[datetime, int]:

@@ -151,11 +151,13 @@ def points_of(run: EvaluationRun) -> dict[str, dict[str, Any]]:
 
 def standard_error(run: EvaluationRun, dimension: str) -> float | None:
     """Of the mean over messages drawn at random, each with all its scores; None for fewer than two, or judged as a whole."""
-    scored = EvaluationScore.objects.filter(
+    rows = EvaluationScore.objects.filter(
         evaluation_run=run, dimension=dimension, status="scored", score__isnull=False, message__isnull=False
     )
-    rows = scored.order_by().values("message_id", "proposition_id").annotate(heaviest=Max("weight"), mean=Avg("score"))
-    return error_of([Observation(row["mean"], row["heaviest"], row["message_id"]) for row in rows])
+    means = (
+        rows.order_by().values_list("message_id", "proposition_id").annotate(mean=Avg("score"), weight=Max("weight"))
+    )
+    return error_of([Observation(mean, weight, message) for message, _, mean, weight in means])
 
 
 def _asked(run: EvaluationRun, dimension: str) -> str:
@@ -231,37 +233,30 @@ def _tested(
         run_of = {id(point): run.pk for point, run in zip(points, stretch, strict=True)}
         note = NO_DURATION
         if lookback:
-            dimensions = sum(name not in COUNTED for name in last.dimensions)
             scan = find_drops(
                 tested,
                 every=max(schedule.every, lookback),
-                series=max(AGENTS, agents) * max(1, dimensions),
+                series=max(AGENTS, agents) * max(1, sum(name not in COUNTED for name in last.dimensions)),
                 limit=schedule.drift_limit,
             )
             note = scan.reason
-            drops += [
-                Drop(
-                    run=run_of[id(tested[a.index])],
-                    noticed=a.time,
-                    since=a.onset_time,
-                    before=a.before,
-                    after=a.after,
+            for alarm in scan.alarms:
+                noticed, since = tested[alarm.index], tested[alarm.onset].time
+                run = run_of[id(noticed)]
+                drops.append(Drop(run=run, noticed=noticed.time, since=since, before=alarm.before, after=alarm.after))
+        looked_at = set(map(id, tested))
+        for number, (point, measured) in enumerate(zip(points, stretch, strict=True)):
+            readings.append(
+                Reading(
+                    run=measured.pk,
+                    time=point.time,
+                    score=point.score,
+                    error=point.error,
+                    tested=id(point) in looked_at,
+                    restarts=not number and bool(readings),
+                    persona=measured.persona_digest,
                 )
-                for a in scan.alarms
-            ]
-        looked_at = {id(point) for point in tested}
-        readings += [
-            Reading(
-                run=run.pk,
-                time=point.time,
-                score=point.score,
-                error=point.error,
-                tested=id(point) in looked_at,
-                restarts=not number and bool(readings),
-                persona=run.persona_digest,
             )
-            for number, (point, run) in enumerate(zip(points, stretch, strict=True))
-        ]
     return Series(
         agent=agent,
         schedule=schedule,
@@ -305,18 +300,14 @@ def next_to_look_at() -> EvaluationRun | None:
         series_points__isnull=True,
         status=EvaluationRun.Status.COMPLETED,
     )
-    run: EvaluationRun | None = ended.select_related("agent", "schedule").order_by("created_at", "pk").first()
-    return run
+    return ended.select_related("agent", "schedule").order_by("created_at", "pk").first()
 
 
 def look_for_drift(run: EvaluationRun) -> list[DriftAlert]:
     """Add a run to its series, and raise an alert for each lasting fall of at least the schedule's limit that shows in it.
 
     The points, the alerts and the mark that this run was looked at are one transaction: a look that crashed is repeated, and of two
-    workers one looks. An alert is a row, a Sentry event and a line of the log ``evaluation.drift``; none has a word of what was said.
-
-    Returns:
-        The new alerts; none for a run that was looked at before.
+    workers one looks. Returns the new alerts; none for a run that was looked at before.
     """
     if run.agent is None or run.schedule_id is None:
         return []
@@ -386,7 +377,6 @@ def _announce(alert: DriftAlert) -> DriftAlert:
     alert.save()
     schedule = alert.schedule.name if alert.schedule is not None else ""
     fell = f"fell from {alert.before:.1f} to {alert.after:.1f}"
-    change = f"{alert.dimension} of {alert.agent.slug} {fell}"
     line = f"{alert.schedule_id} {alert.agent_id} {alert.dimension} {alert.judge} {alert.procedure}"
     alert.alert = raise_alert(
         kind=AlertKind.DRIFT,
@@ -398,6 +388,7 @@ def _announce(alert: DriftAlert) -> DriftAlert:
     alert.save(update_fields=["alert"])
     about = {"agent": alert.agent.slug, "dimension": alert.dimension, "schedule": schedule, "judge": alert.judge}
     tags: dict[str, Any] = about
+    change = f"{alert.dimension} of {alert.agent.slug} {fell}"
     with sentry_sdk.new_scope() as scope:
         scope.set_tags(tags)
         scope.fingerprint = ["drift", *map(str, tags.values())]

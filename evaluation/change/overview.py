@@ -6,7 +6,7 @@ The changes come from sums that the database makes, in as many queries for many 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -22,7 +22,14 @@ from django.utils.dateformat import format as date_format
 from agents.builds import BUILD_TAGS, Tag, first_of_tags
 from agents.models import Agent, Message
 from evaluation.change.change import Change, Lost, beyond_margin, corrected, decided, fell_sharply, lost_propositions
-from evaluation.change.evidence import Judged, Newest, newest_evidence, newest_since_baselines, runs_of
+from evaluation.change.evidence import (
+    MEASURE_NEWER,
+    Judged,
+    Newest,
+    newest_evidence,
+    newest_since_baselines,
+    runs_of,
+)
 from evaluation.models import Baseline, EvaluationRun, EvaluationScore, Evidence
 from evaluation.runs.summary import MESSAGES, TOO_LITTLE, Share, share_counts, total, why_too_little, window_statistics
 from evaluation.statistics.bootstrap import Outcomes, least_variance
@@ -169,7 +176,7 @@ class Overview:
 
     cards: Sequence[Card]
     total: int
-    states: dict[State, int]
+    states: Mapping[State, int]
 
 
 def drift_overview(
@@ -185,10 +192,7 @@ def drift_overview(
 ) -> Overview:
     """Rank agents by what they lost between two measurements, and describe some of them.
 
-    The number of queries does not depend on how many agents, evaluations or scores there are.
-
     Args:
-        agents: Whom to rank.
         judged: By whom and how both were judged; None: nothing was measured yet.
         baseline: The newest evidence from messages with this tag; default the current baselines.
         candidate: The same; default the newest evidence from newer messages than those of the baseline.
@@ -201,9 +205,7 @@ def drift_overview(
     else:
         ranked = _cards(agents, judged, compared_of(agents, judged, baseline=baseline, candidate=candidate))
     ranked.sort(key=lambda card: (ORDER.index(card.state), not card.lost, card.delta or 0.0, card.agent.slug))
-    states: dict[State, int] = {}
-    for card in ranked:
-        states[card.state] = states.get(card.state, 0) + 1
+    states = Counter(card.state for card in ranked)
     wanted = [card for card in ranked if state in (None, card.state)]
     shown = wanted[start:stop]
     if judged is not None:
@@ -219,20 +221,17 @@ def compared_of(
     pks = [agent.pk for agent in agents]
     first = _of_baselines(pks, judged) if baseline is None else _of_tag(pks, judged, baseline)
     newest: Mapping[int, Newest]
-    if candidate is not None:
-        newest = newest_evidence(pks, judged, tag=candidate)
-    elif baseline is not None:
-        newest = {
-            pk: {name: one for name, one in of.items() if _is_newer(one, first.get(pk))}
-            for pk, of in newest_evidence(pks, judged).items()
-        }
-    else:
+    if baseline is None and candidate is None:
         alone = [pk for pk in pks if pk not in first]
         newest = {**newest_since_baselines(list(first), judged), **(newest_evidence(alone, judged) if alone else {})}
+    else:
+        newest = newest_evidence(pks, judged, tag=candidate)
     compared = {}
     for pk in pks:
         of = first.get(pk, Compared(baseline_name=tag_name(baseline) if baseline else ""))
         runs = {name: run for name, run in runs_of(newest.get(pk, {})).items() if run.pk != of.baseline.get(name)}
+        if candidate is None and baseline is not None and of.baseline_newest is not None:  # only of newer messages
+            runs = {name: run for name, run in runs.items() if newest[pk][name].newest_message_at > of.baseline_newest}
         compared[pk] = replace(of, candidate=runs, candidate_name=tag_name(candidate) if candidate else "")
     return compared
 
@@ -240,12 +239,6 @@ def compared_of(
 def tag_name(tag: Tag) -> str:
     """``build 41``: a tag as people say it."""
     return f"{tag[0]} {tag[1]}"
-
-
-def _is_newer(one: Evidence, compared: Compared | None) -> bool:
-    """Whether it judged newer messages than the baseline did."""
-    bound = compared.baseline_newest if compared else None
-    return bound is None or one.newest_message_at > bound
 
 
 def _of_baselines(agents: Collection[int], judged: Judged) -> dict[int, Compared]:
@@ -336,12 +329,10 @@ class _Part(NamedTuple):
     def outcomes(self) -> Outcomes:
         return Outcomes(self.n, self.total or 0, self.squares or 0, self.low or 0, self.high or 0)
 
-    def variance(self, other: _Part) -> tuple[float, int]:
-        """Of the mean of the messages, at least `least_variance`; with its degrees of freedom."""
-        if self.n < 2:
-            return 0.0, 0
-        between = max(0.0, (self.squares or 0) - (self.total or 0) ** 2 / self.n) / (self.n - 1)
-        return max(between, least_variance(self.outcomes, other.outcomes)) / self.n, self.n - 1
+    @property
+    def squared_errors(self) -> float:
+        """Of the messages, around their mean."""
+        return max(0.0, (self.squares or 0) - (self.total or 0) ** 2 / self.n)
 
 
 Parts = dict[int, dict[str, dict[str, _Part]]]  # by evaluation, dimension and proposition
@@ -386,13 +377,11 @@ def _decide_dimensions(cards: Sequence[Card], messages: Mapping[tuple[int, str],
             if of_words:  # its one proposition has it already
                 shown = ("interval", "verdict", "reason", "p_value", "n", "baseline_n")
                 change = change.model_copy(update={field: getattr(of_words[0], field) for field in shown})
-            elif change.delta is not None and pair[0] and pair[1]:
-                variances = [pair[0].variance(pair[1]), pair[1].variance(pair[0])]
-                if all(freedom for _, freedom in variances):
-                    about = {"n": pair[1].n, "baseline_n": pair[0].n}
-                    interval, delta = welch_interval(change.delta, variances), change.delta
-                    change = decided(change.model_copy(update=about), interval, MARGIN, **about)
-                    change = change.model_copy(update={"p_value": welch_p(delta, variances)})
+            elif change.delta is not None and pair[0] and pair[1] and (variances := _variances(pair[0], pair[1])):
+                about = {"n": pair[1].n, "baseline_n": pair[0].n}
+                interval, delta = welch_interval(change.delta, variances), change.delta
+                change = decided(change.model_copy(update=about), interval, MARGIN, **about)
+                change = change.model_copy(update={"p_value": welch_p(delta, variances)})
             decided_ones.append(change)
         card.dimensions = decided_ones
     tested = iter(corrected([change for card in cards for change in card.dimensions], MARGIN, "dimensions"))
@@ -414,14 +403,25 @@ class _Messages(NamedTuple):
     low: float
     high: float
 
-    def variance(self, other: _Messages) -> tuple[float, int]:
-        """Of the weighted mean, as `difference_p` has it; with its degrees of freedom."""
-        if self.n < 2:
-            return 0.0, 0
+    @property
+    def outcomes(self) -> Outcomes:
+        return Outcomes(self.n, self.m, self.mm, self.low, self.high)
+
+    @property
+    def squared_errors(self) -> float:
+        """Of the messages, around the weighted mean, as `difference_p` has it."""
         ratio = self.x / self.w
-        between = max(0.0, self.xx - 2 * ratio * self.xw + ratio**2 * self.ww) / (self.w / self.n) ** 2 / (self.n - 1)
-        one, two = (Outcomes(of.n, of.m, of.mm, of.low, of.high) for of in (self, other))
-        return max(between, least_variance(one, two)) / self.n, self.n - 1
+        return max(0.0, self.xx - 2 * ratio * self.xw + ratio**2 * self.ww) / (self.w / self.n) ** 2
+
+
+def _variances(before: _Part | _Messages, now: _Part | _Messages) -> list[tuple[float, int]]:
+    """Of both means, at least `least_variance`, with their degrees of freedom; empty where one has fewer than two messages."""
+    if min(before.n, now.n) < 2:
+        return []
+    return [
+        (max(of.squared_errors / (of.n - 1), least_variance(of.outcomes, other.outcomes)) / of.n, of.n - 1)
+        for of, other in ((before, now), (now, before))
+    ]
 
 
 _SUMS = "COUNT(*), SUM(x), SUM(w), SUM(x * x), SUM(x * w), SUM(w * w), SUM(x / w), SUM(x * x / (w * w)), MIN(x / w), MAX(x / w)"
@@ -533,8 +533,8 @@ def _move(
         candidate_run=runs[1],
         of_words=now.of_words,
     )
-    variances = [before.variance(now), now.variance(before)]
-    if simulated or not all(freedom for _, freedom in variances):
+    variances = _variances(before, now)
+    if simulated or not variances:
         return move
     delta = (now.total or 0) / now.n - (before.total or 0) / before.n
     tested = decided(move, welch_interval(delta, variances), MARGIN, n=now.n, baseline_n=before.n)
@@ -724,8 +724,10 @@ def sentence_of(card: Card) -> str:
         missing = f"no evaluation of {baseline}" if baseline else "no baseline"
         return f"Measured ({candidate_words(card)}), but there is {missing} to compare it with."
     if card.state == "not measured since":
-        why = f"there is no evaluation of {candidate}" if candidate else nothing_newer(compared.baseline_newest)
-        return f"Not measured since {baseline}: {why}."
+        newest = compared.baseline_newest
+        of = f" ({date_format(timezone.localtime(newest), 'j M Y H:i')})" if newest is not None else ""
+        why = f"no evaluation scored a message newer than its newest{of}; {MEASURE_NEWER}"
+        return f"Not measured since {baseline}: {f'there is no evaluation of {candidate}' if candidate else why}."
     if card.state == "not comparable":
         return f"Measured, but nothing was scored both in {baseline} and now."
     if card.state == "not enough data":
@@ -742,7 +744,8 @@ def sentence_of(card: Card) -> str:
         what = _verb(card.main, f"“{short_name(card.main.proposition, slug, card.main.dimension)}”")
         if card.state == "possibly drifted":
             what = f"Possibly {what[0].lower()}{what[1:]}"
-        return f"{what}: {numbers_of(card.main)} since {since(card, card.main)}."
+        since = tag_name(card.main.since) if card.main.since is not None else baseline
+        return f"{what}: {numbers_of(card.main)} since {since}."
     least = card.moves[0]
     if least.points >= 0:
         return f"Steady: no proposition fell since {baseline} ({', '.join(map(dimension_words, card.dimensions))})."
@@ -766,23 +769,22 @@ def numbers_of(move: Move) -> str:
 
 
 def why_drifted(card: Card) -> str:
-    """How sure the card's sentence is; of a fall that shows in its dimension as a whole, that."""
-    if card.main is None:
+    """How sure the card's sentence is: how much was judged, and whether that decides; of a fall of a dimension as a whole, that."""
+    move = card.main
+    if move is None:
         return ""
-    of = next((d for d in card.fallen if d.dimension == card.main.dimension), None)
-    if of is None or card.main.is_sure or card.state != "drifted":
-        return how_sure(card.main)
-    return f"as a whole {dimension_words(of)}{_between(of)}, more than chance explains"
-
-
-def how_sure(move: Move) -> str:
-    """What stands behind a difference: how much was judged, and whether that decides."""
+    of = next((d for d in card.fallen if d.dimension == move.dimension), None)
+    if of is not None and not move.is_sure and card.state == "drifted":
+        return f"as a whole {dimension_words(of)}{_between(of)}, more than chance explains"
     if not (move.baseline_n and move.n):
         return "judged once over the whole window: one judgement decides nothing"
     what = "message" if move.of_words else "judgement"
     judged = f"{counted(move.baseline_scored, what)} in the baseline, {move.scored:,} now"
     judged = f"by the words repeated in {judged}" if move.of_words else judged
-    return f"{judged}; {'more than chance explains, among all propositions compared' if move.is_sure else 'too few to tell from chance'}"
+    sure = (
+        "more than chance explains, among all propositions compared" if move.is_sure else "too few to tell from chance"
+    )
+    return f"{judged}; {sure}"
 
 
 def _verb(move: Move, label: str) -> str:
@@ -797,33 +799,21 @@ def _verb(move: Move, label: str) -> str:
     return f"Less {label}"
 
 
-def since(card: Card, move: Move) -> str:
-    """The tag that all messages have now and none had in the baseline, else what the baseline is called."""
-    return tag_name(move.since) if move.since is not None else card.compared.baseline_name
-
-
-def nothing_newer(newest: datetime | None) -> str:
-    """Why there is nothing to compare with a baseline, and what to do."""
-    of = f" ({date_format(timezone.localtime(newest), 'j M Y H:i')})" if newest is not None else ""
-    return (
-        f"no evaluation scored a message newer than its newest{of}; evaluate newer messages, or capture a baseline of "
-        "older ones (--window, --where)"
-    )
-
-
 def candidate_words(card: Card) -> str:
     """When and over what the candidate was measured, of several evaluations by dimension; empty without one."""
-    if card.compared.candidate and card.compared.candidate_name:
-        return card.compared.candidate_name
-    names: dict[int, list[str]] = {}
-    words: dict[int, str] = {}
-    for name, run in card.compared.candidate.items():
-        names.setdefault(run.pk, []).append(name.replace("_", " "))
+    compared = card.compared
+    if compared.candidate and compared.candidate_name:
+        return compared.candidate_name
+    names: dict[EvaluationRun, list[str]] = {}
+    for name, run in sorted(compared.candidate.items(), key=lambda item: item[1].pk):
+        names.setdefault(run, []).append(name.replace("_", " "))
+    words = {}
+    for run in names:
         day = date_format(timezone.localtime(run.window_end or run.finished_at or run.created_at), "j M Y")
-        words[run.pk] = ", ".join(filter(None, (tag_words(run), day)))
+        words[run] = ", ".join(filter(None, (tag_words(run), day)))
     if len(words) == 1:
         return next(iter(words.values()))
-    return "; ".join(f"{', '.join(sorted(names[pk]))}: {words[pk]}" for pk in sorted(words))
+    return "; ".join(f"{', '.join(sorted(of))}: {words[run]}" for run, of in names.items())
 
 
 def tag_words(run: EvaluationRun) -> str:

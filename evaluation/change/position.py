@@ -29,32 +29,24 @@ STATUSES = ("scored", "trivial", "unscored", "pending")
 ENOUGH_CONVERSATIONS = 6  # from here on whole conversations are resampled, and the result holds for others, too
 
 
-class Mean(BaseModel):
-    """A mean score with its interval; `note` says why it, or the score, is None."""
+class PositionBin(BaseModel):
+    """One stretch of positions: the mean over its scored judgements, with its interval.
+
+    Attributes:
+        note: Why `interval`, or `score`, is None.
+        positions: As it was asked for, e.g. ``6-15``.
+        messages: Judged messages; `conversations` they come from.
+        scored, trivial, unscored, pending: Judgements by status.
+        share: How much was scored of what the judge can score; repeats count once.
+    """
 
     model_config = ConfigDict(frozen=True, serialize_by_alias=True)
 
     score: Annotated[float | None, PlainSerializer(rounded)]
     interval: IntervalShown
     note: str = Field("", exclude_if=lambda note: not note)
-
-
-class PositionBin(Mean):
-    """One stretch of positions: the mean over its scored judgements.
-
-    Attributes:
-        positions: As it was asked for, e.g. ``6-15``; `first` and `last` in numbers.
-        messages: Judged messages; `conversations` they come from.
-        scored, trivial, unscored, pending: Judgements by status.
-        share: How much was scored of what the judge can score; repeats count once.
-        same: The mean over the conversations that have scores in the first and in the last stretch.
-    """
-
     positions: str
-    first: int
-    last: int | None
     share: ShareShown = Field(serialization_alias="coverage")
-    same: Mean = Field(serialization_alias="same_conversations")
     messages: int
     conversations: int
     scored: int
@@ -84,13 +76,11 @@ class PositionDimension(BaseModel):
     Attributes:
         bins: One per stretch asked for, empty ones, too.
         within: The change inside the conversations that reach both ends, each counting once: what fading means.
-        overall: The change over all judged messages: also differs when long conversations are others than short ones.
     """
 
     dimension: str = Field(exclude=True)
     bins: tuple[PositionBin, ...]
     within: PositionChange
-    overall: PositionChange
 
 
 class PositionProfile(BaseModel):
@@ -125,10 +115,7 @@ class _Judged(NamedTuple):
 
 
 def position_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: float = MARGIN) -> PositionProfile:
-    """Tell a run's scores apart by position.
-
-    Fading is measured *within* conversations that reach both ends, each weighing the same: later positions come from long conversations
-    only, and those may be others from the start.
+    """A run's scores by position. Fading is measured within conversations that reach both ends: long ones may differ from the start.
 
     Args:
         run: A run of an agent; best one that was sampled by position (`RunSpec.position_bins`).
@@ -190,49 +177,26 @@ def _judged(run: EvaluationRun, agent: Agent, dimension: str, bins: Sequence[Bin
 
 
 def _dimension(name: str, bins: Sequence[Bin], judged: Sequence[_Judged], margin: float) -> PositionDimension:
-    scored = [j for j in judged if j.value is not None]
-    counts = Counter((j.channel, j.place) for j in scored)
-    places = sorted({place for _, place in counts})
-    same = spanning(counts) if len(places) > 1 else set()
-    ends = [(place, bin_name(bins[place])) for place in (places[0], places[-1])] if len(places) > 1 else []
-    inside = [j for j in scored if j.channel in same]
-    # Each conversation weighs the same in each stretch.
-    totals: dict[tuple[int, int], float] = defaultdict(float)
-    for j in inside:
-        totals[j.channel, j.place] += j.weight
-    equally = [j._replace(weight=j.weight / totals[j.channel, j.place]) for j in inside if j.weight]
-    rows = []
-    for place, bin_ in enumerate(bins):
-        here = [j for j in judged if j.place == place]
-        rows.append(
-            PositionBin(
-                **dict(_mean(here)),
-                positions=bin_name(bin_),
-                first=bin_[0],
-                last=bin_[1],
-                share=total(j.share for j in here),
-                same=_mean([j for j in here if j.channel in same]),
-                messages=len({j.message for j in here}),
-                conversations=len({j.channel for j in here}),
-                **{status: sum(j.counts[status] for j in here) for status in STATUSES},
-            )
-        )
-    return PositionDimension(
-        dimension=name,
-        bins=tuple(rows),
-        within=_change(ends, equally, len(same), margin),
-        overall=_change(ends, scored, 0, margin),
-    )
+    rows = [_bin(bin_, [j for j in judged if j.place == place]) for place, bin_ in enumerate(bins)]
+    return PositionDimension(dimension=name, bins=tuple(rows), within=_change(bins, judged, margin))
 
 
-def _mean(judged: Sequence[_Judged]) -> Mean:
+def _bin(bin_: Bin, judged: Sequence[_Judged]) -> PositionBin:
     """The mean of these scores, with an interval that stays on the scale of 0 to 9."""
     estimate = bootstrap_mean(_observations(judged))
     interval = estimate.interval
     if interval is not None:
-        low, high = (min(max(end, 0.0), HIGHEST) for end in (interval.low, interval.high))
-        interval = Interval(low, high)
-    return Mean(score=estimate.value, interval=interval, note=estimate.reason)
+        interval = Interval(*(min(max(end, 0.0), HIGHEST) for end in (interval.low, interval.high)))
+    return PositionBin(
+        score=estimate.value,
+        interval=interval,
+        note=estimate.reason,
+        positions=bin_name(bin_),
+        share=total(j.share for j in judged),
+        messages=len({j.message for j in judged}),
+        conversations=len({j.channel for j in judged}),
+        **{status: sum(j.counts[status] for j in judged) for status in STATUSES},
+    )
 
 
 def _observations(judged: Iterable[_Judged], *, by_conversation: bool = False) -> list[Observation]:
@@ -243,30 +207,36 @@ def _observations(judged: Iterable[_Judged], *, by_conversation: bool = False) -
     return [Observation(j.value or 0.0, j.weight, j.message, j.channel) for j in scored]
 
 
-def _change(
-    ends: Sequence[tuple[int, str]], judged: Sequence[_Judged], conversations: int, margin: float
-) -> PositionChange:
-    """The difference between the ends; of `conversations` that have both, or (0) of all there are."""
-    if not ends:
+def _change(bins: Sequence[Bin], judged: Sequence[_Judged], margin: float) -> PositionChange:
+    """The difference between the first and the last stretch with scores, inside the conversations that have scores in both."""
+    scored = [j for j in judged if j.value is not None]
+    counts = Counter((j.channel, j.place) for j in scored)
+    places = sorted({place for _, place in counts})
+    if len(places) < 2:
         why = "fewer than two stretches have scores"
         nothing = PositionChange(baseline=None, candidate=None, interval_note=why, verdict="not enough data")
         return decided(nothing, None, margin, n=None)
-    early, late = ([j for j in judged if j.place == place] for place, _ in ends)
-    together = conversations >= ENOUGH_CONVERSATIONS
-    before, now = (_observations(rows, by_conversation=together) for rows in (early, late))
+    same = spanning(counts)
+    inside = [j for j in scored if j.channel in same]
+    # Each conversation weighs the same in each stretch.
+    totals: dict[tuple[int, int], float] = defaultdict(float)
+    for j in inside:
+        totals[j.channel, j.place] += j.weight
+    equally = [j._replace(weight=j.weight / totals[j.channel, j.place]) for j in inside if j.weight]
+    together = len(same) >= ENOUGH_CONVERSATIONS
+    ends = (places[0], places[-1])
+    before, now = (_observations((j for j in equally if j.place == end), by_conversation=together) for end in ends)
     delta = bootstrap_difference(before, now, paired=together)
     change = PositionChange(
         baseline=mean_of(before),
         candidate=mean_of(now),
-        interval_note=delta.reason,
+        interval_note=delta.reason if same else "no conversation has scores in both stretches",
         verdict="not enough data",
         n=delta.n,
         paired=together,
-        first=ends[0][1],
-        last=ends[1][1],
-        conversations=conversations or len({j.channel for j in (*early, *late)}),
+        first=bin_name(bins[ends[0]]),
+        last=bin_name(bins[ends[1]]),
+        conversations=len(same),
         resampled="conversations" if together else "messages",
     )
-    if delta.value is None:
-        change = change.model_copy(update={"interval_note": "no conversation has scores in both stretches"})
     return decided(change, delta.interval, margin, n=delta.n or None)

@@ -388,15 +388,14 @@ def position_table(profile: PositionProfile, out: Any) -> None:
         rows: list[list[Cell]] = [
             [
                 *(row.positions, with_share(number(row.score), row.share), interval_text(row.interval, sign=False)),
-                *(number(row.same.score), row.messages, row.conversations, row.scored, row.unscored),
+                *(row.messages, row.conversations, row.scored, row.unscored),
             ]
             for row in dimension.bins
         ]
-        heads = ["Pos.", ">Score", ">95 %", ">Same c.", ">Mess.", ">Conv.", ">Scored", ">Unsc."]
+        heads = ["Pos.", ">Score", ">95 %", ">Mess.", ">Conv.", ">Scored", ">Unsc."]
         title = f"{of}, by {judge_label(profile.judge)}"
         print_table(console, heads, rows, title=title, unwrapped=["Pos."])
         console.print(_change_sentence("In the same conversations", dimension.within))
-        console.print(_change_sentence("Over all messages", dimension.overall))
         console.print()
     if profile.not_by_position:
         console.print(f"Not by position, because judged as a whole: {', '.join(profile.not_by_position)}.")

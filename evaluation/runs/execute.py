@@ -24,7 +24,7 @@ from agents.llm.endpoints import route_of
 from agents.models import Leasable, owner_name
 from agents.ops.telemetry import logging_about
 from agents.work.lease import LOOKS
-from agents.work.running import OUTAGE, is_outage, side_by_side
+from agents.work.running import is_outage, side_by_side
 from evaluation.calibration.agreement import calibration_json, calibration_of, swap_json
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
@@ -74,10 +74,6 @@ BATCH_PAUSE = timedelta(minutes=10)  # between two tries to submit a batch for w
 SIMULATED_ALONE = "speech was simulated with one agent at a time: there is no conversation of agents to measure"
 
 
-def _no_progress(run: EvaluationRun, done: int) -> None:
-    """Do nothing."""
-
-
 def _threads() -> int:
     """Threads that judge in this process, over evaluations and their dimensions. More would mostly wait for each other."""
     return 1 if settings.WORKER_THREADS == 1 else 2 * settings.WORKER_THREADS
@@ -103,7 +99,11 @@ _being_judged = _BeingJudged()
 
 
 def execute(
-    runs: Sequence[EvaluationRun], *, owner: str = "", progress: Progress = _no_progress, hand_back: bool = True
+    runs: Sequence[EvaluationRun],
+    *,
+    owner: str = "",
+    progress: Progress = lambda run, done: None,
+    hand_back: bool = True,
 ) -> list[EvaluationRun]:
     """Judge several runs side by side, with those of the channels they link to.
 
@@ -125,7 +125,7 @@ def execute_as_made(
     made: Iterable[Sequence[EvaluationRun]],
     *,
     owner: str = "",
-    progress: Progress = _no_progress,
+    progress: Progress = lambda run, done: None,
     hand_back: bool = True,
 ) -> list[EvaluationRun]:
     """The same for runs that are made, a few at a time, while those before are being judged; each after those of its channels."""
@@ -263,19 +263,16 @@ def _end(judging: Judging, summary: RunSummary) -> None:
 
 
 def follow_links(runs: Iterable[EvaluationRun]) -> None:
-    """Bring the numbers of completed agents' runs up to date with those of their channels.
+    """Bring the numbers of completed agents' runs up to date with those of their channels, after runs of either kind ended.
 
-    Call it after runs of either kind ended: those of channels first, so that agents' runs whose channels are all among them are up to
-    date already. It does the same however often it is called, in whatever order and process the runs end.
+    It does the same however often it is called, in whatever order and process the runs end.
     """
     ended = [run.pk for run in runs]
-    concerned = EvaluationRun.objects.filter(Q(pk__in=ended) | Q(channel_runs__in=ended), agent__isnull=False)
-    concerned = (
-        concerned.filter(status=Status.COMPLETED, channel_shares__isnull=False).select_related("agent").distinct()
-    )
+    concerned = EvaluationRun.objects.filter(Q(pk__in=ended) | Q(channel_runs__in=ended), status=Status.COMPLETED)
+    linked = concerned.filter(agent__isnull=False, channel_shares__isnull=False).select_related("agent").distinct()
+    # An agent's run whose channels all ended with it is up to date already.
     elsewhere = ChannelShare.objects.filter(agent_run__in=ended).exclude(channel_run__in=ended)
-    stale = list(concerned.exclude(Q(pk__in=ended) & ~Q(pk__in=elsewhere.values("agent_run"))))
-    for agent_run in stale:
+    for agent_run in linked.exclude(Q(pk__in=ended) & ~Q(pk__in=elsewhere.values("agent_run"))):
         summary = summarize(agent_run)
         error = "" if summary.measured else agent_run.error  # of a completed run: why it has no number
         same = EvaluationRun.objects.filter(pk=agent_run.pk, status=Status.COMPLETED)
@@ -307,13 +304,7 @@ def _why_no_channel(run: EvaluationRun) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The outcome for one agent (or channel).
-
-    Attributes:
-        summary: Its run in numbers.
-        resumed: Whether the run was resumed.
-        held_elsewhere: Whether another process holds it.
-    """
+    """The outcome for one agent or channel: its run in numbers, whether that was resumed, and whether another process holds it."""
 
     summary: RunSummary
     resumed: bool
@@ -381,9 +372,8 @@ def existing(specs: Sequence[RunSpec]) -> list[Captured] | None:
     """
     captured = []
     for spec in specs:
-        run = EvaluationRun.objects.filter(
-            spec_digest=make_plan(spec).spec_digest, status=EvaluationRun.Status.COMPLETED
-        ).first()
+        digest = make_plan(spec).spec_digest
+        run = EvaluationRun.objects.filter(spec_digest=digest, status=Status.COMPLETED).first()
         if run is None or (spec.is_baseline and not run.baselines.exists()):
             return None
         captured.append(Captured(summarize(run), resumed=False, held_elsewhere=False))
@@ -398,11 +388,9 @@ def as_json(judge: str, results: Sequence[Captured]) -> dict[str, Any]:
 
 
 def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any]:
-    """A run's summary dumped, with what is measured beside its scores.
+    """A run's summary dumped, with its judge's agreement with people and swap test per dimension (null: not known).
 
-    `calibration` is how well its judge agrees with people in a dimension, null where no person labelled, and `swap_test` how well it tells
-    own words from those of others, null where that was not checked; a completed run has its `observations`, so that the file serves as a
-    baseline later: see `observations_json`.
+    A completed run has its `observations` (see `observations_json`), so that the file serves as a baseline later.
     """
     run, document = summary.run, summary.model_dump()
     agreements = calibration_of(run.judge, run.procedure)
@@ -417,15 +405,12 @@ def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any
             dimension["figures"] = run.figures[name]
         if run.simulated and name in CHANNEL_DIMENSIONS:
             dimension["reason"] = SIMULATED_ALONE
-    if observations and run.status == EvaluationRun.Status.COMPLETED:
+    if observations and run.status == Status.COMPLETED:
         document["observations"] = observations_json(measurement_of(run))
     return document
 
 
 # -- the queue that workers look at
-CHANNELS_TOGETHER = 4  # evaluations of channels that one piece of work does
-
-
 def _paused_that_may_go_on() -> EvaluationRun | None:
     """The oldest run that paused for its budget (its agent's, or that of all channels), which has room again: a new day, a higher cap."""
     paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
@@ -441,33 +426,8 @@ def _paused_that_may_go_on() -> EvaluationRun | None:
     return None
 
 
-def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: str) -> list[EvaluationRun]:
-    """Lease further runs of channels to execute with one: each asks only a few questions, which alone would leave most call slots free.
-
-    Only of the same judge, whose outage stops them all, and none that a worker was lost with.
-    """
-    if run.agent_id is not None or run.deaths:
-        return []
-    more: list[EvaluationRun] = []
-    for other in waiting:
-        alike = other.agent_id is None and (other.judge, other.batch) == (run.judge, run.batch)
-        fresh = other.status == EvaluationRun.Status.PENDING and not other.deaths
-        if len(more) == CHANNELS_TOGETHER - 1:
-            break
-        try:
-            if alike and fresh and other.pk != run.pk and other.acquire(owner=owner, lease=lease()):
-                other.note_served()
-                more.append(other)
-        except OUTAGE:  # what is leased is executed, or goes back to the queue there
-            break
-    return more
-
-
 def work_one(*, owner: str) -> bool:
-    """Lease and execute the pending, lost or no longer paused run whose turn it is; return whether there was one.
-
-    Runs of channels are executed a few at a time.
-    """
+    """Lease and execute the pending, lost or no longer paused run whose turn it is; return whether there was one."""
     for _ in range(LOOKS):  # other workers may have leased all rows of one look
         waiting = EvaluationRun.in_turn()
         if not waiting and (paused := _paused_that_may_go_on()) is not None:
@@ -476,15 +436,12 @@ def work_one(*, owner: str) -> bool:
             if not run.acquire(owner=owner, lease=lease(), resumable=RESUMABLE):
                 continue
             run.note_served()
-            about = logging_about(evaluation_run=run.pk, agent=run.agent_id)
-            with (
-                about,
-                sentry_sdk.start_transaction(op="evaluation.work", name="evaluate"),
-            ):  # a span alone is sent nowhere
+            trace = sentry_sdk.start_transaction(op="evaluation.work", name="evaluate")  # a span alone is sent nowhere
+            with logging_about(evaluation_run=run.pk, agent=run.agent_id), trace:
                 if awaits_simulation(run):
                     simulate_for(run, owner=owner)
                 else:
-                    execute([run, *_more_channels(run, waiting, owner)], owner=owner)
+                    execute([run], owner=owner)
             return True
         if not waiting:
             break

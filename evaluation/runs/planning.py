@@ -127,21 +127,19 @@ class RunSpec:
         unknown = [name for name in self.dimensions if name not in Dimension.values]
         if unknown or not self.dimensions:
             raise ValueError(f"dimensions {', '.join(unknown) or 'none'}: allowed: {', '.join(Dimension.values)}")
-        if self.samples < 1:
-            raise ValueError(f"samples {self.samples}: at least 1")
-        if self.samples > MOST_SAMPLES:
-            raise ValueError(f"samples {self.samples}: at most {MOST_SAMPLES}")
-        if not -(2**63) <= self.seed < 2**63:
-            raise ValueError(f"seed {self.seed}: a whole number of at most 63 bits")
-        if not 1 <= self.per_call <= 10:
-            raise ValueError(f"per_call {self.per_call}: 1 to 10")
+        for name, least, most in (
+            ("samples", 1, MOST_SAMPLES),
+            ("seed", -(2**63), 2**63 - 1),
+            ("per_call", 1, 10),
+            ("repeats", 1, MOST_REPEATS),
+        ):
+            if not least <= getattr(self, name) <= most:
+                raise ValueError(f"{name} {getattr(self, name)}: {least} to {most}")
         self._check_target()
         if self.position_bins:
             check_bins(self.position_bins)
         if self.samples < len(self.position_bins):
             raise ValueError(f"samples {self.samples}: at least one for each of the {len(self.position_bins)} bins")
-        if not 1 <= self.repeats <= MOST_REPEATS:
-            raise ValueError(f"repeats {self.repeats}: 1 to {MOST_REPEATS}")
         if self.method not in Method.values:
             raise ValueError(f"method {self.method!r}: allowed: {', '.join(Method.values)}")
         if self.method == Method.TINYTROUPE:
@@ -223,10 +221,9 @@ _OF_AGENTS = (  # what an agent's channels do not share with it
 
 
 def channel_specs(spec: RunSpec) -> list[tuple[RunSpec, int]]:
-    """For an agent's evaluation: those of its channels, with the number of its messages there, most first.
+    """For an agent's evaluation: those of its channels (same window, tags and procedure), with the number of its messages there.
 
-    The same window, tags and procedure; ``last:N`` are then the channel's last N messages. Empty when no channel dimension is asked
-    for, when the target is a channel itself, or when speech was simulated, which an agent does alone.
+    Most first; ``last:N`` are then the channel's last N messages. Empty when speech was simulated, which an agent does alone.
     """
     dimensions = tuple(d for d in spec.dimensions if d in CHANNEL_DIMENSIONS)
     if spec.agent is None or not dimensions or spec.simulated:
@@ -249,8 +246,7 @@ _PLANNING = 0x504C414E  # the lock's number among those of the database
 def wait_for_other_plans() -> None:
     """Wait until no other transaction makes evaluation runs; until this one ends the others wait.
 
-    SQLite lets one writer in anyhow. A lock of the target's row would hold up what is said there, and two plans (or a plan and a
-    message) that take an agent and its channels in another order would end each other.
+    SQLite lets one writer in anyhow. Locks of agents and channels would hold up what is said there, and could deadlock.
     """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
@@ -260,18 +256,19 @@ def wait_for_other_plans() -> None:
 def insert_items(run: EvaluationRun, propositions: Mapping[str, Sequence[Proposition]]) -> None:
     """Store what is to be judged in a run, by its propositions per dimension; `sample_size` is then known."""
     subject = subject_of(run)
-    variables = variables_of(subject)
+    if isinstance(subject, ChannelSubject):
+        variables = dict.fromkeys(("agent_name", "channel_name"), one_line(subject.name))
+    else:
+        variables = {"agent_name": subject.agent.display_name}
     sampled: set[int] = set()
-    planned: Iterable[tuple[str, Iterable[Item]]] = (
-        (name, SCORERS[name].plan(subject, propositions[name])) for name in run.own_dimensions
-    )
+    planned = {name: SCORERS[name].plan(subject, propositions[name]) for name in run.own_dimensions}
     if run.swap_test:
-        planned = [(name, [item for item in items if item.message_id is not None]) for name, items in planned]
+        planned = {name: [item for item in items if item.message_id is not None] for name, items in planned.items()}
     if run.swap_test == SwapHalf.SWAPPED and isinstance(subject, Subject):
-        judged = {item.message_id for _, items in planned for item in items if item.message_id is not None}
+        judged = {item.message_id for items in planned.values() for item in items}
         run.swaps = choose_swaps(subject.agent, sorted(judged), seed=run.seed)
-        planned = [(name, [item for item in items if str(item.message_id) in run.swaps]) for name, items in planned]
-    for dimension, items in planned:
+        planned = {name: [i for i in items if str(i.message_id) in run.swaps] for name, items in planned.items()}
+    for dimension, items in planned.items():
         shared = {p.id: _columns(p, variables) for p in propositions[dimension]}
         every = repeated(items, run.repeats)
         while batch := list(islice(every, 500)):
@@ -298,9 +295,8 @@ _OF_AN_ITEM = (
 
 def _columns(proposition: Proposition, variables: dict[str, str]) -> tuple[Any, ...]:
     """What the judgements of a proposition have in common: the last columns of `_OF_AN_ITEM`."""
-    unfilled = (
-        "channel_name" in proposition.claim and "channel_name" not in variables
-    )  # its channel is known when it is judged
+    # The channel of a message is known when it is judged.
+    unfilled = "channel_name" in proposition.claim and "channel_name" not in variables
     return (
         proposition.dimension,
         proposition.id,
@@ -316,9 +312,6 @@ def propositions_asked(
     target: Agent | Channel, dimension: str, *, hard: bool = False, files: Sequence[LoadedFile] | None = None
 ) -> list[Proposition]:
     """The propositions of a run about an agent or a channel, as files and traits are now; in a hard run all that can be hard are.
-
-    Args:
-        files: What `load_all` returned, for callers that ask for several dimensions.
 
     Raises:
         PropositionError: Proposition files cannot be used.
@@ -363,13 +356,6 @@ def subject_of(run: EvaluationRun) -> Subject | ChannelSubject:
     )
 
 
-def variables_of(subject: Subject | ChannelSubject) -> dict[str, str]:
-    """What propositions about all of the window may name; a channel is both its own name and its channel's."""
-    if isinstance(subject, ChannelSubject):
-        return dict.fromkeys(("agent_name", "channel_name"), one_line(subject.name))
-    return {"agent_name": subject.agent.display_name}
-
-
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A spec with everything it depends on loaded: propositions (from `files`), persona and their digests."""
@@ -391,9 +377,8 @@ class Plan:
             "judge": s.judge_model,
             "window": s.window.spec,
             "history": s.history.spec,
-            "schedule": (s.schedule.pk, s.schedule.last_fired_at)
-            if s.schedule
-            else None,  # each firing is one of its own
+            # Each firing is one of its own.
+            "schedule": (s.schedule.pk, s.schedule.last_fired_at) if s.schedule else None,
             "environment": s.environment.pk if s.environment else None,
             "digests": (self.persona_digest, self.proposition_digest),
         }
@@ -401,11 +386,7 @@ class Plan:
 
 
 def make_plan(spec: RunSpec, *, files: Sequence[LoadedFile] | None = None) -> Plan:
-    """Load what a run needs.
-
-    Args:
-        spec: What is asked for.
-        files: What `load_all` returned, for callers that plan several runs at once.
+    """Load what a run needs; `files` is what `load_all` returned, for callers that plan several runs at once.
 
     Raises:
         PropositionError: Proposition files cannot be used.
@@ -424,7 +405,6 @@ def prepare_run(spec: RunSpec, *, channels: Prepared | None = None) -> tuple[Eva
     """The run for a spec: an unfinished one of the last 24 hours (paused for a budget: 7 days) that asked for the same, else a new one.
 
     Args:
-        spec: What is asked for.
         channels: The runs of channels prepared so far; agents that are prepared together share them.
 
     Returns:
@@ -440,17 +420,15 @@ def prepare_plan(plan: Plan, *, channels: Prepared | None = None) -> tuple[Evalu
         unfinished = EvaluationRun.objects.filter(spec_digest=plan.spec_digest, status__in=UNFINISHED).order_by("-pk")
         since = timezone.now() - RESUMABLE_FOR
         waits = Q(status="paused_budget", created_at__gte=timezone.now() - PAUSED_FOR)
-        earlier = unfinished.filter(Q(created_at__gte=since) | waits).first() or _with_failed_calls(
-            plan.spec_digest, since
-        )
-        run, resumed = (earlier, True) if earlier is not None else (create_run(plan), False)
-        if run.batch != plan.spec.batch and not is_waiting(
-            run.work_id
-        ):  # the same questions, asked in another way from now on
+        earlier = unfinished.filter(Q(created_at__gte=since) | waits).first()
+        earlier = earlier or _with_failed_calls(plan.spec_digest, since)
+        run = earlier or create_run(plan)
+        # The same questions, asked in another way from now on.
+        if run.batch != plan.spec.batch and not is_waiting(run.work_id):
             run.batch = plan.spec.batch
             run.save(update_fields=["batch"])
     link_channels(run, plan, [] if channels is None else channels)
-    return run, resumed
+    return run, earlier is not None
 
 
 def link_channels(run: EvaluationRun, plan: Plan, prepared: Prepared) -> None:
@@ -534,15 +512,12 @@ def plan_later(run: EvaluationRun, spec: RunSpec, *, owner: str) -> bool:
 
     Returns:
         Whether `owner` still held it; if not, nothing was changed.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
     """
     plan = make_plan(spec)
     planned = new_run(plan)
+    values = {name: getattr(planned, name) for name in _PLANNED_LATER}
     with transaction.atomic():
         wait_for_other_plans()
-        values = {name: getattr(planned, name) for name in _PLANNED_LATER}
         if not run.finish(owner=owner, status=EvaluationRun.Status.PENDING, **values):
             return False
         insert_items(run, plan.propositions)
@@ -558,8 +533,7 @@ LOOK_AFTER_SECONDS = 30.0
 def why_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decimal(0)) -> str | None:
     """Why no paid question about `agent` may be asked of `judge` now; empty when it may, None when nothing is capped.
 
-    A channel's evaluation has no agent: those of all channels have one budget together. `planned` US dollars are about to be spent at
-    once.
+    The evaluations of all channels, which have no agent, share one budget. `planned` US dollars are about to be spent at once.
     """
     if not settings.EVALUATION_BUDGET:
         return None
@@ -570,8 +544,7 @@ def why_over_budget(agent: Agent | None, judge: str, *, planned: Decimal = Decim
 class BudgetWatch:
     """Asked before each call of one evaluation; safe to use from several threads.
 
-    Looks every ten calls where there is a cap, every 30 seconds in any case. So that many calls, and those in flight or about to be (twice
-    as many as may be in flight at once), may be made past the cap.
+    Looks every ten calls where there is a cap, every 30 seconds in any case: that many calls, and those in flight, may exceed the cap.
 
     Attributes:
         reason: Why the evaluation must pause; it stays so until it is resumed.
@@ -622,8 +595,7 @@ def answer_lengths(judge: str) -> dict[str, AnswerLength]:
         model=judge,
         status=LLMCall.Status.OK,
         output_tokens__isnull=False,
-    )
-    calls = calls.exclude(dimension=Dimension.IDEAS_QUANTITY)  # a list, not an answer to a proposition
+    ).exclude(dimension=Dimension.IDEAS_QUANTITY)  # a list, not an answer to a proposition
     claims = calls.annotate(claims=Count("evaluation_scores")).filter(claims__gt=0).order_by("-pk")
     by_dimension: dict[str, list[tuple[int, int]]] = {}
     for dimension, tokens, number in claims.values_list("dimension", "output_tokens", "claims")[:NEWEST_CALLS]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import sqrt
@@ -35,8 +35,7 @@ CALL_FAILED = Q(status="unscored", cause__in=FAILURES)
 
 def reopen_failed(run: EvaluationRun) -> int:
     """Make items whose call failed pending again, so that the run judges them when it resumes; returns how many."""
-    failed = EvaluationScore.objects.filter(CALL_FAILED, evaluation_run=run)
-    reopened = failed.update(status="pending", reason="", cause="", call=None, judged_at=None)
+    reopened = run.scores.filter(CALL_FAILED).update(status="pending", reason="", cause="", call=None, judged_at=None)
     if reopened and run.series_points is not None:  # its series looks at it again when it has ended
         EvaluationRun.objects.filter(pk=run.pk).update(series_points=None)
     return reopened
@@ -44,13 +43,12 @@ def reopen_failed(run: EvaluationRun) -> int:
 
 def failed_call(run: EvaluationRun) -> str:
     """Why one of the run's calls failed; empty when none did."""
-    failed = EvaluationScore.objects.filter(CALL_FAILED, evaluation_run=run)
-    return failed.values_list("reason", flat=True).first() or ""
+    return run.scores.filter(CALL_FAILED).values_list("reason", flat=True).first() or ""
 
 
 def judge_answered(run: EvaluationRun) -> bool:
     """Whether the judge answered any call: what rules and preconditions settle needs no judge."""
-    return EvaluationScore.objects.filter(evaluation_run=run, judge=run.judge).exclude(CALL_FAILED).exists()
+    return run.scores.filter(judge=run.judge).exclude(CALL_FAILED).exists()
 
 
 ANSWERED = ~CALL_FAILED & ~Q(judge__in=["", RULE_JUDGE])  # by the judge, be it that it cannot tell
@@ -63,8 +61,6 @@ _MISCONFIGURED = re.compile(
 
 def unanswered(runs: Sequence[EvaluationRun]) -> set[tuple[int, str]]:
     """Run and dimension where the judge was asked and answered nothing: what rules score there is no score of this judge."""
-    if not runs:
-        return set()
     rows = EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs]).order_by()
     per_dimension = rows.values("evaluation_run", "dimension").annotate(
         failed=Count("pk", filter=CALL_FAILED), answered=Count("pk", filter=ANSWERED)
@@ -90,12 +86,9 @@ MESSAGES = Q(dimension__in=BY_MESSAGE, over_window=False)  # judged message by m
 TOO_LITTLE = "not enough data"
 
 
-def share_counts(only: Q = Q()) -> dict[str, Any]:  # noqa: B008 (a Q is never changed)
-    """Annotations for `EvaluationScore` rows: what was scored (`hits`) of what this judge can score (`asked`), of `only` these.
-
-    Repeats of a judgement count once: the first one speaks for them.
-    """
-    once = only & Q(repeat=1)
+def share_counts() -> dict[str, Any]:
+    """Annotations for `EvaluationScore` rows: what was scored (`hits`) of what this judge can score (`asked`); of repeats the first."""
+    once = Q(repeat=1)
     return {"hits": Count("pk", filter=once & Q(status="scored")), "asked": Count("pk", filter=once & COVERABLE)}
 
 
@@ -148,15 +141,11 @@ def with_share(score: str, share: Share | None, *, between: str = " · ") -> str
 
 def words_or_share(score: str, share: Share | None, *, of_words: bool, between: str = " · ") -> str:
     """A score of a comparison: ``8.3 · 24 %``; by the statistic of repeated words, which no judge gave, ``8.3 · words``."""
-    return between.join((score, "words")) if of_words else with_share(score, share, between=between)
+    return f"{score}{between}words" if of_words else with_share(score, share, between=between)
 
 
 def why_too_little(share: Share) -> str:
-    """Why these judgements of messages make no score; empty when they do, and where there was nothing to score.
-
-    Args:
-        share: The judgements of messages in a dimension that is judged message by message.
-    """
+    """Why these judgements of single messages make no score; empty when they do, and where there was nothing to score."""
     needed, least = settings.SCORE_MIN_JUDGEMENTS, settings.SCORE_MIN_COVERAGE
     if not share.asked:
         return ""
@@ -182,12 +171,9 @@ def shares_of(runs: Collection[int]) -> dict[int, dict[str, Share]]:
 
 
 def window_statistics(stored: Mapping[str, Any]) -> dict[str, dict[str, list[Observation]]]:
-    """By dimension and proposition the exact statistic of a window, message by message (see `evaluation.scorers.fluency.figures`).
+    """By dimension and proposition the exact statistic of a window, message by message, from `EvaluationRun.figures`.
 
-    Comparisons go by it, also where the claim itself is unscored.
-
-    Args:
-        stored: The figures of an evaluation (`EvaluationRun.figures`).
+    Comparisons go by it, also where the claim itself is unscored: see `evaluation.scorers.fluency.figures`.
     """
     return {
         dimension: {
@@ -232,10 +218,7 @@ class PropositionSummary(Numbers):
 
 
 class ChannelScore(BaseModel):
-    """What one channel contributes to an agent's dimension. `messages` are the agent's there: its weight in the mean.
-
-    `share` is how much was scored there.
-    """
+    """What one channel contributes to an agent's dimension. `messages` are the agent's there: its weight in the mean."""
 
     model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
 
@@ -243,14 +226,13 @@ class ChannelScore(BaseModel):
     messages: int
     score: float | None
     count: int | None
-    share: Share = NOTHING
+    share: Share
 
 
 class DimensionSummary(Numbers):
     """One dimension over a run. Its score is weighted by proposition; an agent's in a channel's dimension is that of its channels.
 
-    Dumped, one that is counted has `count` where others have `score`, and `coverage` is the share scored of the judgements this judge can
-    make, 0 to 1, null where there are none.
+    Dumped, one that is counted has `count` where others have `score`; `coverage` is the share scored, 0 to 1 or null.
 
     Attributes:
         noise: Standard deviation of a judgement around the mean of its item's repeats, in points; None without repeats.
@@ -329,12 +311,10 @@ class Used(Spending):
 
 
 class RunSummary(Used):
-    """A run in numbers. `overall_score` is the mean of its dimensions' scores; tokens and cost are sums over the ledger.
+    """A run in numbers; dumped it is what ``--json`` and the API show of a run. Tokens and cost are sums over the ledger.
 
-    It is empty where a dimension fell short: the mean of the others would rise when the persona is lost.
-
-    Dumped it is what ``--json`` and the API show of a run. `procedure` is given for runs that were not judged in the usual way; a run of a
-    channel has `channel` where others have `agent`.
+    `overall_score` is the mean of its dimensions' scores; empty where a dimension fell short: the mean of the others would rise when the
+    persona is lost. `procedure` is given for runs that were not judged in the usual way.
     """
 
     run: EvaluationRun
@@ -389,11 +369,8 @@ def rounded(value: float | None) -> float | None:
 
 _STATUSES = ("scored", "trivial", "unscored", "pending")
 _BY_STATUS = {status: Count("pk", filter=Q(status=status)) for status in _STATUSES}
-WITHOUT_SCORE = (
-    EvaluationRun.Status.FAILED,
-    EvaluationRun.Status.ERRORED,
-    EvaluationRun.Status.CANCELLED,
-)  # what they have is partial
+# What they have is partial.
+WITHOUT_SCORE = (EvaluationRun.Status.FAILED, EvaluationRun.Status.ERRORED, EvaluationRun.Status.CANCELLED)
 
 
 # -- sums of judgements
@@ -401,8 +378,8 @@ def dimension_summaries(scores: Iterable[Mapping[str, Any]]) -> dict[str, Dimens
     """Dimensions from a row per dimension and proposition.
 
     A row has `dimension`, `proposition_id`, `weight`, `inverted`, the judgements by status, `total` (the sum of the means of its
-    `items`; without repeats each scored judgement is one), `hits` and `asked` (see `share_counts`), `of_messages` (whether it is judged
-    message by message); with repeats also `squares` and `freedom` for the noise, and where it is counted `count`.
+    `items`; without repeats each scored judgement is one), `hits` and `asked` (see `share_counts`), `of_messages` (how many are judged
+    message by message), `count` (None where it is scored); with repeats also `squares` and `freedom` for the noise.
     """
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for row in scores:
@@ -415,8 +392,7 @@ def _dimension(dimension: str, rows: list[Mapping[str, Any]]) -> DimensionSummar
     weighted = weights = 0.0
     for row in sorted(rows, key=lambda r: str(r["proposition_id"])):
         items, points, weight = row.get("items", row["scored"]), float(row["total"]), float(row["weight"])
-        count = row.get("count")
-        if count is None:
+        if (count := row["count"]) is None:
             weighted += weight * points
             weights += weight * items
         propositions.append(
@@ -477,47 +453,45 @@ def _linked_dimension(dimension: str, parts: Sequence[tuple[ChannelShare, Dimens
     )
 
 
-def _repeated_rows(run: EvaluationRun) -> Iterable[dict[str, Any]]:
+def _repeated_rows(runs: Collection[int]) -> Iterator[dict[str, Any]]:
     """Rows for `dimension_summaries` from the repeats of each item (a message, a pair, or the window judged at once).
 
-    `squares` is the sum of squared deviations from the items' means and `freedom` its degrees of freedom: their quotient is the
-    variance of one judgement.
+    `squares` (squared deviations from the items' means) ÷ `freedom` is the variance of one judgement.
     """
     scored = Q(status="scored", score__isnull=False)
-    judgements = EvaluationScore.objects.filter(evaluation_run=run).order_by()
-    items: Any = judgements.values("dimension", "proposition_id", "message").annotate(
+    judgements = EvaluationScore.objects.filter(evaluation_run__in=runs).order_by()
+    items: Any = judgements.values(*_ABOUT, "message").annotate(
         heaviest=Max("weight"),
-        flipped=Count("pk", filter=Q(inverted=True)),
+        inverted=Count("pk", filter=Q(inverted=True)),
         points=Coalesce(Sum("score", filter=scored), 0),
         squared=Coalesce(Sum(F("score") * F("score"), filter=scored), 0),
         with_score=Count("pk", filter=scored),
-        single=Count("pk", filter=MESSAGES),
+        of_messages=Count("pk", filter=MESSAGES),
         **share_counts(),
         **_BY_STATUS,
     )
-    sums: dict[tuple[str, str], Counter[str]] = {}
+    sums: dict[tuple[Any, ...], Counter[str]] = {}
     for item in items.iterator(chunk_size=2000):
-        row = sums.setdefault((item["dimension"], item["proposition_id"]), Counter(dict.fromkeys(_SUMS, 0)))
-        row.update({status: item[status] for status in _STATUSES})
-        row.update(
-            {"hits": item["hits"], "asked": item["asked"], "inverted": item["flipped"], "of_messages": item["single"]}
-        )
+        row = sums.setdefault(tuple(item[name] for name in _ABOUT), Counter(dict.fromkeys(_SUMS, 0)))
+        row.update({name: item[name] for name in (*_STATUSES, "hits", "asked", "inverted", "of_messages")})
         row["weight"] = max(row["weight"], item["heaviest"])
         if n := item["with_score"]:
             mean = item["points"] / n
             row.update({"items": 1, "freedom": n - 1})
             row["total"] += mean
             row["squares"] += max(0.0, item["squared"] - n * mean**2)
-    counts: dict[tuple[str, str], list[int]] = {}
-    counted = judgements.filter(status="scored", count__isnull=False)
-    for dimension, proposition, count in counted.values_list("dimension", "proposition_id", "count"):
-        counts.setdefault((dimension, proposition), []).append(count or 0)
-    for (dimension, proposition), row in sums.items():
-        several = counts.get((dimension, proposition))  # the median; of two middle ones the smaller
-        count = None if several is None else median_low(several)
-        yield {"dimension": dimension, "proposition_id": proposition, "count": count, **row}
+    counts: dict[tuple[Any, ...], list[int]] = {}
+    for *about, count in judgements.filter(status="scored", count__isnull=False).values_list(*_ABOUT, "count"):
+        counts.setdefault(tuple(about), []).append(count or 0)
+    for key, row in sums.items():  # the median; of two middle ones the smaller
+        yield {
+            **dict(zip(_ABOUT, key, strict=True)),
+            "count": median_low(counts[key]) if key in counts else None,
+            **row,
+        }
 
 
+_ABOUT = ("evaluation_run", "dimension", "proposition_id")
 _SUMS = (*_STATUSES, "hits", "asked", "inverted", "of_messages", "weight", "items", "freedom", "total", "squares")
 
 
@@ -532,7 +506,7 @@ def overall(dimensions: Iterable[DimensionSummary]) -> float | None:
 
 
 def summarize(run: EvaluationRun) -> RunSummary:
-    """The numbers of one run, in two queries; more for repeats and for the channels of an agent's run."""
+    """The numbers of one run."""
     return summarize_all([run])[0]
 
 
@@ -569,12 +543,12 @@ def summarize_all(runs: Sequence[EvaluationRun]) -> list[RunSummary]:
 
 
 def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
-    """Rows for `dimension_summaries`, by run; of all runs without repeats in one query."""
-    by_run = {run.pk: list(_repeated_rows(run)) if run.repeats > 1 else [] for run in runs}
-    rows = (
+    """Rows for `dimension_summaries`, by run; in as many queries as for one."""
+    by_run: dict[int, list[dict[str, Any]]] = {run.pk: [] for run in runs}
+    rows: Any = (
         EvaluationScore.objects.filter(evaluation_run__in=[run.pk for run in runs if run.repeats == 1])
         .order_by()
-        .values("evaluation_run", "dimension", "proposition_id")
+        .values(*_ABOUT)
         .annotate(
             weight=Max("weight"),
             inverted=Count("pk", filter=Q(inverted=True)),
@@ -587,44 +561,30 @@ def _rows(runs: Sequence[EvaluationRun]) -> dict[int, list[dict[str, Any]]]:
     )
     for row in rows:
         by_run[row["evaluation_run"]].append({**row, "count": row["counted"]})
+    if several := [run.pk for run in runs if run.repeats > 1]:
+        for row in _repeated_rows(several):
+            by_run[row["evaluation_run"]].append(row)
     return by_run
 
 
 def dimension_scores(runs: Collection[EvaluationRun]) -> dict[int, dict[str, float]]:
-    """The scores by run and dimension of what was judged in the runs themselves, where enough was scored; one query at most.
+    """The scores by run and dimension of what was judged in the runs themselves, where enough was scored.
 
-    Of a run of one dimension it is the overall score: that is not read.
+    Of a run of one dimension it is the overall score, which is not read again.
     """
-    scores = {
-        run.pk: {} if run.overall_score is None else {run.dimensions[0]: run.overall_score}
-        for run in runs
-        if len(run.dimensions) == 1
-    }
-    several = [run.pk for run in runs if run.pk not in scores]
-    scored = Q(status="scored", score__isnull=False)
-    rows = (
-        EvaluationScore.objects.filter(evaluation_run__in=several)
-        .order_by()
-        .values_list("evaluation_run", "dimension")
-        .annotate(
-            points=Sum(F("weight") * F("score"), filter=scored),
-            weights=Sum("weight", filter=scored),
-            of_messages=Count("pk", filter=MESSAGES),
-            **share_counts(),
-        )
-    )
-    scores |= {run: {} for run in several}
-    for run, dimension, points, weights, of_messages, hits, asked in rows:
-        if weights and not (of_messages and why_too_little(Share(hits, asked))):
-            scores[run][dimension] = round(points / weights, 4)
+    rows = _rows([run for run in runs if len(run.dimensions) > 1])
+    summaries = {pk: dimension_summaries(of_run).values() for pk, of_run in rows.items()}
+    scores = {pk: {d.dimension: d.score for d in of_run if d.score is not None} for pk, of_run in summaries.items()}
+    for run in runs:
+        if len(run.dimensions) == 1:
+            scores[run.pk] = {} if run.overall_score is None else {run.dimensions[0]: run.overall_score}
     return scores
 
 
 def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, DimensionSummary]]:
     """Agents' channel dimensions by run, from the runs of their channels that are not failed.
 
-    A score is the mean of the channels' scores, weighted by how much the agent said in each; a count is the sum, the same idea in two
-    channels being two.
+    A score is the mean of the channels' scores, weighted by how much the agent said in each; a count is the sum.
     """
     if not runs:
         return {}
@@ -649,18 +609,13 @@ def linked_dimensions(runs: Sequence[EvaluationRun]) -> dict[int, dict[str, Dime
 
 def worst_judgement(run: EvaluationRun, dimension: str, proposition_id: str) -> EvaluationScore | None:
     """The lowest scored judgement of a proposition, the oldest of equals."""
-    return (
-        EvaluationScore.objects.filter(
-            evaluation_run=run, dimension=dimension, proposition_id=proposition_id, status="scored"
-        )
-        .order_by("score", "pk")
-        .first()
-    )
+    scored = run.scores.filter(dimension=dimension, proposition_id=proposition_id, status="scored")
+    return scored.order_by("score", "pk").first()
 
 
 def pending_count(run: EvaluationRun) -> int:
     """Judgements of a run that are still to be made."""
-    return EvaluationScore.objects.filter(evaluation_run=run, status=EvaluationScore.Status.PENDING).count()
+    return run.scores.filter(status=EvaluationScore.Status.PENDING).count()
 
 
 def channels_of(summaries: Iterable[RunSummary]) -> list[RunSummary]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -263,40 +263,38 @@ def sample_by_position(
 
     Later positions come from long conversations only. So conversations that reach from the first to the last stretch with messages are
     drawn from before the others, and each stretch takes one message after the other from them in the same order: early and late
-    positions then stand for the same conversations. Drawn with the seed; two passes over the agent's messages, of which only counts per
-    conversation and stretch are kept.
+    positions then stand for the same conversations.
 
     Args:
         agent: Who spoke.
-        eligible: Its messages that may be drawn.
+        eligible: Its messages that may be drawn; positions count everything it said there.
         bins: The stretches.
         samples: Most messages, at least 1.
         seed: Equal seeds draw equal samples.
         simulated: Whether `eligible` is simulated speech. `where`: the tags it was chosen by.
     """
     rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
-    counts = Counter((channel, place) for _, channel, place in _in_bins(agent, eligible, bins, simulated, where))
+    may = set(eligible.order_by().values_list("pk", flat=True))
+    by_place: dict[tuple[int, int], list[int]] = {}  # by channel and stretch
+    said = numbered(agent=agent, simulated=simulated, where=where)
+    for pk, channel, position in said.values_list("pk", "channel_id", "own_position").iterator():
+        if pk in may and (place := bin_of(position, bins)) is not None:
+            by_place.setdefault((channel, place), []).append(pk)
+    counts = {key: len(ids) for key, ids in by_place.items()}
     sizes: Counter[int] = Counter()
     for (_, place), count in counts.items():
         sizes[place] += count
     channels = sorted({channel for channel, _ in counts})
     rng.shuffle(channels)
     through = spanning(counts)
-    picked: dict[tuple[int, int], list[int]] = {}
+    drawn: list[int] = []
     for place, share in sorted(_shares(sizes, samples).items()):
         first = _one_by_one([c for c in channels if c in through], place, counts, share)
         then = _one_by_one([c for c in channels if c not in through], place, counts, share - sum(first.values()))
         for channel, number in {**first, **then}.items():
-            picked[channel, place] = sorted(rng.sample(range(counts[channel, place]), number), reverse=True)
-    ids: list[int] = []
-    seen: Counter[tuple[int, int]] = Counter()
-    for pk, channel, place in _in_bins(agent, eligible, bins, simulated, where):
-        left = picked.get((channel, place))
-        if left and left[-1] == seen[channel, place]:
-            left.pop()
-            ids.append(pk)
-        seen[channel, place] += 1
-    return ids
+            drawn += rng.sample(by_place[channel, place], number)
+    order = {pk: number for number, pk in enumerate(pk for ids in by_place.values() for pk in ids)}
+    return sorted(drawn, key=order.__getitem__)
 
 
 def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:
@@ -304,32 +302,6 @@ def spanning(counts: Mapping[tuple[int, int], int]) -> set[int]:
     places = {place for _, place in counts}
     ends = {min(places), max(places)} if places else set()
     return {channel for channel, _ in counts if all(counts.get((channel, end)) for end in ends)}
-
-
-def _in_bins(
-    agent: Agent,
-    eligible: QuerySet[Message],
-    bins: Sequence[Bin],
-    simulated: bool,
-    where: Mapping[str, str] | None,
-) -> Iterator[tuple[int, int, int]]:
-    """(message, channel, stretch) of what may be drawn. Positions count everything the agent said there, drawn or not.
-
-    Both are read in the same order and merged: a subquery per message may cost PostgreSQL a scan for each.
-    """
-    keys = eligible.order_by("channel_id", "position").values_list("channel_id", "position")
-    may = keys.iterator(chunk_size=2000)
-    next_may = next(may, None)
-    said = numbered(agent=agent, simulated=simulated, where=where)
-    rows = said.values_list("pk", "channel_id", "position", "own_position")
-    for pk, channel, position, own_position in rows.iterator(chunk_size=2000):
-        while next_may is not None and next_may < (channel, position):
-            next_may = next(may, None)
-        if next_may is None:
-            return
-        place = bin_of(own_position, bins) if next_may == (channel, position) else None
-        if place is not None:
-            yield pk, channel, place
 
 
 def _shares(sizes: Mapping[int, int], samples: int) -> dict[int, int]:
@@ -629,9 +601,14 @@ class Subject:
         return text is not None
 
     def event(self, message: Message | Said) -> Event:
-        if message.agent_id == self.agent.pk:
-            return Event("action", self.agent.display_name, message.text)
-        return Event("stimulus", self.agent.display_name, message.text, speaker=message.author_name)
+        return event_of(self.agent, message)
+
+
+def event_of(agent: Agent, message: Message | Said) -> Event:
+    """A message as the agent lives it: what it says itself is an action, everything else a stimulus."""
+    if message.agent_id == agent.pk:
+        return Event("action", agent.display_name, message.text)
+    return Event("stimulus", agent.display_name, message.text, speaker=message.author_name)
 
 
 def stretch_end(position: int, last_n: int) -> int:

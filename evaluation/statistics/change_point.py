@@ -43,17 +43,13 @@ class Alarm:
 
     Attributes:
         index: The evaluation at which it was detected, counted from 0 in the points given.
-        time: When that was.
         onset: The evaluation since which the score is lower, as far as can be told; ``index − onset + 1`` is the delay at most.
-        onset_time: When that was.
         before: Mean score before, each evaluation weighted by its precision.
         after: Mean score since.
     """
 
     index: int
-    time: datetime
     onset: int
-    onset_time: datetime
     before: float
     after: float
 
@@ -139,7 +135,7 @@ def find_drops(
                 _mean(scores[part], variances[part]) for part in (slice(start, onset), slice(onset, index + 1))
             )
             if before - after >= limit:
-                alarms.append(Alarm(index, points[index].time, onset, points[onset].time, before, after))
+                alarms.append(Alarm(index, onset, before, after))
                 start, statistic = onset, 0.0
     return Scan(tuple(alarms), statistic, threshold)
 

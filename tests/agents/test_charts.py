@@ -7,7 +7,7 @@ from datetime import timedelta
 from html import unescape
 from typing import Any
 
-from agents.console.charts import MOST_ROWS, Bar, Line, Marker, Point, bars, line_chart, steps
+from agents.console.charts import MOST_ROWS, Bar, Line, Marker, Point, bars, line_chart
 from tests.console import HOSTILE, drawn, plain
 from tests.factories import MONDAY
 
@@ -82,14 +82,3 @@ def test_bars_have_a_value_per_series_and_a_threshold() -> None:
     assert rows(html) == ["4 to 5 1 3", "5 to 6 0 0"]
     assert re.search(r'<th scope="row"><a [^>]*href="/4/"', html)
     assert [marker["at"] for marker in drawn(html)[0]["markers"]] == [4.5]
-
-
-def test_steps_are_drawn_in_their_order_with_gaps_and_a_row_each() -> None:
-    html = steps(
-        {"Ada": [0.5, None, 0.75], HOSTILE: [1, 0, None]}, names=["poll", "round 1", "round 2"], label="Confidence"
-    )
-
-    assert values(html) == [[0.5, None, 0.75], [1, 0, None]]
-    assert drawn(html)[0]["days"] == [[0, "poll"], [1, "round 1"], [2, "round 2"]]
-    assert rows(html) == ["poll 0.50 1.00", "round 1 – 0.00", "round 2 0.75 –"]
-    assert "<script>" not in html

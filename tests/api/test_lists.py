@@ -21,7 +21,7 @@ from django.utils import timezone
 from agents.models import Agent, Channel, LLMCall, Run
 from correction.models import CorrectionLog, InterventionLog
 from tests.api_client import Program, listed, paged, program, queries, refused
-from tests.console import signed_in, superuser, viewer
+from tests.console import superuser, viewer
 from tests.factories import make_agent, make_channel, say, talk
 from tests.listed_rows import MAKERS, people
 
@@ -32,9 +32,7 @@ LISTS = {  # the model of its rows, and its orders
     "agents/": ("agents.agent", "display_name, slug, -created_at, -updated_at"),
     "channels/": ("agents.channel", "name, slug, -created_at"),
     "messages/": ("agents.message", BY_ID),
-    "channels/office/messages/": ("", "-position, position"),
     "runs/": ("agents.run", BY_TIME),
-    "agents/ada/turns/": ("", BY_TIME),
     "llm-calls/": ("agents.llmcall", BY_TIME),
     "debates/": ("agents.debate", BY_ID),
     "evaluations/": ("evaluation.evaluationrun", BY_ID),
@@ -49,7 +47,7 @@ LISTS = {  # the model of its rows, and its orders
     "behavior-requests/": ("correction.behaviorrequest", BY_TIME),
 }
 NUMBERED = ("agents/", "channels/", "evaluations/baselines/", "evaluations/config/")  # the others go by cursor
-LOGS = ("messages/", "channels/office/messages/", "runs/", "agents/ada/turns/", "agents/ada/versions/", "llm-calls/",
+LOGS = ("messages/", "runs/", "agents/ada/versions/", "llm-calls/",
         "debates/", "evaluations/", "evaluations/correction-logs/", "evaluations/intervention-logs/", "behavior-requests/")  # fmt: skip
 CURSORS = (
     "p=%00",
@@ -74,7 +72,8 @@ WRONG = [  # query, parameter, sentence
     ("messages/?since=monday", "since", "since 'monday': allowed: a date or time"),
     ("messages/?until=9999-12-31T23:59:59-23:59", "until", "allowed: a date or time"),
     ("messages/?search=paper", "search", "allowed: with one of channel, agent, since"),
-    ("channels/office/messages/?after=-1", "after", "after '-1': allowed: a position, a number from 0"),
+    ("messages/?after=7", "after", "allowed: with channel"),
+    ("messages/?channel=office&after=-1", "after", "after '-1': allowed: a position, a number from 0"),
     ("runs/?status=odd", "status", "status 'odd': allowed: pending"),
     ("llm-calls/?run=99999999999999999999", "run", "allowed: the id of a run"),
     ("debates/?mode=shouting", "mode", "mode 'shouting': allowed: collaborative, adversarial"),
@@ -123,7 +122,19 @@ def test_a_list_asks_as_often_for_sixty_rows_as_for_three(client: Program, route
 
 
 # What no field of a row shows as it is asked for; tests of their own ask for most of it.
-NO_FIELD = {"search", "tag", "ordering", "since", "until", "acknowledged", "trait", "message", "session", "mechanism"}
+NO_FIELD = {
+    "search",
+    "tag",
+    "ordering",
+    "since",
+    "until",
+    "after",
+    "acknowledged",
+    "trait",
+    "message",
+    "session",
+    "mechanism",
+}
 NO_FIELD_OF = {
     "agents/": {"channel"}, "channels/": {"agent"}, "debates/": {"agent"}, "evaluations/": {"dimension", "procedure"},
     "evaluations/correction-logs/": {"dimension"}, "evaluations/interventions/": {"agent"},
@@ -202,14 +213,10 @@ def test_numbers_and_pages_that_nothing_has_are_not_found(client: Program) -> No
             assert answer.status_code in (200, 404), (path, cursor)
 
 
-def test_lists_are_pages_in_a_browser_also_where_something_is_wrong_and_viewers_read_them_all() -> None:
-    browser, reader = signed_in(superuser()), program(viewer())
+def test_viewers_read_every_list() -> None:
+    reader = program(viewer())
     for route in (*LISTS, "evaluations/propositions/"):
         assert reader.get(f"/api/{route}").status_code == 200, route
-        for query, status in (("", 200), ("?colour=red", 400)):
-            answer = browser.get(f"/api/{route}{query}", headers={"Accept": "text/html"})
-            assert (answer.status_code, answer["Content-Type"].split(";")[0]) == (status, "text/html"), route
-    assert "there is no evaluation 0" in browser.get("/api/evaluations/0/", HTTP_ACCEPT="text/html").content.decode()
 
 
 # -- orders

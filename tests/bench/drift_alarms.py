@@ -110,7 +110,9 @@ def _drops(assumed: Assumed, rng: np.random.Generator, drop: float) -> list[date
         error = error_of([Observation(float(total), 3.0, n) for n, total in enumerate(scores.mean(axis=1))])
         points.append(Point(START + day * DAY, float(scores.mean()), error))
     series = max(AGENTS, assumed.agents) * assumed.dimensions
-    return [alarm.time for alarm in find_drops(points, every=DAY, series=series, limit=assumed.limit).alarms]
+    return [
+        points[alarm.index].time for alarm in find_drops(points, every=DAY, series=series, limit=assumed.limit).alarms
+    ]
 
 
 def measure_drift_alarms() -> None:

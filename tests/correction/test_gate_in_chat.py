@@ -67,7 +67,7 @@ def test_the_gate_s_mode_is_chosen_for_a_chat_alone(
     assert [log.source for log in logs] == [source] * bool(source)
     assert not AgentEvaluationConfig.objects.exists()
     html = read(client, page_of(message.channel, "chat"))
-    assert ('class="pl-gate"' in html) is bool(source)
+    assert ('class="pl-gate-note"' in html) is bool(source)
     if mode:
         assert f'value="{mode}" selected' in html  # the next message too
     assert get_gate_statistics(agent=ada).total_actions == 0

@@ -145,7 +145,7 @@ def test_one_that_said_nothing_is_a_note_unless_it_was_named(
         (["--dimensions", "vibes"], "dimensions vibes: allowed: adherence, consistency"),
         (["--dimensions", ","], "dimensions none: allowed"),
         (["--window", "soon"], "window 'soon' is not understood; allowed: all, last:N"),
-        (["--samples", "0"], "samples 0: at least 1"),
+        (["--samples", "0"], "samples 0: 1 to 100000"),
         (["--per-call", "11"], "per_call 11: 1 to 10"),
         (["--where", "build"], "--where 'build': write tag=value"),
         (["--where", "=41"], "write tag=value"),

@@ -81,21 +81,8 @@ def read_chat(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
         raise TranscriptError(source.name, 0, "the file holds no conversation")
 
 
-_ANTHROPIC_PARTS = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking", "document"})
-
-
-def is_anthropic(value: dict[str, Any]) -> bool:
-    """Whether it is a conversation with what only Anthropic's API has: `system` beside the messages, or its parts."""
-    messages = value.get("messages")
-    if not isinstance(messages, list):
-        return False
-    contents = [message.get("content") for message in messages if isinstance(message, dict)]
-    parts = [part for content in contents if isinstance(content, list) for part in content]
-    return "system" in value or any(isinstance(part, dict) and part.get("type") in _ANTHROPIC_PARTS for part in parts)
-
-
 def is_openai(value: dict[str, Any]) -> bool:
-    """Whether it is a conversation, a message, or an Inspect log."""
+    """Whether it is a conversation (Anthropic's, too), a message, or an Inspect log."""
     samples = value.get("samples")
     if isinstance(samples, list) and samples and isinstance(samples[0], dict) and "messages" in samples[0]:
         return True

@@ -6,10 +6,8 @@ https://github.com/TomzxCode/llm-conversations-viewer, docs/formats.md.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import Any
 
 from agents.transcripts.json_input import Row, json_values
@@ -17,11 +15,8 @@ from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessa
 from agents.transcripts.source import Source
 
 _SPEECH = frozenset({"", "text", "multimodal_text"})
-# U+E200 name U+E202 argument … U+E201: what the browser shows as a footnote, a picture or a card; before 2025 【4†source】.
-_MARK = re.compile(
-    "[ \\t]{0,4}(?:\ue200([^\ue200\ue201]{0,4000})\ue201|\ue200[\\w-]{0,40}(?:\ue202[\\w-]{0,80})*|【[\\d:]{1,12}†[^【】\\n]{0,200}】)"
-)
-_STRAY = re.compile("[\ue200-\ue206]")
+# Marks of citations, pictures and cards: U+E200 … U+E201, before 2025 【4†source】.
+_MARK = re.compile("[ \\t]{0,4}(?:\ue200[^\ue200\ue201]{0,4000}\ue201|【[\\d:]{1,12}†[^【】\\n]{0,200}】)")
 _REASONS = {
     "thoughts": "thinking",
     "reasoning_recap": "thinking",
@@ -84,7 +79,7 @@ def _message(row: Row, channel: str, number: int) -> Record:
     kind = inner.text("content_type")
     parts = inner.list("parts") if inner.has("parts") else []
     said = [part if isinstance(part, str) else _transcription(part) for part in parts]
-    text = _without_marks("\n".join(filter(None, said)) or inner.text("text")).strip()
+    text = _MARK.sub("", "\n".join(filter(None, said)) or inner.text("text")).strip()
     left_out = sorted(
         {
             str(part.get("content_type") or "part")
@@ -125,19 +120,3 @@ def _transcription(part: Any) -> str:
     """The words of a part that was spoken; empty for every other."""
     spoken = isinstance(part, dict) and part.get("content_type") == "audio_transcription"
     return part["text"] if spoken and isinstance(part.get("text"), str) else ""
-
-
-def _without_marks(text: str) -> str:
-    """The text without marks of citations, pictures and cards; of marked names and links what the reader sees."""
-
-    def shown(match: re.Match[str]) -> str:
-        name, _, rest = (match[1] or "").partition("\ue202")
-        words = rest.partition("\ue202")[0] if name == "url" else ""
-        if name == "entity":  # ["city", "Oslo", "capital of Norway"]
-            with suppress(ValueError, RecursionError):
-                value = json.loads(rest)
-                words = value[1] if isinstance(value, list) and len(value) > 1 and isinstance(value[1], str) else ""
-        before = match[0][: len(match[0]) - len(match[0].lstrip(" \t"))]
-        return before + words if words else ""
-
-    return _STRAY.sub("", _MARK.sub(shown, text))

@@ -10,24 +10,16 @@ import html
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from agents.transcripts.json_input import MAX_DEPTH, Row, json_values, parse
 from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage, TranscriptError
 from agents.transcripts.source import Source
 
-SPEECH = frozenset(
-    {
-        "",
-        "bot_message",
-        "me_message",
-        "thread_broadcast",
-        "file_share",
-        "file_comment",
-        "reply_broadcast",
-        "slackbot_response",
-    }
+SPEECH = (
+    *("", "bot_message", "me_message", "thread_broadcast", "file_share", "file_comment"),
+    *("reply_broadcast", "slackbot_response"),
 )
 _LINK = re.compile(r"<([@#!]?)([^<>|]{0,2000})(?:\|([^<>]{0,2000}))?>")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -51,28 +43,17 @@ def is_slack_zip(names: list[str]) -> bool:
 
 
 def read_slack(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
-    """Read the zip, or a day file; beside one that lies in its unpacked export the names and the channel are found.
+    """Read the zip, or a day file, whose speakers have the names that stand in it.
 
-    Replies in a thread have the thread's first message as parent. An edited message has its last text; a deleted one is skipped.
+    Replies in a thread have the thread's first message as parent; what tells of an edit or a deletion is a notice.
     """
     if source.is_zip:
         yield from _read_zip(source)
         return
-    names, channel = _beside(source)
     rows = [Row(value, path=source.name, line=line, what="a message") for line, value in json_values(source)]
     if not rows:
         raise TranscriptError(source.name, 0, "the file holds no message")
-    yield from _messages(rows, names, channel)
-
-
-def _beside(source: Source) -> tuple[Names, str]:
-    """The names and the channel of a day file that lies in the folder of its channel; empty for an upload."""
-    folder = Path(source.name).resolve().parent
-    users = folder.parent / "users.json"
-    if source.name != str(source.path) or not _DAY.fullmatch(source.stem) or not users.is_file():
-        return {}, ""
-    listed = Source(users)
-    return _names([Row(value, path=listed.name, line=line) for line, value in json_values(listed)]), folder.name
+    yield from (_entry(row, {}, "") for row in rows)
 
 
 def _read_zip(source: Source) -> Iterator[Record]:
@@ -99,7 +80,7 @@ def _read_zip(source: Source) -> Iterator[Record]:
     for channel, files in days.items():
         kind, topic = infos.get(channel, ("", ""))
         yield ChannelInfo(channel=channel, name=channel, kind=kind, topic=topic)
-        yield from _messages([row for name in files for row in _rows(source, name)], names, channel)
+        yield from (_entry(row, names, channel) for name in files for row in _rows(source, name))
 
 
 def _rows(source: Source, name: str) -> list[Row]:
@@ -124,29 +105,11 @@ def _called(row: Row) -> str:
     return next(filter(None, (row.name(key).strip() for key in ("display_name", "real_name", "name"))), "")
 
 
-def _messages(rows: list[Row], names: Names, channel: str) -> Iterator[Record]:
-    """The messages of a channel; entries that tell of an edit or a deletion are applied to those they are about."""
-    there = {row.name("ts") for row in rows if row.text("subtype") in SPEECH}
-    deleted = {row.name("deleted_ts") for row in rows if row.text("subtype") == "message_deleted"}
-    edits = {}
-    for row in rows:
-        if row.text("subtype") == "message_changed":
-            edited = row.child(row.object("message"), "'message'")
-            edits[edited.name("ts")] = edited
-    for row in rows:
-        at, subtype = row.name("ts"), row.text("subtype")
-        changed = row.child(row.object("message"), "'message'").name("ts") if subtype == "message_changed" else ""
-        if changed and changed not in there | deleted:
-            there.add(changed)  # the message itself is in another export: its last text is here
-            yield _message(edits[changed], names, channel)
-        elif subtype in SPEECH and at in deleted:
-            yield Skipped("deleted message", row.line)
-        elif subtype in SPEECH and row.text("type") in ("", "message"):
-            yield _message(edits.get(at) or row, names, channel)
-        else:
-            yield Skipped(
-                "deleted message" if subtype == "tombstone" else f"notice {subtype or row.text('type')}", row.line
-            )
+def _entry(row: Row, names: Names, channel: str) -> Record:
+    subtype = row.text("subtype")
+    if subtype in SPEECH and row.text("type") in ("", "message"):
+        return _message(row, names, channel)
+    return Skipped("deleted message" if subtype == "tombstone" else f"notice {subtype or row.text('type')}", row.line)
 
 
 def _message(row: Row, names: Names, channel: str) -> Record:
@@ -154,7 +117,9 @@ def _message(row: Row, names: Names, channel: str) -> Record:
     profiles = (row.child(row.object(key), f"{key!r}") for key in ("user_profile", "bot_profile"))
     known = (row.name("username"), names.get(user, ""), names.get(bot, ""), *map(_called, profiles), user, bot)
     speaker = next((name.strip() for name in known if name.strip()), "")
-    text = plain(row.text("text") or "\n".join(_blocks(row)) or "\n".join(_fallbacks(row)), names).strip()
+    text = plain(
+        row.text("text") or "\n".join(_blocks(row.value.get("blocks"))) or "\n".join(_fallbacks(row)), names
+    ).strip()
     files = len(row.list("files")) if row.has("files") else 0
     if not text:
         return Skipped("file" if files else "empty message", row.line)
@@ -177,36 +142,16 @@ def _message(row: Row, names: Names, channel: str) -> Record:
     )
 
 
-def _blocks(row: Row) -> Iterator[str]:
-    """The texts of a message's blocks, of rich text with its mentions and links as Slack marks them."""
-    for value in row.list("blocks") if row.has("blocks") else []:
-        said = _marked(value, 0).strip()
-        if said:
-            yield said
-
-
-def _marked(value: Any, depth: int) -> str:
-    if isinstance(value, list):
-        return "".join(_marked(one, depth + 1) for one in value)
-    if not isinstance(value, dict) or depth > MAX_DEPTH:
-        return ""
-    kind = value.get("type")
-    if isinstance(target := value.get({"user": "user_id", "channel": "channel_id"}.get(str(kind), "")), str):
-        return f"<{'@' if kind == 'user' else '#'}{target}>"
-    if kind in ("actions", "input", "image"):
-        return ""
-    text = value.get("text")
-    if kind == "emoji":
-        return f":{value.get('name')}:"
-    if kind == "broadcast":
-        return f"<!{value.get('range')}>"
-    said = text if isinstance(text, str) else _marked(text, depth + 1)
-    if isinstance(text, str) and kind != "mrkdwn":  # which alone has Slack's markup
-        said = html.escape(said, quote=False)
-    inner = said or _marked(value.get("elements") or value.get("fields"), depth + 1)
-    if kind == "link":
-        return inner or html.escape(str(value.get("url") or ""), quote=False)
-    return inner + "\n" * (str(kind).startswith("rich_text_") or kind in ("mrkdwn", "plain_text"))
+def _blocks(value: Any, depth: int = 0) -> Iterator[str]:
+    """The texts of blocks, without those of buttons."""
+    if isinstance(value, list) and depth < MAX_DEPTH:
+        for one in value:
+            yield from _blocks(one, depth + 1)
+    elif isinstance(value, dict) and value.get("type") not in ("actions", "input", "image"):
+        if isinstance(text := value.get("text"), str):
+            yield text
+        else:
+            yield from _blocks([text, value.get("elements"), value.get("fields")], depth + 1)
 
 
 def _fallbacks(row: Row) -> Iterator[str]:

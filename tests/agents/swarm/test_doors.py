@@ -170,60 +170,10 @@ def dialog(client: Program) -> str:
     return "/api/agents/ada/dialogs/dm/"
 
 
-def test_entries_are_pinned_changed_added_with_their_quote_and_removed(
-    client: Program, remembered: DialogState
-) -> None:
-    [fact] = client.get(dialog(client)).json()["facts"]
-    new = {"text": "lives in Oslo", "position": 1, "quote": "i live in  Oslo"}
-
-    both = client.patch(dialog(client), {"facts": [{"key": fact["key"], "pinned": True}, new]}).json()["facts"]
-    left = client.patch(dialog(client), {"facts": []}).json()["facts"]
-
-    assert [(one["text"], one["pinned"]) for one in both] == [(fact["text"], True), ("lives in Oslo", False)]
-    assert both[1]["quote"] == "I live in Oslo."
-    assert left == []
-
-
-@pytest.mark.parametrize(
-    ("body", "field", "part"),
-    [
-        (
-            {"facts": [{"text": "has a dog", "position": 1, "quote": "I have a dog"}]},
-            "facts.quote",
-            "allowed: words of the message",
-        ),
-        (
-            {"facts": [{"text": "x", "position": 9, "quote": "I live in Oslo"}]},
-            "facts.quote",
-            "does not stand in message 9",
-        ),
-        ({"facts": [{"text": "x", "position": 1}]}, "facts.quote", "allowed: text, position, quote, pinned"),
-        (
-            {"facts": [{"text": "x", "position": 10**20, "quote": "x"}]},
-            "facts[0].position",
-            "allowed: less than or equal",
-        ),
-        ({"facts": [{"key": "nope"}]}, "facts[0].key", "'nope'; allowed: "),
-        ({"preferences": {"tone": "rude"}}, "preferences.tone", "'rude'; allowed: calm, friendly, direct"),
-        ({"preferences": {"mood": "x"}}, "preferences.mood", "allowed: tone, units, length, learning_style"),
-        ({"summary": "All is well."}, "summary", "allowed: with more than 12"),
-        ({"dreams": []}, "dreams", "allowed: anchor, goal, facts"),
-    ],
-)
-def test_a_change_that_nobody_said_is_a_400_and_changes_nothing(
-    client: Program, remembered: DialogState, body: dict[str, Any], field: str, part: str
-) -> None:
-    before = client.get(dialog(client)).json()
-
-    assert part in refused(client.patch(dialog(client), body))[field][0]
-    assert client.get(dialog(client)).json() == before
-
-
-def test_a_state_is_read_with_the_right_to_view_messages_and_changed_by_operators(remembered: DialogState) -> None:
+def test_a_state_is_read_with_the_right_to_view_messages(remembered: DialogState) -> None:
     reader, blind = program(viewer()), program(staff("agents.view_dialogstate"))
 
     assert reader.get(dialog(reader)).status_code == 200
-    assert reader.patch(dialog(reader), {"facts": []}).status_code == 403
     assert blind.get(dialog(blind)).status_code == 403
 
 
@@ -239,7 +189,6 @@ def test_a_state_read_before_a_new_summary_is_not_the_present_one(client: Progra
     )
 
     assert client.get(dialog(client), headers={"If-None-Match": etag}).status_code == 200
-    assert client.patch(dialog(client), {"facts": []}, headers={"If-Match": etag}).status_code == 412
 
 
 # -- the terminal

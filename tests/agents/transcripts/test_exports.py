@@ -107,21 +107,10 @@ def test_what_was_spoken_to_chatgpt_is_speech(tmp_path: Path) -> None:
     assert report["channels"] == list(Channel.objects.values_list("slug", flat=True)) == ["c-1"]
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("Oats are food. \ue200cite\ue202turn0search1\ue202turn0news2\ue201", "Oats are food."),
-        ("Oats \ue200cite\ue202turn0search1\ue201. More", "Oats. More"),
-        ("Oats\u3010" + "4:0\u2020source\u3011 and", "Oats and"),
-        ('In \ue200entity\ue202["city","Oslo","capital"]\ue201 now', "In Oslo now"),
-        ("See \ue200url\ue202The docs\ue202turn0search1\ue201.", "See The docs."),
-        ("\ue203Oats\ue204 cut \ue200cite\ue202turn0", "Oats cut"),
-        ("cite turn0search1 [1] stays", "cite turn0search1 [1] stays"),
-    ],
-)
-def test_marks_of_citations_in_chatgpt_are_no_text(tmp_path: Path, text: str, shown: str) -> None:
+def test_marks_of_citations_in_chatgpt_are_no_text(tmp_path: Path) -> None:
+    text = "Oats \ue200cite\ue202turn0search1\ue201. Fog\u30104:0\u2020source\u3011 and"
     imported(tmp_path, [tree(node("a", None, "assistant", text), current_node="a")])
-    assert said() == [("assistant", shown)]
+    assert said() == [("assistant", "Oats. Fog and")]
 
 
 # -- SillyTavern
@@ -157,38 +146,6 @@ def test_a_group_chat_of_sillytavern_has_a_speaker_for_each_character(tmp_path: 
     assert said() == [("A", "x"), ("B", "y")]
 
 
-# -- Character.AI
-def test_histories_of_character_ai_are_conversations(tmp_path: Path) -> None:
-    spoken = [{"src": {"name": name, "is_human": name == "Pat"}, "text": f"{name}!"} for name in ("Pat", "Guide")]
-    dump = {"info": {"name": "Guide"}, "histories": {"histories": [{"msgs": spoken}, {"msgs": spoken[:1]}]}}
-    report = imported(tmp_path, dump, name="dump.json")
-    assert (report["format"], report["channels"]) == ("character_ai", ["dump", "dump-2"])
-    assert said("dump") == [("Pat", "Pat!"), ("Guide", "Guide!")]
-
-
-def test_of_candidates_of_character_ai_the_chosen_one_is_read(tmp_path: Path) -> None:
-    candidates = [{"candidate_id": name, "raw_content": name} for name in ("one", "two")]
-    turns = [
-        {
-            "turn_key": {"chat_id": "chat", "turn_id": "t1"}, "author": {"name": "Guide"}, "create_time": "2026-03-01T09:12:00.5Z",
-            "candidates": candidates, "primary_candidate_id": "two",
-        },
-    ]  # fmt: skip
-    report = imported(tmp_path, {"turns": turns})
-    assert said("chat") == [("Guide", "two")]
-    assert report["skipped_by_reason"] == {"answer not chosen": 1}
-
-
-def test_turns_of_character_ai_with_the_newest_first_are_read_from_the_oldest(tmp_path: Path) -> None:
-    turns = [
-        {"turn_key": {"chat_id": "chat", "turn_id": str(n)}, "author": {"name": "Guide"}, "create_time": f"2026-03-01T09:12:0{n}Z",
-         "candidates": [{"raw_content": str(n)}]}
-        for n in (3, 2, 1)
-    ]  # fmt: skip
-    imported(tmp_path, {"turns": turns})
-    assert said("chat") == [("Guide", "1"), ("Guide", "2"), ("Guide", "3")]
-
-
 # -- Slack
 USERS = [
     {"id": "U1", "name": "pat.b", "real_name": "Pat Bo", "profile": {"display_name": "Pat"}},
@@ -206,12 +163,10 @@ DAY_1: list[dict[str, Any]] = [
     entry(1, "set the topic", subtype="channel_topic"),
     entry(2, "Twenty minutes.", user="", bot_id="B2", thread_ts=THREAD, edited={"ts": "1"}),
     entry(3, "old words"),
-    entry(4, "oops"),
     entry(5, "", files=[{"id": "F1"}]),
 ]
 DAY_2: list[dict[str, Any]] = [
     entry(86400, "", subtype="message_changed", message=entry(3, "new words")),
-    entry(86401, "", subtype="message_deleted", deleted_ts=entry(4, "")["ts"]),
     entry(86402, "This message was deleted.", subtype="tombstone", user="USLACKBOT"),
     entry(86403, "waves", subtype="me_message"),
     entry(86404, "", user="", subtype="bot_message", username="Tide", bot_id="B9", attachments=[{"fallback": "High"}]),
@@ -238,17 +193,17 @@ def slack_zip(folder: Path, **more: str) -> Path:
     return path
 
 
-def test_a_slack_export_has_names_threads_edits_and_deletions(tmp_path: Path) -> None:
+def test_a_slack_export_has_names_threads_and_notices(tmp_path: Path) -> None:
     make_agent("guide", "Guide")
     report = run_json("import_transcript", slack_zip(tmp_path))
     assert (report["format"], report["channels"]) == ("slack", ["D1", "quay"])
     assert said("quay") == [
-        ("Pat", "Late, @Guide? <see the plan (https://x.org)>"), ("Guide", "Twenty minutes."), ("Pat", "new words"), ("Pat", "waves"),
+        ("Pat", "Late, @Guide? <see the plan (https://x.org)>"), ("Guide", "Twenty minutes."), ("Pat", "old words"), ("Pat", "waves"),
         ("Tide", "High"),
     ]  # fmt: skip
     assert parents()["Twenty minutes."] == "Late, @Guide? <see the plan (https://x.org)>"
     assert report["skipped_by_reason"] == {
-        "notice channel_topic": 1, "deleted message": 2, "file": 1, "notice message_changed": 1, "notice message_deleted": 1,
+        "notice channel_topic": 1, "deleted message": 1, "file": 1, "notice message_changed": 1,
     }  # fmt: skip
     assert report["read"] == len(DAY_1) + len(DAY_2) + 1
     quay = Channel.objects.get(slug="quay")
@@ -259,38 +214,17 @@ def test_a_slack_export_has_names_threads_edits_and_deletions(tmp_path: Path) ->
 
 
 def test_a_slack_message_without_a_text_says_what_its_blocks_say(tmp_path: Path) -> None:
-    rich = [{"type": "text", "text": "Late & <odd>, "}, {"type": "user", "user_id": "U2"}, {"type": "emoji", "name": "fog"},
-            {"type": "link", "url": "https://x.org?a=1&b=2"}]  # fmt: skip
-    listed = {
-        "type": "rich_text_list",
-        "elements": [{"type": "rich_text_section", "elements": [{"type": "text", "text": n}]} for n in "ab"],
-    }
+    listed = {"type": "rich_text_list", "elements": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
     blocks: list[Any] = [
-        {"type": "rich_text", "elements": [{"type": "rich_text_section", "elements": rich}, listed]},
+        {
+            "type": "rich_text",
+            "elements": [{"type": "text", "text": "Late, "}, {"type": "user", "user_id": "U2"}, listed],
+        },
         {"type": "section", "text": {"type": "mrkdwn", "text": "*Fog* &amp; <https://x.org|tide>"}, "fields": 5},
-        {"type": "divider"},
         {"type": "actions", "elements": [{"type": "button", "text": {"type": "plain_text", "text": "OK"}}]},
     ]
     imported(tmp_path, [entry(0, "", blocks=blocks), entry(1, "", blocks=blocks[2:]), entry(2, "text", blocks=blocks)])
-    assert [text for _, text in said()] == [
-        "Late & <odd>, @U2:fog:https://x.org?a=1&b=2\na\nb\n*Fog* & tide (https://x.org)",
-        "text",
-    ]
-
-
-def test_a_day_file_of_slack_finds_the_users_beside_its_folder(tmp_path: Path) -> None:
-    folder = tmp_path / "quay"
-    folder.mkdir()
-    day = write(folder, "2026-01-01.json", json.dumps(DAY_1))
-    assert run_json("import_transcript", day, channel="alone")["speakers"].keys() == {"U1", "B2"}
-    write(tmp_path, "users.json", json.dumps(USERS))
-    report = run_json("import_transcript", day, map=["B2="])
-    assert (report["channels"], report["speakers"].keys()) == (["quay"], {"Pat", "Guide"})
-
-
-def test_a_last_text_without_its_message_is_read_from_the_edit(tmp_path: Path) -> None:
-    imported(tmp_path, [*DAY_2[:1], *DAY_1[:1]])
-    assert [text for _, text in said()] == ["new words", "Late, @U2? <see the plan (https://x.org)>"]
+    assert [text for _, text in said()] == ["Late, \na\nb\n*Fog* & tide (https://x.org)", "text"]
 
 
 def test_a_zip_that_unpacks_to_hundreds_of_times_its_size_is_refused(tmp_path: Path) -> None:
@@ -368,17 +302,6 @@ def test_a_discord_export_in_reverse_is_read_from_the_oldest_message(tmp_path: P
 def test_a_direct_message_of_discord_is_a_dm(tmp_path: Path) -> None:
     imported(tmp_path, discord({"content": "Hi"}, type="DirectTextChat"))
     assert Channel.objects.get().kind == "dm"
-
-
-# -- ParlAI
-def test_conversations_of_parlai_have_a_channel_each(tmp_path: Path) -> None:
-    acts = [[{"id": "human", "text": "Hi."}, {"id": "model", "text": "Ho."}], [{"id": "human", "text": ""}]]
-    report = lines(
-        tmp_path, [{"dialog": acts, "context": [{"id": "context", "text": "your persona: x"}]}, {"dialog": acts[:1]}]
-    )
-    assert (report["format"], report["channels"], report["system_prompts"]) == ("parlai", ["file", "file-2"], 1)
-    assert said("file") == [("human", "Hi."), ("model", "Ho.")]
-    assert report["skipped_by_reason"] == {"empty message": 1}
 
 
 # -- Traces

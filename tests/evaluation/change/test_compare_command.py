@@ -208,7 +208,7 @@ def test_a_channel_is_compared_by_tags(llm_server: LLMServer, propositions: Prop
         ([*TAGS, "--dimensions", "charm"], "--dimensions 'charm': allowed: adherence"),
         ([*TAGS, "--margin", "0"], "--margin 0.0: allowed: more than 0"),
         ([*TAGS, "--detect", "nan"], "--detect nan: allowed: more than 0"),
-        ([*TAGS, "--samples", "0"], "samples 0: at least 1"),
+        ([*TAGS, "--samples", "0"], "samples 0: 1 to 100000"),
         ([*TAGS, "--window", "soon"], "window 'soon' is not understood"),
         (["--runs", "0", "0"], "--runs 0: no such evaluation"),
         (["--baseline", "/nowhere/b.json"], "/nowhere/b.json: No such file"),

@@ -13,7 +13,7 @@ from agents.models import Agent
 from agents.persona import TraitValue, save_persona
 from evaluation.change.comparison import compare_to_baseline
 from evaluation.change.evidence import judged_ways
-from evaluation.change.overview import drift_overview, how_sure, sentence_of, short_name, why_drifted
+from evaluation.change.overview import drift_overview, sentence_of, short_name, why_drifted
 from evaluation.models import Baseline, EvaluationRun
 from tests.evaluation.change.measured import capture, card_of, flattened, measure
 from tests.evaluation.judged import LLM, OFFLINE
@@ -175,7 +175,7 @@ def test_a_change_is_called_by_what_it_is(
     assert sentence_of(card).startswith(sentence)
     if state == "possibly drifted":
         assert card.main is not None
-        assert how_sure(card.main) == "3 judgements in the baseline, 3 now; too few to tell from chance"
+        assert why_drifted(card) == "3 judgements in the baseline, 3 now; too few to tell from chance"
 
 
 @pytest.mark.databases_differ

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.django_db
         ("--max-unscored half", "allowed: 0 to 1"),
         ("--max-unscored 2", "allowed: 0 to 1"),
         ("--repeats 0", "repeats 0: 1 to 20"),
-        ("--samples 0", "at least 1"),
+        ("--samples 0", "samples 0: 1 to 100000"),
         ("--per-call 11", "per_call 11"),
         ("--by day", "invalid choice"),
         ("--by position --bins 5-1", "allowed: up to 12 stretches"),
