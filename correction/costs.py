@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from operator import add
 from typing import Any, Literal, get_args
@@ -355,16 +355,3 @@ def _caps(agents: list[int]) -> _Caps:
         of[None] = defaults["daily_budget_usd"]
         number, amount = number + 1, amount + defaults["daily_budget_usd"]
     return _Caps(number, amount, of)
-
-
-def spent_by_day(*, since: datetime, days: int, end: datetime | None = None) -> list[Decimal]:
-    """What all calls cost (up to `end`) on each of some days (UTC), from a midnight UTC on. One query."""
-
-    def day_of(time: str) -> dict[str, Case]:  # by comparing: a function of dates is called for every row on SQLite
-        later = ((number, since + timedelta(days=number)) for number in range(days - 1, 0, -1))
-        return {"day": Case(*(When(**{f"{time}__gte": start}, then=number) for number, start in later), default=0)}
-
-    amounts = [Decimal(0)] * days
-    for row in read(LEDGER, LEDGER.tables[0], start=since, end=end, raw_keys=day_of("created_at"), keys=day_of("hour")):
-        amounts[row["k_day"]] += row["s_cost_usd"]
-    return amounts

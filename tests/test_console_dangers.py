@@ -24,18 +24,17 @@ from tests.listed_rows import MAKERS, people
 pytestmark = pytest.mark.django_db
 
 # Every bulk action of the console, and whether it asks first: what costs money or decides something does, what is undone by the
-# action beside it does not. A page of their own with a form: switch_mechanism and copy_corrections.
+# action beside it does not. A page with a form of its own: copy_corrections.
 ACTIONS = {
     "agents.Agent": {
         "capture_baseline": True,
-        "switch_mechanism": True,
         "copy_corrections": True,
     },
     "agents.Alert": {"acknowledge": True},
     "evaluation.DriftAlert": {"acknowledge": False},
     "evaluation.EvaluationRun": {"compare": False},
     "evaluation.EvaluationSchedule": {"fire": True, "pause": False, "resume": False},
-    "correction.BehaviorRequest": {"apply_chosen": True, "reject_chosen": True, "retry_chosen": False},
+    "correction.BehaviorRequest": {"retry_chosen": False},
 }
 DELETABLE = {
     *(

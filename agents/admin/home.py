@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from urllib.parse import urlencode
 
 from django.contrib import admin
-from django.db.models import Count, Q
+from django.db.models import Q
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from agents.console import display
@@ -34,7 +33,6 @@ from agents.models import Agent, Channel, Run, WorkerHeartbeat
 from agents.work.queues import work_models
 from agents.work.worker import alive, silence_allowed
 
-FACES = 12
 MOST_AGENTS = 2_000  # counted: the newest
 TURNS = 6
 WENT_WRONG = (Run.Status.FAILED, Run.Status.ERRORED)
@@ -42,19 +40,17 @@ OFFLINE = "Rules and word lists judge: their scores are heuristic, and most prop
 
 
 def agents_card(request: HttpRequest) -> SafeString:
-    """How many agents there are, with the faces of some."""
+    """How many agents there are."""
     newest = Counter(Agent.objects.listed().order_by("-pk").values_list("is_active", flat=True)[:MOST_AGENTS])
     active, inactive = newest[True], newest[False]
     more = "+" if newest.total() == MOST_AGENTS else ""
-    faces = Agent.objects.in_use().order_by("pk").values_list("display_name", "avatar_color")[:FACES]
-    row = format_html_join("", "{}", ((display.avatar(name, color),) for name, color in faces))
     url = display.list_url(Agent)
     rest = display.link(f"{url}?is_active__exact=0", f"{inactive:,}{more} inactive") if inactive else ""
     return card(
         "Agents",
         figure=number_link(f"{url}?is_active__exact=1", f"{active:,}{more}"),
         unit="active",
-        lines=(format_html('<span class="pl-faces">{}</span>', row) if row else "", rest),
+        lines=(rest,),
     )
 
 
@@ -80,15 +76,6 @@ def workers_card(request: HttpRequest) -> SafeString:
 def turns_list(request: HttpRequest) -> SafeString:
     """The newest turns, and the newest that went wrong."""
     url = display.list_url(Run)
-    day = since(24)
-    day_on = urlencode({"created_at__gte": day.isoformat()})
-    recent = Run.objects.filter(status__in=Run.Status.values, created_at__gte=day).order_by()
-    counts = dict(recent.values_list("status").annotate(n=Count("pk")))
-    figures = [
-        format_html("{} {}", number_link(f"{url}?status__exact={status}&{day_on}", f"{counts[status]:,}"), label)
-        for status, label in Run.Status.choices
-        if status in counts
-    ]
     rows = Run.objects.select_related("agent", "channel").defer("trace", "overrides", "prompt")
     wrong = rows.filter(status__in=WENT_WRONG, created_at__gte=since(24 * FAILURE_DAYS)).order_by("-created_at")[:TURNS]
     return listing(
@@ -97,9 +84,6 @@ def turns_list(request: HttpRequest) -> SafeString:
         rows=[_turn(run) for run in rows.order_by("-pk")[:TURNS]],
         wrong=[_turn(run) for run in wrong],
         more=((url, "All turns"), (f"{url}?status__in={','.join(WENT_WRONG)}", "All that went wrong")),
-        note=format_html("Last 24 hours: {}", format_html_join(", ", "{}", ((one,) for one in figures)))
-        if figures
-        else "",
         empty="No agent has taken a turn yet. This runs one:",
         command="manage.py turn AGENT --channel CHANNEL",
     )

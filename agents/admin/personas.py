@@ -5,7 +5,6 @@ Every save goes through `agents.persona.record_version`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Sequence
 from decimal import Decimal
@@ -77,12 +76,6 @@ AGAIN = (
     "something else or the system prompt is concerned, which becomes what stands here. A trait that was removed meanwhile: delete its "
     "row, too."
 )
-LONGEST_SHOWN = 300  # characters of a description
-
-
-def opened_on(agent: Agent) -> str:
-    """What a page about the agent shows now, as digests of the persona and of the description, which is no part of it."""
-    return f"{current_digest(agent)}.{text_digest(agent.description)}"
 
 
 def as_stored(typed: str, stored: str) -> str:
@@ -91,28 +84,13 @@ def as_stored(typed: str, stored: str) -> str:
     return stored if typed == _plain(stored) else typed
 
 
-def text_digest(text: str) -> str:
-    """A digest that is the same for texts that a browser may make of each other."""
-    return hashlib.sha256(_plain(text).encode()).hexdigest()
-
-
-def what_changed(agent: Agent, opened: str, *, description_typed: bool) -> str:
-    """Why the page cannot be saved as it is: what changed since it was opened; empty where saving undoes nothing.
-
-    Args:
-        agent: As it is now, locked.
-        opened: What the page showed, as `opened_on` says it.
-        description_typed: Whether another description was typed; if not, one that changed meanwhile stays.
-    """
-    (persona, _, description), changes = opened.partition("."), []
-    if persona != current_digest(agent):
-        versions = changes_since([(agent.pk, persona)]).get((agent.pk, persona), ())
-        changes.append("; ".join(str(version) for version in versions) or "by something that left no version")
-    if description_typed and description != text_digest(agent.description):
-        changes.append(f"the description, which is now: {agent.description[:LONGEST_SHOWN]}")
-    if not changes:
+def what_changed(agent: Agent, opened: str) -> str:
+    """Why the page cannot be saved as it is: which versions came since it was opened with this digest; empty where none did."""
+    if opened == current_digest(agent):
         return ""
-    return f"This agent was changed since you opened the page: {neutral('; '.join(changes))[0]}. {AGAIN}"
+    versions = changes_since([(agent.pk, opened)]).get((agent.pk, opened), ())
+    came = "; ".join(map(str, versions)) or "by something that left no version"
+    return f"This agent was changed since you opened the page: {neutral(came)[0]}. {AGAIN}"
 
 
 def _plain(text: str) -> str:
@@ -174,7 +152,9 @@ class AgentForm(AgentModelForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not self.instance._state.adding:
-            self.initial["opened"] = opened_on(self.instance)
+            self.initial["opened"] = current_digest(self.instance)
+            if "description" in self.fields:
+                self.fields["description"].show_hidden_initial = True  # models write it, too: what was not typed stays
 
     def clean_sample_lines(self) -> list[str]:
         return self.cleaned_data["sample_lines"] or []
@@ -202,14 +182,11 @@ class AgentForm(AgentModelForm):
             self.instance.description_origin = origin.PERSON if typed else origin.UNKNOWN
             return
         now = Agent.objects.select_for_update(no_key=True).order_by().get(pk=self.instance.pk)
-        opened = self.cleaned_data.get("opened", "")
-        is_typed = opened.partition(".")[2] != text_digest(typed) != text_digest(now.description)
-        if problem := what_changed(now, opened, description_typed=is_typed):
-            self.data: Any = self.data.copy()  # saving again is a decision about these changes
-            self.data["opened"] = opened_on(now)
-            if not is_typed:
-                self.data["description"] = now.description
+        if problem := what_changed(now, self.cleaned_data.get("opened", "")):
+            self.data: Any = self.data.copy()
+            self.data["opened"] = current_digest(now)  # saving again is a decision about these changes
             self.add_error(None, problem)
+        is_typed = "description" in self.changed_data and typed != _plain(now.description)
         self.cleaned_data["description"] = as_stored(typed, now.description) if is_typed else now.description
         self.instance.description_origin = origin.PERSON if is_typed else now.description_origin
 

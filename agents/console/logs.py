@@ -10,7 +10,7 @@ from django.contrib import admin
 from django.contrib.admin.options import IncorrectLookupParameters
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import PermissionDenied
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model
 from django.http import (
     Http404,
     HttpRequest,
@@ -76,15 +76,18 @@ class LogAdmin(ReadOnlyAdmin[M]):
         return super().render_change_form(request, context, **more)
 
     def neighbours(self, request: HttpRequest, row: M) -> dict[str, str]:
-        """The addresses of the rows before and after one in its list, with the filters with which the list was left."""
-        query = self.get_preserved_filters(request)
-        rows = self.get_queryset(request).order_by(*self.get_ordering(request))
+        """The addresses of the next newer and the next older row of those that the filters leave with which the list was left."""
+        query, rows = self.get_preserved_filters(request), self.get_queryset(request)
         if query:  # else the choices of filters need not be read
             try:
                 rows = self.get_changelist_instance(_Listed(request)).queryset
             except (IncorrectLookupParameters, ValueError):
                 return {}
-        beside = {"previous": first_beyond(rows, row, backwards=True), "next": first_beyond(rows, row)}
+        keys = rows.values_list("pk", flat=True)
+        beside = {
+            "previous": keys.filter(pk__gt=row.pk).order_by("pk").first(),
+            "next": keys.filter(pk__lt=row.pk).order_by("-pk").first(),
+        }
         return {
             name: f"{self.url('change', self.model(pk=pk))}?{query}".rstrip("?")
             for name, pk in beside.items()
@@ -132,27 +135,6 @@ class _Unread(ChangeList):
 
     def get_results(self, request: HttpRequest) -> None:
         self.result_list = self.queryset.none()
-
-
-def first_beyond(rows: QuerySet[Any], row: Model, *, backwards: bool = False) -> Any:
-    """Find the key of the row that follows one in the order of `rows`, or precedes it; None at the end.
-
-    Ordered by columns of the table; newest first where the list is ordered by anything else, or by a column that is empty in `row`.
-    """
-    terms = [str(term) for term in rows.query.order_by]
-    names = [term.lstrip("-") for term in terms]
-    fields = {field.name for field in row._meta.concrete_fields if not field.is_relation} | {"pk"}
-    if "pk" not in names or not fields.issuperset(names) or None in [getattr(row, name) for name in names]:
-        terms, names = ["-pk"], ["pk"]
-    beyond, same = Q(), Q()
-    for term, name in zip(terms, names, strict=True):
-        compared = "lt" if term.startswith("-") is not backwards else "gt"
-        if not same:  # else a database reads an index from its end to here
-            bound = Q(**{f"{name}__{compared}e": getattr(row, name)})
-        beyond |= same & Q(**{f"{name}__{compared}": getattr(row, name)})
-        same &= Q(**{name: getattr(row, name)})
-    ordered = rows.order_by(*terms).filter(bound & beyond)
-    return (ordered.reverse() if backwards else ordered).values_list("pk", flat=True).first()
 
 
 def register_pages(app: str) -> None:

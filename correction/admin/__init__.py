@@ -13,8 +13,6 @@ from correction.admin.agents import (
     gate_in_chat,
     gate_overrides,
     gate_steps,
-    nudges_panel,
-    switch_mechanism,
 )
 from correction.admin.behavior import agent_behavior_panel, asked_panel, behavior_notes
 from correction.admin.gate import gate_buttons
@@ -41,9 +39,8 @@ extend(
     sections=(corrections_panel,),
     anchors=(("corrections", "Last corrections"),),
 )
-extend(Agent, "correction.view_interventionlog", sections=(nudges_panel,), anchors=(("nudges", "Nudges"),))
 extend(Agent, "agents.view_llmcall", sections=(costs_panel,), anchors=(("costs", "Costs"),))
-extend(Agent, "correction.change_agentevaluationconfig", actions=(switch_mechanism, copy_corrections))
+extend(Agent, "correction.change_agentevaluationconfig", actions=(copy_corrections,))
 extend(Agent, "correction.view_behaviorrequest", sections=(agent_behavior_panel,), anchors=(("requests", "Requests"),))
 extend(ApiToken, "correction.view_correctionlog", panels=(checks_panel,))
 extend(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +19,7 @@ from django.utils.safestring import SafeString
 from agents.admin.access import user_of
 from agents.console import display
 from agents.console.charts import MOST_OF_A_KIND, Marker, MarkerSource, add_markers
-from agents.console.forms import confirmed
+from agents.console.forms import confirmed, tell_done
 from agents.console.panels import table
 from agents.console.site import Select
 from agents.models import Agent, LLMCall
@@ -26,25 +27,17 @@ from correction.admin.config import history_url
 from correction.admin.display import (
     attempt_badge,
     endings,
-    mode_badge,
-    origin,
 )
-from correction.admin.matrix import BY_ID, config_url, gate_url
+from correction.admin.matrix import config_url, gate_url, row_of
 from correction.config.configure import (
     ConfigChange,
     changes_of,
-    configure,
     copy_config,
     gate_from_now_on,
-    notes_on,
 )
 from correction.config.settings import (
     GATE_DIMENSIONS,
-    INHERIT,
-    MECHANISMS,
     SETTINGS,
-    ConfigError,
-    Mechanism,
     ResolvedConfig,
     resolve_all,
     resolve_config,
@@ -53,17 +46,15 @@ from correction.costs import CORRECTION, CostSums, get_cost_summary
 from correction.models import AgentEvaluationConfig, CorrectionLog, GateMode, InterventionLog, Outcome
 from evaluation.admin.drift_overview import Step
 from evaluation.change.overview import Card
-from evaluation.wording import judge_label
+from evaluation.wording import counted, judge_label
 
 
 def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
     """One line per mechanism, in one query."""
-    config = resolve_config(agent)
-    rows = [_row(agent, config, mechanism) for mechanism in MECHANISMS]
+    row = row_of(agent, resolve_config(agent))
     context = {
-        "rows": rows,
-        "some_on": any(row["is_on"] for row in rows),
-        "notes": notes_on(config),
+        "row": row,
+        "some_on": any(cell["is_on"] for cell in row["cells"]),
         "edit_url": config_url(agent),
         "history_url": history_url(agent),
         "logs_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
@@ -71,28 +62,6 @@ def config_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "may_change": request.user.has_perm("correction.change_agentevaluationconfig"),
     }
     return SafeString(render_to_string("admin/correction/agent_config.html", context, request))
-
-
-def _row(agent: Agent, config: ResolvedConfig, mechanism: Mechanism) -> dict[str, Any]:
-    def item(name: str) -> dict[str, Any]:
-        is_own = config.provenance[name] == "agent"
-        return {
-            "label": SETTINGS[name].label,
-            "value": config.show(name),
-            "origin": origin(config, name),
-            "is_own": is_own,
-        }
-
-    switch = mechanism.switch
-    state = display.badge("on", "good") if config[switch] else display.badge("off")
-    return item(switch) | {
-        "label": mechanism.label,
-        "purpose": mechanism.purpose,
-        "url": gate_url(agent) if mechanism.id in (*GATE_DIMENSIONS, "gate") else config_url(agent, mechanism),
-        "is_on": config[switch] != GateMode.OFF if switch == "gate_mode" else config[switch],
-        "state": mode_badge(config) if switch == "gate_mode" else state,
-        "numbers": [item(name) for name in mechanism.fields if name != switch],
-    }
 
 
 SHOWN = 5
@@ -116,15 +85,6 @@ def corrections_panel(request: HttpRequest, agent: Agent) -> SafeString:
         "all_url": display.list_url(CorrectionLog, agent__id__exact=agent.pk),
     }
     return SafeString(render_to_string("admin/correction/agent_corrections.html", context, request))
-
-
-def nudges_panel(request: HttpRequest, agent: Agent) -> SafeString:
-    """The last nudges that it was shown."""
-    newest = InterventionLog.objects.filter(agent=agent).order_by("-created_at", "-pk").values_list("pk", flat=True)
-    fired = InterventionLog.objects.filter(pk__in=list(newest[:MOST_LOOKED_AT]), fired=True).select_related("channel")
-    all_url = display.list_url(InterventionLog, agent__id__exact=agent.pk)
-    context = {"logs": list(fired.order_by("-pk")[:SHOWN]), "all_url": all_url}
-    return SafeString(render_to_string("admin/correction/agent_nudges.html", context, request))
 
 
 def costs_panel(request: HttpRequest, agent: Agent) -> SafeString:
@@ -157,36 +117,6 @@ def _money(used: CostSums) -> SafeString:
     )
 
 
-NAMED = 5  # agents of each kind that the answer names
-
-
-class SwitchForm(forms.Form):
-    """Which mechanism, and what becomes of it; the gate itself has modes instead of on and off."""
-
-    mechanism = forms.ChoiceField(choices=[(m.id, f"{m.label}: {m.purpose}") for m in MECHANISMS], widget=Select)
-    state = forms.ChoiceField(
-        label="shall be",
-        choices=[
-            ("on", "on"),
-            ("off", "off"),
-            ("observe", "observe"),
-            ("enforce", "enforce"),
-            ("inherit", "inherited"),
-        ],
-        widget=Select,
-        help_text="observe and enforce: for the gate; on: for all others",
-    )
-
-    def clean(self) -> dict[str, Any]:
-        cleaned = dict(super().clean() or {})
-        if "mechanism" in cleaned and "state" in cleaned:
-            try:
-                SETTINGS[BY_ID[cleaned["mechanism"]].switch].read(cleaned["state"])
-            except ConfigError as error:
-                self.add_error("state", str(error))
-        return cleaned
-
-
 class CopyForm(forms.Form):
     """Whose settings the others get."""
 
@@ -198,25 +128,6 @@ class CopyForm(forms.Form):
     )
 
 
-@admin.action(description="Switch a correction mechanism on or off")
-@confirmed("Switch a correction mechanism", "It is set for these agents alone.", form=SwitchForm)
-def switch_mechanism(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent], form: SwitchForm) -> None:
-    """Set, or reset to inherit, the switch of one mechanism for the chosen agents."""
-    mechanism, state = BY_ID[form.cleaned_data["mechanism"]], form.cleaned_data["state"]
-    before = _in_effect(queryset)
-    done = []
-    for agent in queryset:
-        try:
-            changes = {mechanism.switch: state}
-            configure(agent=agent, changes=changes, user=user_of(request), reason="from the list of agents")
-            done.append(agent)
-        except ConfigError as error:  # deleted meanwhile
-            model_admin.message_user(request, f"{agent}: {error}", messages.ERROR)
-    what = f"{mechanism.label} {'inherited' if state == INHERIT else state}"
-    _tell(model_admin, request, f"{what}: set for", done, messages.SUCCESS)
-    _tell_gate(model_admin, request, done, before)
-
-
 @admin.action(description="Copy corrections from another agent")
 @confirmed("Copy corrections", "What these agents had set themselves is replaced.", form=CopyForm)
 def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[Agent], form: CopyForm) -> None:
@@ -225,38 +136,23 @@ def copy_corrections(model_admin: Any, request: HttpRequest, queryset: QuerySet[
     targets = [agent for agent in queryset if agent.pk != source.pk]
     before = _in_effect(queryset)
     copy_config(source=source, targets=targets, user=user_of(request))
-    _tell(model_admin, request, f"Corrections copied from {source} to", targets, messages.SUCCESS)
-    _tell_gate(model_admin, request, targets, before)
-    if not AgentEvaluationConfig.objects.filter(agent=source).exists():
-        model_admin.message_user(request, f"{source} sets nothing itself: they inherit everything now.", messages.INFO)
-    if len(targets) < len(queryset):
-        model_admin.message_user(request, f"{source} was skipped: it is the one copied from.", messages.INFO)
-
-
-def _tell(model_admin: Any, request: HttpRequest, what: str, agents: list[Agent], level: int) -> None:
-    if agents:
-        model_admin.message_user(request, format_html("{} {}.", what, _names(agents)), level)
+    tell_done(
+        model_admin,
+        request,
+        "agent",
+        f"set as {source}",
+        done=len(targets),
+        chosen=len(queryset),
+        why="it is copied from",
+    )
+    after = _in_effect(Agent.objects.filter(pk__in=[agent.pk for agent in targets]))
+    for sentence, agents in Counter(gate_from_now_on(before[pk], config) for pk, config in after.items()).items():
+        if sentence:
+            model_admin.message_user(request, f"{sentence} It holds for {counted(agents, 'agent')}.", messages.INFO)
 
 
 def _in_effect(agents: QuerySet[Agent]) -> dict[int, ResolvedConfig]:
     return {agent.pk: config for agent, config in resolve_all(agents.select_related("evaluation_config"))}
-
-
-def _tell_gate(model_admin: Any, request: HttpRequest, agents: list[Agent], before: dict[int, ResolvedConfig]) -> None:
-    """Say what the gate does from now on, where that changed."""
-    after = _in_effect(Agent.objects.filter(pk__in=[agent.pk for agent in agents]))
-    said: dict[str, list[Agent]] = {}
-    for agent in agents:
-        said.setdefault(gate_from_now_on(before[agent.pk], after[agent.pk]), []).append(agent)
-    for sentence, those in said.items():
-        if sentence:
-            _tell(model_admin, request, f"{sentence} It holds for", those, messages.INFO)
-
-
-def _names(agents: Iterable[Agent]) -> SafeString | str:
-    names = [display.marked(agent) for agent in agents]
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
 
 
 PERMISSION = "correction.change_agentevaluationconfig"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.db.models import Count, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
@@ -20,7 +20,7 @@ from agents.admin.transcript import transcript_url
 from agents.console import display
 from agents.console.display import Tone, word_diff
 from agents.console.filters import number_in
-from agents.console.forms import confirmed
+from agents.console.forms import tell_done
 from agents.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput, console_action
 from agents.models import Agent, LLMCall, Message, Run
 from agents.persona import TraitValue, render_persona, values_of
@@ -62,8 +62,6 @@ MEASURING = ("correction.view_behaviorrequest", "evaluation.add_evaluationrun")
 READING = "agents.view_message"  # the words, and what was made of them: the tiers quote
 MOST_EFFECTS = 5  # shown
 _SHOWN = ("reviewed_by", "message__channel", "message__user")  # of a request in a line
-MOST_REFUSALS = 10  # of an action, said one by one
-LONGEST_ACTION = 20.0  # seconds after which an action on several begins no further one
 
 
 def status_badge(row: BehaviorRequest) -> SafeString:
@@ -137,59 +135,16 @@ class TraitForm(forms.Form):
     prefix = "trait"
 
 
-@admin.action(description="Apply as proposed", permissions=["decide"])
-@confirmed(
-    "Apply as proposed",
-    "Those that wait for a person change their agent's persona, each as a version of its own that can be reverted. It holds in all "
-    "channels from the agent's next turn on. The others are skipped.",
-)
-def apply_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
-    """Those that wait for a person. What was rejected or dropped is applied on its own page only, where its reason stands."""
-    user = user_of(request)
-    _decide(model_admin, request, queryset, "applied", lambda row: apply_request(request=row, user=user, waiting=True))
-
-
-@admin.action(description="Reject", permissions=["decide"])
-@confirmed(
-    "Reject",
-    "The agents stay as they are, and these requests are closed without a reason. A reason is given on a request's own page.",
-)
-def reject_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
-    _decide(model_admin, request, queryset, "rejected", lambda row: reject_request(request=row, user=user_of(request)))
-
-
 @admin.action(description="Try again", permissions=["decide"])
 def retry_chosen(model_admin: Any, request: HttpRequest, queryset: QuerySet[BehaviorRequest]) -> None:
-    _decide(model_admin, request, queryset, "queued again", lambda row: retry_request(request=row))
-
-
-def _decide(
-    model_admin: Any,
-    request: HttpRequest,
-    queryset: QuerySet[BehaviorRequest],
-    what: str,
-    carry_out: Callable[[BehaviorRequest], object],
-) -> None:
-    done, left, refused, begun = 0, 0, list[str](), time.monotonic()
-    for row in queryset.select_related("agent").order_by("created_at", "pk"):  # as they were asked for
-        if time.monotonic() - begun > LONGEST_ACTION:
-            left += 1
-            continue
-        try:
-            carry_out(row)
-        except BehaviorError as error:
-            refused.append(f"Behaviour request {row.pk} was skipped: {error}")
-        else:
+    """Queue those again that failed; the others are decided in the review queue or on their own pages."""
+    done, rows = 0, queryset.order_by("created_at", "pk")
+    for row in rows:
+        with suppress(BehaviorError):
+            retry_request(request=row)
             done += 1
-    if done:
-        model_admin.message_user(request, f"{done} {what}.", messages.SUCCESS)
-    if left:
-        why = "mapping them again takes a call each; choose them again"
-        model_admin.message_user(request, f"{left} were left as they are: {why}.", messages.WARNING)
-    if len(refused) > MOST_REFUSALS:
-        refused[MOST_REFUSALS:] = [f"{len(refused) - MOST_REFUSALS} more were skipped."]
-    for said in refused:
-        model_admin.message_user(request, said, messages.WARNING)
+    why = "only a request that failed can be tried again"
+    tell_done(model_admin, request, "behaviour request", "queued again", done=done, chosen=len(rows), why=why)
 
 
 def page_context(request: HttpRequest, row: BehaviorRequest) -> dict[str, Any]:
@@ -320,7 +275,7 @@ def _effect(effect: BehaviorEffect) -> dict[str, Any]:
 class BehaviorRequestAdmin(ReadOnlyAdmin[BehaviorRequest]):
     list_select_related = ("agent", "message__channel", "message__user", "reviewed_by")
     ordering = ("-created_at", "-pk")
-    actions = (apply_chosen, reject_chosen, retry_chosen)  # type: ignore[assignment]  # a log of which people decide
+    actions = (retry_chosen,)  # type: ignore[assignment]  # a log of which people decide
 
     def has_decide_permission(self, request: HttpRequest) -> bool:
         """For the actions on several (``permissions=["decide"]``)."""

@@ -29,11 +29,8 @@ from correction.admin.gate import (
     changes_of_choice,
     check_sentence,
     gate_context,
-    kind_of_judge,
-    preview,
     queue_unjudged,
     read_choice,
-    read_threshold,
     settings_of,
 )
 from correction.admin.matrix import (
@@ -67,9 +64,8 @@ from correction.config.settings import (
     merge,
     read_changes,
 )
-from correction.gate.thresholds import Scores, replay
 from correction.models import AgentEvaluationConfig
-from evaluation.admin.display import HEURISTIC, MEASURE
+from evaluation.admin.display import MEASURE
 from evaluation.wording import counted
 
 PAGES = "admin/correction/config/"
@@ -136,7 +132,6 @@ class AgentEvaluationConfigAdmin(ModelAdmin[AgentEvaluationConfig]):
             form=form,
             notes=notes_on(config),
             groups=_groups(agent, form, shown, config),
-            heuristic=display.badge("heuristic", "warning", HEURISTIC) if kind_of_judge() == "heuristic" else "",
             chosen=chosen,
             all_url=config_url(agent),
             history_url=history_url(agent),
@@ -309,33 +304,20 @@ def _stored_rows(
 def _groups(
     agent: Agent | None, form: ConfigForm, mechanisms: Sequence[Mechanism], config: ResolvedConfig
 ) -> list[dict[str, Any]]:
-    """The fields by mechanism, each with what is in effect and the value it had when the page was opened (`seen`).
+    """The fields by mechanism, each with what is in effect and the value it had when the page was opened (`seen`)."""
 
-    A gate dimension's threshold has a `preview`: what the one in the form would have done to the last drafts.
-    """
-    scores: dict[str, Scores] = {}
-    if any(mechanism.is_dimension for mechanism in mechanisms):
-        scores = replay(agent=agent, heuristic=kind_of_judge() == "heuristic").dimensions
-
-    def line(mechanism: Mechanism, name: str) -> dict[str, Any]:
-        bound = form[name]
-        line = {
+    def line(name: str) -> dict[str, Any]:
+        bound, came = form[name], origin(config, name)
+        return {
             "bound": bound,
             "in_effect": config.show(name),
-            "came_from": "set here"
-            if agent is None and config.provenance[name] == "defaults"
-            else origin(config, name),
+            "came_from": "set here" if agent is None and config.provenance[name] == "defaults" else came,
             "is_choice": isinstance(bound.field, ChoiceField),
             "seen_name": f"{SEEN}{name}",
             "seen": form.seen(name),
         }
-        if mechanism.is_dimension and name == mechanism.number:
-            of_dimension = scores.get(mechanism.id, Scores())
-            threshold, _ = read_threshold(str(bound.value() or ""), mechanism.id, config)
-            line["preview"] = preview(agent, mechanism.id, threshold, config, of_dimension)
-        return line
 
-    return [{"mechanism": one, "lines": [line(one, name) for name in one.fields]} for one in mechanisms]
+    return [{"mechanism": one, "lines": [line(name) for name in one.fields]} for one in mechanisms]
 
 
 def _consequences(before: ResolvedConfig, changes: Mapping[str, Any]) -> dict[str, Any] | None:

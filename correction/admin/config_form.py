@@ -105,4 +105,4 @@ def _field(setting: Setting, inherited: str) -> forms.Field:
         return forms.CharField(max_length=_LONGEST_LIST, widget=names, **common)
     step = "1" if setting.kind == "whole number" else "any"
     attributes: dict[str, Any] = {"placeholder": placeholder, "step": step, "inputmode": "decimal"}
-    return forms.CharField(max_length=40, widget=NumberInput(attrs=attributes | {"data-typed": True}), **common)
+    return forms.CharField(max_length=40, widget=NumberInput(attrs=attributes), **common)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime
 
-from django.db.models import Count, Q
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from agents.console import display
-from agents.console.home import HomePart, add_home, card, listing, number_link, percent, since, step
+from agents.console.home import HomePart, add_home, card, number_link, percent, since, step
 from agents.console.panels import table
 from agents.models import LLMCall
 from agents.ops.sums import LEDGER, end_for_page, says_end
 from correction.admin.display import attempt_badge, endings, share
 from correction.admin.matrix import config_url, gate_url
-from correction.costs import BUDGETED, BudgetDay, budgets_today, spent_by_day
-from correction.gate.statistics import GATE, PASSED_UNJUDGED, GateStatistics, get_recent_statistics
+from correction.costs import budgets_today
+from correction.gate.statistics import GATE, PASSED_UNJUDGED, get_recent_statistics
 from correction.interventions.counts import ENOUGH, never_past_precondition
 from correction.models import (
     AgentEvaluationConfig,
@@ -27,10 +24,10 @@ from correction.models import (
     CorrectionLog,
     GateDimensionResult,
     Intervention,
-    InterventionLog,
     Outcome,
     synthetic_logs,
 )
+from evaluation.wording import counted
 
 HOURS, DAYS = 24, 7
 NEWEST_NUDGES, MOST_NUDGES = 10_000, 1_000  # evaluations of a day that are looked through, nudges that are counted
@@ -40,99 +37,53 @@ HEAR = "manage.py configure defaults behavior_requesters=anyone behavior_scope=p
 OBSERVE = "manage.py configure defaults gate_adherence_enabled=on gate_mode=observe"
 
 
-def gate_cards(request: HttpRequest) -> SafeString:
-    """How many first drafts passed, and what became of the others: two cards of the same figures."""
+def gate_card(request: HttpRequest) -> SafeString:
+    """How many first drafts passed, what became of the others, and what is counted apart."""
     end = end_for_page(GATE)
     first, recent = since(24 * DAYS), since(HOURS)
     day, week = get_recent_statistics(since=first, recent=recent, end=end)
     synthetic, _ = get_recent_statistics(since=first, recent=recent, end=end, synthetic=True)
-    note = says_end(end)
-    return format_html("{}{}", _pass_card(day, week, synthetic, note), _corrections_card(request, day, week, note))
-
-
-def _pass_card(day: GateStatistics, week: GateStatistics, synthetic: GateStatistics, note: str) -> SafeString:
-    """First drafts that passed, of those that were judged; what was observed, checked for others or simulated is counted apart."""
+    note, rate = says_end(end), day.original_success_rate
     lines: list[object] = [note]
     if day.judged_count:
-        passed = number_link(
-            _logs(source__exact="gate", outcome__exact=Outcome.PASSED), share(day.original_pass_count, day.judged_count)
-        )
-        lines.append(format_html("{} first drafts passed.", passed))
+        lines.append(f"{share(day.original_pass_count, day.judged_count)} first drafts passed.")
     elif day.total_actions:
         lines.append(f"None of {day.total_actions:,} drafts could be judged.")
     elif not note:
         lines.append("No draft of an agent here came to the gate.")
-    unjudged = day.timeouts + day.overloads + day.errors + day.unscored + day.over_budget
-    if unjudged:
+    if unjudged := day.timeouts + day.overloads + day.errors + day.unscored + day.over_budget:
         url = _logs(outcome__in=",".join(PASSED_UNJUDGED.values()))
         lines.append(format_html("{} not checked, or only in part.", number_link(url, f"{unjudged:,}")))
-    if day.observed.total:
-        passed = number_link(_logs(source__exact="observe"), share(day.observed.passed, day.observed.total))
-        lines.append(format_html("Observed: {} would have passed.", passed))
-    if day.external.total:
-        passed = number_link(_logs(source__exact="external"), share(day.external.passed, day.external.total))
-        lines.append(format_html("Checked for other programs: {} passed.", passed))
-    if simulated := synthetic.total_actions + synthetic.observed.total:
-        drafts = "draft" if simulated == 1 else "drafts"
-        lines.append(format_html("In synthetic conversations: {} {}.", number_link(_logs(), f"{simulated:,}"), drafts))
-    before = (
-        f"{percent(week.original_success_rate)} of {week.judged_count:,}" if week.judged_count else "nothing judged"
+    ended = (
+        (Outcome.PASSED_AFTER_RETRY, day.passed_after_retry_count, "passed after a retry"),
+        (Outcome.FORCED_THROUGH, day.forced_through_count, "forced through"),
+        (Outcome.ABANDONED, day.abandoned, "given up by the agent"),
     )
-    lines.append(format_html("{} days: {}", DAYS, display.link(_logs(hours=24 * DAYS, source__exact="gate"), before)))
-    rate = day.original_success_rate
-    figure = percent(rate) if rate is None else number_link(_logs(source__exact="gate"), percent(rate))
-    return card("Gate pass rate", figure=figure, unit="in 24 h" if rate is not None else "", lines=lines)
-
-
-def _corrections_card(request: HttpRequest, day: GateStatistics, week: GateStatistics, note: str) -> SafeString:
-    """Messages that were sent back and what became of them, and the nudges that were given."""
-    forced = day.forced_through_count
-    lines: list[object] = [
-        note,
-        format_html(
-            "{} passed after a retry, {} forced through.",
-            number_link(_logs(outcome__exact=Outcome.PASSED_AFTER_RETRY), f"{day.passed_after_retry_count:,}"),
-            number_link(_logs(outcome__exact=Outcome.FORCED_THROUGH), f"{forced:,}"),
-        ),
+    corrected = [
+        format_html("{} {}", number_link(_logs(outcome__exact=outcome), f"{number:,}"), words)
+        for outcome, number, words in ended
+        if number
     ]
-    if day.abandoned:
-        url = _logs(outcome__exact=Outcome.ABANDONED)
-        lines.append(format_html("{} given up by the agent.", number_link(url, f"{day.abandoned:,}")))
-    if request.user.has_perm("correction.view_interventionlog"):
-        day_ago = since(HOURS)
-        nudges, more = _nudges(day_ago)
-        word = "nudge" if nudges == 1 and not more else "nudges"
-        url = display.list_url(InterventionLog, fired__exact=1, created_at__gte=day_ago)
-        lines.append(format_html("{} {} given.", number_link(url, f"{nudges:,}{more}"), word))
-    lines.append(
-        format_html(
-            "{} days: {} corrected, {} of them forced through.",
-            DAYS,
-            number_link(_logs(hours=24 * DAYS, outcome__in=CORRECTED), f"{_corrected(week):,}"),
-            number_link(
-                _logs(hours=24 * DAYS, outcome__exact=Outcome.FORCED_THROUGH), f"{week.forced_through_count:,}"
-            ),
-        )
+    if corrected:
+        lines.append(format_html("{}.", format_html_join(", ", "{}", ((part,) for part in corrected))))
+    apart = (
+        (
+            "observed",
+            day.observed.total,
+            f"{day.observed.passed:,} of {day.observed.total:,} observed would have passed",
+        ),
+        ("external", day.external.total, f"{share(day.external.passed, day.external.total)} of other programs passed"),
     )
-    return card(
-        "Corrections",
-        figure=number_link(_logs(outcome__in=CORRECTED), f"{_corrected(day):,}"),
-        unit="message in 24 h" if _corrected(day) == 1 else "messages in 24 h",
-        lines=lines,
-        tone="warning" if forced else "plain",
-    )
-
-
-def _nudges(day_ago: datetime) -> tuple[int, str]:
-    """How many nudges were given, and a ``+`` where there may be more: most evaluations give none, and all are rows of one table."""
-    newest = InterventionLog.objects.filter(created_at__gte=day_ago).order_by("-created_at").values("fired")
-    counts = newest[:NEWEST_NUDGES].aggregate(given=Count("fired", filter=Q(fired=True)), of=Count("fired"))
-    more = counts["given"] > MOST_NUDGES or counts["of"] == NEWEST_NUDGES
-    return min(counts["given"], MOST_NUDGES), "+" if more else ""
-
-
-def _corrected(statistics: GateStatistics) -> int:
-    return statistics.passed_after_retry_count + statistics.forced_through_count
+    for source, number, sentence in apart:
+        if number:
+            lines.append(display.link(_logs(source__exact={"observed": "observe"}.get(source, source)), sentence))
+    if simulated := synthetic.total_actions + synthetic.observed.total:
+        lines.append(f"{counted(simulated, 'draft')} in synthetic conversations.")
+    before = f"{percent(week.original_success_rate)} of {week.judged_count:,}" if week.judged_count else "none judged"
+    lines.append(format_html("{} days: {}", DAYS, display.link(_logs(hours=24 * DAYS, source__exact="gate"), before)))
+    figure = percent(rate) if rate is None else number_link(_logs(source__exact="gate"), percent(rate))
+    tone: display.Tone = "warning" if day.forced_through_count else "plain"
+    return card("Gate pass rate", figure=figure, unit="in 24 h" if rate is not None else "", lines=lines, tone=tone)
 
 
 def _logs(*, hours: int = HOURS, **filters: object) -> str:
@@ -140,60 +91,30 @@ def _logs(*, hours: int = HOURS, **filters: object) -> str:
 
 
 def spend_card(request: HttpRequest) -> SafeString:
-    """What today cost (UTC), of which budget, and the last days."""
+    """What today cost (UTC), and of which budget."""
     end = end_for_page(LEDGER)
-    today = budgets_today(end=end)
+    today, matrix = budgets_today(end=end), display.list_url(AgentEvaluationConfig)
     midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     calls = {"created_at__gte": midnight}
-    checks = display.list_url(LLMCall, **calls, purpose__in=",".join(BUDGETED))
-    lines = [
-        says_end(end),
-        format_html("{} of it on checking and measuring.", number_link(checks, display.dollars(today.checking))),
-        _against_budget(today),
-        _unpriced(today, calls),
-        _days_of_spending(midnight, end),
-    ]
+    lines: list[object] = [says_end(end), f"{display.dollars(today.checking)} of it on checking and measuring."]
+    if today.budget is None:
+        lines.append(display.link(matrix, "No daily budget is set."))
+    else:
+        of = (
+            f"{display.dollars(today.capped)} of {display.dollars(today.budget)} in {counted(today.budgets, 'budget')}."
+        )
+        used = f"{today.used_up} used up: its messages are sent unchecked." if today.used_up else ""
+        nearly = f"{today.nearly} at 80 % or more." if today.nearly else ""
+        lines += [display.link(matrix, of), used, nearly]
+    if today.unpriced:
+        url = display.list_url(LLMCall, cost_usd__isnull=True, **calls)
+        lines.append(display.link(url, f"{counted(today.unpriced, 'unpriced call')}, in no amount."))
     return card(
         "Spend today",
         figure=number_link(display.list_url(LLMCall, **calls), display.dollars(today.total)),
         unit="UTC",
         lines=lines,
         tone="bad" if today.used_up else "warning" if today.nearly else "plain",
-    )
-
-
-def _against_budget(today: BudgetDay) -> SafeString:
-    matrix = display.list_url(AgentEvaluationConfig)
-    if today.budget is None:
-        return display.link(matrix, "No daily budget is set.")
-    of = f"{display.dollars(today.capped)} of {display.dollars(today.budget)}"
-    budgets = "budget" if today.budgets == 1 else "budgets"
-    state = ""
-    if today.used_up:
-        state = format_html(" {}", display.badge(f"{today.used_up} used up", "bad", "its messages are sent unchecked"))
-    if today.nearly:
-        state = format_html("{} {}", state, display.badge(f"{today.nearly} nearly", "warning", "80 % or more"))
-    return format_html("{} in {} {}.{}", of, number_link(matrix, f"{today.budgets:,}"), budgets, state)
-
-
-def _unpriced(today: BudgetDay, calls: Mapping[str, object]) -> SafeString | str:
-    if not today.unpriced:
-        return ""
-    url = display.list_url(LLMCall, cost_usd__isnull=True, **calls)
-    many = "call" if today.unpriced == 1 else "calls"
-    return format_html("{} unpriced {}, in no amount.", number_link(url, f"{today.unpriced:,}"), many)
-
-
-def _days_of_spending(midnight: datetime, end: datetime | None) -> SafeString | str:
-    """What the last days cost together, and the most expensive of them."""
-    first = midnight - timedelta(days=DAYS - 1)
-    amounts = spent_by_day(since=first, days=DAYS, end=end)
-    if not any(amounts):
-        return ""
-    url = display.list_url(LLMCall, created_at__gte=first)
-    return display.link(
-        url,
-        f"{display.dollars(sum(amounts, Decimal(0)))} in {DAYS} days, at most {display.dollars(max(amounts))} a day",
     )
 
 
@@ -246,31 +167,16 @@ def never_past(request: HttpRequest) -> SafeString | None:
     stuck = never_past_precondition()
     if not stuck:
         return None
-    parts = [
-        format_html(
-            "{}: {}",
-            display.link(display.list_url(InterventionLog, name=one.name), one.name),
-            display.visible(display.shortened(one.why, 160)),
-        )
-        for one in stuck[:MOST_STUCK]
-    ]
-    more = f" And {len(stuck) - MOST_STUCK} more." if len(stuck) > MOST_STUCK else ""
+    named = " · ".join(f"{one.name}: {display.shortened(one.why, 160)}" for one in stuck[:MOST_STUCK])
     return step(
-        "An intervention never got past its precondition"
-        if len(stuck) == 1
-        else "Interventions never got past their precondition",
-        format_html(
-            "In the last {} evaluations of each its function never held. {}{}",
-            ENOUGH,
-            format_html_join(" · ", "{}", ((p,) for p in parts)),
-            more,
-        ),
+        f"{counted(len(stuck), 'intervention')} never got past the precondition",
+        f"In the last {ENOUGH} evaluations of each its function never held. {named}",
         url=display.list_url(Intervention),
         label="Interventions",
     )
 
 
-CHECKS, CHECKS_AT_HOME = 20, 5
+CHECKS = 20
 
 
 def checks_panel(request: HttpRequest, _token: object) -> SafeString:
@@ -283,13 +189,6 @@ def checks_panel(request: HttpRequest, _token: object) -> SafeString:
         if rows
         else "None yet. A new token comes with an example that makes one.",
     )
-
-
-def checks_list(request: HttpRequest) -> SafeString | None:
-    """The same on the first page, once there are any."""
-    rows = _checks(request, CHECKS_AT_HOME)
-    more = [(_logs(source__exact="external"), "All checks")]
-    return listing("Checks of other programs", heads=CHECK_HEADS, rows=rows, more=more) if rows else None
 
 
 CHECK_HEADS = ("Check", "Speaker", "Draft", "Outcome")
@@ -311,10 +210,9 @@ def _checks(request: HttpRequest, most: int) -> list[tuple[object, ...]]:
 
 
 add_home(
-    HomePart(place="lists", order=40, permission="correction.view_correctionlog", render=checks_list),
     HomePart(place="setup", order=70, permission="correction.view_correctionlog", render=never_observed),
     HomePart(place="setup", order=80, permission="correction.view_behaviorrequest", render=people_unheard),
     HomePart(place="setup", order=90, permission="correction.view_interventionlog", render=never_past),
-    HomePart(place="cards", order=30, permission="correction.view_correctionlog", render=gate_cards),
+    HomePart(place="cards", order=30, permission="correction.view_correctionlog", render=gate_card),
     HomePart(place="cards", order=50, permission="agents.view_llmcall", render=spend_card),
 )

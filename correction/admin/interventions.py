@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Count, Max, OuterRef, QuerySet, Subquery
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
@@ -25,7 +25,7 @@ from correction.interventions.nudges import VARIABLES
 from correction.models import Intervention, InterventionLog
 from evaluation.admin.display import judge_badge
 
-MOST_COUNTED = 20  # interventions without a row
+MOST_COUNTED = 30  # interventions whose firings are counted above the list
 
 if TYPE_CHECKING:
     InterventionModelForm = forms.ModelForm[Intervention]
@@ -177,27 +177,15 @@ class InterventionAdmin(ModelAdmin[Intervention]):
         return [*super().get_panels(request, obj), shown]
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """The rows, below what has none: built-in interventions and those of batches."""
+        """How often each fires, built-in interventions and those of batches, too, above the rows."""
         panels = []
         if request.user.has_perm("correction.view_interventionlog"):
-            names = list(dict.fromkeys((*BUILT_IN, *names_in_use())))
-            rows = set(Intervention.objects.filter(slug__in=names).values_list("slug", flat=True))
-            panels = [counts_table([name for name in names if name not in rows][:MOST_COUNTED], newest=ENOUGH)]
+            names = dict.fromkeys((*BUILT_IN, *Intervention.objects.values_list("slug", flat=True), *names_in_use()))
+            panels = [counts_table(list(names)[:MOST_COUNTED], newest=ENOUGH)]
         return super().changelist_view(request, {**(extra_context or {}), "panels": panels})
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Intervention]:
-        fired = (
-            InterventionLog.objects.filter(intervention=OuterRef("pk"), fired=True).order_by().values("intervention")
-        )
-        return (
-            super()
-            .get_queryset(request)
-            .annotate(
-                fired_total=Subquery(fired.annotate(n=Count("pk")).values("n")),
-                fired_last=Subquery(fired.annotate(last=Max("created_at")).values("last")),
-            )
-            .prefetch_related("agents")
-        )
+        return super().get_queryset(request).prefetch_related("agents")
 
     @admin.display(description="intervention", ordering="slug")
     def name(self, row: Intervention) -> SafeString:
@@ -230,16 +218,6 @@ class InterventionAdmin(ModelAdmin[Intervention]):
         names = [display.isolated(agent.display_name) for agent in row.agents.all()]
         who = format_html(", ".join(["{}"] * len(names)), *names) if names else "every agent"
         return display.lines(who, "also in direct messages" if row.dm_allowed else "")
-
-    @admin.display(description="fired", ordering="fired_total")
-    def fired_times(self, row: Any) -> SafeString:
-        if not row.fired_total:
-            return display.EMPTY
-        url = display.list_url(InterventionLog, intervention=row.pk, fired__exact=1)
-        return display.lines(
-            display.link(url, "once" if row.fired_total == 1 else f"{row.fired_total:,} times"),
-            display.moment(row.fired_last),
-        )
 
 
 @admin.register(InterventionLog)

@@ -17,7 +17,7 @@ from agents.models import Agent
 from correction.admin.display import mode_badge, origin
 from correction.config.configure import notes_on
 from correction.config.settings import MECHANISMS, SETTINGS, Mechanism, ResolvedConfig, merge
-from correction.models import AgentEvaluationConfig
+from correction.models import AgentEvaluationConfig, GateMode
 
 BY_ID: dict[str, Mechanism] = {mechanism.id: mechanism for mechanism in MECHANISMS}
 BY_SWITCH: dict[str, Mechanism] = {mechanism.switch: mechanism for mechanism in MECHANISMS}
@@ -34,10 +34,12 @@ def matrix_context(*, search: str = "", page: str | int = 1) -> dict[str, Any]:
     stored = AgentEvaluationConfig.objects.filter(Q(is_defaults=True) | Q(agent__in=[a.pk for a in agents]))
     own = {row.agent_id: row for row in stored}
     defaults = own.pop(None, None)
-    above = _row(None, merge(own=None, defaults=defaults))
+    above = row_of(None, merge(own=None, defaults=defaults))
     return {
         "defaults": above,
-        "rows": [_row(agent, merge(own=own.get(agent.pk), defaults=defaults), said=above["notes"]) for agent in agents],
+        "rows": [
+            row_of(agent, merge(own=own.get(agent.pk), defaults=defaults), said=above["notes"]) for agent in agents
+        ],
         "page": agents,
         "mechanisms": MECHANISMS,
         "search": search,
@@ -70,7 +72,7 @@ def anchor_of(agent: Agent | None, mechanism: Mechanism) -> str:
     return f"cell-{target_of(agent)}-{mechanism.id}"
 
 
-def _row(agent: Agent | None, config: ResolvedConfig, *, said: Sequence[str] = ()) -> dict[str, Any]:
+def row_of(agent: Agent | None, config: ResolvedConfig, *, said: Sequence[str] = ()) -> dict[str, Any]:
     """`said`: notes that the defaults show already, and that the agents need not repeat."""
     name = SafeString("Defaults") if agent is None else display.isolated(agent.display_name)
     if agent is not None and not agent.is_active:
@@ -106,13 +108,12 @@ def _cell(agent: Agent | None, mechanism: Mechanism, config: ResolvedConfig) -> 
         "url": gate_url(agent) if switch == "gate_mode" else config_url(agent, mechanism),
         "label": mechanism.label,
         "mode": mode_badge(config) if switch == "gate_mode" else None,
-        "is_on": config[switch] is True,
+        "is_on": config[switch] not in (False, GateMode.OFF),
         "flip": f"{target}:{switch}:{'off' if config[switch] is True else 'on'}",
         "reset": f"{target}:{mechanism.id}",
         "number": display.dollars(value) if value is not None and mechanism.sign == "$" else number,
         "origin": where,
-        "details": "\n".join(
-            f"{SETTINGS[name].label}: {config.show(name)}, {from_where(name)}" for name in mechanism.fields
-        ),
+        "purpose": mechanism.purpose,
+        "details": [f"{SETTINGS[name].label}: {config.show(name)}, {from_where(name)}" for name in mechanism.fields],
         "is_own": bool(own),
     }

@@ -73,7 +73,7 @@ def test_the_agents_card_counts_active_and_inactive_ones() -> None:
     make_agent("bob", is_active=False)
     html = home()
 
-    assert card(html, "Agents") == "1 active A 1 inactive"
+    assert card(html, "Agents") == "1 active 1 inactive"
     assert f'href="{list_of(Agent)}?is_active__exact=0"' in html
     assert "There are no agents" not in steps(html)
 
@@ -120,7 +120,6 @@ def test_newest_turns_and_what_went_wrong_lately_stand_apart() -> None:
     assert page_of(wrong) not in newest
     assert page_of(wrong) in lately
     assert page_of(old) not in turns
-    assert "Last 24 hours: 7 completed, 1 errored" in plain(newest)
     assert HOSTILE not in html
     assert f"crashed {HOSTILE}" in plain(unescape(lately)) or "crashed &lt;script&gt;" in lately
 
@@ -129,7 +128,7 @@ def test_parts_need_their_permissions() -> None:
     make_agent("ada")
     html = home(staff("agents.view_agent"))
 
-    assert card(html, "Agents") == "1 active A"
+    assert card(html, "Agents") == "1 active"
     assert "<h2>Turns</h2>" not in html
     assert "Workers" not in plain(html[html.index('class="pl-home"') :])
     assert "No worker is alive" not in html

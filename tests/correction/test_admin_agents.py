@@ -1,4 +1,4 @@
-"""Corrections on the agents' pages: the panel, switching a mechanism for several agents, copying a configuration."""
+"""Corrections on the agents' pages: the panel, copying a configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from django.utils import timezone
 from agents.models import Agent, LLMCall
 from correction.config.configure import config_history, configure
 from correction.config.settings import resolve_config
-from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult, InterventionLog
+from correction.models import AgentEvaluationConfig, CorrectionLog, GateDimensionResult
 from tests.console import list_of, page_of, plain, queries, read, signed_in, staff, viewer
 from tests.correction.config_page import filled_in
 from tests.evaluation.change.measured import flattened
@@ -42,54 +42,14 @@ def test_the_agents_page_shows_what_is_in_effect_and_leads_to_changing_it(root: 
     html = read(root, page_of(ada))
     text = plain(html)
 
-    assert "gate enforce adherence off consistency off fluency on" in text
-    assert "rules off" in text
-    assert "budget on own" in text
-    assert "fluency on defaults fluency" in text or "fluency on defaults" in text
-    assert "adherence threshold 6.5 own" in text
-    assert "adherence hard off built-in" in text
+    assert "gate enforce" in text
+    assert "fluency on ≥5 defaults" in text.replace("≥ 5", "≥5")
+    assert "adherence threshold: 6.5, own" in text
+    assert "adherence hard: off, built-in" in text
     assert "daily_budget_usd is not set: nothing is capped" in text
     target = f"/admin/correction/agentevaluationconfig/target/{ada.pk}/"
     assert f'href="{target}"' in html
     assert f'href="{target}history/"' in html
-
-
-# -- switching
-def test_a_mechanism_is_asked_for_before_anything_is_done(root: Client) -> None:
-    ada = make_agent()
-    text = plain(run(root, "switch_mechanism", [ada]))
-
-    assert "1 agent" in text
-    assert "Ada" in text
-    assert "adherence: judges each draft for adherence" in text
-    assert not AgentEvaluationConfig.objects.exists()
-
-
-def test_a_mechanism_is_switched_for_the_chosen_agents_and_it_says_for_whom(root: Client) -> None:
-    ada, bob, eve = make_agent(), make_agent("bob"), make_agent("eve")
-    configure(agent=bob, changes={"gate_fluency_enabled": "on"})
-    text = plain(run(root, "switch_mechanism", [ada, bob], mechanism="fluency", state="on"))
-
-    assert "fluency on: set for Ada, Bob." in text
-    assert [resolve_config(agent)["gate_fluency_enabled"] for agent in (ada, bob, eve)] == [True, True, False]
-    assert (config_history(ada)[0].user, config_history(ada)[0].reason) == ("root", "from the list of agents")
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "state", "said"),
-    [
-        ("gate", "on", "allowed: off or observe or enforce"),
-        ("fluency", "observe", "allowed: on or off"),
-        ("nonsense", "on", "Select a valid choice"),
-    ],
-)
-def test_a_state_that_the_mechanism_does_not_have_is_refused(
-    root: Client, mechanism: str, state: str, said: str
-) -> None:
-    text = plain(run(root, "switch_mechanism", [make_agent()], mechanism=mechanism, state=state))
-
-    assert said in text
-    assert not AgentEvaluationConfig.objects.exists()
 
 
 # -- copying
@@ -100,8 +60,8 @@ def test_a_configuration_is_copied_to_the_chosen_agents(root: Client) -> None:
     assert "Copy corrections" in plain(run(root, "copy_corrections", [ada, bob, eve]))
     text = plain(run(root, "copy_corrections", [ada, bob, eve], source=ada.pk))
 
-    assert "Corrections copied from Ada to Bob, Eve." in text
-    assert "Ada was skipped: it is the one copied from." in text
+    assert "2 agents set as Ada." in text
+    assert "1 skipped: it is copied from." in text
     for agent in (bob, eve):
         config = resolve_config(agent)
         assert config["gate_adherence_threshold"] == resolve_config(ada)["gate_adherence_threshold"]
@@ -109,11 +69,10 @@ def test_a_configuration_is_copied_to_the_chosen_agents(root: Client) -> None:
     assert config_history(bob)[0].user == "root"
 
 
-def test_both_actions_need_the_right_to_change_configurations() -> None:
+def test_copying_needs_the_right_to_change_configurations() -> None:
     ada, looking = make_agent(), signed_in(viewer())
-    html = run(looking, "switch_mechanism", [ada], mechanism="fluency", state="on")
+    run(looking, "copy_corrections", [ada], source=ada.pk)
 
-    assert "Switch a correction mechanism" not in html
     assert "Copy corrections" not in read(looking, list_of(Agent))
     assert not AgentEvaluationConfig.objects.exists()
 
@@ -131,10 +90,6 @@ def judged(agent: Agent, outcome: str, *, text: str = "As per my last mail.") ->
         log=log, dimension="adherence", status="scored", score=2, threshold=Decimal(5), passed=False, judge="m"
     )
     return log
-
-
-def nudged(agent: Agent, nudge: str = "Say something new.") -> None:
-    InterventionLog.objects.create(name="variety", agent=agent, fired=True, nudge=nudge, why="7 messages")
 
 
 def called(agent: Agent, **fields: object) -> None:
@@ -160,15 +115,13 @@ def test_the_last_drafts_that_were_held_back_stand_with_their_scores(root: Clien
     assert f'href="{page_of(log)}"' in read(root, page_of(ada))
 
 
-def test_nudges_and_costs_of_the_last_days_stand_on_the_page(root: Client, ada: Agent) -> None:
-    nudged(ada)
+def test_costs_of_the_last_days_stand_on_the_page(root: Client, ada: Agent) -> None:
     called(ada, cost_usd=Decimal("0.0125"))
     called(ada, purpose="evaluation", mechanism="adherence")
     called(ada, cost_usd=Decimal("7"))
     LLMCall.objects.filter(cost_usd=7).update(created_at=timezone.now() - timedelta(days=8))
     text = plain(read(root, page_of(ada)))
 
-    assert "Say something new." in text
     assert "Costs, last 7 days 2 calls $0.0125 + 1 unpriced" in text
     assert "gate correction 1 900 · 80 $0.0125" in text
     assert "evaluation 1 900 · 80 unpriced" in text
@@ -189,12 +142,10 @@ def test_each_part_takes_its_own_right(ada: Agent) -> None:
 def test_the_page_of_an_agent_with_a_long_past_takes_no_more_queries(ada: Agent) -> None:
     client = signed_in(viewer())
     judged(ada, "corrected")
-    nudged(ada)
     called(ada)
     few = queries(client, page_of(ada))
     for _ in range(8):
         judged(ada, "corrected")
-        nudged(ada)
         called(ada)
     many = queries(client, page_of(ada))
 

@@ -8,15 +8,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import reverse
-from pytest_django import Settings
 
 from correction.config.configure import config_history, configure
 from correction.gate.thresholds import mark_result
 from correction.models import AgentEvaluationConfig
 from tests.console import HOSTILE, plain, queries, read
 from tests.correction.config_page import filled_in, own, save, url_of
-from tests.correction.judged_drafts import OFFLINE, make_log, verdict
-from tests.factories import make_agent, make_channel, say
+from tests.correction.judged_drafts import make_log, verdict
+from tests.factories import make_agent
 
 pytestmark = pytest.mark.django_db
 
@@ -125,28 +124,6 @@ def test_the_number_of_queries_does_not_grow_with_drafts_marks_or_changes(root: 
     live(20)
 
     assert [len(queries(root, url)) for url in urls] == few
-
-
-# -- what would change
-def test_what_the_threshold_in_effect_and_a_refused_one_would_have_done_stands_below_it(
-    root: Client, settings: Settings
-) -> None:
-    settings.JUDGE_MODEL = "claude-haiku-5-5"
-    ada, channel, person = make_agent(), make_channel(), User.objects.create_user("grace")
-    for score, mark in ((2.0, "right"), (4.0, "false_alarm"), (6.0, ""), (8.0, "")):
-        log = make_log(ada, {"adherence": score}, message=say(channel, ada, "Noted."))
-        if mark:
-            mark_result(result=verdict(log), mark=mark, user=person)
-    make_log(ada, {"adherence": 0.0}, judge=OFFLINE, message=say(channel, ada, "Noted."))
-    text = plain(read(root, url_of(ada)))
-    assert "2 of 4 (50 %) scored messages would have been sent back." in text
-    assert "1 of 2 marked alarms below it were right, 50 %" in text
-    assert "No message is scored for fluency yet: have some judged" in text
-
-    answer = root.post(url_of(ada), {"gate_adherence_threshold": "7", "gate_fluency_threshold": "12"})
-    text = plain(answer.content.decode())
-    assert "3 of 4 (75 %) scored messages would have been sent back. With the 5 in effect: 2 of 4 (50 %)." in text
-    assert not AgentEvaluationConfig.objects.exists()
 
 
 # -- history

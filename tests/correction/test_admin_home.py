@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,10 +12,8 @@ from django.utils import timezone
 from agents.models import Agent, Channel, LLMCall
 from agents.ops import sums
 from agents.ops.sums import sum_up
-from correction.admin import home as console_home
 from correction.config.configure import configure
-from correction.costs import spent_by_day
-from correction.models import BehaviorRequest, CorrectionLog, InterventionLog
+from correction.models import BehaviorRequest, CorrectionLog
 from tests.agents.test_admin_home import HOME, card, home, own_links, steps
 from tests.console import HOSTILE, list_of, plain, queries, read, signed_in, staff, superuser, viewer
 from tests.correction.judged_drafts import make_log
@@ -70,27 +67,21 @@ def test_drafts_of_simulations_and_of_other_programs_are_counted_apart_and_never
     text = card(home(superuser("second")), "Gate pass rate")
 
     assert text.startswith("– No draft of an agent here came to the gate.")
-    assert "In synthetic conversations: 2 drafts." in text
-    assert "Checked for other programs: 1 of 2 (50 %) passed." in text
+    assert "2 drafts in synthetic conversations." in text
+    assert "1 of 2 (50 %) of other programs passed" in text
 
 
-def test_corrections_tell_what_became_of_messages_that_were_sent_back() -> None:
+def test_the_gate_s_card_says_what_became_of_messages_that_were_sent_back() -> None:
     ada = make_agent()
     corrected(ada, "passed_after_retry")
     corrected(ada, "forced_through")
     corrected(ada, "forced_through", hours_ago=50)
     corrected(ada, "abandoned")
-    InterventionLog.objects.create(name="variety", agent=ada, fired=True)
-    InterventionLog.objects.create(name="variety", agent=ada, fired=False)
     html = home()
 
-    assert card(html, "Corrections") == (
-        "2 messages in 24 h 1 passed after a retry, 1 forced through. 1 given up by the agent. 1 nudge given. "
-        "7 days: 3 corrected, 2 of them forced through."
-    )
-    client = signed_in(superuser("second"))
-    urls = [url for url in own_links(html) if "outcome__exact=forced_through" in url]
-    assert sorted(read(client, url).count('class="field-outcome_mark') for url in urls) == [1, 2], "a day and a week"
+    assert "1 passed after a retry, 1 forced through, 1 given up by the agent." in card(html, "Gate pass rate")
+    (url,) = [url for url in own_links(html) if "outcome__exact=forced_through" in url]
+    assert read(signed_in(superuser("second")), url).count('class="field-outcome_mark') == 1
 
 
 def test_spending_stands_against_the_budgets() -> None:
@@ -107,7 +98,6 @@ def test_spending_stands_against_the_budgets() -> None:
     )
     assert "1 unpriced call, in no amount." in text
     assert f"{list_of(LLMCall)}?cost_usd__isnull=True&" in html.replace("&amp;", "&")
-    assert "at most $0.75" in text
     assert '<section class="pl-card pl-edge-bad">' in html
 
 
@@ -122,31 +112,15 @@ def test_before_any_hour_was_summed_home_reads_no_long_ledger(monkeypatch: pytes
     LLMCall.objects.update(created_at=midnight - timedelta(hours=3))
     unsummed = home()
 
-    for title in ("Spend today", "Judge", "Gate pass rate", "Corrections"):
+    for title in ("Spend today", "Judge", "Gate pass rate"):
         assert "Not summed up yet" in card(unsummed, title)
-    assert "$0.40" not in card(unsummed, "Spend today")
     assert "No calls in the last 24 hours" not in plain(unsummed)
 
     sum_up()
     summed = home(superuser("second"))
 
     assert "Not summed up yet" not in plain(summed)
-    assert "$0.40" in card(summed, "Spend today")
-
-
-def test_days_of_spending_are_told_apart_by_raw_rows_and_by_sums() -> None:
-    ada = make_agent("ada")
-    since = datetime(2026, 3, 2, tzinfo=UTC)
-    for days, cost in ((-1, "9"), (0, "0.10"), (1, "0.20"), (1, "0.05"), (6, "0.40")):
-        row = call(ada, cost=cost)
-        LLMCall.objects.filter(pk=row.pk).update(created_at=since + timedelta(days=days, hours=23, minutes=59))
-
-    raw = spent_by_day(since=since, days=7)
-    sum_up()
-
-    assert (
-        raw == spent_by_day(since=since, days=7) == [Decimal(c) for c in ("0.10", "0.25", "0", "0", "0", "0", "0.40")]
-    )
+    assert "80 %" not in card(summed, "Gate pass rate")
 
 
 def test_a_gate_that_never_watched_is_said_until_it_did_or_its_alarms_are_marked() -> None:
@@ -223,13 +197,3 @@ def test_the_day_of_spending_begins_at_midnight_utc() -> None:
     call(make_agent(), cost="3", at=midnight - timedelta(seconds=1))
 
     assert card(home(), "Spend today").startswith("$0.00 UTC")
-
-
-def test_nudges_are_counted_no_further_than_anybody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    for fired in (True, False, True, False, True):
-        InterventionLog.objects.create(name="variety", agent=None, fired=fired)
-    assert "3 nudges given." in card(home(), "Corrections")
-    monkeypatch.setattr(console_home, "MOST_NUDGES", 2)
-    assert "2+ nudges given." in card(home(superuser("again")), "Corrections")
-    monkeypatch.setattr(console_home, "NEWEST_NUDGES", 2)
-    assert "1+ nudges given." in card(home(superuser("third")), "Corrections")

@@ -229,7 +229,7 @@ def test_home_says_which_intervention_never_got_past_its_precondition(
 ) -> None:
     evaluated("variety", number, **fields)
 
-    assert ("An intervention never got past its precondition" in " ".join(steps(home()))) is is_said
+    assert ("1 intervention never got past the precondition" in " ".join(steps(home()))) is is_said
 
 
 def test_home_says_it_with_the_reason_and_not_of_one_that_was_switched_off() -> None:
@@ -242,6 +242,6 @@ def test_home_says_it_with_the_reason_and_not_of_one_that_was_switched_off() -> 
     evaluated("variety", 5_000)
 
     text = plain(home(root))
-    assert "never got past its precondition" in text
+    assert "never got past the precondition" in text
     assert "variety : 1 of 7" in text or "variety: 1 of 7" in text
     assert "off:" not in text
