@@ -38,7 +38,7 @@ check: $(VENV)/.dev ## lint, types, migrations, production settings, proposition
 
 docs: $(VENV)/.dev ## write the generated pages of docs/reference and build the site (ARGS=serve shows it while you write)
 	@DEBUG=1 $(BIN)/python -m tests.reference > /dev/null
-	@$(BIN)/mkdocs $(or $(ARGS),build --quiet) && echo "site/index.html"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs $(or $(ARGS),build) && echo "site/index.html"
 
 openapi: $(VENV)/.runtime ## renew docs/openapi.yaml from the routes of the API
 	@DEBUG=1 $(MANAGE) spectacular --validate --fail-on-warn --file docs/openapi.yaml

@@ -329,7 +329,7 @@ def show_debate(out: Any, *, again: bool = False) -> None:
             out.write(f"       ✗ {indicator}")
         out.write(f"       → {shown.evidence.groupthink.recommendation}")
     out.write(f"     {exit_line(shown) or f'It is {shown.metadata.status}: {shown.metadata.error}'}")
-    out.write(f"     manage.py debate {debate.pk} --export markdown     and: Debates in the console")
+    out.write(f"     manage.py debate {debate.pk} --markdown     and: Debates in the console")
 
 
 def _round(out: Any, shown: DebateReport, number: int) -> None:

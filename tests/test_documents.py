@@ -1,6 +1,6 @@
 """Every command of README and documents runs: each page's ``sh`` blocks in one shell, in their order, on the demo's database.
 
-A block of another language with a ``title`` is a file that the page makes. A ``sh`` block whose title begins with ``outside`` needs what
+A block of another language with a ``title`` is a file that the page makes. A ``sh`` block whose title begins with ``Needs`` needs what
 no test has (a key, another machine) and is listed in ``documents_outside.txt``. A comment with ``exits 1`` says that a command ends with
 that code.
 """
@@ -57,7 +57,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def is_outside(block: Block) -> bool:
-    return block.language == "sh" and block.title.startswith("outside")
+    return block.language == "sh" and block.title.startswith("Needs ")
 
 
 def has_commands(page: str) -> bool:
@@ -200,6 +200,16 @@ def test_the_commands_of_a_page_run_in_their_order(page: str, shell: tuple[Path,
 def test_what_needs_the_outside_is_listed() -> None:
     listed = (ROOT / "tests" / "documents_outside.txt").read_text().splitlines()
     assert listed == [f"{page}: {block.title}" for page in pages() for block in blocks(page) if is_outside(block)]
+
+
+def test_the_site_builds_without_a_warning_and_asks_no_other_server(tmp_path: Path) -> None:
+    # Not `--quiet`, which hides warnings from `--strict`.
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = re.compile(r"""<(?:script|img|iframe)[^>]+src="https?:|<link[^>]+stylesheet[^>]+href="https?:""")
+    asking = [str(page) for page in tmp_path.rglob("*.html") if loaded.search(page.read_text(encoding="utf-8"))]
+    assert not asking
 
 
 @pytest.mark.parametrize("name", reference.PAGES)

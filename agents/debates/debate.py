@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 from django.utils import timezone
 from pydantic import Field, ValidationError
 
@@ -429,7 +429,7 @@ def _play_group(debate: Debate, number: int, group: Sequence[DebateSeat], owner:
     pending = debate.turns.filter(round=number, seat__in=group, status=Outcome.PENDING).select_related("seat__agent")
     jobs = [partial(_take_turn, debate, turn, owner, progress) for turn in pending.order_by("seat__number")]
     limit = 1 if django_settings.WORKER_THREADS == 1 else len(group)
-    side_by_side(jobs, limit, in_turns=connection.vendor == "sqlite")  # which computes in this process
+    side_by_side(jobs, limit)
 
 
 def _take_turn(debate: Debate, turn: DebateTurn, owner: str, progress: Progress) -> None:

@@ -5,11 +5,8 @@ from agents.console.site import extend
 from agents.models import Agent, Channel, Import, Message
 from evaluation.admin import drift, experiments, home, jobs, labels, propositions, review, runs, schedules, scores
 from evaluation.admin.baselines import (
-    NEWEST_BASELINES,
-    baseline_column,
     baseline_panel,
     capture_baseline,
-    fill_now,
     imported_panel,
 )
 from evaluation.admin.display import MEASURE
@@ -24,9 +21,6 @@ register_pages("evaluation")
 extend(
     Agent,
     "evaluation.view_baseline",
-    columns=(baseline_column,),
-    prefetch=(NEWEST_BASELINES, "traits"),
-    fill=fill_now,
     panels=(change_panel,),
     sections=(baseline_panel,),
     anchors=(("change", "Change"), ("baselines", "Baselines")),

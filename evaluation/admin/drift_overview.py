@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from django import forms
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.paginator import Paginator
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -24,7 +24,7 @@ from agents.console.display import Tone
 from agents.console.filters import number_in
 from agents.console.panels import table
 from agents.console.site import Button, ModelAdmin, Select, TextInput
-from agents.models import Agent, Channel, ChannelMember
+from agents.models import Agent
 from agents.models.conversations import TAG_KEY
 from evaluation.admin.display import MEASURE, dimension_badge, judged_by, meter, of_words, way_name
 from evaluation.admin.drift import history_line, levels_of, said_of
@@ -49,7 +49,6 @@ INVERTED = "an anti-pattern: 9 means not at all"
 PAGE = 12  # cards
 MOST_SMALL = 40  # points of a card's chart
 MOST_MOVES = 60  # propositions in the table of an agent's page; the largest falls
-MOST_CHANNELS = 200  # to choose from; any other can stand in the URL
 MOST_AGENTS = 200  # ranked at once
 NEEDED = ("evaluation.view_baseline", "agents.view_agent")
 ACTIVE = (("", "active agents"), ("all", "all agents"), ("no", "inactive agents"))
@@ -212,7 +211,6 @@ class OverviewForm(forms.Form):
         widget=TextInput,
         help_text="a tag such as build=41; empty: the newest evaluation",
     )
-    channel = forms.ChoiceField(required=False, widget=Select, help_text="only its members")
     active = forms.ChoiceField(required=False, choices=ACTIVE, widget=Select, label="Agents")
     q = forms.CharField(
         required=False, max_length=120, widget=TextInput, label="Name", help_text="part of a name or id"
@@ -223,12 +221,6 @@ class OverviewForm(forms.Form):
         super().__init__(*args, **kwargs)
         self.ways = {str(way): way for way in judged_ways()}
         self.fields["judge"].choices = [(name, way_name(way)) for name, way in self.ways.items()]  # type: ignore[attr-defined]
-        there = Channel.objects.filter(synthetic=False).order_by("kind", "name", "slug").values_list("slug", "name")
-        channels = {"": "any", **{slug: f"{name} ({slug})" for slug, name in there[:MOST_CHANNELS]}}
-        asked = self.data.get("channel", "") if self.is_bound else ""
-        if asked not in channels and Channel.objects.filter(slug=asked[:120]).exists():
-            channels[asked] = asked
-        self.fields["channel"].choices = list(channels.items())  # type: ignore[attr-defined]
 
     def clean_baseline(self) -> Tag | None:
         return read_tag(self.cleaned_data["baseline"])
@@ -246,9 +238,6 @@ class OverviewForm(forms.Form):
         chosen, agents = self.cleaned_data, by_name()
         if chosen["active"] != "all":
             agents = agents.filter(is_active=chosen["active"] != "no")
-        if chosen["channel"]:
-            joined = ChannelMember.objects.filter(agent=OuterRef("pk"), channel__slug=chosen["channel"])
-            agents = agents.filter(Exists(joined))
         if chosen["q"]:
             agents = agents.filter(Q(display_name__icontains=chosen["q"]) | Q(slug__icontains=chosen["q"]))
         return agents

@@ -31,7 +31,6 @@ from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import agreement_badge, dimension_badge, judged_by
 from evaluation.calibration.agreement import (
     Calibration,
-    confusion,
     refresh,
 )
 from evaluation.calibration.labels import (
@@ -104,7 +103,6 @@ def known_judges() -> list[tuple[str, str]]:
 
 
 MOST_DIFFERENCES = 10
-SHADES = 4
 CANNOT_TELL = "cannot_tell"
 RELATED = (
     "evaluation_run__agent",
@@ -198,19 +196,10 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> 
     key = {"judge": label_set.judge, "procedure": label_set.procedure, "dimension": label_set.dimension}
     row = JudgeCalibration.objects.filter(**key).first()
     annotators = [annotator] if context["only_mine"] else None
-    counts = confusion(label_set, annotators=annotators)
-    most = max(map(max, counts))
     return context | {
         "row": row,
         "agreement": agreement_badge(row, label_set.dimension),
         "figures": Calibration.model_validate(row.figures) if row and row.figures else None,
-        # From 9 down to 0, as an axis goes; a cell's shade grows with its share of the fullest cell.
-        "confusion": [
-            (value, [(raw, n, -(-SHADES * n // most)) for raw, n in enumerate(counts[value])])
-            for value in reversed(range(len(counts)))
-        ]
-        if most
-        else [],
         "differences": differences(label_set, annotators),
     }
 

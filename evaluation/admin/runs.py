@@ -23,7 +23,7 @@ from agents.console.panels import table
 from agents.console.site import console_action, console_page
 from agents.models import LLMCall, Message
 from agents.work.worker import alive
-from evaluation.admin.comparison import compare_page, comparison_panel
+from evaluation.admin.comparison import compare_page
 from evaluation.admin.display import (
     agreement_badge,
     baseline_badge,
@@ -153,7 +153,7 @@ class EvaluationRunAdmin(LogAdmin[EvaluationRun]):
             else "",
         }
         summary = render_to_string("admin/evaluation/evaluationrun/summary.html", context)
-        return [summary, comparison_panel(obj), *super().get_panels(request, obj)]
+        return [summary, *super().get_panels(request, obj)]
 
     @admin.action(description="Compare two", permissions=["view"])
     def compare(self, request: HttpRequest, queryset: QuerySet[EvaluationRun]) -> HttpResponse | None:

@@ -382,23 +382,6 @@ def _powered(label_set: LabelSet, items: Mapping[int, _Labelled]) -> PoweredMean
     )
 
 
-def confusion(label_set: LabelSet, *, annotators: Sequence[str] | None = None) -> list[list[int]]:
-    """How often people gave which value (rows, 0 to 9) to what the judge gave which raw score (columns); each label counts once."""
-    table = [[0] * (MAX_SCORE + 1) for _ in range(MAX_SCORE + 1)]
-    labels = ScoreLabel.objects.filter(
-        evaluation_score__label_sets=label_set,
-        blind=True,
-        value__isnull=False,
-        evaluation_score__raw_score__isnull=False,
-    )
-    if annotators is not None:
-        labels = labels.filter(annotator__in=annotators)
-    for value, raw in labels.order_by().values_list("value", "evaluation_score__raw_score"):
-        if value is not None and raw is not None:
-            table[value][raw] += 1
-    return table
-
-
 # -- as JSON
 def calibration_json(row: JudgeCalibration | None) -> dict[str, Any] | None:
     """What is shown with a judge's scores in one dimension; null when it is not calibrated.

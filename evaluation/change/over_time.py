@@ -394,8 +394,8 @@ def _announce(alert: DriftAlert) -> DriftAlert:
         scope.fingerprint = ["drift", *map(str, tags.values())]
         sentry_sdk.capture_message(f"drift: {change}", level="warning", scope=scope)
     log.warning(
-        "drift: %s since %s (schedule %r, judge %s, evaluation run %s, agent %s)",
-        *(change, alert.since.isoformat(timespec="minutes"), schedule, alert.judge),
+        "drift: %s since %s (schedule %s, judge %s, evaluation run %s, agent %s)",
+        *(change, alert.since.isoformat(timespec="minutes"), schedule or "none", alert.judge),
         *(alert.evaluation_run_id, alert.agent_id),
     )
     return alert

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--margin", **points, default=MARGIN, help=f"a change within ± this is none (default: {MARGIN:g})")
     add(
         "--max-unscored",
-        default=str(MAX_UNSCORED),
+        type=float,
+        default=MAX_UNSCORED,
         metavar="SHARE",
         help="most of what the judge could have judged that may fail, per agent and dimension "
         f"(default: {MAX_UNSCORED:g}); what only an LLM could judge does not count against an offline judge",
@@ -100,18 +101,6 @@ def parse_thresholds(text: str) -> dict[str, float]:
     return thresholds
 
 
-def parse_share(text: str) -> float:
-    """Read ``0.2`` or ``20%``.
-
-    Raises:
-        ValueError: It is neither.
-    """
-    try:
-        return float(text.strip().removesuffix("%")) / (100 if text.strip().endswith("%") else 1)
-    except ValueError:
-        raise ValueError(f"--max-unscored {text!r}: allowed: 0 to 1, e.g. 0.2 or 20%") from None
-
-
 # -- what was asked for
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -125,10 +114,6 @@ class Request:
     limits: Limits
     bins: tuple[Bin, ...]
     speakers: Mapping[str, str]
-
-    @property
-    def files_to_write(self) -> dict[str, Path]:
-        return {f"--{name}": self.options[name] for name in ("out", "markdown", "junit") if self.options[name]}
 
     def specs(self) -> list[RunSpec]:
         """Return a spec per agent.
@@ -150,12 +135,6 @@ class Request:
             raise wrong(error) from None
         return specs
 
-    def named(self, specs: Sequence[RunSpec]) -> frozenset[str]:
-        """Return the slugs of the agents that were asked for by name; none for ``all``."""
-        if self.options["agents"].strip().lower() == "all":
-            return frozenset()
-        return frozenset(spec.target.slug for spec in specs)
-
 
 def read_request(options: Mapping[str, Any]) -> Request:
     """Check options that need no database.
@@ -173,8 +152,7 @@ def read_request(options: Mapping[str, Any]) -> Request:
     try:
         limits = Limits(
             thresholds=parse_thresholds(options["threshold"]),
-            max_unscored=parse_share(str(options["max_unscored"])),
-            **{name: options[name] for name in ("regression_delta", "margin", "strict")},
+            **{name: options[name] for name in ("regression_delta", "margin", "max_unscored", "strict")},
         )
         bins = parse_bins(options["bins"]) if options["by"] else ()
         parse_window(options["window"])
@@ -210,8 +188,6 @@ def _check_combinations(options: Mapping[str, Any]) -> None:
             "--dry-run asks nothing, so there is nothing to write to --markdown or --junit",
         ),
     ]
-    for name in ("threshold", "regression_delta", "margin"):
-        rules.append((options[name] is None, f"--{name.replace('_', '-')} needs a value"))
     for holds, why in rules:
         if holds:
             raise wrong(why)

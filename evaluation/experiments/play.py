@@ -20,7 +20,7 @@ from itertools import product
 from typing import Any
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
 from django.utils.module_loading import import_string
@@ -308,7 +308,7 @@ def play(experiment: Experiment, *, progress: Progress = lambda environment: Non
     if experiment.status == Status.COMPLETED:
         open_ones = list(experiment.environments.filter(status__in=ExperimentEnvironment.OPEN).order_by("pk"))
         jobs = [partial(_play_here, environment, progress) for environment in open_ones]
-        side_by_side(jobs, limit or _at_once(experiment), in_turns=connection.vendor == "sqlite")
+        side_by_side(jobs, limit or _at_once(experiment))
         measure(experiment)
     _note_stopped()
     experiment.refresh_from_db()
@@ -505,7 +505,7 @@ def _play_step(
 
     if together:
         limit = 1 if settings.WORKER_THREADS == 1 else len(order)
-        side_by_side([partial(take, agent) for agent in order], limit, in_turns=connection.vendor == "sqlite")
+        side_by_side([partial(take, agent) for agent in order], limit)
     else:
         for agent in order:
             take(agent)

@@ -68,13 +68,17 @@ class Command(BaseCommand):
             slugs: set[str] | None = set(Agent.objects.listed().values_list("slug", flat=True))
         except DatabaseError:  # not set up yet
             slugs = None
-        waiting = 0
+        waiting, absent = 0, dict[str, None]()
         for file in files:
+            states = Counter(p.state for p in file.inactive)
+            waiting += states["suggested"]
+            known = slugs is None or file.agent_id in slugs | {DEFAULT}
+            if not known and is_example(file):
+                absent[file.agent_id] = None
+                continue
             kinds = Counter(
                 "rule" if p.rule else "cues" if p.cues or p.measure else "judge only" for p in file.propositions
             )
-            states = Counter(p.state for p in file.inactive)
-            waiting += states["suggested"]
             kinds_shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
             parts = [
                 f"{counted(len(file.propositions), 'proposition')} ({kinds_shown})" if file.propositions else "",
@@ -82,8 +86,10 @@ class Command(BaseCommand):
                 *(f"{states[name]} {name}" for name in ("rejected", "retired") if states[name]),
             ]
             about = " (about drafts)" if file.level == "action" else ""
-            known = "" if slugs is None or file.agent_id in slugs | {DEFAULT} else "   (no agent of that slug here)"
-            self.stdout.write(f"{file.dimension}/{file.agent_id}{about}: {', '.join(filter(None, parts))}{known}")
+            note = "" if known else "   (no agent of that slug here)"
+            self.stdout.write(f"{file.dimension}/{file.agent_id}{about}: {', '.join(filter(None, parts))}{note}")
+        if absent:
+            self.stdout.write(f"For example agents that are not here: {', '.join(absent)}.")
         if files:
             valid = counted(sum(len(file.propositions) for file in files), "proposition")
             them = "it" if waiting == 1 else "them"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 from argparse import ArgumentParser
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import sentry_sdk
@@ -15,33 +16,29 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.db import DatabaseError
 
-from agents.commands import NOT_ENOUGH, STOPPED, CodedCommand
-from agents.work.running import stopping_on_sigterm
+from agents.commands import NOT_ENOUGH, CodedCommand
 from evaluation.change.measurements import NotComparable, UnreadableFile
 from evaluation.ci.files import UnusableFiles, load_files, private_database, with_propositions
 from evaluation.ci.measure import BaselineSource, measure
 from evaluation.ci.options import Request, add_arguments, read_request
 from evaluation.ci.render import (
     Report,
-    complaint,
-    estimate_line,
     junit,
     markdown,
-    print_line,
     print_report,
-    simulations_line,
 )
 from evaluation.commands import (
     ProgressBar,
-    SimulationBar,
     as_text,
     check_writable,
     estimate_json,
+    estimate_line,
     estimate_table,
+    measuring,
     write_text,
     wrong,
 )
-from evaluation.propositions.files import PropositionError, YamlProblems
+from evaluation.propositions.files import YamlProblems
 from evaluation.runs.estimate import (
     Estimate,
     SimulationEstimate,
@@ -56,6 +53,9 @@ from evaluation.simulation.conversations import Simulation, simulate_specs
 from evaluation.simulation.situations import load_situations
 
 logger = logging.getLogger(__name__)
+
+
+TEXTS: dict[str, Callable[[Report], str]] = {"out": lambda report: report.json, "markdown": markdown, "junit": junit}
 
 
 class Verdict(CommandError):
@@ -76,25 +76,17 @@ class Command(CodedCommand):
         private = options["personas"] is not None
         try:
             request = read_request(options)
-            for option, path in request.files_to_write.items():
-                check_writable(option, path)
-            with ExitStack() as stack:
-                stack.enter_context(stopping_on_sigterm())
+            files = {name: options[name] for name in TEXTS if options[name]}
+            for name, path in files.items():
+                check_writable(f"--{name}", path)
+            stored = {"stored": "Files are measured in memory, so nothing was stored."} if private else {}
+            with measuring(**stored), ExitStack() as stack:
                 stack.enter_context(with_propositions(options["propositions"]))
                 if private:
                     stack.enter_context(private_database())
                 report = self._evaluate(request)
                 if report is not None:
-                    self._write(report, request)
-        except KeyboardInterrupt:
-            message = (
-                "Stopped. Files are measured in memory, so nothing was stored."
-                if private
-                else "Stopped. What was judged is stored; run the same command again to go on with the rest."
-            )
-            raise CommandError(message, returncode=STOPPED) from None
-        except PropositionError as error:
-            raise wrong(f"proposition files cannot be used:\n{error}") from None
+                    self._write(report, files, as_json=options["json"])
         except YamlProblems as error:
             raise wrong(f"--simulate: {error}") from None
         except (UnusableFiles, NotComparable, UnreadableFile) as error:
@@ -125,17 +117,17 @@ class Command(CodedCommand):
         if options["dry_run"]:
             self._dry_run(specs, pairs, as_json=options["json"])
             return None
-        baseline, named = self._baseline(request, specs), request.named(specs)
+        baseline = self._baseline(request, specs)
+        named = [] if options["agents"].strip().lower() == "all" else [spec.target.slug for spec in specs]
         quiet = options["json"] and not sys.stderr.isatty()
         simulations: list[Simulation] = []
         if options["simulate"]:
-            self._print(simulations_line([acting for acting, _ in pairs]), options)
-            with SimulationBar(sys.stderr, quiet=quiet) as simulating:
-                specs, simulations = simulate_specs(specs, **chosen, progress=simulating.progress)
+            with ProgressBar("Simulating", sys.stderr, quiet=quiet) as bar:
+                specs, simulations = simulate_specs(specs, **chosen, progress=bar.simulated)
         estimates = estimate_before(specs)  # None where the judge costs nothing
         spending = estimated(estimates) if estimates is not None else None
-        if spending is not None:
-            self._print(estimate_line(spending), options)
+        if spending is not None and not options["json"]:
+            self.stdout.write(estimate_line(spending))
         with ProgressBar("Judging", sys.stderr, quiet=quiet) as bar:
             results = measure(
                 specs,
@@ -155,10 +147,6 @@ class Command(CodedCommand):
             simulations=simulations,
             estimate=spending,
         )
-
-    def _print(self, line: str, options: Mapping[str, Any]) -> None:
-        if line and not options["json"]:
-            print_line(line, self.stdout)
 
     def _baseline(self, request: Request, specs: Sequence[RunSpec]) -> BaselineSource:
         if request.options["baseline"]:
@@ -180,18 +168,15 @@ class Command(CodedCommand):
         else:
             estimate_table(estimates, self.stdout, simulations)
 
-    def _write(self, report: Report, request: Request) -> None:
+    def _write(self, report: Report, files: Mapping[str, Path], *, as_json: bool) -> None:
         """Write everything that was asked for; then end with the verdict's exit code."""
-        as_json, code = request.options["json"], report.findings.exit_code
-        for option, path in request.files_to_write.items():
-            text = report.json if option == "--out" else (markdown if option == "--markdown" else junit)(report)
-            write_text(option, path, text)
+        for name, path in files.items():
+            write_text(f"--{name}", path, TEXTS[name](report))
         if as_json:
             self.stdout.write(report.json, ending="")
         else:
             print_report(report, self.stdout)
-        said = complaint(report, everything=as_json)
-        if code:
-            raise Verdict(said, returncode=code)
-        if said and as_json:
-            self.stderr.write(said)
+        if report.findings.exit_code:
+            raise Verdict(
+                f"{report.findings.verdict}: {report.findings.headline}", returncode=report.findings.exit_code
+            )

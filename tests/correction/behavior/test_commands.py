@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from agents.llm.ledger import Totals
 from agents.models import Agent, PersonaVersion
 from agents.persona import TraitValue
-from correction.behavior.bench import Judged, summed
+from correction.management.commands.bench_behavior import Judged, figures_of
 from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior.asking import CONCISE, NO, SHORTER, YES, judge, traits_of
 from tests.factories import make_agent
@@ -147,12 +145,13 @@ KEYS = ["n", "precision", "recall", "f1", "false_positive_rate"]
 
 
 @pytest.fixture
-def cases(tmp_path: Path) -> Path:
+def cases(tmp_path: Path, settings: Settings) -> Path:
+    settings.LLM_MAX_CONCURRENCY = 1  # threads would meet the test's transaction on SQLite
     return written(
         tmp_path,
-        {"text": "Be more concise", "request": True, "kind": "direct", "language": "en"},
-        {"message": "Please stop using emoji.", "has_request": True},
-        {"text": "Pirates say arrr", "request": False, "kind": "discussion"},
+        {"text": "Be more concise", "request": True},
+        {"text": "Please stop using emoji.", "request": True},
+        {"text": "Pirates say arrr", "request": False},
         {"text": "😀", "request": False},
     )
 
@@ -180,14 +179,12 @@ def test_offline_figures_come_as_json(cases: Path, settings: Settings) -> None:
 
     result = json.loads(run(cases, "--json"))
 
-    assert list(result)[:5] == KEYS
     assert [result[key] for key in KEYS] == [4, 1.0, 1.0, 1.0, 0.0]
     assert (result["judge"], result["heuristic"], result["unscored"]) == ("offline:lexical-1", True, 0)
     assert result["intervals"]["recall"][0] < 0.5
-    assert result["kinds"]["discussion"] == {"n": 1, "recall": None, "false_positive_rate": 0.0}
 
 
-def test_each_labelled_request_is_held_against_its_trait_and_direction(tmp_path: Path, settings: Settings) -> None:
+def test_each_labelled_request_is_compared_with_its_trait_and_direction(tmp_path: Path, settings: Settings) -> None:
     settings.JUDGE_MODEL = "offline:lexical-1"
     rows: list[tuple[str, str, float | None]] = [
         ("Stop using emoji", "emoji usage", 0.0),
@@ -195,7 +192,6 @@ def test_each_labelled_request_is_held_against_its_trait_and_direction(tmp_path:
         ("be more concise", "concise responses", None),
         ("no more jokes", "jokes", 0.9),
         ("stop swearing", "puns", 0.0),
-        ("use fewer puns", "puns", None),
         ("Every footnote you add sends me scrolling.", "footnotes", 0.0),
     ]
     path = written(tmp_path, *({"text": t, "request": True, "behavior": b, "strength": s} for t, b, s in rows))
@@ -203,84 +199,67 @@ def test_each_labelled_request_is_held_against_its_trait_and_direction(tmp_path:
     result = json.loads(run(path, "--json"))
 
     assert [case["verdict"] for case in result["cases"]] == [
-        "right", "right", "right", "opposite", "other trait", "other strength", "no trait",
+        "right", "right", "right", "opposite", "other trait", "no trait",
     ]  # fmt: skip
-    assert (result["traits"]["n"], result["traits"]["right"], result["traits"]["opposite"]) == (7, 3, 1)
-    assert "Right trait and direction: 3 of 7 labelled requests; opposite: 1" in run(path)
+    assert result["traits"] == {"right": 3, "opposite": 1, "other trait": 1, "no trait": 1}
 
 
-def test_a_model_is_asked_at_the_gate_and_its_errors_are_listed(cases: Path, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(gate=lambda prompt: {**YES, "confidence": "low"} if "arrr" in prompt else YES)
+def test_what_a_model_judged_wrongly_is_listed(cases: Path, llm_server: LLMServer) -> None:
+    llm_server.respond = judge(
+        gate=lambda prompt: {**YES, "confidence": "low"} if "arrr" in prompt else YES,
+        extract={**SHORTER, "behavior_name": ""},
+    )
 
-    result = json.loads(run(cases, "--json", "--errors"))
+    text = run(cases)
 
-    assert llm_server.calls == 3  # a message of emoji alone is not asked about
-    assert (result["precision"], result["recall"], result["false_positive_rate"]) == (0.6667, 1.0, 0.5)
-    assert [(error["line"], error["confidence"]) for error in result["errors"]] == [(3, "low")]
-
-
-def test_what_could_not_be_judged_is_in_no_figure_and_visible(cases: Path, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(gate=lambda prompt: {"scripted": {"text": "no idea"}} if "arrr" in prompt else YES)
-    out = io.StringIO()
-
-    with pytest.raises(CommandError, match="1 of 4 messages could not be judged: malformed") as ended:
-        call_command("bench_behavior", str(cases), stdout=out)
-
-    assert ended.value.returncode == 2
-    assert "1 of them could not be judged and are in no figure" in out.getvalue()
-    assert "About 3 calls" in out.getvalue()
-
-
-def test_a_judge_that_answers_nothing_is_not_asked_for_ever(tmp_path: Path, llm_server: LLMServer) -> None:
-    llm_server.always(status=400)
-    rows = [{"text": f"message number {i}", "request": False} for i in range(200)]
-
-    assert refused(written(tmp_path, *rows))[1] == 2
-    assert llm_server.calls < 150
-
-
-def test_figures_errors_and_levels_are_shown(cases: Path, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(gate=NO)
-
-    text = run(cases, "--errors")
-
+    assert llm_server.calls == 6  # a message of emoji alone is not asked about
     for part in (
         "4 messages judged by test-model",
-        "false_positive_rate",
-        "0.000",
-        "missed",
-        "Be more concise",
+        "0.667",
+        "Judged wrongly",
+        "false",
+        "low",
+        "Pirates say arrr",
         "unpriced",
     ):
         assert part in text
 
 
-def test_nothing_is_asked_in_a_dry_run(cases: Path, llm_server: LLMServer) -> None:
-    assert "About 3 calls" in run(cases, "--dry-run")
-    assert json.loads(run(cases, "--dry-run", "--json"))["calls"] == 3
-    assert llm_server.calls == 0
+def test_what_could_not_be_judged_is_in_no_figure_and_visible(cases: Path, llm_server: LLMServer) -> None:
+    llm_server.respond = judge(gate=lambda prompt: {"scripted": {"text": "no idea"}} if "arrr" in prompt else YES)
+
+    said, code = refused(cases)
+
+    assert code == 2
+    assert "1 of 4 messages could not be judged and are in no figure: gate: malformed" in said
 
 
-def test_wrong_lines_are_named(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        {"text": "a", "request": True},
-        "{",
-        {"text": "b"},
-        {"text": 3, "request": True},
-        {"text": "c", "request": "yes"},
-        [],
-    )
+def test_a_judge_that_answers_nothing_is_not_asked_for_ever(
+    tmp_path: Path, llm_server: LLMServer, settings: Settings
+) -> None:
+    settings.LLM_MAX_CONCURRENCY = 1
+    llm_server.always(status=400)
+    rows = [{"text": f"message number {i}", "request": False} for i in range(150)]
 
-    said, code = refused(path)
+    assert refused(written(tmp_path, *rows))[1] == 2
+    assert llm_server.calls < 100
+
+
+@pytest.mark.parametrize(
+    ("row", "complaint"),
+    [
+        ("{", "line 2: answer: Invalid JSON"),
+        ({"text": "b"}, "line 2: request: Field required"),
+        ({"text": 3, "request": True}, "line 2: text: Input should be a valid string, got 3"),
+        ({"text": "c", "request": "yes"}, "line 2: request: Input should be a valid boolean, got 'yes'"),
+        ([], "line 2: answer: Input should be an object"),
+    ],
+)
+def test_a_wrong_line_is_named(tmp_path: Path, row: Any, complaint: str) -> None:
+    said, code = refused(written(tmp_path, {"text": "a", "request": True}, row))
 
     assert code == 3
-    assert "line 1:" not in said
-    for part in (
-        "line 2: answer: Invalid JSON", "line 3: request: Field required", "line 4: text: Input should be a valid string, got 3",
-        "line 5: request: Input should be a valid boolean, got 'yes'", "line 6: answer: Input should be an object",
-    ):  # fmt: skip
-        assert part in said
+    assert complaint in said
 
 
 def test_a_file_that_is_not_there_or_empty_is_wrong_usage(tmp_path: Path) -> None:
@@ -290,11 +269,11 @@ def test_a_file_that_is_not_there_or_empty_is_wrong_usage(tmp_path: Path) -> Non
 
 def test_figures_are_what_they_are_called() -> None:
     counts = {(True, True): 6, (False, True): 2, (True, False): 4, (False, False): 8}
-    cases = [Judged(text="a", request=is_one, found=said) for (is_one, said), n in counts.items() for _ in range(n)]
+    cases = [Judged(text="a", request=is_one, detected=said) for (is_one, said), n in counts.items() for _ in range(n)]
 
-    result = summed(cases, judge="j", spent=Totals(0, 0, 0, 0, 0, Decimal(0), 0))
+    result = figures_of(cases)
 
-    assert (result.precision, result.recall, result.false_positive_rate) == (0.75, 0.6, 0.2)
-    assert result.f1 == pytest.approx(2 * 0.75 * 0.6 / 1.35, abs=1e-4)
-    nothing = summed(cases[-5:], judge="j", spent=Totals(0, 0, 0, 0, 0, Decimal(0), 0))
-    assert (nothing.f1, nothing.recall, nothing.intervals["recall"]) == (None, None, None)
+    assert (result["precision"], result["recall"], result["false_positive_rate"]) == (0.75, 0.6, 0.2)
+    assert result["f1"] == pytest.approx(2 * 0.75 * 0.6 / 1.35, abs=1e-4)
+    nothing = figures_of(cases[-5:])
+    assert (nothing["f1"], nothing["recall"], nothing["intervals"].get("recall")) == (None, None, None)

@@ -14,7 +14,6 @@ from evaluation.calibration.agreement import (
     agreements_text,
     calibration,
     calibration_of,
-    confusion,
     figure_text,
     refresh,
     work_one,
@@ -112,17 +111,6 @@ def test_labels_of_a_set_can_be_looked_at_alone() -> None:
     label_all(scores, [score.raw_score for score in scores])
 
     assert (figures().labels, figures(label_set=label_set).labels) == (20, 8)
-
-
-def test_the_table_of_people_and_judge_counts_each_label() -> None:
-    scores = judgements([0, 9])
-    label_set = draw_label_set(name="first", judge=LLM, dimension="adherence", n=2)
-    label_all(scores, [1, 8], "ann")
-    label_all(scores, [1, None], "ben")
-    table = confusion(label_set)
-
-    assert (table[1][0], table[8][9], sum(map(sum, table))) == (2, 1, 3)
-    assert sum(map(sum, confusion(label_set, annotators=["ben"]))) == 1
 
 
 # -- prediction-powered means

@@ -31,7 +31,7 @@ CONTENT = {
 
 def printed(path: Path, *options: str) -> str:
     out = StringIO()
-    call_command("experiment", "--published", str(path), *options, stdout=out)
+    call_command("experiment", "published", str(path), *options, stdout=out)
     return out.getvalue()
 
 
