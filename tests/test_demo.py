@@ -129,7 +129,7 @@ def test_the_examples_go_with_all_that_the_demo_made_and_only_then(
     text = file.read_bytes()
     try:
         with django_capture_on_commit_callbacks(execute=True):
-            call_command("seed", "--remove", "--yes" if sure else "--dry-run", stdout=StringIO())
+            call_command("seed", "--remove", *(["--yes"] if sure else []), stdout=StringIO())
         after, is_there = counts(), file.exists()
     finally:
         file.write_bytes(text)
