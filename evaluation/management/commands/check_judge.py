@@ -20,10 +20,9 @@ from evaluation.commands import (
     add_how,
     add_what,
     as_text,
-    estimate_json,
     estimate_line,
-    estimate_table,
     measuring,
+    show_estimates,
     specs_of,
     spent_line,
     wrong,
@@ -87,10 +86,7 @@ The same command resumes a check that was interrupted. Exit code: 0 done, 2 some
 
     def _dry_run(self, specs: Sequence[tuple[RunSpec, RunSpec]], options: dict[str, Any]) -> None:
         estimates = estimate_all([spec for pair in specs for spec in pair])
-        if options["json"]:
-            self.stdout.write(as_text(estimate_json(estimates)))
-        else:
-            estimate_table(estimates, self.stdout)
+        show_estimates(estimates, self.stdout, as_json=options["json"])
 
     def _check(self, specs: Sequence[tuple[RunSpec, RunSpec]], silent: Sequence[str], options: dict[str, Any]) -> None:
         judge, procedure = specs[0][0].judge_model, replace(specs[0][0], swap_test="").procedure

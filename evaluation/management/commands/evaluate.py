@@ -29,12 +29,10 @@ from evaluation.ci.render import (
 )
 from evaluation.commands import (
     ProgressBar,
-    as_text,
     check_writable,
-    estimate_json,
     estimate_line,
-    estimate_table,
     measuring,
+    show_estimates,
     write_text,
     wrong,
 )
@@ -163,10 +161,7 @@ class Command(CodedCommand):
         simulations, estimates = [acting for acting, _ in pairs], [judging for _, judging in pairs]
         if not pairs:
             estimates = estimate_all(specs)
-        if as_json:
-            self.stdout.write(as_text(estimate_json(estimates, simulations)))
-        else:
-            estimate_table(estimates, self.stdout, simulations)
+        show_estimates(estimates, self.stdout, simulations, as_json=as_json)
 
     def _write(self, report: Report, files: Mapping[str, Path], *, as_json: bool) -> None:
         """Write everything that was asked for; then end with the verdict's exit code."""
