@@ -34,7 +34,7 @@ from evaluation.runs.execute import capture
 from evaluation.runs.planning import RunSpec
 from evaluation.runs.summary import refusal, spending_json, spent_on
 from evaluation.scorers.subjects import NO_MESSAGE, spoken_by
-from evaluation.wording import counted, decimal, judge_label, number
+from evaluation.wording import counted, judge_label, number
 
 NOT_SEEN = ": from one text this judge's score does not show a lost persona; write sharper propositions or choose another judge"
 
@@ -149,13 +149,6 @@ def _print(judge: str, tests: Mapping[str, SwapTest], out: Any) -> None:
     ]
     heads = ("Dimension", ">AUC", "95 %", ">Own", ">Swapped", f">≥ {HIGH}", ">Own higher", ">Own scored", ">Sw. scored")
     print_table(console, heads, rows, title=f"Swap test of {judge}", unwrapped=("Dimension",))
-    by_agent: list[list[Cell]] = [
-        [one.agent, name, number(one.own), number(one.swapped), "–" if one.auc is None else decimal(one.auc, 2)]
-        for name, test in tests.items()
-        for one in test.agents
-        if one.own is not None or one.swapped is not None
-    ]
-    print_table(console, ("Agent", "Dimension", ">Own", ">Swapped", ">AUC"), by_agent, title="Agent by agent")
     console.print(
         "AUC: how often an agent's own text scores higher than one of somebody else put in its place: 0.5 is chance, 1 never wrong.\n"
         "Two texts are compared by the propositions that are scored for both; so are the means.\n"

@@ -12,15 +12,7 @@ from django.core.management.base import CommandError
 from rich.console import Console
 from rich.markup import escape
 
-from agents.commands import (
-    NOT_ENOUGH,
-    REGRESSION,
-    Cell,
-    CodedCommand,
-    Emphasis,
-    console_on,
-    print_table,
-)
+from agents.commands import NOT_ENOUGH, REGRESSION, Cell, CodedCommand, Emphasis, console_on, print_table
 from agents.models import Agent
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.change import choosing

@@ -32,7 +32,7 @@ from evaluation.experiments.published import read_published
 from evaluation.experiments.report import ExperimentReport, report, rounded
 from evaluation.experiments.rescore import AGREEMENT_HEADS, Rescored, agreement_cells, queue_judges, rescore
 from evaluation.experiments.scenario import Scenario, read_scenario, shipped
-from evaluation.experiments.tables import PUBLISHED_HEADS, as_csv, as_markdown, published_cells, row_cells, show
+from evaluation.experiments.tables import PUBLISHED_HEADS, as_csv, as_markdown, published_cells, show
 from evaluation.models import Experiment, ExperimentEnvironment
 from evaluation.propositions.files import YamlProblems
 
@@ -49,7 +49,6 @@ class Command(BaseCommand):
   manage.py experiment run 12                          go on with experiment 12
   manage.py experiment report 12 --format markdown     its report again (also csv, json)
   manage.py experiment report 12 --judges A,B          the same speech scored by further judges, and how far they agree
-  manage.py experiment compare 12 15                   the same measures of two experiments side by side
   manage.py experiment bundle 12 out.zip               all of it in one file; JUDGE_MODEL=replay:out.zip judges it again
   manage.py experiment run out.zip                     its report again, without a key
   manage.py experiment list                            the latest, and the scenarios that come with Plumbline
@@ -82,12 +81,9 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         )
         again.add_argument("--format", choices=FORMS, default="terminal")
         again.add_argument("--output", type=Path, help="write it to this file")
-        two = actions.add_parser("compare", help="two experiments side by side")
-        two.add_argument("first", type=int)
-        two.add_argument("second", type=int)
         raw = actions.add_parser("published", help="compare raw scores that others published, as ours are compared")
         raw.add_argument("file", type=Path, help="JSON")
-        for action in (run, again, two, raw):
+        for action in (run, again, raw):
             action.add_argument("--json", **as_json)
         pack = actions.add_parser("bundle", help="write an experiment with its judge's answers to a zip")
         pack.add_argument("number", type=int)
@@ -220,20 +216,6 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             text = {"json": shown.model_dump_json(indent=2), "csv": as_csv(*shown.reports)}.get(form, page)
             self._write(text, options)
         self._raise(shown.reports)
-
-    def _compare(self, options: dict[str, Any]) -> None:
-        first, second = (report(_experiment(options[name])) for name in ("first", "second"))
-        both = {(row.treatment.arm, row.measure): row for row in second.rows}
-        if options["json"]:
-            self.stdout.write(json.dumps([one.model_dump(mode="json") for one in (first, second)], indent=2))
-            return
-        rows: list[list[Cell]] = []
-        for row in first.rows:
-            same = both.get((row.treatment.arm, row.measure))
-            cells = row_cells(row), row_cells(same) if same else [None] * 9
-            rows.append([row.treatment.arm, row.label, *(cell for of in cells for cell in (*of[3:5], of[8]))])
-        shown = [(f">Δ in {one.id}", ">d", "What may be said") for one in (first, second)]
-        print_table(console_on(self.stdout), ["Arm", "Measure", *shown[0], *shown[1]], rows, tight=True)
 
     def _bundle(self, options: dict[str, Any]) -> None:
         try:
