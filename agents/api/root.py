@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
-from drf_spectacular.generators import SchemaGenerator
-from drf_spectacular.renderers import (
-    OpenApiJsonRenderer,
-    OpenApiJsonRenderer2,
-    OpenApiYamlRenderer,
-    OpenApiYamlRenderer2,
-)
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularSwaggerSplitView
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agents.api.headers import etag_of
 from agents.api.schema import answers
 from agents.api.views import View
 from agents.models import Agent
@@ -42,21 +32,6 @@ class Root(View):
         return Response({path.strip("/"): request.build_absolute_uri(f"/{PREFIX}{path}") for path in paths})
 
 
-class SchemaFile(View):
-    """The OpenAPI schema of all routes."""
-
-    queryset = Agent.objects.none()
-    permission_classes = (IsAuthenticated,)
-    renderer_classes = (OpenApiYamlRenderer, OpenApiYamlRenderer2, OpenApiJsonRenderer, OpenApiJsonRenderer2)
-    etags = ("retrieve",)
-
-    @answers(OpenApiTypes.OBJECT)
-    def retrieve(self, request: Request) -> Response:
-        """The OpenAPI schema of all routes, as YAML; as JSON with `?format=json`."""
-        schema, etag = _schema()
-        return self.tagged(request, schema, etag)
-
-
 class Docs(SpectacularSwaggerSplitView):
     """The schema as a page in which one can try what it describes; everything on it comes from this server."""
 
@@ -73,13 +48,6 @@ class Docs(SpectacularSwaggerSplitView):
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         response: Response = super().get(request, *args, **kwargs)  # type: ignore[no-untyped-call]
         return response
-
-
-@cache
-def _schema() -> tuple[dict[str, Any], str]:
-    """The schema is the same for every user, and takes a second to make."""
-    schema = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    return schema, etag_of(schema)
 
 
 def _routes(patterns: Any = None, before: str = "") -> Iterator[str]:

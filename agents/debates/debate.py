@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError
 from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
 from agents.debates.measures import Consensus, Criteria, Exit, changes, check_exit, groupthink, statistics, vote
-from agents.debates.modes import MODES, POLL, Mode, answer_of, labels_for, mode_of
+from agents.debates.modes import POLL, Mode, answer_of, labels_for, mode_of
 from agents.llm.endpoints import problem_of
 from agents.models import (
     Agent,
@@ -76,19 +76,12 @@ class Settings(Criteria):
     Attributes:
         poll: Ask every seat before the first round, without showing it another's answer (round 0).
         judge: Ask the judge after each round how far the answers agree.
-        extra_rounds_on_groupthink: Rounds played at most where the debate would end and groupthink is detected.
         config: What the mode itself is given, e.g. the perspectives of an expert panel.
     """
 
     poll: bool = True
     judge: bool = True
-    extra_rounds_on_groupthink: Annotated[int, Field(ge=0, le=10)] = 0
     config: dict[str, Any] = Field(default_factory=dict)
-
-    @property
-    def most_rounds(self) -> int:
-        """Rounds that are played at most, the poll not counted."""
-        return self.max_rounds + self.extra_rounds_on_groupthink
 
 
 def settings_of(debate: Debate) -> Settings:
@@ -170,24 +163,16 @@ def checked_settings(rules: Mode, rounds: int, given: Mapping[str, Any]) -> Sett
     Raises:
         DebateRefused: One is unknown or has a value that is not allowed.
     """
-    own = {name: value for name, value in given.items() if name in Settings.model_fields and name != "max_rounds"}
-    config = {
-        **dict(own.pop("config", None) or {}),
-        **{n: v for n, v in given.items() if n not in own and n != "config"},
-    }
-    for name in config:
-        if name not in rules.config.model_fields:
-            modes = [other.name for other in MODES.values() if name in other.config.model_fields]
-            allowed = f"in the mode {', '.join(modes)}" if modes else ", ".join(sorted(_every_setting(rules)))
-            raise DebateRefused(name, f"{'not a setting' if not modes else 'not'} of {rules.name}; allowed: {allowed}")
+    own = {name: value for name, value in given.items() if name in Settings.model_fields and name != "config"}
+    config = {name: value for name, value in given.items() if name not in own and name != "config"}
+    config = {**(given.get("config") or {}), **config}
+    if unknown := next((name for name in config if name not in rules.config.model_fields), ""):
+        allowed = ({*Settings.model_fields, *rules.config.model_fields} - {"config", "max_rounds"}) | {"rounds"}
+        raise DebateRefused(unknown, f"not a setting of {rules.name}; allowed: {', '.join(sorted(allowed))}")
     try:
         return Settings.model_validate({**own, "max_rounds": rounds, "config": config})
     except ValidationError as error:
         raise _refused(error) from None
-
-
-def _every_setting(rules: Mode) -> set[str]:
-    return ({*Settings.model_fields, *rules.config.model_fields} - {"config", "max_rounds"}) | {"rounds"}
 
 
 def _refused(error: ValidationError) -> DebateRefused:
@@ -272,7 +257,7 @@ def ask_rounds(debate: Debate, rounds: int | None = 1) -> Debate:
     Raises:
         DebateRefused: It has ended, or the number is out of range.
     """
-    most = settings_of(debate).most_rounds
+    most = settings_of(debate).max_rounds
     if rounds is not None and not 1 <= rounds <= MOST_ROUNDS:
         raise DebateRefused("rounds", f"{rounds}; allowed: 1 to {MOST_ROUNDS}")
     played = DebateRound.objects.filter(debate=debate).exclude(number=POLL).count()
@@ -521,9 +506,6 @@ def _end_round(
             [rounds.get(each, []) for each in range(1, number + 1)],
             [*(each.consensus.get("agreement") for each in played), consensus.agreement],
             settings,
-            groupthink=suspicion,
-            extra_rounds=settings.extra_rounds_on_groupthink,
-            extra_played=sum(bool(each.exit["details"]) for each in played),  # it went on although a criterion held
         )
     if exits.reason == "consensus" and consensus.heuristic:
         exits = exits.model_copy(update={"details": f"{exits.details}, by stances and words (heuristic)"})

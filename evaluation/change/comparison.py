@@ -167,14 +167,7 @@ def compare_to_baseline(
 ) -> Comparison | None:
     """A completed run against its agent's current baselines of the same judge and procedure (AC-6.5.4), as `compare` does.
 
-    Args:
-        dimensions: Only these; default all the run measured.
-
-    Returns:
-        None where there is no baseline in any of the dimensions but the run itself, or the target is a channel.
-
-    Raises:
-        NotComparable: The run is not completed.
+    Only in `dimensions`, where given. None where there is no baseline in any of them but the run itself, or the target is a channel.
     """
     runs = dict.fromkeys(run.dimensions, run)
     return compare_runs(runs, margin=margin, dimensions=dimensions, propositions=propositions)
@@ -187,11 +180,7 @@ def compare_runs(
     dimensions: Collection[str] = (),
     propositions: bool = True,
 ) -> Comparison | None:
-    """The same where each dimension may come from an evaluation of its own, such as the newest evidence.
-
-    Args:
-        runs: By dimension, at least one, the newest last; of one agent, judge and procedure.
-    """
+    """The same where each dimension may come from an evaluation of its own: of one agent, judge and procedure, the newest last."""
     last = list(runs.values())[-1]
     if last.agent is None:
         return None
@@ -299,7 +288,7 @@ class _Dimension:
 
 
 def _over(dimension: MeasuredDimension, other: MeasuredDimension, names: Collection[str]) -> Sample:
-    """Of these propositions."""
+    """The dimension by these propositions."""
     of = dimension.propositions
     if set(names) == {p for p, one in of.items() if one.score is not None}:
         return dimension.sample
@@ -351,11 +340,10 @@ def _notes(
 
 # -- many at once
 def adjusted(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """Comparisons looked at together: a difference that chance would give somewhere among so many is not sure (Holm).
+    """Comparisons looked at together, see `corrected`, in two families: the dimensions of all, and the propositions of all.
 
-    Two families: the dimensions of all of them, and the propositions of all of them; in each the chance of any false ``drifted`` is at
-    most 5 %. It only ever takes verdicts back, so it may be applied again to more comparisons at once. Where a proposition was lost and
-    nothing surely got worse the verdict is ``not enough data``.
+    In each the chance of any false ``drifted`` is at most 5 %. It may be applied again to more comparisons at once. Where a proposition
+    was lost and nothing surely got worse the verdict is ``not enough data``.
     """
     together = list(comparisons)
     margin = together[0].margin if together else MARGIN

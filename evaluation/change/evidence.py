@@ -179,8 +179,7 @@ def newest_evidence(agents: Collection[int], judged: Judged, *, tag: Tag | None 
 def newest_since_baselines(agents: Collection[int], judged: Judged) -> dict[int, Newest]:
     """The same of each dimension that has a baseline, where the newest judged message is newer than the baseline's newest.
 
-    An evaluation that was made before the baseline counts, too, if it was of the same persona: capturing a baseline of older messages
-    does not undo what newer ones showed.
+    An evaluation that was made before the baseline counts, too, if it was of the same persona.
     """
     baselines = Baseline.objects.filter(agent__in=agents, judge=judged.judge, procedure=judged.procedure)
     return _by_agent(_since(baselines))

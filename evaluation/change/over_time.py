@@ -273,17 +273,15 @@ def without_series(agents: Sequence[Agent], shown: Iterable[Series]) -> dict[str
     """Slugs of the agents that have no series, each with how its newest scheduled evaluation ended."""
     with_series = {series.agent.pk for series in shown}
     reasons: dict[str, str] = {}
-    for agent in agents:
-        if agent.pk in with_series:
-            continue
+    for agent in (agent for agent in agents if agent.pk not in with_series):
         scheduled = EvaluationRun.objects.filter(agent=agent, schedule__isnull=False)
         last = scheduled.order_by("-created_at", "-pk").first()
         if last is None:
             reasons[agent.slug] = "measured by no schedule yet"
-        elif last.overall_score is not None:
-            reasons[agent.slug] = f"evaluation {last.pk}: scored, but not in what is asked for here"
         else:
-            reasons[agent.slug] = last.error or f"evaluation {last.pk}: no score"
+            scored = last.overall_score is not None
+            why = "scored, but not in what is asked for here" if scored else last.error or "no score"
+            reasons[agent.slug] = f"evaluation {last.pk}: {why}"
     return reasons
 
 

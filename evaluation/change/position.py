@@ -71,12 +71,7 @@ class PositionChange(Change):
 
 
 class PositionDimension(BaseModel):
-    """One dimension by position.
-
-    Attributes:
-        bins: One per stretch asked for, empty ones, too.
-        within: The change inside the conversations that reach both ends, each counting once: what fading means.
-    """
+    """One dimension by position: a bin per stretch asked for, and the change inside the conversations that reach both ends."""
 
     dimension: str = Field(exclude=True)
     bins: tuple[PositionBin, ...]
@@ -118,7 +113,6 @@ def position_profile(run: EvaluationRun, bins: Sequence[Bin] = (), *, margin: fl
     """A run's scores by position. Fading is measured within conversations that reach both ends: long ones may differ from the start.
 
     Args:
-        run: A run of an agent; best one that was sampled by position (`RunSpec.position_bins`).
         bins: Stretches of positions; default those the run was sampled by.
         margin: A change within ± this many points is none.
 

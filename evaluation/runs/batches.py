@@ -30,10 +30,9 @@ SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 5.0  # seconds, where a person waits for b
 
 
 class BatchAsking:
-    """Asks what a run asks by way of batches: `ask` stands in for `complete_many`.
+    """Asks what a run asks by way of batches: `ask` stands in for `complete_many`. Not safe to use from several threads.
 
-    What an earlier batch answered is yielded; everything else is put aside, and `submit` submits it. So the answers of batches are read,
-    checked and stored by the code that does this for live ones. Not safe to use from several threads.
+    What an earlier batch answered is yielded, and stored by the code for live answers; everything else is put aside for `submit`.
     """
 
     def __init__(self, judging: Judging, way: Route) -> None:
@@ -130,7 +129,7 @@ def see_through(
     go_on: Callable[[Sequence[EvaluationRun]], object],
     notice: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """Wait until the batches of these runs are answered and the runs have ended. Workers may do parts of it meanwhile.
+    """Wait until the batches of these runs are answered and the runs have ended; workers may do parts of it meanwhile.
 
     Args:
         runs: With those of their channels.

@@ -24,7 +24,7 @@ from agents.llm.endpoints import route_of
 from agents.models import Leasable, owner_name
 from agents.ops.telemetry import logging_about
 from agents.work.lease import LOOKS
-from agents.work.running import is_outage, side_by_side
+from agents.work.running import OUTAGE, is_outage, side_by_side
 from evaluation.calibration.agreement import calibration_json, calibration_of, swap_json
 from evaluation.change import evidence
 from evaluation.change.evidence import note_evidence
@@ -105,12 +105,10 @@ def execute(
     progress: Progress = lambda run, done: None,
     hand_back: bool = True,
 ) -> list[EvaluationRun]:
-    """Judge several runs side by side, with those of the channels they link to.
-
-    Runs that another process holds are left alone. Judgements that were stored before are not made again.
+    """Judge several runs side by side, with those of their channels; runs that another process holds are left alone.
 
     Args:
-        runs: What to execute; pending, lost, failed and errored ones are resumed.
+        runs: Pending, lost, failed or errored ones; stored judgements are not made again.
         owner: Under which they are leased; default this process.
         progress: Called with a run and the number of judgements just settled, from any thread.
         hand_back: When interrupted, leave the work to any worker; else only to the same command.
@@ -318,19 +316,15 @@ def capture(
     progress: Callable[[EvaluationRun, int], None] = lambda run, done: None,
     notice: Callable[[str], None] = lambda words: None,
 ) -> list[Captured]:
-    """Capture a baseline per spec, going on with what an earlier attempt left unfinished (AC-6.5.7).
+    """Evaluate an agent (or channel) per spec, going on with what an earlier attempt left unfinished (AC-6.5.7).
 
-    Channel dimensions of agents are measured in their channels, each once for all of them. Everything is planned before anything is
-    asked, so that what cannot be measured costs nothing; the rows of the later runs are made while the judge reads the first questions.
+    Everything is planned before anything is asked, so that what cannot be measured costs nothing; the rows of the later runs are made while
+    the judge reads the first questions.
 
     Args:
-        specs: One per agent (or channel).
         prepared: Called with runs as they are made, each once, before anything of them is asked.
         progress: Called as judgements are made.
         notice: Called with the batches that are waited for, where specs ask for batches: this returns when they are answered.
-
-    Raises:
-        PropositionError: Proposition files cannot be used.
     """
     with sentry_sdk.start_transaction(op="evaluation.baseline", name="capture baselines") as trace:
         trace.set_data("agents", [spec.target.slug for spec in specs])
@@ -411,6 +405,9 @@ def run_json(summary: RunSummary, *, observations: bool = True) -> dict[str, Any
 
 
 # -- the queue that workers look at
+CHANNELS_TOGETHER = 4  # evaluations of channels that one piece of work does
+
+
 def _paused_that_may_go_on() -> EvaluationRun | None:
     """The oldest run that paused for its budget (its agent's, or that of all channels), which has room again: a new day, a higher cap."""
     paused = EvaluationRun.objects.filter(status=Status.PAUSED_BUDGET).select_related("agent")
@@ -424,6 +421,29 @@ def _paused_that_may_go_on() -> EvaluationRun | None:
                 return run
             over.add((run.agent_id, model))
     return None
+
+
+def _more_channels(run: EvaluationRun, waiting: Sequence[EvaluationRun], owner: str) -> list[EvaluationRun]:
+    """Lease further runs of channels to execute with one: each asks only a few questions, which alone would leave most call slots free.
+
+    So a worker stays within 1.25 times the floor (`make bench`). Only of the same judge, whose outage stops them all, and none that a
+    worker was lost with.
+    """
+    if run.agent_id is not None or run.deaths:
+        return []
+    more: list[EvaluationRun] = []
+    for other in waiting:
+        alike = other.agent_id is None and (other.judge, other.batch) == (run.judge, run.batch)
+        fresh = other.status == EvaluationRun.Status.PENDING and not other.deaths
+        if len(more) == CHANNELS_TOGETHER - 1:
+            break
+        try:
+            if alike and fresh and other.pk != run.pk and other.acquire(owner=owner, lease=lease()):
+                other.note_served()
+                more.append(other)
+        except OUTAGE:  # what is leased is executed, or goes back to the queue there
+            break
+    return more
 
 
 def work_one(*, owner: str) -> bool:
@@ -441,7 +461,7 @@ def work_one(*, owner: str) -> bool:
                 if awaits_simulation(run):
                     simulate_for(run, owner=owner)
                 else:
-                    execute([run], owner=owner)
+                    execute([run, *_more_channels(run, waiting, owner)], owner=owner)
             return True
         if not waiting:
             break

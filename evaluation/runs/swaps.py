@@ -28,8 +28,7 @@ def choose_swaps(agent: Agent, messages: Sequence[int], *, seed: int) -> dict[st
     The others are up to 20 active agents with another persona; where none of them said anything, the foils.
 
     Returns:
-        By the message's id either the id of another agent's message, or a foil's name and number, e.g. ``pirate 3``. Messages for which
-        there are no texts left are missing.
+        By the message's id the id of another agent's message, or a foil's name and number, e.g. ``pirate 3``; as far as there are texts.
     """
     rng = random.Random(seed)  # noqa: S311 (repeatable, not unpredictable)
     others = Agent.objects.filter(is_active=True).exclude(pk=agent.pk)
@@ -55,16 +54,9 @@ def _newest(agent: Agent) -> list[str]:
 def swapped_texts(run: EvaluationRun) -> dict[int, str | None]:
     """The text that stands in for each message in the swapped half, by the message's id; None where it was deleted since."""
     wanted = [int(source) for source in run.swaps.values() if source.isdecimal()]
-    texts = dict(Message.objects.filter(pk__in=wanted).values_list("pk", "text"))
-    foils = load_foils()
-    swapped: dict[int, str | None] = {}
-    for message, source in run.swaps.items():
-        if source.isdecimal():
-            swapped[int(message)] = texts.get(int(source))
-        else:
-            name, _, number = source.partition(" ")
-            swapped[int(message)] = foils[name][int(number)]
-    return swapped
+    texts = {str(pk): text for pk, text in Message.objects.filter(pk__in=wanted).values_list("pk", "text")}
+    texts |= {f"{name} {number}": text for name, of in load_foils().items() for number, text in enumerate(of)}
+    return {int(message): texts.get(source) for message, source in run.swaps.items()}
 
 
 def foils_in(run: EvaluationRun) -> bool:

@@ -35,14 +35,10 @@ MOST_MESSAGES = 10_000_000
 # -- verdicts
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a difference says.
+    """What a difference says, with the reason in a sentence.
 
-    Attributes:
-        verdict: ``drifted`` and ``improved`` are sure, ``steady`` surely is no change that matters; ``possibly drifted`` and ``not
-            enough data`` are undecided.
-        n_more: How many messages more would decide if difference and spread stay as they are; None when decided, or when that cannot
-            be said or reached (see `reason`).
-        reason: The verdict in a sentence.
+    `drifted`, `improved` and `steady` (no change that matters) are sure. `n_more`: how many messages more would decide if difference and
+    spread stay as they are; None when decided, or when that cannot be said or reached.
     """
 
     verdict: Verdict
@@ -185,11 +181,7 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
 
 
 def error_of(scores: Scores) -> float | None:
-    """The standard error of a weighted mean whose clusters are drawn: Cochran's as in `difference_p`, whatever rounding gives.
-
-    Returns:
-        In points; None for fewer than two clusters.
-    """
+    """The standard error of a weighted mean in points, clusters drawn, whatever rounding gives; None for fewer than two clusters."""
     variance, freedom = _variance(cluster_sums(scores), 0.0)
     return math.sqrt(variance) if freedom else None
 

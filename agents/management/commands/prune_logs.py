@@ -40,13 +40,6 @@ class Command(BaseCommand):
             metavar="ROWS",
             help=f"most rows deleted in one transaction, 1 to {retention.LONGEST_BATCH} (default {retention.BATCH})",
         )
-        parser.add_argument(
-            "--pause",
-            type=float,
-            default=0.0,
-            metavar="SECONDS",
-            help="least time between two batches, for others' writes",
-        )
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -58,8 +51,6 @@ class Command(BaseCommand):
             raise CommandError(
                 f"--batch {options['batch']}: allowed: 1 to {retention.LONGEST_BATCH}", returncode=NO_SUCH
             )
-        if not 0 <= options["pause"] <= 60:
-            raise CommandError(f"--pause {options['pause']:g}: allowed: 0 to 60 seconds", returncode=NO_SUCH)
         if options["dry_run"]:
             self._show(cutoff, as_json=options["json"])
         else:
@@ -83,16 +74,13 @@ class Command(BaseCommand):
         self.stdout.write(f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Nothing was deleted (--dry-run).")
 
     def _prune(self, cutoff: datetime, options: dict[str, Any]) -> None:
-        def rest(seconds: float) -> None:
-            time.sleep(max(seconds, options["pause"]))
-
         gone: Counter[str] = Counter()
         console = console_for_bars(sys.stderr, quiet=options["json"])
         with Progress(console=console, transient=True) as progress:
             for rule in prunings():
                 gone.update(dict.fromkeys(rule.tables, 0))
                 bar = progress.add_task(rule.tables[0], total=1.0)
-                for batch in retention.prune(rule, cutoff, batch=options["batch"], rest=rest):
+                for batch in retention.prune(rule, cutoff, batch=options["batch"], rest=time.sleep):
                     gone.update(batch.rows)
                     progress.update(bar, completed=batch.done)
                 progress.update(bar, completed=1.0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agents.transcripts.json_input import Row, json_values, oldest_first
+from agents.transcripts.json_input import Row, json_values
 from agents.transcripts.records import ChannelInfo, Record, Skipped, SourceMessage, TranscriptError
 from agents.transcripts.source import Source
 
@@ -35,7 +35,9 @@ def read_discord(source: Source, columns: Mapping[str, str]) -> Iterator[Record]
         kind = _KINDS.get(about.text("type"), "")
         yield ChannelInfo(channel=channel, name=channel, kind=kind, topic=about.text("topic"), line=line)
         rows = [row.child(message, f"message {place}") for place, message in enumerate(row.list("messages"), start=1)]
-        for message in oldest_first(rows, "timestamp"):
+        if rows and (rows[0].name("timestamp") > rows[-1].name("timestamp")):
+            rows.reverse()  # exported with the newest first; its times are ISO 8601 in one zone
+        for message in rows:
             yield _message(message, channel)
     if empty:
         raise TranscriptError(source.name, 0, "the file holds no channel")

@@ -77,17 +77,7 @@ def _time(value: Any) -> datetime | None:
     if isinstance(value, str) and (match := _STAMP.fullmatch(value.strip())):
         *parts, milliseconds = (int(part or 0) for part in match.groups())
         value = "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}".format(*parts) + f".{milliseconds:03}"
-    for form in (value, _english(value)):
-        try:
-            return parse_time(form)
-        except ValueError:
-            continue
-    return None
-
-
-def _english(value: Any) -> Any:
-    """``June 19, 2023 2:20pm`` as a time can be read."""
     try:
-        return datetime.strptime(str(value).strip().lower(), "%B %d, %Y %I:%M%p").isoformat()
+        return parse_time(value)
     except ValueError:
-        return value
+        return None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-import zipfile
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +15,7 @@ from agents.llm.endpoints import problem_of, provider_of, replay_file
 from agents.llm.requests import Role
 from agents.ops.checks import OFFLINE_MODELS
 from evaluation.commands import ProgressBar, check_writable, measuring, write_text
-from evaluation.experiments.bundle import read_bundle, write_bundle
+from evaluation.experiments.bundle import write_bundle
 from evaluation.experiments.estimate import ExperimentEstimate, estimate_experiment
 from evaluation.experiments.play import (
     ExperimentRefused,
@@ -28,11 +26,10 @@ from evaluation.experiments.play import (
     problems_here,
     start_experiment,
 )
-from evaluation.experiments.published import read_published
 from evaluation.experiments.report import ExperimentReport, report, rounded
 from evaluation.experiments.rescore import AGREEMENT_HEADS, Rescored, agreement_cells, queue_judges, rescore
 from evaluation.experiments.scenario import Scenario, read_scenario, shipped
-from evaluation.experiments.tables import PUBLISHED_HEADS, as_csv, as_markdown, published_cells, show
+from evaluation.experiments.tables import as_csv, as_markdown, show
 from evaluation.models import Experiment, ExperimentEnvironment
 from evaluation.propositions.files import YamlProblems
 
@@ -49,10 +46,8 @@ class Command(BaseCommand):
   manage.py experiment run 12                          go on with experiment 12
   manage.py experiment report 12 --format markdown     its report again (also csv, json)
   manage.py experiment report 12 --judges A,B          the same speech scored by further judges, and how far they agree
-  manage.py experiment bundle 12 out.zip               all of it in one file; JUDGE_MODEL=replay:out.zip judges it again
-  manage.py experiment run out.zip                     its report again, without a key
+  manage.py experiment bundle 12 out.zip               its report, all that was said, and the judge's answers in one file
   manage.py experiment list                            the latest, and the scenarios that come with Plumbline
-  manage.py experiment published scores.json           raw scores that others published, compared as ours are
 
 Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage, 3 void (a treatment left no trace), 130 interrupted."""
 
@@ -81,9 +76,7 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         )
         again.add_argument("--format", choices=FORMS, default="terminal")
         again.add_argument("--output", type=Path, help="write it to this file")
-        raw = actions.add_parser("published", help="compare raw scores that others published, as ours are compared")
-        raw.add_argument("file", type=Path, help="JSON")
-        for action in (run, again, raw):
+        for action in (run, again):
             action.add_argument("--json", **as_json)
         pack = actions.add_parser("bundle", help="write an experiment with its judge's answers to a zip")
         pack.add_argument("number", type=int)
@@ -103,11 +96,6 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
         what = options["what"]
         if what.isdecimal():
             experiment = _experiment(int(what[:18]))
-        elif zipfile.is_zipfile(what):
-            try:
-                experiment = read_bundle(Path(what), judge=options["judge"])
-            except ExperimentRefused as error:
-                raise _wrong(str(error)) from None
         else:
             scenario = self._scenario(what, options)
             chosen = {"judge": options["judge"], "actor_model": options["model"]}
@@ -246,23 +234,13 @@ Exit code: 0 done, 1 not finished (failed, paused by its budget), 2 wrong usage,
             title="Shipped scenarios",
         )
 
-    def _published(self, options: dict[str, Any]) -> None:
-        try:
-            rows = read_published(options["file"])
-        except (OSError, ValueError) as error:
-            raise _wrong(str(error)) from None
-        if options["json"]:
-            self.stdout.write(json.dumps([one.model_dump(mode="json") for one in rows], indent=2))
-            return
-        print_table(console_on(self.stdout), PUBLISHED_HEADS, [published_cells(one) for one in rows], tight=True)
-
 
 def _problem_of(role: Role, model: str) -> str:
     """Why a model that was named cannot be asked; empty when it can."""
     if not model:
         return "the name is empty; allowed: names of models, with commas between them"
     if provider_of(model) == "replay" and not replay_file(model).is_file():
-        return "there is no such file; manage.py experiment bundle writes one"
+        return "there is no such file; manage.py export_payloads writes one"
     if provider_of(model) == "offline" and model not in OFFLINE_MODELS[role]:
         return f"there is no such offline model; allowed: {', '.join(OFFLINE_MODELS[role])}, the name of a model, replay:FILE"
     return problem_of(role, model)
