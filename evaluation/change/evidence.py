@@ -214,17 +214,12 @@ def newest_of_ways(
     agents: Collection[int], ways: Iterable[Judged], *, dimensions: Collection[str] = ()
 ) -> dict[int, dict[str, EvaluationRun]]:
     """Of each agent `newest_since_baselines` in the way that judged the newest message, as `runs_of` has it; only these dimensions."""
-    chosen: dict[int, Newest] = {}
+    by_agent: dict[int, list[Newest]] = defaultdict(list)
     for judged in ways:
         for pk, newest in newest_since_baselines(agents, judged).items():
-            asked = {name: one for name, one in newest.items() if not dimensions or name in dimensions}
-            if asked and (pk not in chosen or _newest_age(asked) > _newest_age(chosen[pk])):
-                chosen[pk] = asked
-    return {pk: runs_of(newest) for pk, newest in chosen.items()}
-
-
-def _newest_age(newest: Newest) -> tuple[datetime, int]:
-    return max(map(_age, newest.values()))
+            if asked := {name: one for name, one in newest.items() if not dimensions or name in dimensions}:
+                by_agent[pk].append(asked)
+    return {pk: runs_of(max(of, key=lambda newest: max(map(_age, newest.values())))) for pk, of in by_agent.items()}
 
 
 MEASURE_NEWER = "evaluate newer messages, or capture a baseline of older ones (--window, --where)"

@@ -276,14 +276,13 @@ def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:
     )
 
 
-def usable_confidence(value: Any) -> Any:
-    """A confidence outside 0 to 1 says nothing; it must not cost the score beside it."""
-    ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-    return float(value) if ok else None
+# An unusable confidence or advice must not cost the score beside it.
+def _usable_confidence(value: Any) -> float | None:
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    return float(value) if usable else None
 
 
-def usable_advice(value: Any) -> str:
-    """Advice that is no text is none; like a confidence it must not cost the score."""
+def _usable_advice(value: Any) -> str:
     return value.strip()[:2000] if isinstance(value, str) else ""
 
 
@@ -298,7 +297,7 @@ class _Entry(BaseModel):
     evidence: Literal["present", "absent"] | None = None
     reasoning: str
     justification: str
-    confidence: Annotated[float | None, BeforeValidator(usable_confidence)] = None
+    confidence: Annotated[float | None, BeforeValidator(_usable_confidence)] = None
 
 
 class Answer(_Entry):
@@ -306,7 +305,7 @@ class Answer(_Entry):
 
     value: Annotated[int, Field(ge=MIN_SCORE, le=MAX_SCORE)]
     flaws: list[str] | None = None
-    recommendations: Annotated[str, BeforeValidator(usable_advice)] = ""
+    recommendations: Annotated[str, BeforeValidator(_usable_advice)] = ""
 
 
 class _Truth(_Entry):
@@ -367,12 +366,7 @@ def judged(entry: Answer | Abstention, proposition: Proposition, method: str = M
         if entry.invalid:
             return unscored(f"malformed: {entry.reason}", cause=MALFORMED)
         return unscored(entry.reason, cause=OUT_OF_REACH if entry.out_of_reach else "")
-    fields: dict[str, Any] = {
-        "reasoning": entry.reasoning,
-        "justification": entry.justification,
-        "confidence": entry.confidence,
-        "evidence": entry.evidence or "",
-    }
+    fields = entry.model_dump(include={"reasoning", "justification", "confidence"}) | {"evidence": entry.evidence or ""}
     if entry.evidence == "absent" and method != Method.TINYTROUPE:
         return trivial("the judge saw nothing to judge the claim by", raw_value=entry.value, **fields)
     flaws = tuple(entry.flaws or ()) if proposition.hard else ()
@@ -746,14 +740,8 @@ def read_check(check: Check, reply: Reply) -> CheckResult:
     if not reply.ok:
         return CheckResult(holds=None, reason=f"{reply.status}: {reply.error}", judge=judge, call=reply.call_id)
     answer: _Truth = reply.value
-    return CheckResult(
-        holds=answer.value and answer.evidence != "absent",
-        reasoning=answer.reasoning,
-        justification=answer.justification,
-        confidence=answer.confidence,
-        judge=judge,
-        call=reply.call_id,
-    )
+    said = answer.model_dump(include={"reasoning", "justification", "confidence"})
+    return CheckResult(holds=answer.value and answer.evidence != "absent", judge=judge, call=reply.call_id, **said)
 
 
 def check_proposition(

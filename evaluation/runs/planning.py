@@ -42,6 +42,7 @@ from evaluation.models import (
     is_heuristic,
     procedure_name,
 )
+from evaluation.models.evaluations import PROCEDURE
 from evaluation.propositions.files import LoadedFile, load_all, propositions_for, with_traits
 from evaluation.propositions.schema import Proposition, digest_of_each, fill, propositions_digest
 from evaluation.runs.summary import reopen_failed
@@ -174,13 +175,7 @@ class RunSpec:
     @property
     def procedure(self) -> str:
         """How it is judged, as `EvaluationRun.procedure` says it."""
-        return procedure_name(
-            method=self.method,
-            hard=self.hard,
-            double_check=self.double_check,
-            simulated=self.simulated,
-            swap_test=self.swap_test,
-        )
+        return procedure_name(**{name: getattr(self, name) for name in PROCEDURE})
 
     @property
     def awaits_simulation(self) -> bool:
@@ -448,9 +443,7 @@ def link_channels(run: EvaluationRun, plan: Plan, prepared: Prepared) -> None:
 
 def _with_failed_calls(spec_digest: str, since: datetime) -> EvaluationRun | None:
     """The newest run, when it ended with judgements whose call failed; made pending again, so that only these are asked."""
-    runs = EvaluationRun.objects.filter(spec_digest=spec_digest, created_at__gte=since).exclude(
-        status=EvaluationRun.Status.CANCELLED
-    )
+    runs = EvaluationRun.objects.filter(spec_digest=spec_digest, created_at__gte=since).exclude(status="cancelled")
     run: EvaluationRun | None = runs.order_by("-pk").first()
     if run is None or run.status != EvaluationRun.Status.COMPLETED:
         return None
@@ -600,10 +593,9 @@ def answer_lengths(judge: str) -> dict[str, AnswerLength]:
     by_dimension: dict[str, list[tuple[int, int]]] = {}
     for dimension, tokens, number in claims.values_list("dimension", "output_tokens", "claims")[:NEWEST_CALLS]:
         by_dimension.setdefault(dimension, []).append((tokens or 0, number))
-    return {
-        dimension: AnswerLength(
-            tokens=round(sum(t for t, _ in rows) / sum(n for _, n in rows)), measured_calls=len(rows)
-        )
-        for dimension, rows in by_dimension.items()
-        if len(rows) >= ENOUGH_CALLS
-    }
+    lengths = {}
+    for dimension, rows in by_dimension.items():
+        if len(rows) >= ENOUGH_CALLS:
+            tokens, answered = (sum(column) for column in zip(*rows, strict=True))
+            lengths[dimension] = AnswerLength(tokens=round(tokens / answered), measured_calls=len(rows))
+    return lengths
