@@ -189,15 +189,14 @@ def with_file(path: Path, agents: Sequence[Agent] | None, *, margin: float, dime
 def _newest_like(agent: Agent, baseline: Measurement, dimensions: Sequence[str]) -> Measurement:
     """The newest evidence judged like the baseline; without any another evaluation, so that the error says how it was judged instead."""
     judged = Judged(judge=baseline.judge, procedure=baseline.procedure)
-    newest = newest_evidence([agent.pk], judged).get(agent.pk, {})
-    runs = {name: run for name, run in runs_of(newest).items() if not dimensions or name in dimensions}
-    if not runs:
+    runs = runs_of(newest_evidence([agent.pk], judged).get(agent.pk, {}))
+    if not any(name in dimensions or not dimensions for name in runs):
         completed = EvaluationRun.objects.filter(agent=agent, status=EvaluationRun.Status.COMPLETED)
         other = completed.select_related("agent").order_by("-pk").first()
         if other is None:
             raise NotComparable(f"no evaluation of {agent.slug} yet; measure it first")
-        runs = {name: other for name in other.dimensions if not dimensions or name in dimensions}
-    return measurement_of_runs(runs)
+        runs = dict.fromkeys(other.dimensions, other)
+    return measurement_of_runs({name: run for name, run in runs.items() if not dimensions or name in dimensions})
 
 
 # -- what was measured already, for the console
@@ -238,7 +237,12 @@ def sides_of(
     now: Side | None = None
     for way in ways:
         second = _side(agent, candidate, way, since_baselines=baseline is None)
-        first = _side(agent, baseline, way) if baseline is not None else _baselines(agent, way, second)
+        if baseline is not None or agent is None:
+            first = _side(agent, baseline, way)
+        else:
+            rows = get_baseline(agent=agent, judge=way.judge, procedure=way.procedure)
+            measured = measurement_of_baselines(rows.values(), second.measurement if second else None) if rows else None
+            first = Side(measured, {name: row.evaluation_run_id for name, row in rows.items()}) if measured else None
         if first is not None and second is not None:
             return first, second
         before, now = before or first, now or second
@@ -257,11 +261,3 @@ def _side(agent: Agent | None, asked: Asked, way: Judged, *, since_baselines: bo
     )
     runs = runs_of(newest.get(agent.pk, {}))
     return Side(measurement_of_runs(runs), {name: run.pk for name, run in runs.items()}) if runs else None
-
-
-def _baselines(agent: Agent | None, way: Judged, candidate: Side | None) -> Side | None:
-    rows = get_baseline(agent=agent, judge=way.judge, procedure=way.procedure) if agent is not None else {}
-    if not rows:
-        return None
-    measurement = measurement_of_baselines(rows.values(), candidate.measurement if candidate else None)
-    return Side(measurement, {name: row.evaluation_run_id for name, row in rows.items()})

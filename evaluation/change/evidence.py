@@ -89,19 +89,12 @@ def is_stale(baseline: Baseline) -> bool:
     return baseline.persona_digest != current_digest(baseline.agent)
 
 
-UNKNOWN_CHANGE = "the persona changed since it was captured; no version tells what changed"
-
-
 def stale_reasons(baselines: Iterable[Baseline]) -> dict[int, str]:
-    """Why baselines are stale, by primary key: which versions of the persona came since, and what made them; only of those that are.
-
-    For many in as many queries as for one, apart from `is_stale`, which reads an agent's traits.
-    """
+    """Which versions of the persona came since, and what made them, of the baselines that are stale, by primary key."""
     stale = [baseline for baseline in baselines if is_stale(baseline)]
-    if not stale:
-        return {}
-    changes = changes_since((b.agent_id, b.persona_digest) for b in stale)
-    return {b.pk: "; ".join(map(str, changes.get((b.agent_id, b.persona_digest), ()))) or UNKNOWN_CHANGE for b in stale}
+    changes = changes_since((b.agent_id, b.persona_digest) for b in stale) if stale else {}
+    unknown = "the persona changed since it was captured; no version tells what changed"
+    return {b.pk: "; ".join(map(str, changes.get((b.agent_id, b.persona_digest), ()))) or unknown for b in stale}
 
 
 Newest = Mapping[str, Evidence]  # by dimension

@@ -112,12 +112,7 @@ def user_turn(
     alone: bool = False,
     again: bool = False,
 ) -> Turn:
-    """The trajectory (cached, unless it is shown in this call `alone`), then what is judged and the claims (cached if asked `again`).
-
-    Args:
-        alone: Whether no other call shows this window.
-        again: Whether the very same prompt is sent again.
-    """
+    """The trajectory (cached, unless `alone`), then what is judged and the claims (cached if asked `again`): see `Question`."""
     blocks: list[Block] = []
     if context.window.events:
         statistics = json.dumps(context.statistics, ensure_ascii=False, indent=1) if context.statistics else ""
@@ -223,10 +218,8 @@ class Verdict:
         confidence: 0 to 1, the judge's own; None when it gave no usable one.
         recommendations: Advice for a low score: the proposition's, else the judge's (AC-6.0.14).
         first_value: The value before the judge was asked whether it is sure (AC-6.0.11); None when it was asked once.
-        cause: Why it is unscored, for programs: the status of a call that failed, ``malformed`` for an invalid entry, `OUT_OF_REACH`
-            where this judge cannot score the proposition whatever the text; empty for other reasons.
-        judge: ``rule``, or the model asked. `served_model`: the one that answered.
-        call: Ledger row of the call; None for rules.
+        cause: Why it is unscored: the status of a call that failed, ``malformed``, `OUT_OF_REACH` (of this judge), or empty.
+        judge: ``rule``, or the model asked. `served_model`: the one that answered. `call`: its ledger row.
     """
 
     status: VerdictStatus
@@ -619,21 +612,17 @@ def ask_all(
         again: tuple[int, ...] = ()
         if call.question is call.full:  # else it is a second try: the last one
             first_tries, served = first_tries - 1, served + reply.ok
-            if retried <= max(RETRIED_AT_LEAST, served) and not call.question.gate:
-                again = _second_try(reply, verdicts)
+            if (
+                retried <= max(RETRIED_AT_LEAST, served) and not call.question.gate
+            ):  # all of a failed call, or invalid entries
+                worth = reply.status in _WORTH_ANOTHER_TRY
+                again = tuple(i for i, v in enumerate(verdicts) if (v.cause == MALFORMED if reply.ok else worth))
         if again:
             retried += 1
             part = tuple(call.question.propositions[i] for i in again)
             retries.append(_Asked(replace(call.question, propositions=part, max_tokens_factor=2), call.full, again))
         if settled := [i for i in range(len(verdicts)) if i not in again]:
             yield Answered(call.full, tuple(call.positions[i] for i in settled), tuple(verdicts[i] for i in settled))
-
-
-def _second_try(reply: Reply, verdicts: Sequence[Verdict]) -> tuple[int, ...]:
-    """Positions worth asking again: all of a call whose failure may pass, the invalid entries of an answer."""
-    if reply.ok:
-        return tuple(i for i, v in enumerate(verdicts) if v.cause == MALFORMED)
-    return tuple(range(len(verdicts))) if reply.status in _WORTH_ANOTHER_TRY else ()
 
 
 def score_propositions(

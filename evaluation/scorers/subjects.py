@@ -357,13 +357,12 @@ class Context:
     Attributes:
         agent_name: Whom the claims are about; the channel's name for an environment.
         persona: The rendered persona; None withholds it (AC-6.0.9).
-        message: The one message judged; None judges the window.
-        message_number: Of its entry in the window; None where it is not there.
+        message: The one message judged, entry `message_number` of the window (None: not there); None judges the window.
         action: A draft that has not been sent (the gate); excludes `message`.
         environment: Whether a conversation is judged (AC-6.0.10).
         own_messages: Whether the window holds only the agent's own messages.
         pair: Two moments to compare, the earlier and the later one; the last event of each is the agent's message.
-        additional: What those who measure say beside the messages; shown as data.
+        additional: `RunSpec.additional_context`.
         measured: Figures for the offline judge alone; a model is not shown them.
     """
 
