@@ -257,7 +257,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
     rows: list[list[Cell]] = [
         [
             *(_target(summary.run), _overall(summary).replace(" · ", "\n")),
-            *(_score(summary.dimensions.get(name)) for name in dimensions),
+            *((_score(summary.dimensions.get(name)) or "–").replace(" · ", "\n") for name in dimensions),
             *(sum(getattr(d, kind) for d in summary.dimensions.values()) for kind in ("scored", "unscored")),
             money(summary.cost_usd, summary.unpriced_calls),
         ]

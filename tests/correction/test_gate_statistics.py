@@ -20,7 +20,6 @@ from agents.models import Agent, Channel
 from agents.ops.sums import prunable_before, roll_up, sum_up
 from correction.gate import stage
 from correction.gate.statistics import GATE, GateStatistics, get_gate_statistics, get_recent_statistics
-from correction.gate.thresholds import mark_result, precision
 from correction.models import AttemptHour, CorrectionLog, DimensionHour, GateDimensionResult, Outcome
 from evaluation.scorers.subjects import MessageWindow
 from tests.correction.judged_drafts import make_log
@@ -330,13 +329,3 @@ def test_a_session_that_ends_after_its_hour_was_summed_up_is_counted_with_its_en
 
     got = get_gate_statistics(ada)
     assert (got.forced_through_count, got.dimensions["fluency"].mean_committed) == (1, 1.0)
-
-
-def test_marks_count_at_once_for_they_are_never_summed_up(agents: list[Agent], logs: list[CorrectionLog]) -> None:
-    roll_up(GATE, now=NOW + timedelta(days=2))
-    failed = GateDimensionResult.objects.filter(passed=False, log__channel__slug="office").first()
-    assert failed is not None
-
-    mark_result(result=failed, mark="right", user=None)
-
-    assert [p.right for p in precision()] == [1]
