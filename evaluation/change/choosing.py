@@ -200,7 +200,12 @@ def sides_of(
     now: Side | None = None
     for way in ways:
         second = _side(agent, candidate, way, since_baselines=baseline is None)
-        first = _side(agent, baseline, way) if baseline is not None else _baselines(agent, way, second)
+        if baseline is not None or agent is None:
+            first = _side(agent, baseline, way)
+        else:
+            rows = get_baseline(agent=agent, judge=way.judge, procedure=way.procedure)
+            measured = measurement_of_baselines(rows.values(), second.measurement if second else None) if rows else None
+            first = Side(measured, {name: row.evaluation_run_id for name, row in rows.items()}) if measured else None
         if first is not None and second is not None:
             return first, second
         before, now = before or first, now or second
@@ -219,11 +224,3 @@ def _side(agent: Agent | None, asked: Asked, way: Judged, *, since_baselines: bo
     )
     runs = runs_of(newest.get(agent.pk, {}))
     return Side(measurement_of_runs(runs), {name: run.pk for name, run in runs.items()}) if runs else None
-
-
-def _baselines(agent: Agent | None, way: Judged, candidate: Side | None) -> Side | None:
-    rows = get_baseline(agent=agent, judge=way.judge, procedure=way.procedure) if agent is not None else {}
-    if not rows:
-        return None
-    measurement = measurement_of_baselines(rows.values(), candidate.measurement if candidate else None)
-    return Side(measurement, {name: row.evaluation_run_id for name, row in rows.items()})
