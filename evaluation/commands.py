@@ -257,7 +257,7 @@ def outcome_table(judge: str, results: Sequence[Captured], out: Any) -> None:
     rows: list[list[Cell]] = [
         [
             *(_target(summary.run), _overall(summary).replace(" · ", "\n")),
-            *(_score(summary.dimensions.get(name)) for name in dimensions),
+            *((_score(summary.dimensions.get(name)) or "–").replace(" · ", "\n") for name in dimensions),
             *(sum(getattr(d, kind) for d in summary.dimensions.values()) for kind in ("scored", "unscored")),
             money(summary.cost_usd, summary.unpriced_calls),
         ]
@@ -408,6 +408,16 @@ def spent_line(estimate: Spending | None, actual: Used) -> str:
 def _amounts(spending: Spending) -> str:
     cost = money(spending.cost_usd, spending.unpriced_calls if isinstance(spending, Used) else 0)
     return f"{counted(spending.calls, 'call')}, {spending.input_tokens:,} tokens in, {spending.output_tokens:,} out, {cost}"
+
+
+def show_estimates(
+    estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = (), *, as_json: bool
+) -> None:
+    """A dry run, for people or as JSON."""
+    if as_json:
+        out.write(as_text(estimate_json(estimates, simulations)))
+    else:
+        estimate_table(estimates, out, simulations)
 
 
 def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = ()) -> None:

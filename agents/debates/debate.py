@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError
 from agents.debates.answers import Answer
 from agents.debates.consensus import judge_consensus
 from agents.debates.measures import Consensus, Criteria, Exit, changes, check_exit, groupthink, statistics, vote
-from agents.debates.modes import MODES, POLL, Mode, answer_of, labels_for, mode_of
+from agents.debates.modes import POLL, Mode, answer_of, labels_for, mode_of
 from agents.llm.endpoints import problem_of
 from agents.models import (
     Agent,
@@ -163,24 +163,16 @@ def checked_settings(rules: Mode, rounds: int, given: Mapping[str, Any]) -> Sett
     Raises:
         DebateRefused: One is unknown or has a value that is not allowed.
     """
-    own = {name: value for name, value in given.items() if name in Settings.model_fields and name != "max_rounds"}
-    config = {
-        **dict(own.pop("config", None) or {}),
-        **{n: v for n, v in given.items() if n not in own and n != "config"},
-    }
-    for name in config:
-        if name not in rules.config.model_fields:
-            modes = [other.name for other in MODES.values() if name in other.config.model_fields]
-            allowed = f"in the mode {', '.join(modes)}" if modes else ", ".join(sorted(_every_setting(rules)))
-            raise DebateRefused(name, f"{'not a setting' if not modes else 'not'} of {rules.name}; allowed: {allowed}")
+    own = {name: value for name, value in given.items() if name in Settings.model_fields and name != "config"}
+    config = {name: value for name, value in given.items() if name not in own and name != "config"}
+    config = {**(given.get("config") or {}), **config}
+    if unknown := next((name for name in config if name not in rules.config.model_fields), ""):
+        allowed = ({*Settings.model_fields, *rules.config.model_fields} - {"config", "max_rounds"}) | {"rounds"}
+        raise DebateRefused(unknown, f"not a setting of {rules.name}; allowed: {', '.join(sorted(allowed))}")
     try:
         return Settings.model_validate({**own, "max_rounds": rounds, "config": config})
     except ValidationError as error:
         raise _refused(error) from None
-
-
-def _every_setting(rules: Mode) -> set[str]:
-    return ({*Settings.model_fields, *rules.config.model_fields} - {"config", "max_rounds"}) | {"rounds"}
 
 
 def _refused(error: ValidationError) -> DebateRefused:

@@ -42,7 +42,7 @@ class Spent(BaseModel):
 class Talking(BaseModel):
     """What talking changed: the vote of the blind poll beside that of the last round, and what the rounds after the poll used.
 
-    `stances_changed`, `to_majority`, `from_majority` and `conformity` are over all rounds; `seats_changed` compares only the two votes.
+    Changes from round to round are in the evidence.
     """
 
     poll: Vote | None = Field(description="null = no poll was held")
@@ -54,10 +54,6 @@ class Talking(BaseModel):
     seats_by_role: int = Field(
         description="seats that hold the stance of their role in the last round; they count in `last`"
     )
-    stances_changed: int
-    to_majority: int
-    from_majority: int
-    conformity: float | None = Field(description="share of the changes towards the majority without new content words")
     spent_on_poll: Spent
     spent_since: Spent = Field(description="on the rounds after the poll, their judge included")
 
@@ -216,15 +212,9 @@ def report(debate: Debate) -> DebateReport:
 
 
 def _seat(seat: DebateSeat) -> Seat:
-    return Seat(
-        number=seat.number,
-        agent=seat.agent.slug,
-        name=seat.agent.display_name,
-        role=seat.role,
-        perspective=seat.perspective,
-        label=seat.label,
-        model=seat.model,
-    )
+    columns = ("number", "role", "perspective", "label", "model")
+    own = {name: getattr(seat, name) for name in columns}
+    return Seat(**own, agent=seat.agent.slug, name=seat.agent.display_name)
 
 
 def _response(turn: DebateTurn, seat: Seat) -> Response:
@@ -272,18 +262,12 @@ def _talking(mode: str, responses: Sequence[Response], evidence: Sequence[RoundE
     latest = [one for one in responses if last and one.round == last.round and one.stance]
     after = {one.seat: one.stance for one in latest if required.get(one.role) != one.stance}
     both = [seat for seat in after if before.get(seat)]
-    moves = [move for row in evidence if row.changes for move in row.changes.moves]
-    towards = sum(move.to_majority for move in moves)
     return Talking(
         poll=poll.vote if poll else None,
         last=last.vote if last else None,
         same_winner=_leaders(poll.vote) == _leaders(last.vote) if poll and last and voted else None,
         seats_changed=sum(before[seat] != after[seat] for seat in both) if voted else None,
         seats_by_role=len(latest) - len(after),
-        stances_changed=len(moves),
-        to_majority=towards,
-        from_majority=sum(move.from_majority for move in moves),
-        conformity=sum(move.conform for move in moves) / towards if towards else None,
         spent_on_poll=poll.spent if poll else Spent(),
         spent_since=sum((row.spent for row in evidence if row.round > POLL), judging),
     )
@@ -417,12 +401,6 @@ def talking_lines(talking: Talking) -> Iterator[str]:
             f"; {'1 seat holds' if by_role == 1 else f'{by_role} seats hold'} the stance of a role" if by_role else ""
         )
         yield f"Talking {verdict} the vote: {seats} otherwise than in the poll{roles}."
-    if talking.stances_changed:
-        conform = "" if talking.conformity is None else f", {talking.conformity:.0%} of these without a new argument"
-        yield (
-            f"Changes of stance: {talking.stances_changed}, {talking.from_majority} away from the majority, "
-            f"{talking.to_majority} to it{conform}."
-        )
 
 
 def _decision(decision: Decision) -> Iterator[str]:

@@ -19,6 +19,7 @@ from django.db.models import QuerySet
 from pydantic import BaseModel, ConfigDict
 
 from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Turn, complete
+from agents.llm.requests import object_schema
 from agents.models import Agent, Channel, DialogState, DialogSummary, Message
 from agents.swarm.calibration import PREFERENCES
 from agents.swarm.state import (
@@ -424,12 +425,7 @@ def _chosen(data: Any, choice: Sequence[Quote], agent: str) -> list[Quote]:
     return list(chosen.values())
 
 
-_SCHEMA = {
-    "type": "object",
-    "properties": {name: {"type": "array", "items": {"type": "integer"}} for name in _Numbers.model_fields},
-    "required": list(_Numbers.model_fields),
-    "additionalProperties": False,
-}
+_SCHEMA = object_schema({name: {"type": "array", "items": {"type": "integer"}} for name in _Numbers.model_fields})
 
 # -- offline
 _WANTED = re.compile(

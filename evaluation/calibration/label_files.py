@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +11,16 @@ from typing import IO, Annotated, Any, Literal
 
 from django.db import transaction
 from django.db.models import QuerySet
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, model_validator
 
 from agents.transcripts.readers.csv_table import csv_rows, escape, unescape
 from agents.transcripts.records import TranscriptError
 from agents.transcripts.source import Source
 from evaluation.calibration.labels import (
-    Key,
     checked_annotator,
     checked_note,
     drawn_ids,
-    key_of,
-    mark_changed,
+    save_label,
     why_not_labelled,
 )
 from evaluation.calibration.shown import blind_text
@@ -54,27 +52,15 @@ class LabelFileError(Exception):
 
 
 # -- rows
-def _number(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,19}", text):
-        raise ValueError("no whole number")
-    return int(text)
-
-
-def _flag(text: str) -> bool:
-    if text.casefold() not in ("true", "false"):
-        raise ValueError("neither true nor false")
-    return text.casefold() == "true"
-
-
 class LabelRow(BaseModel):
     """One label of a file; other columns, as a template has them, are not read, and empty cells count as left out."""
 
     line: int
-    score: Annotated[int, BeforeValidator(_number), Field(gt=0, lt=2**63)]
+    score: Annotated[int, Field(gt=0, lt=2**63)]
     annotator: Annotated[str, AfterValidator(checked_annotator), Field(validate_default=True)] = ""
     value: Literal["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "cannot tell"]
     note: Annotated[str, AfterValidator(checked_note)] = ""
-    blind: Annotated[bool, BeforeValidator(_flag)] = True
+    blind: bool = True
 
     @model_validator(mode="before")
     @classmethod
@@ -156,7 +142,6 @@ class Imported:
     replaced: int
     unchanged: int
     empty: int
-    keys: tuple[Key, ...]
 
     def __str__(self) -> str:
         parts = [(self.added, "added"), (self.replaced, "replaced"), (self.unchanged, "already there")]
@@ -174,64 +159,33 @@ def import_labels(path: Path, *, annotator: str = "", replace: bool = False) -> 
         LabelFileError: With every problem: file, line, column, value, allowed. Nothing was stored.
     """
     rows, empty, problems = _read(path, annotator)
-    scores = _judgements(rows, problems)
+    scores = EvaluationScore.objects.select_related("evaluation_run").in_bulk({row.score for row in rows})
+    labels = ScoreLabel.objects.filter(evaluation_score__in=scores, withdrawn=False)
+    stored = {(label.evaluation_score_id, label.annotator): (label.value, label.note) for label in labels}
     wanted: dict[tuple[int, str], LabelRow] = {}
-    for row in rows:
-        if row.score in scores:
-            before = wanted.setdefault((row.score, row.annotator), row)
-            if (before.value, before.note) != (row.value, row.note):
+    done: Counter[str] = Counter()
+    with transaction.atomic():
+        for row in rows:
+            place, given = (row.score, row.annotator), (row.number, row.note)
+            score, before = scores.get(row.score), wanted.setdefault(place, row)
+            if why := why_not_labelled(score) if score else "there is no such score":
+                problems.append(_at(row.line, why, "score", row.score))
+            elif (before.value, before.note) != (row.value, row.note):
                 reason = f"line {before.line} says something else of the same judgement"
                 problems.append(_at(row.line, reason, "value", row.value))
-    added, replaced, unchanged = [], [], 0
-    with transaction.atomic():
-        stored = _stored(sorted({pk for pk, _ in wanted}))
-        for (pk, who), row in wanted.items():
-            label = stored.get((pk, who))
-            if label is None:
-                label = ScoreLabel(evaluation_score=scores[row.score], annotator=who, blind=row.blind)
-                added.append(label)
-            elif not label.withdrawn and (label.value, label.note) == (row.number, row.note):
-                unchanged += 1
+            elif before is not row:
                 continue
-            elif label.withdrawn or replace:
-                # The console shows the judge's score after the label: what replaces that was not given blind.
-                label.blind = row.blind and label.blind and label.user_id is None
-                replaced.append(label)
-            else:
-                value = CANNOT_TELL if label.value is None else label.value
-                what = "another note" if label.value == row.number else f"{value} is stored"
-                problems.append(_at(row.line, f"{what} by {who}; --replace lets this file win", "value", row.value))
-                continue
-            label.value, label.note, label.withdrawn = row.number, row.note, False
+            elif place in stored and stored[place] != given and not replace:
+                value = CANNOT_TELL if stored[place][0] is None else stored[place][0]
+                what = "another note" if stored[place][0] == row.number else f"{value} is stored"
+                reason = f"{what} by {row.annotator}; --replace lets this file win"
+                problems.append(_at(row.line, reason, "value", row.value))
+            elif score is not None:
+                done["unchanged" if stored.get(place) == given else "replaced" if place in stored else "added"] += 1
+                save_label(score=score, annotator=row.annotator, value=row.number, note=row.note, blind=row.blind)
         if problems:
             raise LabelFileError(str(path), problems)
-        ScoreLabel.objects.bulk_create(added, batch_size=_AT_ONCE)
-        for label in replaced:
-            label.save()
-        keys = tuple(sorted({key_of(label.evaluation_score) for label in (*added, *replaced)}))
-        mark_changed(keys)
-    return Imported(str(path), len(added), len(replaced), unchanged, empty, keys)
-
-
-def _judgements(rows: Sequence[LabelRow], problems: Problems) -> dict[int, EvaluationScore]:
-    """Return the judgements that rows name; what is none, or cannot be labelled, becomes a problem."""
-    lines = {row.score: row.line for row in reversed(rows)}
-    scores = EvaluationScore.objects.select_related("evaluation_run").in_bulk(sorted(lines))
-    for pk, line in lines.items():
-        why = why_not_labelled(scores[pk]) if pk in scores else "there is no such score"
-        if why:
-            problems.append(_at(line, why, "score", pk))
-            scores.pop(pk, None)
-    return scores
-
-
-def _stored(ids: Sequence[int]) -> dict[tuple[int, str], ScoreLabel]:
-    stored: dict[tuple[int, str], ScoreLabel] = {}
-    for start in range(0, len(ids), _AT_ONCE):
-        labels = ScoreLabel.objects.filter(evaluation_score__in=ids[start : start + _AT_ONCE])
-        for label in labels.select_related("evaluation_score__evaluation_run"):
-            stored[label.evaluation_score_id, label.annotator] = label
-    return stored
+    return Imported(str(path), done["added"], done["replaced"], done["unchanged"], empty)
 
 
 # -- export

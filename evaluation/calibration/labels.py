@@ -279,6 +279,7 @@ def save_label(
     annotator: str,
     value: int | None,
     note: str = "",
+    blind: bool = True,
     user: User | None = None,
 ) -> ScoreLabel:
     """Store what a person says of a judgement. The same again changes nothing.
@@ -289,6 +290,7 @@ def save_label(
         score: The judgement; with its run.
         annotator: Who says so, 1 to 150 characters.
         value: 0 to 9 for the claim as written; None: cannot tell.
+        blind: Whether they had not seen the judge's score.
 
     Raises:
         ValueError: Names the field, the value, and what is allowed.
@@ -300,12 +302,12 @@ def save_label(
     try:
         with transaction.atomic():  # no label without its mark that figures changed
             label, created = ScoreLabel.objects.get_or_create(
-                evaluation_score=score, annotator=annotator, defaults=fields
+                evaluation_score=score, annotator=annotator, defaults={**fields, "blind": blind}
             )
             if not created:
                 if not label.withdrawn and (label.value, label.note) == (value, fields["note"]):
                     return label
-                label.blind = label.blind and label.user_id is None and user is None
+                label.blind = blind and label.blind and label.user_id is None and user is None
                 for name, new in fields.items():
                     setattr(label, name, new)
                 label.save()

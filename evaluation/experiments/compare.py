@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from evaluation.statistics.arms import detectable, effect, environments_needed, intraclass, permutation_p, welch
+from evaluation.statistics.arms import detectable, effect, permutation_p, welch
 from evaluation.statistics.difference import ALPHA, holm
 
 LEAST = 3  # environments of an arm for a p
@@ -38,13 +38,12 @@ class Row(BaseModel):
     Attributes:
         measure: Its id; `label` for people; `unit` of its values. `better`: which way is a gain; empty = neither.
         delta: Treatment minus control.
-        t, df, naive_p: Welch's test, each value for itself: too small where agents of a conversation are alike.
+        naive_p: Of Welch's test, each value for itself: too small where agents of a conversation are alike.
         p: Of the permutation test over environments. `p_adjusted`: by Holm over the judged (or the counted) rows; the
             verdict rests on it.
         why: Why there is no p, or none that could be small enough.
-        d: Cohen's effect size with its 95 % interval. `icc`: how alike values of one environment are.
+        d: Cohen's effect size with its 95 % interval.
         detectable: The smallest true difference that as many environments would find with power 0.8.
-        environments_needed: How many environments an arm would find a difference of this size with power 0.8.
         verdict: What may be said.
     """
 
@@ -57,17 +56,13 @@ class Row(BaseModel):
     treatment: Cell
     control: Cell
     delta: float | None = None
-    t: float | None = None
-    df: float | None = None
     naive_p: float | None = None
     p: float | None = None
     p_adjusted: float | None = None
     why: str = ""
     d: float | None = None
     d_interval: tuple[float, float] | None = None
-    icc: float | None = None
     detectable: float | None = None
-    environments_needed: int | None = None
     verdict: Verdict = "not enough data"
 
     @property
@@ -127,16 +122,12 @@ def compare(measure: Measure, treatment: Values, control: Values, *, seed: int =
         treatment=treatment.cell,
         control=control.cell,
         delta=delta,
-        t=test.t if test and not measure.heuristic else None,
-        df=test.df if test and not measure.heuristic else None,
         naive_p=test.p if test and not measure.heuristic else None,
         p=None if why else permutation_p(one, other, paired=True, seed=seed),
         why=why or _why_no_verdict(treatment, control),
         d=size.d if size else None,
         d_interval=(size.interval.low, size.interval.high) if size else None,
-        icc=intraclass(one, other),
         detectable=detectable(one, other, paired=True) or None,
-        environments_needed=environments_needed(delta, one, other, paired=True) if delta else None,
     )
 
 

@@ -60,7 +60,6 @@ from evaluation.runs.planning import (
 LEASE = timedelta(minutes=10)
 FRESH = timedelta(seconds=5)  # a lease is renewed before each turn, and not again within this
 WAIT = 0.2  # seconds between two looks at work that another process has
-SPARE = 4  # environments that compute while as many as there are calls at a time wait
 MOST_EARLIER = 200  # messages of a real conversation that an environment begins with
 ARM, REPEAT, ENVIRONMENT, STEP = "arm", "repeat", "environment", "step"  # tags, beside the experiment's
 OURS = ("tags", "scene", "lines", "until", "apart", "debate")  # overrides that the experiment sets itself
@@ -283,7 +282,7 @@ def play(experiment: Experiment, *, progress: Progress = lambda environment: Non
 
     Args:
         progress: Called with each environment that has ended; perhaps in other threads.
-        limit: Environments side by side; default as many as keep this process's calls to the models busy.
+        limit: Environments side by side; default as many as there are calls to the models.
     """
     go_on(experiment)
     experiment.refresh_from_db()
@@ -291,19 +290,10 @@ def play(experiment: Experiment, *, progress: Progress = lambda environment: Non
     if experiment.status == Status.COMPLETED:
         open_ones = list(experiment.environments.filter(status__in=ExperimentEnvironment.OPEN).order_by("pk"))
         jobs = [partial(_play_here, environment, progress) for environment in open_ones]
-        side_by_side(jobs, limit or _at_once(experiment))
+        side_by_side(jobs, limit or (1 if settings.WORKER_THREADS == 1 else settings.LLM_MAX_CONCURRENCY))
     _note_stopped()
     experiment.refresh_from_db()
     return experiment
-
-
-def _at_once(experiment: Experiment) -> int:
-    """A few environments more than there are calls at a time, each of which has one agent that waits for its call, or all of them."""
-    if settings.WORKER_THREADS == 1:
-        return 1
-    scenario = Scenario.model_validate(experiment.scenario)
-    together = scenario.order != "sequence" or any(arm.debate for arm in scenario.arms)
-    return max(1, (settings.LLM_MAX_CONCURRENCY + SPARE) // (scenario.agents if together else 1))
 
 
 def go_on(experiment: Experiment) -> int:

@@ -110,8 +110,6 @@ def show(shown: ExperimentReport, console: Console) -> None:
     console.print(f"[bold]Experiment {shown.id}, {snippet(shown.name)}[/bold] {snippet(shown.title)}".rstrip())
     for title, heads, rows in tables(shown):
         print_table(console, heads, rows, title=title, tight=True)
-    for name, usd in shown.cost_per_point.items():
-        console.print(f"{snippet(name)}: {rounded(usd, 5)} US dollars a message for one point more.")
 
 
 def as_markdown(shown: ExperimentReport) -> str:

@@ -57,7 +57,7 @@ def _calls(row: Row, session: str) -> Iterator[Call]:
     if not trace:
         row.fail(f"{row.what} has no 'id' and no 'traceId'")
     yield _call(head, trace, session)
-    for one in row.list("observations") if row.has("observations") else []:
+    for one in row.list("observations"):
         if isinstance(one, dict):  # lists of ids in tables are no observations
             yield _call(
                 row.child(

@@ -53,13 +53,13 @@ def read_otel(source: Source, columns: Mapping[str, str]) -> Iterator[Record]:
 
 def calls_in(batch: Row) -> Iterator[Call]:
     """The spans of one object with ``resourceSpans``."""
-    for resource in batch.list("resourceSpans"):
+    for resource in batch.list("resourceSpans", required=True):
         of = batch.child(resource, "an entry of 'resourceSpans'")
         shared = _attributes(of.child(of.object("resource"), "'resource'"))
         shared = {key: value for key, value in shared.items() if key in (AGENT, *CONVERSATION_KEYS)}
-        for scope in of.list("scopeSpans") if of.has("scopeSpans") else []:
+        for scope in of.list("scopeSpans"):
             inner = of.child(scope, "an entry of 'scopeSpans'")
-            for span in inner.list("spans") if inner.has("spans") else []:
+            for span in inner.list("spans"):
                 yield _call(inner.child(span, "a span"), shared)
 
 
@@ -73,7 +73,7 @@ def named(calls: list[Call]) -> list[Call]:
 
 def _call(row: Row, shared: Mapping[str, Any]) -> Call:
     about = {**shared, **_attributes(row)}
-    events = [row.child(event, "an event") for event in row.list("events")] if row.has("events") else []
+    events = [row.child(event, "an event") for event in row.list("events")]
     for event in events:
         if event.name("name") == "gen_ai.client.inference.operation.details":
             about = _attributes(event) | about
@@ -142,7 +142,7 @@ def _indexed(about: Mapping[str, Any]) -> tuple[list[Item], list[Item]]:
 
 def _attributes(row: Row) -> dict[str, Any]:
     """The attributes of a span or an event as plain values."""
-    pairs = row.list("attributes") if row.has("attributes") else []
+    pairs = row.list("attributes")
     return {
         str(pair["key"]): _plain(pair.get("value"), row, 0)
         for pair in pairs

@@ -18,7 +18,7 @@ CASES: list[tuple[dict[str, Any], str, tuple[str, ...]]] = [
     ({"agents": ["ada", "dora"]}, "agents", ("'dora'", "inactive", "allowed: active agents")),
     ({"agents": ["ada", "eve"]}, "agents", ("'eve'", "busy", "allowed")),
     ({"mode": "shouting"}, "mode", ("'shouting'", *MODES)),
-    ({"perspectives": ["technical"]}, "perspectives", ("delphi", "expert-panel")),
+    ({"perspectives": ["technical"]}, "perspectives", ("delphi", "consensus")),
     ({"mode": "expert-panel", "perspectives": ["technical"], "assignment": "explicit"}, "perspectives", ("one for each",)),
     ({"mode": "expert-panel", "assignment": "by-vote"}, "assignment", ("'by-vote'", "round-robin")),
     ({"rounds": 0}, "rounds", ("0", "1 to 100")),

@@ -360,7 +360,7 @@ REFUSED: dict[str, tuple[Mapping[str, Any] | Callable[[], Mapping[str, Any]], st
     "a model for no seat": ({"models": {"7": "m"}}, "models", "there is no seat '7'; allowed: 1, ada, 2, bob"),
     "a model that cannot be called": ({"models": {"1": "claude-x"}}, "models", "seat 1 cannot be called: "),
     "an empty model": ({"models": {"1": " "}}, "models", "allowed: 1 to 200 characters"),
-    "perspectives outside of a panel": ({"perspectives": ["legal"]}, "perspectives", "allowed: in the mode expert-panel"),
+    "perspectives outside of a panel": ({"perspectives": ["legal"]}, "perspectives", "not a setting of delphi; allowed: confidence"),
     "perspectives that do not fit": (
         {"mode": "expert-panel", "perspectives": ["legal"], "assignment": "explicit"}, "perspectives", "perspectives: 1 named for 2 seats",
     ),

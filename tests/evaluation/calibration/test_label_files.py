@@ -59,8 +59,6 @@ def scores() -> list[EvaluationScore]:
         ("{a},ann,٣,", "line 2, column value: '٣': allowed"),
         ("{a},,5,", "line 2, column annotator: annotator '': 1 to 150 characters"),
         ("x,ann,5,", "line 2, column score: 'x': allowed: the number of a score"),
-        ("1_2,ann,5,", "line 2, column score: '1_2': allowed: the number of a score"),
-        ("5.0,ann,5,", "line 2, column score: '5.0': allowed: the number of a score"),
         (",ann,5,", "line 2, column score: empty; name the judgement"),
         ("2147483000,ann,5,", "line 2, column score: '2147483000': there is no such score"),
         ("99999999999999999999,ann,5,", "line 2, column score: '99999999999999999999': allowed"),
