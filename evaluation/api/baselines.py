@@ -113,7 +113,7 @@ class Baselines(View, ListModelMixin):
         points, that still counts as none: 0.5 unless given. 404 when there is nothing to compare, 409 when the two cannot be compared;
         the detail says why.
         """
-        given = self.given
+        given = self.query
         named, pk, margin = or_404(the_agent, agent), given["run"], given["margin"] or MARGIN
         run, runs = _newest(named) if pk is None else _chosen(named, pk)
         try:
