@@ -410,6 +410,16 @@ def _amounts(spending: Spending) -> str:
     return f"{counted(spending.calls, 'call')}, {spending.input_tokens:,} tokens in, {spending.output_tokens:,} out, {cost}"
 
 
+def show_estimates(
+    estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = (), *, as_json: bool
+) -> None:
+    """A dry run, for people or as JSON."""
+    if as_json:
+        out.write(as_text(estimate_json(estimates, simulations)))
+    else:
+        estimate_table(estimates, out, simulations)
+
+
 def estimate_table(estimates: Sequence[Estimate], out: Any, simulations: Sequence[SimulationEstimate] = ()) -> None:
     """A dry run for people; first what simulating the agents would need, where they would be simulated."""
     console = console_on(out)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.views import SpectacularSwaggerSplitView
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
@@ -32,6 +32,16 @@ class Root(View):
         return Response({path.strip("/"): request.build_absolute_uri(f"/{PREFIX}{path}") for path in paths})
 
 
+class Generator(SchemaGenerator):
+    """Makes the schema once in a process: it is the same for every user, and takes a second."""
+
+    made: ClassVar[Any] = None
+
+    def get_schema(self, request: Any = None, public: bool = False) -> Any:
+        Generator.made = Generator.made or super().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+        return Generator.made
+
+
 class Docs(SpectacularSwaggerSplitView):
     """The schema as a page in which one can try what it describes; everything on it comes from this server."""
 
@@ -43,11 +53,6 @@ class Docs(SpectacularSwaggerSplitView):
 
     def _get_schema_url(self, request: Request) -> str:
         return f"{reverse('schema')}?format=json"  # which browsers read faster than YAML
-
-    @extend_schema(exclude=True)
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        response: Response = super().get(request, *args, **kwargs)  # type: ignore[no-untyped-call]
-        return response
 
 
 def _routes(patterns: Any = None, before: str = "") -> Iterator[str]:

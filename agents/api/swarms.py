@@ -16,7 +16,7 @@ from rest_framework.serializers import CharField, ListField, SerializerMethodFie
 from agents.api import filters
 from agents.api.bodies import AgentSlug, Body
 from agents.api.filters import Filters, the_agent, the_channel
-from agents.api.headers import Changed, etag_of, located
+from agents.api.headers import etag_of, located
 from agents.api.requests import ReadsMessages
 from agents.api.rows import Row
 from agents.api.schema import answers
@@ -98,13 +98,8 @@ class Swarms(Editable):
         self.kwargs["pk"] = swarm.pk
         return located(self.get_serializer(self.get_object()).data)
 
-    def change(self, row: Swarm, fields: dict[str, Any], expected: tuple[str, ...] | None) -> None:
-        with transaction.atomic():
-            Swarm.objects.select_for_update().get(pk=row.pk)
-            now = self.get_object()
-            if expected is not None and (etag := self.etag_of_row(now)) not in expected:
-                raise Changed(etag)
-            _saved(now, fields)
+    def change(self, row: Swarm, fields: dict[str, Any]) -> None:
+        _saved(row, fields)
 
     def etag_of_row(self, row: Swarm) -> str:
         agents = sorted(agent.slug for agent in row.agents.all())

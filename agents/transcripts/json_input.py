@@ -200,8 +200,9 @@ class Row:
             return str(value)
         return self.text(key)
 
-    def list(self, key: str) -> list[Any]:
-        values: list[Any] = self._typed(key, list, "a list")
+    def list(self, key: str, *, required: bool = False) -> list[Any]:
+        """A list; absent or null is empty unless required."""
+        values: list[Any] = self._typed(key, list, "a list", None if required else [])
         return values
 
     def flag(self, key: str) -> bool:

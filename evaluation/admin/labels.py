@@ -29,14 +29,10 @@ from agents.console.site import ModelAdmin, NumberInput, Select, TextInput, cons
 from agents.models import Message, ReviewItem
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import agreement_badge, dimension_badge, judged_by
-from evaluation.calibration.agreement import (
-    Calibration,
-    refresh,
-)
+from evaluation.calibration.agreement import Calibration
 from evaluation.calibration.labels import (
     BANDS,
     MOST_DRAWN,
-    Key,
     Progress,
     add_by_hand,
     all_done,
@@ -312,7 +308,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         label_set = self._label_set(request, object_id)
         may_label = request.user.has_perm(LABELLING)
         context = results_context(label_set, annotator=user_of(request).get_username(), may_label=may_label)
-        urls = {f"{name}_url": _url(name, label_set) for name in ("compute", "open", "assign")}
+        urls = {f"{name}_url": _url(name, label_set) for name in ("open", "assign")}
         if request.user.has_perm(ASSIGNING):
             item = ReviewItem.objects.filter(kind=ASSIGNED, key=f"{label_set.pk}").first()
             context |= {"people": people(), "assignee": item.assigned_to_id if item else None}
@@ -361,13 +357,6 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
     def assign_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         label_set = self._label_set(request, pk)
         assign(request, ASSIGNED, f"{label_set.pk}")
-        return HttpResponseRedirect(_url("change", label_set))
-
-    @console_page("<int:pk>/compute/", post=True)
-    def compute_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Compute the figures now, without waiting for a worker."""
-        label_set = self._label_set(request, pk)
-        refresh(Key(label_set.judge, label_set.procedure, label_set.dimension))
         return HttpResponseRedirect(_url("change", label_set))
 
     @console_page("<int:pk>/open/", post=True)

@@ -108,7 +108,14 @@ class History:
         days: dict[Any, list[Scored]] = defaultdict(list)
         for point in self.points:
             days[timezone.localtime(point.at).date()].append(point)
-        points = [_mean_of(of) for of in days.values()]
+        points = []
+        for (
+            of
+        ) in days.values():  # the mean of a day, with the message that scored lowest; unscored where none has a score
+            scored = [point for point in of if point.score is not None]
+            lowest = min(scored, key=lambda point: point.score or 0.0, default=of[-1])
+            mean = sum(point.score or 0.0 for point in scored) / len(scored) if scored else None
+            points.append(replace(lowest, score=mean, of=len(scored) or 1))
         last_of_day = {timezone.localtime(one.at).date(): one for one in self.rolled}
         first = points[-most:][0].at
         return replace(
@@ -228,11 +235,3 @@ def _history(key: Key, points: list[Scored], builds: Sequence[datetime] | None, 
         rolled.append(Rolled(at=point.at, scores=tuple(window), starts=starts))
     agent, judged, dimension = key
     return History(agent=agent, judged=judged, dimension=dimension, points=points, rolled=rolled, older=older)
-
-
-def _mean_of(day: Sequence[Scored]) -> Scored:
-    """The mean of a day's scores, with the message that scored lowest; without a score where none has one."""
-    scored = [(point.score, number) for number, point in enumerate(day) if point.score is not None]
-    if not scored:
-        return day[-1]
-    return replace(day[min(scored)[1]], score=sum(score for score, _ in scored) / len(scored), of=len(scored))

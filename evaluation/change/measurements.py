@@ -49,9 +49,9 @@ class Measured(Sample):
     """One proposition.
 
     Attributes:
-        observations: Mean of the repeats, weight of the proposition. The cluster is a text: ``message:KEY`` the
-            message judged, ``situation:ID`` where speech was simulated (so that the same situations pair), ``channel:SLUG`` for an
-            agent's channel dimensions, ``repeat:N`` where a whole window is judged at once. A file may hold none.
+        observations: Mean of the repeats, weight of the proposition. The cluster is a text: ``message:KEY``, ``situation:ID`` where speech
+            was simulated (so that the same situations pair), ``channel:SLUG`` for an agent's channel dimensions, ``repeat:N`` where a
+            whole window is judged at once. A file may hold none.
         share: How much was scored of what the judge can score; None where that is not known.
         by_message: Whether it is judged message by message.
         digest: Of everything in it that can change a score; empty where that is not known.
@@ -84,12 +84,10 @@ class MeasuredDimension:
 
 
 class Measurement(BaseModel):
-    """What was measured of one target. Dumped it is what a comparison shows of it.
+    """What was measured of one target: an agent's slug, or ``#`` and a channel's. Dumped it is what a comparison shows of it.
 
     Attributes:
         name: How it is called for people: ``baseline of 2026-11-20``, ``build=41``, ``FILE``.
-        target: Slug of the agent, or ``#`` and that of the channel.
-        judge: Model that judged.
         procedure: As `EvaluationRun.procedure`.
         persona_digest: Of the persona it was measured under; empty when not known.
         evaluation_run: Its row; None for a file, and where several evaluations are behind it.

@@ -59,11 +59,11 @@ class Compared:
     """The two measurements of one agent.
 
     Attributes:
-        baseline: Evaluations by dimension: those of the current baselines, or the newest of messages with a tag.
+        baseline: Evaluations by dimension: those of the current baselines, or the newest of messages with a tag; `candidate`: the same of
+            the newest evidence since.
         baseline_newest: When the newest message of the baseline was said.
         baseline_name, candidate_name: As people call them, e.g. ``the baseline of 3 Nov 2026``, ``build 41``.
         baseline_personas: Digests of the personas that the baseline was measured under.
-        candidate: The newest evidence since, by dimension: mostly one evaluation for all of them.
     """
 
     baseline: Mapping[str, int] = field(default_factory=dict)
@@ -122,14 +122,12 @@ class Card:
     """One agent.
 
     Attributes:
-        dimensions: Each over the propositions that were asked in both and are still the same, with the verdict that `compare` gives;
-            without a score where too little was scored.
+        dimensions: Each over the propositions that were asked in both and are still the same, with the verdict that `compare` gives.
         moves: Every proposition that was scored in both, the largest fall first.
-        main: The one the sentence is about; None where it is about none. `claim` is its claim, as it was last asked.
+        main: The one the sentence is about, if any; `claim` is its claim, as it was last asked.
         lost: Propositions of which surely less than half as much is scored as in the baseline.
         changed: Propositions that are another one now (reworded, or their trait changed), so not compared.
-        baseline_quote, candidate_quote: Messages that scored highest in the baseline and lowest now on what the sentence is about (where
-            it rose: the reverse).
+        baseline_quote, candidate_quote: Messages that show what the sentence is about, see `quotes_of`.
         since_at: When the agent first said something with the tag since which it changed.
     """
 
@@ -656,7 +654,7 @@ def _key_of(row: Mapping[str, Any]) -> Key:
 
 
 def _claims(moves: Iterable[Move]) -> dict[Key, str]:
-    """The claims as they were asked now; of one that names the channel, and so has a wording for each, the last in the alphabet."""
+    """The claims as they were asked now; of one that names its channel, and so has several wordings, the last in the alphabet."""
     rows = _rows_of(_key(move, now=True) for move in moves)
     return {_key_of(row): row["words"] for row in rows.values(*_KEY).annotate(words=Max("claim"))}
 

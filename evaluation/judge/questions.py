@@ -10,6 +10,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
@@ -34,7 +35,7 @@ from agents.persona import cut_persona
 from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
 from agents.text.patterns import Undecided, one_message
 from evaluation.models import OUT_OF_REACH, RULE_JUDGE, Method
-from evaluation.propositions.schema import Proposition, Rule, check_rule, fill
+from evaluation.propositions.schema import CHECKS, Proposition, Rule, check_rule, fill
 from evaluation.scorers.subjects import Context, Event, Window
 
 
@@ -112,12 +113,7 @@ def user_turn(
     alone: bool = False,
     again: bool = False,
 ) -> Turn:
-    """The trajectory (cached, unless it is shown in this call `alone`), then what is judged and the claims (cached if asked `again`).
-
-    Args:
-        alone: Whether no other call shows this window.
-        again: Whether the very same prompt is sent again.
-    """
+    """The trajectory (cached, unless `alone`), then what is judged and the claims (cached if asked `again`): see `Question`."""
     blocks: list[Block] = []
     if context.window.events:
         statistics = json.dumps(context.statistics, ensure_ascii=False, indent=1) if context.statistics else ""
@@ -223,10 +219,8 @@ class Verdict:
         confidence: 0 to 1, the judge's own; None when it gave no usable one.
         recommendations: Advice for a low score: the proposition's, else the judge's (AC-6.0.14).
         first_value: The value before the judge was asked whether it is sure (AC-6.0.11); None when it was asked once.
-        cause: Why it is unscored, for programs: the status of a call that failed, ``malformed`` for an invalid entry, `OUT_OF_REACH`
-            where this judge cannot score the proposition whatever the text; empty for other reasons.
-        judge: ``rule``, or the model asked. `served_model`: the one that answered.
-        call: Ledger row of the call; None for rules.
+        cause: Why it is unscored: the status of a call that failed, ``malformed``, `OUT_OF_REACH` (of this judge), or empty.
+        judge: ``rule``, or the model asked. `served_model`: the one that answered. `call`: its ledger row.
     """
 
     status: VerdictStatus
@@ -265,25 +259,35 @@ def verdict_by_rule(rule: Rule, text: str, *, inverted: bool) -> Verdict:
     except Undecided as problem:
         return unscored(str(problem), **who)
     raw = MIN_SCORE if problems else MAX_SCORE
+    found = [] if problems else _phrases(rule, text)
     return Verdict(
         status="scored",
         value=MAX_SCORE - raw if inverted else raw,
         raw_value=raw,
         evidence="present",
-        reasoning="; ".join(problems) or "the rule holds",
+        reasoning="; ".join(problems) or (f"found: {', '.join(found)}" if found else "the rule holds"),
         confidence=1.0,
         **who,
     )
 
 
-def usable_confidence(value: Any) -> Any:
-    """A confidence outside 0 to 1 says nothing; it must not cost the score beside it."""
-    ok = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
-    return float(value) if ok else None
+def _phrases(rule: Rule, text: str) -> list[str]:
+    """Which phrases of `contains_any` occur, for the reader of an inverted rule."""
+    found = []
+    for phrase in rule.contains_any or ():
+        with suppress(Undecided):
+            if not CHECKS["contains_any"](text, [phrase]):
+                found.append(f"“{phrase}”")
+    return found
 
 
-def usable_advice(value: Any) -> str:
-    """Advice that is no text is none; like a confidence it must not cost the score."""
+# An unusable confidence or advice must not cost the score beside it.
+def _usable_confidence(value: Any) -> float | None:
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+    return float(value) if usable else None
+
+
+def _usable_advice(value: Any) -> str:
     return value.strip()[:2000] if isinstance(value, str) else ""
 
 
@@ -298,7 +302,7 @@ class _Entry(BaseModel):
     evidence: Literal["present", "absent"] | None = None
     reasoning: str
     justification: str
-    confidence: Annotated[float | None, BeforeValidator(usable_confidence)] = None
+    confidence: Annotated[float | None, BeforeValidator(_usable_confidence)] = None
 
 
 class Answer(_Entry):
@@ -306,7 +310,7 @@ class Answer(_Entry):
 
     value: Annotated[int, Field(ge=MIN_SCORE, le=MAX_SCORE)]
     flaws: list[str] | None = None
-    recommendations: Annotated[str, BeforeValidator(usable_advice)] = ""
+    recommendations: Annotated[str, BeforeValidator(_usable_advice)] = ""
 
 
 class _Truth(_Entry):
@@ -367,12 +371,7 @@ def judged(entry: Answer | Abstention, proposition: Proposition, method: str = M
         if entry.invalid:
             return unscored(f"malformed: {entry.reason}", cause=MALFORMED)
         return unscored(entry.reason, cause=OUT_OF_REACH if entry.out_of_reach else "")
-    fields: dict[str, Any] = {
-        "reasoning": entry.reasoning,
-        "justification": entry.justification,
-        "confidence": entry.confidence,
-        "evidence": entry.evidence or "",
-    }
+    fields = entry.model_dump(include={"reasoning", "justification", "confidence"}) | {"evidence": entry.evidence or ""}
     if entry.evidence == "absent" and method != Method.TINYTROUPE:
         return trivial("the judge saw nothing to judge the claim by", raw_value=entry.value, **fields)
     flaws = tuple(entry.flaws or ()) if proposition.hard else ()
@@ -625,21 +624,17 @@ def ask_all(
         again: tuple[int, ...] = ()
         if call.question is call.full:  # else it is a second try: the last one
             first_tries, served = first_tries - 1, served + reply.ok
-            if retried <= max(RETRIED_AT_LEAST, served) and not call.question.gate:
-                again = _second_try(reply, verdicts)
+            if (
+                retried <= max(RETRIED_AT_LEAST, served) and not call.question.gate
+            ):  # all of a failed call, or invalid entries
+                worth = reply.status in _WORTH_ANOTHER_TRY
+                again = tuple(i for i, v in enumerate(verdicts) if (v.cause == MALFORMED if reply.ok else worth))
         if again:
             retried += 1
             part = tuple(call.question.propositions[i] for i in again)
             retries.append(_Asked(replace(call.question, propositions=part, max_tokens_factor=2), call.full, again))
         if settled := [i for i in range(len(verdicts)) if i not in again]:
             yield Answered(call.full, tuple(call.positions[i] for i in settled), tuple(verdicts[i] for i in settled))
-
-
-def _second_try(reply: Reply, verdicts: Sequence[Verdict]) -> tuple[int, ...]:
-    """Positions worth asking again: all of a call whose failure may pass, the invalid entries of an answer."""
-    if reply.ok:
-        return tuple(i for i, v in enumerate(verdicts) if v.cause == MALFORMED)
-    return tuple(range(len(verdicts))) if reply.status in _WORTH_ANOTHER_TRY else ()
 
 
 def score_propositions(
@@ -746,14 +741,8 @@ def read_check(check: Check, reply: Reply) -> CheckResult:
     if not reply.ok:
         return CheckResult(holds=None, reason=f"{reply.status}: {reply.error}", judge=judge, call=reply.call_id)
     answer: _Truth = reply.value
-    return CheckResult(
-        holds=answer.value and answer.evidence != "absent",
-        reasoning=answer.reasoning,
-        justification=answer.justification,
-        confidence=answer.confidence,
-        judge=judge,
-        call=reply.call_id,
-    )
+    said = answer.model_dump(include={"reasoning", "justification", "confidence"})
+    return CheckResult(holds=answer.value and answer.evidence != "absent", judge=judge, call=reply.call_id, **said)
 
 
 def check_proposition(

@@ -35,6 +35,9 @@ class Method(models.TextChoices):
     )
 
 
+PROCEDURE = ("method", "hard", "double_check", "simulated", "swap_test")  # what names it
+
+
 def procedure_name(*, method: str, hard: bool, double_check: bool, simulated: bool = False, swap_test: str = "") -> str:
     """A name for how something is judged, e.g. ``plumbline+hard``; what was simulated, or tests the judge, is another thing."""
     parts = {"hard": hard, "double-check": double_check, "simulated": simulated, swap_test: bool(swap_test)}
@@ -242,13 +245,7 @@ class EvaluationRun(Leasable):
     @property
     def procedure(self) -> str:
         """How it was judged, e.g. ``plumbline+hard``: scores compare only with scores of the same procedure."""
-        return procedure_name(
-            method=self.method,
-            hard=self.hard,
-            double_check=self.double_check,
-            simulated=self.simulated,
-            swap_test=self.swap_test,
-        )
+        return procedure_name(**{name: getattr(self, name) for name in PROCEDURE})
 
     @property
     def own_dimensions(self) -> list[str]:

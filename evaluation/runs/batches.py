@@ -71,8 +71,14 @@ class BatchAsking:
             return request
         digest = request_digest(request)
         row = self._answers.take(request_key(request, digest))
+        if row is None and self._round <= MOST_ROUNDS:
+            if not self._judging.refused and not self._judging.budget.reason:
+                self._outgoing.add(request, digest)
+                if self._outgoing.is_full:
+                    self.submit()
+            return None
         if row is None:
-            return self._put_aside(request, digest)
+            return request
         if row.result in NO_ANSWER:
             return request
         reply = reply_of(request, row, self._way)
@@ -81,15 +87,6 @@ class BatchAsking:
         if reply.status is Status.MALFORMED and request.reask and request.schema is not None and request.example:
             return self._answer(with_example(request), reply)  # the second try is the last one, as for live calls
         return reply
-
-    def _put_aside(self, request: LLMRequest, digest: str) -> LLMRequest | None:
-        if self._round > MOST_ROUNDS:
-            return request
-        if not self._judging.refused and not self._judging.budget.reason:
-            self._outgoing.add(request, digest)
-            if self._outgoing.is_full:
-                self.submit()
-        return None
 
     def submit(self) -> None:
         """Submit what was put aside, unless the budget has no room for it beside what is spent and what other batches will cost."""

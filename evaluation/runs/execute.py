@@ -158,7 +158,13 @@ def execute_as_made(
         with sentry_sdk.start_span(op="evaluation.run", name="evaluate") as span:
             judged = side_by_side(jobs(), _threads())
             span.set_data("evaluation_runs", [run.pk for run in held])
-            _end_all([judging for judging in judged if judging is not None])
+            ended = [judging for judging in judged if judging is not None]
+            for of_agents in (False, True):  # channels first: their numbers are part of their agents' numbers
+                ending = [judging for judging in ended if (judging.run.agent_id is not None) is of_agents]
+                for judging, summary in zip(ending, summarize_all([judging.run for judging in ending]), strict=True):
+                    _end(judging, summary)
+            # Again, now that it is committed: whoever ends the other run of a link sees this one, and this one sees the other.
+            follow_links([judging.run for judging in ended])
     except BaseException as error:
         status, words = Status.ERRORED, f"{type(error).__name__}: {error}"[:1000]
         if is_outage(error) or (hand_back and (crashed or not isinstance(error, Exception))):
@@ -207,16 +213,6 @@ def with_channels(runs: Sequence[EvaluationRun]) -> list[EvaluationRun]:
     """The runs, after those of their channels that are not done yet; each once."""
     linked = EvaluationRun.objects.filter(agent_runs__in=[run.pk for run in runs], status__in=UNFINISHED).distinct()
     return list({run.pk: run for run in (*linked.order_by("pk"), *runs)}.values())
-
-
-def _end_all(judged: Sequence[Judging]) -> None:
-    """End runs that were judged. Channels first: their numbers are part of their agents' numbers."""
-    for of_agents in (False, True):
-        ending = [judging for judging in judged if (judging.run.agent_id is not None) is of_agents]
-        for judging, summary in zip(ending, summarize_all([judging.run for judging in ending]), strict=True):
-            _end(judging, summary)
-    # Once more, now that it is committed: who ends the other run of a link sees this one from now on, and this one sees the other.
-    follow_links([judging.run for judging in judged])
 
 
 def _end(judging: Judging, summary: RunSummary) -> None:

@@ -252,11 +252,8 @@ def _short(text: str) -> str:
 class Judging:
     """An evaluation while it is being judged; its dimensions share it.
 
-    Attributes:
-        ask: Asks the judge: `complete_many`, or a batch.
-        health: Whether the judge answers anything; shared by all evaluations that are judged together.
-        waits: Whether it waits for a batch that was submitted.
-        refused: Why no batch was taken.
+    `ask` asks the judge: `complete_many`, or a batch; `waits`: for a submitted batch; `refused`: why no batch was accepted. `health`
+    is shared by all evaluations that are judged together.
     """
 
     run: EvaluationRun

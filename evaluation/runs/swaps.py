@@ -36,7 +36,9 @@ def choose_swaps(agent: Agent, messages: Sequence[int], *, seed: int) -> dict[st
         others = others.exclude(system_prompt=agent.system_prompt)
     chosen = list(others.order_by("slug"))
     rng.shuffle(chosen)
-    voices = [_newest(other) for other in chosen[:MOST_VOICES]]
+    newest = MessageWindow(f"last:{POOL}", last=POOL)
+    spoken = (spoken_by(agent=other, window=newest).values_list("pk", flat=True) for other in chosen[:MOST_VOICES])
+    voices = [list(map(str, keys)) for keys in spoken]
     if not any(voices):
         voices = [[f"{name} {number}" for number in range(len(texts))] for name, texts in load_foils().items()]
     rng.shuffle(voices)
@@ -44,11 +46,6 @@ def choose_swaps(agent: Agent, messages: Sequence[int], *, seed: int) -> dict[st
         rng.shuffle(texts)
     turns = chain.from_iterable(zip_longest(*voices))
     return dict(zip(map(str, messages), filter(None, turns), strict=False))
-
-
-def _newest(agent: Agent) -> list[str]:
-    said = spoken_by(agent=agent, window=MessageWindow(f"last:{POOL}", last=POOL))
-    return [str(pk) for pk in said.values_list("pk", flat=True)]
 
 
 def swapped_texts(run: EvaluationRun) -> dict[int, str | None]:

@@ -37,12 +37,6 @@ class Pair(NamedTuple):
     nearness: float
 
 
-def can_pair(halves: Halves) -> bool:
-    """Whether any message of now can be compared with one of the history; reads no texts."""
-    past = {halves.channel_of[pk] for pk in halves.history}
-    return any(halves.channel_of[pk] in past for pk in halves.current)
-
-
 def find_pairs(halves: Halves, *, seed: int) -> list[Pair]:
     """Up to ten pairs: messages of now drawn with the seed, each with the nearest message of its channel's history, none used twice.
 
@@ -138,12 +132,11 @@ class Voices:
 def _voice_of(text: str, subject: Subject) -> dict[str, Any]:
     """How surely the agent said this: ``own`` (0 to 1) with what that rests on, or ``why`` it cannot be said."""
     heard = subject.voices = subject.voices or _hear(subject)
-    if heard.voice is None:
+    if (voice := heard.voice) is None:
         return {"why": heard.why}
-    voice = heard.voice
-    about = {"messages": voice.messages, "others": voice.others, "beside": heard.beside}
     own, deviations = own_voice(_masked(text, heard.mask), voice)
-    return {"own": own, "odd": [name for name, spreads in deviations.items() if spreads >= 2][:3], **about}
+    odd = [name for name, spreads in deviations.items() if spreads >= 2][:3]
+    return {"own": own, "odd": odd, "messages": voice.messages, "others": voice.others, "beside": heard.beside}
 
 
 def _hear(subject: Subject) -> Voices:
@@ -236,6 +229,7 @@ def not_evaluable(subject: Subject) -> str:
         return "not evaluable: what was simulated has no past"
     if not halves.history:
         return "not evaluable: the agent said nothing before this window that it could be compared with"
-    if not can_pair(halves):
+    past = {halves.channel_of[pk] for pk in halves.history}
+    if not any(halves.channel_of[pk] in past for pk in halves.current):
         return "not evaluable: no channel has messages of the agent both in the window and in its history"
     return ""

@@ -357,13 +357,12 @@ class Context:
     Attributes:
         agent_name: Whom the claims are about; the channel's name for an environment.
         persona: The rendered persona; None withholds it (AC-6.0.9).
-        message: The one message judged; None judges the window.
-        message_number: Of its entry in the window; None where it is not there.
+        message: The one message judged, entry `message_number` of the window (None: not there); None judges the window.
         action: A draft that has not been sent (the gate); excludes `message`.
         environment: Whether a conversation is judged (AC-6.0.10).
         own_messages: Whether the window holds only the agent's own messages.
         pair: Two moments to compare, the earlier and the later one; the last event of each is the agent's message.
-        additional: What those who measure say beside the messages; shown as data.
+        additional: `RunSpec.additional_context`.
         measured: Figures for the offline judge alone; a model is not shown them.
     """
 
@@ -477,15 +476,10 @@ class Subject:
     def sample(self) -> list[int]:
         """Ids of up to `samples` messages, drawn at random with the seed (AC-6.1.2), by turn evenly over its stretches."""
         if self.position_bins:
-            return sample_by_position(
-                agent=self.agent,
-                eligible=self.spoken(),
-                bins=self.position_bins,
-                samples=self.samples,
-                seed=self.seed,
-                simulated=self.simulated,
-                where=self.where,
-            )
+            same: dict[str, Any] = {
+                name: getattr(self, name) for name in ("agent", "samples", "seed", "simulated", "where")
+            }
+            return sample_by_position(eligible=self.spoken(), bins=self.position_bins, **same)
         ids = list(self.spoken().values_list("pk", flat=True))
         if len(ids) <= self.samples:
             return ids
@@ -533,13 +527,10 @@ class Subject:
         key = (message.channel_id, end, first_n, last_n)
         shared = (*key, self.window.end, self.window.stored_by, message.synthetic)
         if shared not in self.read:
-            messages = Message.objects.filter(
-                channel_id=message.channel_id, synthetic=message.synthetic, position__lte=end
-            )
+            there = Message.objects.filter(channel_id=message.channel_id, synthetic=message.synthetic)
+            messages = in_window(there.filter(position__lte=end), MessageWindow(stored_by=self.window.stored_by))
             if self.window.end is not None:
-                messages = messages.exclude(sent_at__gt=self.window.end)
-            if self.window.stored_by is not None:
-                messages = messages.filter(created_at__lte=self.window.stored_by)
+                messages = messages.exclude(sent_at__gt=self.window.end)  # one without a time is shown
             # Up to SEEN_BEFORE, `last_n` is what is shown before the message; it stands there beside them.
             self.read[shared] = read_ends(messages, first_n, last_n + (0 < last_n <= SEEN_BEFORE))
         if key not in self._windows:

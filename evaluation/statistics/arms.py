@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evaluation.statistics.bootstrap import LEVEL, Interval, numbers
-from evaluation.statistics.difference import ALPHA, n_to_detect, smallest_detectable_change
+from evaluation.statistics.difference import n_to_detect, smallest_detectable_change
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,7 +152,7 @@ def environments_needed(change: float, treatment: Arm, control: Arm, *, paired: 
     deviation, _, _ = _spread(treatment, control, paired=paired)
     if deviation is None or not change:
         return None
-    return n_to_detect(change, max(deviation, 1e-9), alpha=ALPHA, paired=paired)
+    return n_to_detect(abs(change), max(deviation, 1e-9), paired=paired)
 
 
 def _sums(arm: Arm) -> dict[Hashable, tuple[float, float]]:

@@ -370,11 +370,7 @@ def _estimate(value: float, samples: Sequence[_Drawn], least: Sequence[float], *
     # Welch–Satterthwaite
     freedom = total**2 / sum(v**2 / sample.freedom for v, sample in zip(variances, samples, strict=True))
     t = -float(stdtrit(freedom, (1 - LEVEL) / 2))
-    tail = _normal_tail(t * math.sqrt(total) / spread) if spread else 0.5
+    tail = math.erfc(t * math.sqrt(total) / spread / math.sqrt(2)) / 2 if spread else 0.5
     low, high = (float(x) for x in np.quantile(replicates, [tail, 1 - tail]))
     reach = t * math.sqrt(total)  # percentiles of a handful of clusters end where the data end
     return Estimate(value, Interval(min(low, value - reach), max(high, value + reach)), n)
-
-
-def _normal_tail(z: float) -> float:
-    return math.erfc(z / math.sqrt(2)) / 2

@@ -57,18 +57,16 @@ class Command(BaseCommand):
             self._prune(cutoff, options)
 
     def _show(self, cutoff: datetime, *, as_json: bool) -> None:
-        prunable = [(rule, one) for rule in prunings() for one in retention.prunable(rule, cutoff)]
+        prunable = [one for rule in prunings() for one in retention.prunable(rule, cutoff)]
         if as_json:
-            tables = [{"table": one.table, "rows": one.rows, "bytes": one.size} for _, one in prunable]
+            tables = [{"table": one.table, "rows": one.rows, "bytes": one.size} for one in prunable]
             self._json(cutoff, tables, dry_run=True)
             return
-        for rule, one in prunable:
+        for one in prunable:
             if not one.rows:
                 continue
             self.stdout.write(f"{one.table:<30} {one.rows:>12,} rows, about {decimal(one.size)}")
-            if one.table == rule.tables[0] and rule.rolled is not None:
-                self.stdout.write(f"  {_reach(rule.rolled.closed_before(), cutoff)}")
-        rows = {one.table: one.rows for _, one in prunable}
+        rows = {one.table: one.rows for one in prunable}
         if nothing := empty_tables(rows, what="found that old"):
             self.stdout.write(nothing)
         self.stdout.write(f"Older than {cutoff:%Y-%m-%d %H:%M} UTC. Nothing was deleted (--dry-run).")
@@ -97,11 +95,3 @@ class Command(BaseCommand):
     def _json(self, cutoff: datetime, tables: list[dict[str, Any]], *, dry_run: bool) -> None:
         report = {"older_than": cutoff.isoformat(), "dry_run": dry_run, "tables": tables}
         self.stdout.write(json.dumps(report, indent=2))
-
-
-def _reach(closed: datetime | None, cutoff: datetime) -> str:
-    if closed is None:
-        return "not summed up yet: that is done before anything is deleted"
-    if closed < cutoff:
-        return f"summed up to {closed:%Y-%m-%d %H:%M} UTC: the rest is summed up before it is deleted"
-    return "whole hours only, all summed up"

@@ -41,7 +41,7 @@ def read_sillytavern(source: Source, columns: Mapping[str, str]) -> Iterator[Rec
             row.fail("a message has no 'mes'")
         empty = False
         extra = row.object("extra")
-        for _ in range(len(row.list("swipes")) - 1 if row.has("swipes") else 0):
+        for _ in range(len(row.list("swipes")) - 1):
             yield Skipped("answer not chosen", line)
         speaker = row.name("name").strip() or ("user" if row.flag("is_user") else "assistant")
         hidden = row.flag("is_system")

@@ -18,9 +18,9 @@ from tests import zygote
 from tests.agents.swarm.speaking import READING, kind_of, part_of, prompt_of, system_of
 from tests.agents.turn.playing import answers
 from tests.llm_server import LLMServer
-from tests.machinery import Plumbline
+from tests.machinery import THOROUGH, Plumbline
 
-TURNS, DEATHS = 12, 6
+TURNS, DEATHS = (24, 20) if THOROUGH else (9, 6)
 TALK = """
 import json, os, signal, sys, django; django.setup()
 from django.core.management import call_command
