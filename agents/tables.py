@@ -261,7 +261,7 @@ TABLES = (
         model=Import,
         tab_of=Channel,
         empty="Transcripts that are uploaded here, with the + above, are checked, shown, and then imported.",
-        columns="upload what state outcome uploaded_by",
+        columns="upload what state outcome created_by=uploaded_by",
         filters="status",
         erase=(Erase(columns="name choices contents result error", near=True),),
         no_speech="doing",
@@ -274,7 +274,7 @@ TABLES = (
         icon="notifications",
         empty="Raised when a score or the gate's pass rate fell, the judge is down, a budget is reached or an evaluation failed. None is "
         "good news while a worker runs.",
-        columns="title=alert kind agent times created_at=raised state deliveries_link",
+        columns="title=alert kind agent times created_at=raised state",
         filters="acknowledged_at kind agent created_at",
         search="title*",
         fields=(("", "kind agent times created_at=raised_at last_at=last_raised state deliveries_link"),),

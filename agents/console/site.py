@@ -147,7 +147,6 @@ class Extension:
         buttons: Functions ``(request, object)`` to what can be done with it, shown where the page has a row of buttons.
         anchors: Ids of panels and sections with their names, for the links to them.
         notes: Functions ``(request, objects on a page)`` to HTML by primary key, shown beside each (the channel transcript).
-        filters: Filters of the list, as in ``list_filter``, after its own.
     """
 
     permission: str
@@ -160,7 +159,6 @@ class Extension:
     buttons: tuple[Callable[[HttpRequest, Any], list[Button]], ...] = ()
     anchors: tuple[tuple[str, str], ...] = ()
     notes: tuple[Callable[[HttpRequest, list[Any]], dict[int, SafeString]], ...] = ()
-    filters: tuple[Any, ...] = ()
 
 
 _extensions: dict[type[Model], list[Extension]] = defaultdict(list)
@@ -398,10 +396,6 @@ class ModelAdmin(Helped, CountedDeletion, ThemedModelAdmin[M]):
     def get_list_display(self, request: HttpRequest) -> Any:
         added = [column for extension in extensions(self.model, request) for column in extension.columns]
         return [*super().get_list_display(request), *added]
-
-    def get_list_filter(self, request: HttpRequest) -> Any:
-        added = [spec for extension in extensions(self.model, request) for spec in extension.filters]
-        return [*super().get_list_filter(request), *added]
 
     def get_actions(self, request: HttpRequest) -> Any:
         actions = super().get_actions(request)

@@ -14,10 +14,9 @@ from correction.admin.agents import (
     gate_overrides,
     gate_steps,
 )
-from correction.admin.behavior import agent_behavior_panel, asked_panel, behavior_notes
+from correction.admin.behavior import agent_behavior_panel, behavior_notes
 from correction.admin.gate import gate_buttons
 from correction.admin.home import checks_panel
-from correction.admin.logs import gate_filter
 from correction.admin.sessions import gate_notes, gate_panel, run_panel
 from evaluation.admin.drift_overview import add_steps
 
@@ -48,8 +47,6 @@ extend(
     "correction.view_correctionlog",
     panels=(gate_panel,),
     notes=(gate_notes,),
-    filters=(gate_filter("message"),),
 )
 extend(Message, "correction.view_behaviorrequest", notes=(behavior_notes,))
-extend(Run, "correction.view_correctionlog", panels=(run_panel,), filters=(gate_filter("run"),))
-extend(Run, "correction.view_behaviorrequest", panels=(asked_panel,))
+extend(Run, "correction.view_correctionlog", panels=(run_panel,))

@@ -22,7 +22,7 @@ from agents.console.display import Tone, word_diff
 from agents.console.filters import number_in
 from agents.console.forms import tell_done
 from agents.console.site import GrowingTextarea, NumberInput, ReadOnlyAdmin, TextInput, console_action
-from agents.models import Agent, LLMCall, Message, Run
+from agents.models import Agent, LLMCall, Message
 from agents.persona import TraitValue, render_persona, values_of
 from correction.behavior.applying import (
     APPLICABLE,
@@ -34,8 +34,7 @@ from correction.behavior.applying import (
     revert_request,
 )
 from correction.behavior.effects import plan_request, queue_effect, result_of
-from correction.behavior.patterns import read_request
-from correction.behavior.rules import name_key, own_words, stored_trait
+from correction.behavior.rules import name_key, stored_trait
 from correction.behavior.scope import holds_in, traits_in
 from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import MESSAGES, MOST_MESSAGES, UNFINISHED
@@ -218,21 +217,6 @@ def behavior_notes(request: HttpRequest, messages: list[Message]) -> dict[int, S
         if row.message_id is not None:
             by_message.setdefault(row.message_id, []).append(row)
     return {pk: shown for pk, group in by_message.items() if (shown := marks(group))}
-
-
-def asked_panel(request: HttpRequest, run: Run) -> SafeString:
-    """For a turn in a synthetic conversation, where no request is applied: what the message it answers would be read as, by patterns."""
-    message = run.trigger
-    if message is None or not message.synthetic or message.agent_id or not request.user.has_perm(READING):
-        return SafeString("")
-    asked = read_request(own_words(message.text).text)
-    if asked is None:
-        return SafeString("")
-    return format_html(
-        '<section class="pl-panel"><h2>Behaviour request</h2><p dir="auto">“{}” reads like one ({}{}), by patterns, which may be wrong. In '
-        "a synthetic conversation none is applied.</p></section>",
-        display.visible(asked.sentence), asked.form, f", about {asked.name}" if asked.name else "",
-    )  # fmt: skip
 
 
 def effect_panel(request: HttpRequest, row: BehaviorRequest) -> SafeString | None:
