@@ -174,8 +174,7 @@ TABLES = (
         model=Message,
         operator="add",
         tab_of=Channel,
-        empty="Import a transcript (Conversations, Imports, or manage.py import_transcript FILE), or let an agent speak: manage.py turn "
-        "AGENT --channel CHANNEL.",
+        empty="Import a transcript (Conversations, Imports; manage.py import_transcript FILE), or talk to an agent: manage.py chat AGENT.",
         start=(
             ("Import a transcript", "admin:agents_import_add", "agents.add_message"),
             ("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),
@@ -312,7 +311,7 @@ TABLES = (
         icon="receipt_long",
         title="Turns",
         entry="Logs",
-        empty="Ask an agent for a turn: Run a turn on its page, manage.py turn AGENT, or write to it. manage.py work carries it out.",
+        empty="Ask an agent for a turn: Run a turn on its page, or write to it. manage.py work carries it out.",
         start=(("Choose an agent", "admin:agents_agent_changelist", "agents.view_agent"),),
         columns="pk agent channel status stop_reason answers started_at took",
         filters="status stop_reason error agent channel__tags,trigger__tags created_at",

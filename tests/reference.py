@@ -106,7 +106,9 @@ def propositions_page() -> str:
     """The fields of a proposition file."""
     from evaluation.propositions.schema import Cues, PropositionFile, PropositionSpec, Rule
 
-    parts = ["A proposition file is YAML. [Writing propositions](../../propositions/README.md) shows how to write one."]
+    parts = [
+        "A proposition file is YAML. [Write propositions](../how-to/write-propositions.md) shows how to write one."
+    ]
     models = (
         ("The file", PropositionFile),
         ("A proposition", PropositionSpec),

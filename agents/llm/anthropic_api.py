@@ -8,8 +8,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agents.llm import endpoints
 from agents.llm.endpoints import Ability, Route
@@ -31,10 +30,6 @@ from agents.llm.requests import (
     tool_blocks,
     tool_part,
 )
-
-if TYPE_CHECKING:
-    import anthropic
-
 
 MAX_BREAKPOINTS = 4  # the API refuses more
 EXAMPLE_QUESTION = (
@@ -107,53 +102,6 @@ def _limit_breakpoints(parts: list[dict[str, Any]]) -> None:
     marked = [part for part in parts if "cache_control" in part]
     for part in marked[:-MAX_BREAKPOINTS]:
         del part["cache_control"]
-
-
-_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)  # as the SDK writes it
-
-
-class NotJson(ValueError):
-    """The answer calls itself JSON and is none."""
-
-
-async def post_message(client: anthropic.AsyncAnthropic, body: Mapping[str, Any], *, timeout: float) -> Any:
-    """Create a message.
-
-    Args:
-        timeout: Seconds for each read, as the SDK takes it.
-
-    Returns:
-        The message with the attributes that the SDK's has; an object without them where the answer is no message.
-
-    Raises:
-        NotJson: The answer cannot be read.
-        anthropic.APIError: What the SDK raises.
-    """
-    import httpx2
-
-    response = await client.post(
-        "/v1/messages",
-        cast_to=httpx2.Response,
-        content=_ENCODER.encode(body).encode(),
-        options={"timeout": timeout},
-    )
-    try:
-        data = json.loads(response.content)
-    except (ValueError, RecursionError) as problem:
-        if response.headers.get("content-type", "").partition(";")[0].strip().lower().endswith("json"):
-            raise NotJson(str(problem)) from problem
-        return None
-    return _as_message(data) if isinstance(data, dict) else None
-
-
-def _as_message(data: dict[str, Any]) -> SimpleNamespace:
-    message = SimpleNamespace(**data)
-    content, usage = data.get("content"), data.get("usage")
-    if isinstance(content, list):
-        message.content = [SimpleNamespace(**part) if isinstance(part, dict) else part for part in content]
-    if isinstance(usage, dict):
-        message.usage = SimpleNamespace(**usage)
-    return message
 
 
 logger = logging.getLogger(__name__)
@@ -292,7 +240,7 @@ async def _converse(call: Call) -> list[Exchange]:
         call.waited_ms = 0
         exchanges.append(await _exchange(call, ability, example=True))
     if request.schema is not None and not call.route.is_default_endpoint:
-        endpoints.learn(call.route, ability, [exchange.reply.status for exchange in exchanges])
+        ability.note([exchange.reply.status for exchange in exchanges])
     return exchanges
 
 
@@ -304,20 +252,20 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
     body = body_of(
         call.request,
         model=call.route.model,
-        structured=ability.structured,
+        structured=ability.schema,
         example=example,
         temperature=ability.temperature and call.route.takes_temperature,
     )
     message, failure = await _send(call, body, trace)
     if failure and trace.http_status == 400 and "temperature" in body and "temperature" in failure[1].lower():
-        endpoints.remember_no_temperature(call.route, ability, failure[1])
+        ability.forgo("temperature", call.route, failure[1])
         del body["temperature"]
         message, failure = await _send(call, body, trace)
     if failure and trace.http_status == 400 and "output_config" in body and _blames_schema(call.route, failure[1]):
         without = {name: value for name, value in body.items() if name != "output_config"}
         again = await _send(call, without, trace)
         if trace.http_status == 200:  # it was the schema indeed
-            endpoints.remember_no_schema(call.route, ability, failure[1])
+            ability.forgo("schema", call.route, failure[1])
         if trace.http_status != 400:
             body, (message, failure) = without, again
     content = getattr(message, "content", None)
@@ -326,7 +274,6 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
     seen: dict[str, Any] = {
         "latency_ms": _milliseconds(clock() - begun),
         "attempts": trace.attempts,
-        "heard": trace.http_status > 0 if trace.attempts else None,
         "request_id": trace.request_id,
         "temperature_applied": "temperature" in body,
     }
@@ -336,10 +283,12 @@ async def _exchange(call: Call, ability: Ability, *, example: bool) -> Exchange:
 async def _send(call: Call, body: Mapping[str, Any], trace: Trace) -> tuple[Any, tuple[Status, str] | None]:
     """A message of the SDK and None, or None and how it failed."""
     client = call.background.clients.get(base_url=call.route.base_url, key=call.route.key, retries=call.request.retries)
+    known = {name: value for name, value in body.items() if name != "temperature"}
+    others = {name: value for name, value in body.items() if name == "temperature"}  # the SDK's method does not take it
     remaining = max(call.give_up_at - asyncio.get_running_loop().time(), 0.001)
     try:
         async with asyncio.timeout_at(call.give_up_at):
-            return await post_message(client, body, timeout=remaining), None
+            return await client.messages.create(**known, extra_body=others, timeout=remaining), None
     except TimeoutError:
         error = f"no answer within the deadline of {call.deadline:g} s"
         if trace.http_status < 400:

@@ -7,12 +7,16 @@ import concurrent.futures
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agents.llm.anthropic_api import describe, text_of, usage_of
 from agents.llm.endpoints import Route
 from agents.llm.loop import Trace, background
 from agents.llm.requests import Status, Usage, one_line
+
+if TYPE_CHECKING:
+    from anthropic.resources.messages import AsyncBatches
+    from anthropic.types.messages import MessageBatch
 
 HAND_IN_SECONDS = 120.0  # megabytes go up
 LOOK_SECONDS = 30.0
@@ -37,19 +41,6 @@ class BatchProblem(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """A batch as the server tells it."""
-
-    id: str
-    status: str
-    requests: int
-    answered: int
-    created_at: datetime | None
-    expires_at: datetime | None
-    has_results: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
     """A line of the results: `result` is succeeded, errored, expired or canceled."""
 
@@ -62,51 +53,43 @@ class Entry:
     error: str = ""
 
 
-def hand_in(way: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> Seen:
+def hand_in(way: Route, requests: Sequence[tuple[str, dict[str, Any]]]) -> MessageBatch:
     """Submit bodies by custom id.
 
     Raises:
         BatchProblem: It was refused, or it is unknown whether it arrived.
     """
-    entries = [{"custom_id": name, "params": body} for name, body in requests]
-    return _seen(_call(way, lambda batches: batches.create(requests=entries), HAND_IN_SECONDS))
+    entries: Any = [{"custom_id": name, "params": body} for name, body in requests]
+    return _call(way, lambda batches: batches.create(requests=entries), HAND_IN_SECONDS)
 
 
-def look(way: Route, batch_id: str) -> Seen:
-    """How far a batch is.
-
-    Raises:
-        BatchProblem: The server did not say.
-    """
-    return _seen(_call(way, lambda batches: batches.retrieve(batch_id), LOOK_SECONDS))
+def look(way: Route, batch_id: str) -> MessageBatch:
+    """How far a batch is; `BatchProblem` where the server does not say."""
+    return _call(way, lambda batches: batches.retrieve(batch_id), LOOK_SECONDS)
 
 
 def cancel(way: Route, batch_id: str) -> None:
-    """Have the server stop; what was answered till then is in the results.
-
-    Raises:
-        BatchProblem: It did not take it, for example because the batch has ended.
-    """
+    """Have the server stop; what was answered till then is in the results. `BatchProblem`: for example, the batch has ended."""
     _call(way, lambda batches: batches.cancel(batch_id), LOOK_SECONDS)
 
 
-def since(way: Route, begin: datetime) -> list[Seen]:
-    """The batches made since then, oldest first.
+def since(way: Route, begin: datetime) -> list[MessageBatch]:
+    """The batches made since then, oldest first; `BatchProblem` where the server does not say."""
 
-    Raises:
-        BatchProblem: The server did not say.
-    """
-
-    async def newest(batches: Any) -> list[Seen]:
+    async def newest(batches: AsyncBatches) -> list[MessageBatch]:
         batches_since = []
         async for batch in batches.list(limit=LISTED_AT_ONCE):
-            seen = _seen(batch)
-            if seen.created_at is not None and seen.created_at < begin:
+            if batch.created_at < begin:
                 break
-            batches_since.append(seen)
+            batches_since.append(batch)
         return batches_since[::-1]
 
     return _call(way, newest, LOOK_SECONDS)
+
+
+def size_of(batch: MessageBatch) -> int:
+    """Its requests."""
+    return sum(batch.request_counts.model_dump(exclude_unset=True).values())
 
 
 def results(way: Route, batch_id: str) -> Iterator[list[Entry]]:
@@ -130,7 +113,7 @@ def results(way: Route, batch_id: str) -> Iterator[list[Entry]]:
         yield [_entry(line) for line in portion]
 
 
-def _call(way: Route, action: Callable[[Any], Awaitable[T]], seconds: float) -> T:
+def _call(way: Route, action: Callable[[AsyncBatches], Awaitable[T]], seconds: float) -> T:
     ground = background()
     client = ground.clients.get(base_url=way.base_url, key=way.key, retries=0)
 
@@ -159,29 +142,6 @@ def _call(way: Route, action: Callable[[Any], Awaitable[T]], seconds: float) -> 
     except BaseException:
         future.cancel()
         raise
-
-
-def _seen(batch: Any) -> Seen:
-    counts = getattr(batch, "request_counts", None)
-    numbers = {name: int(getattr(counts, name, 0) or 0) for name in _COUNTS}
-    requests = sum(numbers.values())
-    return Seen(
-        id=str(getattr(batch, "id", "") or ""),
-        status=str(getattr(batch, "processing_status", "") or ""),
-        requests=requests,
-        answered=requests - numbers["processing"],
-        created_at=_time(batch, "created_at"),
-        expires_at=_time(batch, "expires_at"),
-        has_results=bool(getattr(batch, "results_url", None)),
-    )
-
-
-_COUNTS = ("processing", "succeeded", "errored", "canceled", "expired")
-
-
-def _time(batch: Any, name: str) -> datetime | None:
-    value = getattr(batch, name, None)
-    return value if isinstance(value, datetime) and value.tzinfo is not None else None
 
 
 def _entry(line: Any) -> Entry:

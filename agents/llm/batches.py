@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -22,13 +22,16 @@ from django.utils import timezone
 
 from agents.llm import batch_api, endpoints, ledger
 from agents.llm.anthropic_api import body_of
-from agents.llm.batch_api import BatchProblem, Entry, Seen
+from agents.llm.batch_api import BatchProblem, Entry
 from agents.llm.endpoints import Route, route_of
 from agents.llm.requests import Exchange, Label, LLMRequest, Reply, Role, read_answer
 from agents.llm.requests import Status as ReplyStatus
 from agents.models import Agent, LLMBatch, LLMBatchRequest, LLMCall, Run
 from agents.work.queues import wake_workers
 from agents.work.running import outlasting
+
+if TYPE_CHECKING:
+    from anthropic.types.messages import MessageBatch
 
 MOST_REQUESTS = 2_000  # of the 100,000 that a batch may have: what is lost with one is little
 MOST_BYTES = 20_000_000  # of the 256 MB
@@ -73,7 +76,7 @@ class Outgoing:
     bytes: int = 0
 
     def add(self, request: LLMRequest, digest: str) -> None:
-        structured = endpoints.ability(self.way).structured
+        structured = endpoints.ability(self.way).schema
         body = body_of(request, model=self.way.model, structured=structured, example=False)
         self.questions.append((request, request_key(request, digest), digest, body))
         self.bytes += len(json.dumps(body))
@@ -133,7 +136,9 @@ def hand_in(
         batch.finish(owner=owner, status=Status.PENDING, error="unknown whether it arrived: broken off")
         raise
     due = timezone.now() + timedelta(seconds=settings.LLM_BATCH_POLL_SECONDS)
-    _wait(batch, owner, "", due, batch_id=seen.id, provider_status=seen.status[:16], expires_at=seen.expires_at)
+    _wait(
+        batch, owner, "", due, batch_id=seen.id, provider_status=seen.processing_status[:16], expires_at=seen.expires_at
+    )
     wake_workers()
     return batch
 
@@ -222,9 +227,11 @@ def _look(batch: LLMBatch, owner: str) -> None:
         _give_up(batch, owner, Result.ERRORED, f"the server knows no batch {batch.batch_id}")
         return
     LLMBatch.objects.filter(pk=batch.pk).update(
-        provider_status=seen.status[:16], answered=seen.answered, expires_at=seen.expires_at or batch.expires_at
+        provider_status=seen.processing_status[:16],
+        answered=batch_api.size_of(seen) - seen.request_counts.processing,
+        expires_at=seen.expires_at or batch.expires_at,
     )
-    if seen.status == "ended":
+    if seen.processing_status == "ended":
         _collect(batch, way, seen, owner)
     elif batch.expires_at is not None and timezone.now() > batch.expires_at + OVERDUE:
         _give_up(batch, owner, Result.EXPIRED, "the server did not end it in time")
@@ -255,17 +262,17 @@ def _find(batch: LLMBatch, way: Route, owner: str) -> None:
     """
     known = set(LLMBatch.objects.exclude(batch_id="").values_list("batch_id", flat=True)) | set(batch.not_ours)
     made = batch_api.since(way, batch.created_at - CLOCKS_DIFFER)
-    ours = next((seen for seen in made if seen.requests == batch.requests and seen.id not in known), None)
+    ours = next((seen for seen in made if batch_api.size_of(seen) == batch.requests and seen.id not in known), None)
     if ours is None:
         _give_up(batch, owner, Result.LOST, "it never reached the server")
         return
     log.warning("batch %s of %s is presumed to be %s, whose name was lost", batch.pk, batch.work_id, ours.id)
-    seen = {"provider_status": ours.status[:16], "expires_at": ours.expires_at}
+    seen = {"provider_status": ours.processing_status[:16], "expires_at": ours.expires_at}
     _wait(batch, owner, "", timezone.now(), batch_id=ours.id, presumed=True, **seen)
 
 
-def _collect(batch: LLMBatch, way: Route, seen: Seen, owner: str) -> None:
-    if not seen.has_results:
+def _collect(batch: LLMBatch, way: Route, seen: MessageBatch, owner: str) -> None:
+    if not seen.results_url:
         _give_up(batch, owner, Result.ERRORED, "the server no longer has the results")
         return
     for entries in batch_api.results(way, batch.batch_id):
@@ -388,7 +395,7 @@ def reply_of(request: LLMRequest, row: LLMBatchRequest, way: Route) -> Reply:
         batch=True,
     )
     if row.call_id is not None:
-        body = body_of(request, model=way.model, structured=endpoints.ability(way).structured, example=False)
+        body = body_of(request, model=way.model, structured=endpoints.ability(way).schema, example=False)
         ledger.store_payload(row.call_id, request, Exchange(reply, time.time(), body))
         if answer.status is ReplyStatus.MALFORMED:
             LLMCall.objects.filter(pk=row.call_id, status=ReplyStatus.OK.value).update(

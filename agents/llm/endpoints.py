@@ -7,7 +7,7 @@ import json
 import logging
 import time
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -46,7 +46,6 @@ REPLAY_PREFIX = "replay:"
 ANSWERS = "answers.jsonl"  # in a zip that is replayed
 MOST_UNPACKED = 500_000_000  # bytes of it
 RESCUES_BEFORE_EXAMPLE_FIRST = 2
-ANSWERS_BEFORE_WARNING = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,16 +170,34 @@ class Ability:
     """What an endpoint's model was seen to do. Used in the loop thread only.
 
     Attributes:
-        structured: False once the endpoint refused `output_config`. `temperature`: the same of a temperature.
-        ignored: Answers in a row that did not fit the schema although it was sent.
+        schema, temperature: False once the endpoint refused it.
         rescues: Times in a row that a worked example saved an answer which had failed without it.
     """
 
-    structured: bool = True
+    schema: bool = True
     temperature: bool = True
-    ignored: int = 0
     rescues: int = 0
-    example_first: bool = False
+
+    @property
+    def example_first(self) -> bool:
+        return self.rescues >= RESCUES_BEFORE_EXAMPLE_FIRST
+
+    def note(self, statuses: Sequence[Status]) -> None:
+        """Remember how a request with a schema ended: the status of the first answer and, if asked again, of the second.
+
+        Not called for Anthropic's own API, which enforces schemas: an example there would only colour the judge's answers.
+        """
+        if statuses[0] is Status.MALFORMED and statuses[-1] is Status.OK:
+            self.rescues += 1
+        elif statuses[0] is Status.OK and not self.example_first:
+            self.rescues = 0
+
+    def forgo(self, what: Literal["schema", "temperature"], route: Route, error: str) -> None:
+        """The endpoint refused a schema, or a temperature: it is not sent again."""
+        if getattr(self, what):
+            setattr(self, what, False)
+            words = "%s takes no %s for %s (%s): sent without from now on"
+            logger.warning(words, route.endpoint, what, route.model, error)
 
 
 _abilities: dict[tuple[str, str], Ability] = {}
@@ -189,43 +206,6 @@ _abilities: dict[tuple[str, str], Ability] = {}
 def ability(route: Route) -> Ability:
     """What is known of this endpoint and model in this process."""
     return _abilities.setdefault((route.base_url, route.model), Ability())
-
-
-def learn(route: Route, ability: Ability, statuses: list[Status]) -> None:
-    """Remember how an endpoint took a request with a schema: the status of the first answer and, if asked again, of the second.
-
-    Not called for Anthropic's own API, which enforces schemas: an example there would only colour the judge's answers.
-    """
-    first = statuses[0]
-    if first is Status.OK:
-        ability.ignored = 0
-        if not ability.example_first:
-            ability.rescues = 0
-    elif first is Status.MALFORMED:
-        ability.ignored += 1
-        if ability.ignored == ANSWERS_BEFORE_WARNING:
-            logger.warning("%s answers %s without keeping to the JSON schema", route.endpoint, route.model)
-        if len(statuses) > 1 and statuses[-1] is Status.OK:
-            ability.rescues += 1
-            ability.example_first = ability.example_first or ability.rescues >= RESCUES_BEFORE_EXAMPLE_FIRST
-
-
-def remember_no_schema(route: Route, ability: Ability, error: str) -> None:
-    """The endpoint refused `output_config` and took the same request without it."""
-    if ability.structured:
-        ability.structured = False
-        logger.warning(
-            "%s does not take a JSON schema for %s (%s): sent without from now on", route.endpoint, route.model, error
-        )
-
-
-def remember_no_temperature(route: Route, ability: Ability, error: str) -> None:
-    """The endpoint refused a temperature."""
-    if ability.temperature:
-        ability.temperature = False
-        logger.warning(
-            "%s takes no temperature for %s (%s): sent without from now on", route.endpoint, route.model, error
-        )
 
 
 def forget() -> None:
@@ -296,7 +276,7 @@ def _respond(request: LLMRequest) -> tuple[Answer, dict[str, Any]]:
 def _replay(request: LLMRequest, path: Path, digest: str) -> tuple[Answer, dict[str, Any]]:
     """Answer from a file that ``manage.py export_payloads`` wrote."""
     try:
-        stored = _stored_answers(path).get(digest, {})
+        stored = _load(path, path.stat().st_mtime_ns).get(digest, {})
         if not stored:
             return Answer(Status.REJECTED, error=f"no stored answer for this request in {path}"), {}
         blocks = stored.get("tool_calls", [])
@@ -310,16 +290,6 @@ def _replay(request: LLMRequest, path: Path, digest: str) -> tuple[Answer, dict[
 
 def _are_objects(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(item, dict) for item in value)
-
-
-def _stored_answers(path: Path) -> dict[str, dict[str, Any]]:
-    """The answers in a JSONL file by request digest; read once per version of the file.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: A line is not a JSON object with a ``digest``.
-    """
-    return _load(path, path.stat().st_mtime_ns)
 
 
 @contextmanager
@@ -340,6 +310,12 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 @lru_cache(maxsize=4)
 def _load(path: Path, _version: int) -> dict[str, dict[str, Any]]:
+    """The answers in a JSONL file by request digest.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: A line is not a JSON object with a ``digest``.
+    """
     answers: dict[str, dict[str, Any]] = {}
     with _opened(path) as lines:
         for number, line in enumerate(lines, start=1):
@@ -384,18 +360,14 @@ def export_answers(out: Path, *, since: datetime | None = None, work_ids: Collec
         wanted = set(chosen.values())
         for payload in payloads.select_related("call").defer("request").order_by("pk").iterator(chunk_size=500):
             if payload.pk in wanted:
-                lines.write(json.dumps(_row(payload), ensure_ascii=False) + "\n")
+                call = payload.call
+                row = {
+                    "digest": call.request_digest,
+                    "model": call.model,
+                    "served_model": call.served_model,
+                    "stop_reason": call.stop_reason,
+                    "text": payload.reply,
+                } | ({"tool_calls": payload.tool_calls} if payload.tool_calls else {})
+                lines.write(json.dumps(row, ensure_ascii=False) + "\n")
     draft.replace(out)
     return len(chosen)
-
-
-def _row(payload: LLMPayload) -> dict[str, Any]:
-    call = payload.call
-    row = {
-        "digest": call.request_digest,
-        "model": call.model,
-        "served_model": call.served_model,
-        "stop_reason": call.stop_reason,
-        "text": payload.reply,
-    }
-    return row | {"tool_calls": payload.tool_calls} if payload.tool_calls else row

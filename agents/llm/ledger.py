@@ -13,71 +13,36 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
 
 from django.conf import settings
-from django.db import IntegrityError, connection, transaction
+from django.db import DEFAULT_DB_ALIAS, IntegrityError, connection, transaction
 from django.db.models import Count, Q, QuerySet, Sum
+from django.db.models.sql import InsertQuery
 from django.utils import timezone
 
 from agents.llm import prices
-from agents.llm.requests import Exchange, LLMRequest, Reply, Status, Usage, one_line, storable
+from agents.llm.requests import Exchange, LLMRequest, Status, Usage, one_line, storable
 from agents.models import LLMCall, LLMPayload
-from agents.work.running import OUTAGE, is_outage, outlasting
-
-ROWS_PER_STATEMENT = 30  # SQLite takes 999 values
-
-
-def insert_calls(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Insert calls, all of them or none, and return their primary keys in their order.
-
-    Raises:
-        DatabaseError: A row does not fit; a transaction around this stays usable.
-    """
-    keys: list[int] = []
-    one_statement = len(rows) <= ROWS_PER_STATEMENT
-    with nullcontext() if one_statement and not connection.in_atomic_block else transaction.atomic():
-        for start in range(0, len(rows), ROWS_PER_STATEMENT):
-            keys += _insert_rows(rows[start : start + ROWS_PER_STATEMENT])
-    return keys
-
-
-def _insert_rows(rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    statement, fields = _statement(connection.vendor, len(rows))
-    values = [field.get_db_prep_save(row[field.attname], connection) for row in rows for field in fields]
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        return [key for (key,) in cursor.fetchall()]
-
-
-@lru_cache(maxsize=2 * ROWS_PER_STATEMENT)
-def _statement(vendor: str, number: int) -> tuple[str, list[Any]]:
-    """The INSERT of so many rows, and the fields whose values it takes, row by row. Each vendor quotes names in its own way."""
-    meta, quoted = LLMCall._meta, connection.ops.quote_name
-    fields = [field for field in meta.concrete_fields if not field.primary_key]
-    columns = ", ".join(quoted(str(field.column)) for field in fields)
-    places = ", ".join(["(" + ", ".join(["%s"] * len(fields)) + ")"] * number)
-    key = quoted(str(meta.pk.column))
-    return f"INSERT INTO {quoted(meta.db_table)} ({columns}) VALUES {places} RETURNING {key}", fields  # noqa: S608
-
+from agents.work.running import OUTAGE, outlasting
 
 logger = logging.getLogger(__name__)
 
 STORE_CHOICES = ("none", "judge", "all")
+MOST_LATE = 1_000  # rows that wait in memory for the end of an outage
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A call that is to be written, with the time that tells it from all others."""
+    """A call that is to be written: its columns without the cost, and the payload that is stored with it."""
 
-    request: LLMRequest
-    exchange: Exchange
-    at: datetime
+    columns: dict[str, Any]
+    payload: dict[str, Any] | None
 
     @property
     def identity(self) -> tuple[datetime, str, str]:
-        return self.at, self.exchange.reply.request_digest, self.request.label.work_id[:80]
+        """What tells it from all others: each has a time of its own."""
+        return self.columns["created_at"], self.columns["request_digest"], self.columns["work_id"]
 
 
 def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]:
@@ -91,100 +56,74 @@ def record_all(calls: Sequence[tuple[LLMRequest, Exchange]]) -> list[int | None]
     if not calls:
         return []
     now = timezone.now()
-    rows = [_Row(*call, now + timedelta(microseconds=number)) for number, call in enumerate(calls)]
+    rows = [
+        _Row(_columns(request, exchange, now + timedelta(microseconds=number)), _payload(request, exchange))
+        for number, (request, exchange) in enumerate(calls)
+    ]
     try:
-        keys = _patiently(rows)
-    except Exception as problem:  # noqa: BLE001 (what is wrong is said when the row is written alone)
-        if isinstance(problem, OUTAGE) and not connection.in_atomic_block:
-            _hold(rows)
-            return [None] * len(rows)
-        logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
-        return [_alone(row) for row in rows]
+        try:
+            keys = _patiently(rows)
+        except OUTAGE:
+            raise
+        except Exception as problem:  # noqa: BLE001 (what is wrong is said when the row is written alone)
+            logger.info("%d ledger rows could not be written at once, now one by one: %r", len(calls), problem)
+            keys = [_alone(row) for row in rows]
+    except OUTAGE:
+        room = max(0, MOST_LATE - len(_late))
+        _late.extend(rows[:room])
+        logger.warning("%d ledger rows wait for the database, and are written afterwards", len(_late))
+        if lost := rows[room:]:
+            logger.error("%d ledger rows are lost: %d wait for the database already", len(lost), len(_late))
+        return [None] * len(rows)
     write_late()
     return keys
 
 
-def _patiently(rows: Sequence[_Row]) -> list[int | None]:
+def _patiently(rows: Sequence[_Row], *, again: bool = False) -> list[int | None]:
     """Write rows, waiting for a database that is away; those that it took just before it went are not written twice."""
-    tries = itertools.count()
+    tries = itertools.count(int(again))
     return outlasting(lambda: _write(rows, again=next(tries) > 0))
 
 
-def _alone(row: _Row) -> int | None:
+def _alone(row: _Row, *, again: bool = False) -> int | None:
+    """Write one row; without its agent and run where these were deleted meanwhile, for its cost must not be lost."""
     try:
         try:
-            return _patiently([row])[0]
+            return _patiently([row], again=again)[0]
         except IntegrityError:
-            if connection.in_atomic_block:
-                raise
-            return _patiently([_of_nobody(row)])[0]
+            return _patiently([replace(row, columns=row.columns | {"agent_id": None, "run_id": None})])[0]
+    except OUTAGE:
+        raise
     except Exception:
-        purpose, status = row.request.label.purpose, row.exchange.reply.status
+        purpose, status = row.columns["purpose"], row.columns["status"]
         logger.exception("the ledger row of a %s call (%s) could not be written", purpose, status)
         return None
 
 
-def _of_nobody(row: _Row) -> _Row:
-    """The row without its agent and run, which were deleted during the call: its cost must not be lost."""
-    return replace(row, request=replace(row.request, label=replace(row.request.label, agent_id=None, run_id=None)))
-
-
-def _write(rows: Sequence[_Row], *, again: bool = False) -> list[int | None]:
+def _write(rows: Sequence[_Row], *, again: bool) -> list[int | None]:
     known = _known(rows) if again else {}
     if len(known) == len(rows):  # the answer to the insert was what the outage took
         return [known[row.identity] for row in rows]
-    keys = insert_calls([_columns(row) for row in rows])
-    payloads = [
-        _payload(key, row.exchange)
-        for key, row in zip(keys, rows, strict=True)
-        if _stores_payload(row.request, row.exchange)
-    ]
-    try:
-        with transaction.atomic() if payloads else nullcontext():
-            LLMPayload.objects.bulk_create(payloads)
-    except Exception as problem:  # noqa: BLE001 (as above)
-        logger.info("%d payloads could not be stored at once, now one by one: %r", len(payloads), problem)
-        for payload in payloads:
-            _insert_payload(payload)
-    return [*keys]
+    # Not `bulk_create`: it would store the time of writing for that of the call.
+    query, fields = InsertQuery(LLMCall), [field for field in LLMCall._meta.concrete_fields if not field.primary_key]
+    query.insert_values(fields, [LLMCall(**row.columns, cost_usd=_cost(row.columns)) for row in rows], raw=True)
+    with transaction.atomic() if connection.in_atomic_block else nullcontext():
+        inserted = query.get_compiler(using=DEFAULT_DB_ALIAS).execute_sql([LLMCall._meta.pk])
+    keys = [key for (key,) in inserted]
+    _store([LLMPayload(call_id=key, **row.payload) for key, row in zip(keys, rows, strict=True) if row.payload])
+    return keys
 
 
 def _known(rows: Sequence[_Row]) -> dict[tuple[datetime, str, str], int]:
     """The primary keys of those that are written already."""
     wanted = {row.identity for row in rows}
-    calls = LLMCall.objects.filter(created_at__in=[row.at for row in rows]).order_by()
+    calls = LLMCall.objects.filter(created_at__in=[at for at, _, _ in wanted]).order_by()
     identities = calls.values_list("created_at", "request_digest", "work_id", "pk")
     return {(at, digest, work): key for at, digest, work, key in identities if (at, digest, work) in wanted}
 
 
-MOST_LATE = 1_000  # rows that wait in memory for the end of an outage
 _late: deque[_Row] = deque()
-_lost = 0
-_lock, _writing = threading.Lock(), threading.Lock()
-
-
-def _hold(rows: Sequence[_Row]) -> None:
-    """Hold rows that could not be written in an outage; those beyond the bound are counted as lost, and logged."""
-    global _lost
-    with _lock:
-        room = max(0, MOST_LATE - len(_late))
-        _late.extend(map(_as_small, rows[:room]))
-        left_out = len(rows) - min(room, len(rows))
-        _lost += left_out
-        waiting, lost = len(_late), _lost
-    if left_out:
-        logger.error("%d ledger rows are lost, %d in all: %d wait for the database already", left_out, lost, waiting)
-    else:
-        logger.warning("%d ledger rows wait for the database, and are written afterwards", waiting)
-
-
-def _as_small(row: _Row) -> _Row:
-    """The row without the texts that are not written."""
-    request = replace(row.request, system=(), turns=(), facts={}, parse=None, span=None)
-    if _stores_payload(row.request, row.exchange):
-        return replace(row, request=request)
-    reply = replace(row.exchange.reply, text="", value=None, tool_calls=(), earlier=())
-    return replace(row, request=request, exchange=Exchange(reply, row.exchange.started_at))
+_writing = threading.Lock()
 
 
 def write_late() -> None:
@@ -192,55 +131,16 @@ def write_late() -> None:
     if not _late or connection.in_atomic_block or not _writing.acquire(blocking=False):
         return
     try:
-        while rows := _first_late():
-            _write_some(rows)
-            with _lock:
-                for _ in rows:
-                    _late.popleft()
+        while _late:
+            _alone(_late[0], again=True)
+            _late.popleft()
     except OUTAGE as problem:
         logger.info("the database is away again, %d ledger rows wait: %s", len(_late), problem)
     finally:
         _writing.release()
 
 
-def _first_late() -> list[_Row]:
-    with _lock:
-        return list(itertools.islice(_late, ROWS_PER_STATEMENT))
-
-
-def _write_some(rows: Sequence[_Row]) -> None:
-    """Write late rows in one transaction, or one by one where that fails.
-
-    Raises:
-        OperationalError, InterfaceError: The database is away again; those that are written by now are not written again.
-    """
-    global _lost
-    known = _known(rows)
-    missing = [row for row in rows if row.identity not in known]
-    try:
-        with transaction.atomic():
-            _write(missing)
-        return
-    except Exception as problem:
-        if is_outage(problem):
-            raise
-    for row in missing:
-        try:
-            try:
-                _write([row])
-            except IntegrityError:
-                _write([_of_nobody(row)])
-        except Exception as problem:
-            if is_outage(problem):
-                raise
-            with _lock:
-                _lost += 1
-            logger.exception("a ledger row of %s could not be written afterwards, %d are lost in all", row.at, _lost)
-
-
 def _write_at_exit() -> None:
-    if not _late:
-        return
     write_late()
     if _late:
         logger.error("%d ledger rows are lost: the process ends and the database is still away", len(_late))
@@ -248,9 +148,8 @@ def _write_at_exit() -> None:
 
 def forget_late() -> None:
     """Give up the rows that wait: a forked child must not write those of its parent."""
-    global _late, _lost, _lock, _writing
-    _late, _lost = deque(), 0
-    _lock, _writing = threading.Lock(), threading.Lock()
+    global _late, _writing
+    _late, _writing = deque(), threading.Lock()
 
 
 os.register_at_fork(after_in_child=forget_late)
@@ -259,38 +158,38 @@ atexit.register(_write_at_exit)
 
 def store_payload(call_id: int, request: LLMRequest, exchange: Exchange) -> None:
     """Store the payload of a call whose row is there already, once, where `LLM_STORE_PAYLOADS` says so."""
-    if _stores_payload(request, exchange) and not LLMPayload.objects.filter(call=call_id).exists():
-        _insert_payload(_payload(call_id, exchange))
+    if (payload := _payload(request, exchange)) and not LLMPayload.objects.filter(call=call_id).exists():
+        _store([LLMPayload(call_id=call_id, **payload)])
 
 
-def _stores_payload(request: LLMRequest, exchange: Exchange) -> bool:
+def _payload(request: LLMRequest, exchange: Exchange) -> dict[str, Any] | None:
+    """What `LLMPayload` holds of a call; None where it is not to be stored."""
     choice = settings.LLM_STORE_PAYLOADS
-    return exchange.body is not None and (choice == "all" or (choice == "judge" and request.role == "judge"))
+    if exchange.body is None or not (choice == "all" or (choice == "judge" and request.role == "judge")):
+        return None
+    return {
+        "request": storable(dict(exchange.body)),
+        "reply": storable(exchange.reply.text),
+        "tool_calls": list(exchange.tool_blocks),
+    }
 
 
-def _payload(call_id: int, exchange: Exchange) -> LLMPayload:
-    return LLMPayload(
-        call_id=call_id,
-        request=storable(dict(exchange.body or {})),
-        reply=storable(exchange.reply.text),
-        tool_calls=list(exchange.tool_blocks),
-    )
+def _store(payloads: Sequence[LLMPayload]) -> None:
+    if payloads:
+        try:
+            with transaction.atomic():
+                LLMPayload.objects.bulk_create(payloads)
+        except Exception:
+            keys = ", ".join(str(payload.call_id) for payload in payloads)
+            logger.exception("the payloads of model calls %s could not be stored", keys)
 
 
-def _insert_payload(payload: LLMPayload) -> None:
-    try:
-        with transaction.atomic():
-            payload.save(force_insert=True)
-    except Exception:
-        logger.exception("the payload of model call %s could not be stored", payload.call_id)
-
-
-def _columns(row: _Row) -> dict[str, Any]:
-    label, reply = row.request.label, row.exchange.reply
+def _columns(request: LLMRequest, exchange: Exchange, at: datetime) -> dict[str, Any]:
+    label, reply = request.label, exchange.reply
     usage = reply.usage
     return {
-        "created_at": row.at,
-        "role": row.request.role,
+        "created_at": at,
+        "role": request.role,
         "purpose": label.purpose[:64],
         "mechanism": label.mechanism[:64],
         "dimension": label.dimension[:32],
@@ -308,27 +207,28 @@ def _columns(row: _Row) -> dict[str, Any]:
         "output_tokens": usage.output_tokens,
         "cache_read_tokens": usage.cache_read_tokens,
         "cache_write_tokens": usage.cache_write_tokens,
-        "cost_usd": _cost(reply, row.at),
         "latency_ms": reply.latency_ms,
         "attempts": reply.attempts,
         "batch": reply.batch,
-        "temperature": row.request.temperature,
-        "temperature_applied": None if row.request.temperature is None else reply.temperature_applied,
+        "temperature": request.temperature,
+        "temperature_applied": None if request.temperature is None else reply.temperature_applied,
         "request_id": one_line(reply.request_id, 120),
         "request_digest": reply.request_digest,
     }
 
 
-def _cost(reply: Reply, at: datetime) -> Decimal | None:
+def _cost(call: Mapping[str, Any]) -> Decimal | None:
+    """US dollars of a call with these columns; reads prices from the database."""
     turned_away = (
-        reply.status in (Status.RATE_LIMITED, Status.REJECTED)
-        or reply.error.startswith("HTTP 5")
-        or "ConnectError" in reply.error
+        call["status"] in (Status.RATE_LIMITED, Status.REJECTED)
+        or call["error"].startswith("HTTP 5")
+        or "ConnectError" in call["error"]
     )
-    if reply.attempts == 0 or turned_away:  # nothing was sent, or an HTTP error came back, which is not billed
+    if call["attempts"] == 0 or turned_away:  # nothing was sent, or an HTTP error came back, which is not billed
         return Decimal(0)
-    day = at.astimezone(UTC).date()
-    return prices.cost(reply.model, reply.usage, day=day, served_model=reply.served_model, batch=reply.batch)
+    usage = Usage(**{kind: call[kind] for kind in _KINDS})
+    day = call["created_at"].astimezone(UTC).date()
+    return prices.cost(call["model"], usage, day=day, served_model=call["served_model"], batch=call["batch"])
 
 
 @dataclass(frozen=True, slots=True)

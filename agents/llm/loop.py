@@ -203,21 +203,6 @@ class Clients:
 
     def _make(self, base_url: str, key: str, retries: int) -> anthropic.AsyncAnthropic:
         import anthropic
-
-        plain = self._clients.get((base_url, key, 0))
-        if plain is None:
-            plain = anthropic.AsyncAnthropic(
-                api_key=key,
-                base_url=base_url,
-                max_retries=0,
-                http_client=self._pool(base_url, key),
-                open_telemetry=False,
-            )
-            self._clients[base_url, key, 0] = _without_stray_headers(plain)
-        return _without_stray_headers(plain.with_options(max_retries=retries)) if retries else plain
-
-    def _pool(self, base_url: str, key: str) -> httpx2.AsyncClient:
-        import anthropic
         import httpx2
 
         if (base_url, key) not in self._pools:
@@ -225,17 +210,16 @@ class Clients:
             self._pools[base_url, key] = anthropic.DefaultAsyncHttpxClient(
                 base_url=base_url, verify=self._tls, event_hooks={"request": [_on_request], "response": [_on_response]}
             )
-        return self._pools[base_url, key]
+        pool = self._pools[base_url, key]
+        client = anthropic.AsyncAnthropic(
+            api_key=key, base_url=base_url, max_retries=retries, http_client=pool, open_telemetry=False
+        )
+        client._custom_headers = {}  # from ANTHROPIC_CUSTOM_HEADERS: those for one server would be sent to another
+        return client
 
     async def close(self) -> None:
         for pool in self._pools.values():
             await pool.aclose()
-
-
-def _without_stray_headers(client: anthropic.AsyncAnthropic) -> anthropic.AsyncAnthropic:
-    """Undo ANTHROPIC_CUSTOM_HEADERS, which the SDK reads unasked: headers for one server would be sent to another."""
-    client._custom_headers = {}
-    return client
 
 
 async def _on_request(request: httpx2.Request) -> None:

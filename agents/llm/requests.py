@@ -171,7 +171,6 @@ class Reply:
         endpoint: Base URL without credentials; empty for offline and replay.
         model: The model asked for. `served_model`: the one the server says it used.
         latency_ms: Wall time of this call without waiting for a slot. `waited_ms`: waiting for a slot.
-        heard: Whether the server began to answer the last of them; None where nothing was sent, or that is not known.
         temperature_applied: Whether the request's temperature was sent.
         call_id: Primary key of the ledger row; None only when writing it failed.
         batch: Whether it was answered in a batch, at the batch price.
@@ -194,7 +193,6 @@ class Reply:
     latency_ms: int = 0
     waited_ms: int = 0
     attempts: int = 1
-    heard: bool | None = None
     temperature_applied: bool = False
     call_id: int | None = None
     batch: bool = False
@@ -511,6 +509,12 @@ def parsed(request: LLMRequest, raw: Any) -> Answer:
         return Answer(
             Status.MALFORMED, error=one_line(f"reading the answer failed: {type(problem).__name__}: {problem}")
         )
+
+
+def object_schema(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON Schema of an object with exactly these properties, as structured output wants it."""
+    required = list(properties)
+    return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}
 
 
 def describe_validation(problem: ValidationError) -> str:

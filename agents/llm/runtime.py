@@ -13,21 +13,19 @@ from collections.abc import Callable, Collection, Generator, Hashable, Iterable,
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal
 
 from agents.llm import anthropic_api, ledger
 from agents.llm.anthropic_api import Call
 from agents.llm.endpoints import Route, answer_at_hand, route, route_of
 from agents.llm.loop import background
 from agents.llm.requests import Exchange, LLMRequest, Reply, Role, Status, request_digest
-from agents.work.running import LOOK, check_stop, resting
+from agents.work.running import LOOK, check_stop
 
 logger = logging.getLogger(__name__)
 
 Future = concurrent.futures.Future[list[Exchange]]
 
-GRACE = 1.0  # seconds past the deadline before the calling thread stops believing that the loop will answer
-GRACE_TOGETHER = 0.1  # the same where others wait for all of them: enough for the loop to cancel what hangs
+GRACE = 0.1  # seconds past the deadline, enough for the loop to cancel what hangs
 LOOKAHEAD = 2  # requests handed over per call that may be in flight: enough that no slot waits for the calling thread
 
 
@@ -56,7 +54,7 @@ def complete(request: LLMRequest, *, deadline: float = 5.0) -> Reply:
     Raises:
         ValueError: `deadline` is not positive.
     """
-    return _ask_together([request], deadline, grace=GRACE)[0]
+    return complete_together([request], deadline=deadline)[0]
 
 
 def complete_many(
@@ -87,13 +85,9 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
     finished: queue.SimpleQueue[Future] = queue.SimpleQueue()
     more, window, index = True, 1, -1
 
-    def settled_one(future: Future) -> None:
-        _handed_over.add(-1)
-        finished.put(future)
-
     try:
         while more or pending:
-            while more and finished.empty() and (not pending or _handed_over.calls < window):
+            while more and finished.empty() and len(pending) < window:
                 check_stop()
                 try:
                     request = next(source)
@@ -110,10 +104,9 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
                     continue
                 window = LOOKAHEAD * (way.max_concurrency + way.gate_slots)
                 call = _call(request, way, deadline=deadline, waiting_counts=request.gate)
-                future = _hand_over(call)
+                future = call.background.submit(anthropic_api.answer(call))
                 pending[future] = index, call
-                _handed_over.add(1)
-                future.add_done_callback(settled_one)
+                future.add_done_callback(finished.put)
             if pending:
                 arrived = [_next(finished)]
                 while not finished.empty():  # what came while the caller was busy shares an insert
@@ -127,26 +120,14 @@ def _stream(source: Iterator[LLMRequest | None], deadline: float) -> Generator[t
 
 
 def complete_together(requests: Iterable[LLMRequest], *, deadline: float) -> list[Reply]:
-    """Ask a few questions at the same time and wait for all of them, but no longer than the deadline.
+    """Ask a few questions at the same time, see `complete`, and wait for all of them, but no longer than the deadline.
 
-    The ledger rows of all are written by one insert when the last is answered or late, before this returns. What else
-    `complete` says of transactions and of `parse` holds here too. An exception meanwhile, such as Ctrl-C, cancels what
-    is in flight; replies that had arrived are settled all the same.
-
-    Args:
-        deadline: Seconds for all of it: waiting for slots, retries and re-asks. Calls that are late are cancelled. As
-            in `complete`, importing the SDK and making its clients (once per process) is not counted.
+    Their ledger rows are written by one insert. An exception meanwhile, such as Ctrl-C, cancels what is in flight; replies that had
+    arrived are settled all the same.
 
     Returns:
         A reply for each request, in their order.
-
-    Raises:
-        ValueError: `deadline` is not positive.
     """
-    return _ask_together(requests, deadline, grace=GRACE_TOGETHER)
-
-
-def _ask_together(requests: Iterable[LLMRequest], deadline: float, *, grace: float) -> list[Reply]:
     _check(deadline)
     asked = [(request, route(request)) for request in requests]
     check_stop()
@@ -161,9 +142,9 @@ def _ask_together(requests: Iterable[LLMRequest], deadline: float, *, grace: flo
     try:
         for index, call in calls.items():
             call.handed_at = handed_at
-            futures[index] = _hand_over(call)
+            futures[index] = call.background.submit(anthropic_api.answer(call))
         answered |= {index: [_at_hand(*one)] for index, one in enumerate(asked) if index not in calls}
-        _wait(futures.values(), handed_at + deadline + grace - time.monotonic())
+        _wait(futures.values(), handed_at + deadline + GRACE - time.monotonic())
         for index, future in futures.items():
             late = not future.done() and future.cancel()
             way = asked[index][1]
@@ -175,36 +156,18 @@ def _ask_together(requests: Iterable[LLMRequest], deadline: float, *, grace: flo
     return _settle_all([(request, answered[index]) for index, (request, _) in enumerate(asked)])
 
 
-class _HandedOver:
-    """Calls that all `complete_many` of this process have handed over and that are not over yet: they share one window."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self._lock = threading.Lock()
-
-    def add(self, number: int) -> None:
-        with self._lock:
-            self.calls += number
-
-
-_handed_over = _HandedOver()
-
-
 def _wait(futures: Collection[Future], seconds: float) -> None:
     """Wait for all of the futures, at most so long, with an eye on the stop flag."""
     end = time.monotonic() + seconds
-    with resting():
-        while (left := end - time.monotonic()) > 0 and concurrent.futures.wait(
-            futures, timeout=min(left, LOOK)
-        ).not_done:
-            check_stop()
+    while (left := end - time.monotonic()) > 0 and concurrent.futures.wait(futures, min(left, LOOK)).not_done:
+        check_stop()
 
 
 def _next(finished: queue.SimpleQueue[Future]) -> Future:
     """The next future that is over, with an eye on the stop flag."""
     while True:
         check_stop()
-        with suppress(queue.Empty), resting():
+        with suppress(queue.Empty):
             return finished.get(timeout=LOOK)
 
 
@@ -240,10 +203,6 @@ def _call(request: LLMRequest, way: Route, *, deadline: float, waiting_counts: b
         waiting_counts=waiting_counts,
         handed_at=time.monotonic(),
     )
-
-
-def _hand_over(call: Call) -> Future:
-    return call.background.submit(anthropic_api.answer(call))
 
 
 def _given_up(future: Future, call: Call) -> list[Exchange]:
@@ -325,70 +284,45 @@ def _trace(request: LLMRequest, exchange: Exchange) -> None:
 
 
 TIMEOUTS = 3  # in a row, from different agents or messages
-PROBE_PAUSE = 5.0  # seconds from opening, and from the end of a probe, to the next probe
+PROBE_PAUSE = 5.0  # seconds between two probes
 LEAST_SILENCE = 1.0  # seconds; a judge that is silent for less is only slow
 LEAST_SHARE = 0.9  # of the deadline that must be silence of the judge: waiting for a slot of our own is no fault of it
-
-Outcome = Literal["answered", "silent", "other", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """Leave to ask: since when, and whether this is the probe of an endpoint that hangs."""
-
-    began: float
-    probe: bool
 
 
 @dataclass(slots=True)
 class Breaker:
-    """The state of one endpoint; safe to use from several threads."""
+    """What is known of an endpoint that hangs; safe to use from several threads."""
 
     endpoint: str
     clock: Callable[[], float]
     lock: threading.Lock = field(default_factory=threading.Lock)
     silent: set[Hashable] = field(default_factory=set)  # what the time-outs in a row were about
     probe_at: float | None = None  # when the next probe may begin; None while the breaker is closed
-    probing: bool = False
-    answered_at: float = float("-inf")
 
-    def enter(self, about: Hashable | None) -> Pass | None:
-        """Ask for leave to call. None: the endpoint hangs, do not ask it. Without `about` a call is never a probe."""
+    def enter(self, about: Hashable | None) -> bool:
+        """Whether to call. While the endpoint hangs only a probe now and then is let through; without `about` a call is none."""
         with self.lock:
-            now = self.clock()
             if self.probe_at is None:
-                return Pass(now, probe=False)
-            if about is None or self.probing or now < self.probe_at:
-                return None
-            self.probing = True
-            return Pass(now, probe=True)
+                return True
+            if about is None or self.clock() < self.probe_at:
+                return False
+            self.probe_at = self.clock() + PROBE_PAUSE
+            return True
 
-    def leave(self, leave: Pass, about: Hashable | None, outcome: Outcome) -> None:
-        """Note how the calls ended that `leave` was given for."""
+    def note(self, about: Hashable | None, answered: bool | None) -> None:
+        """Note whether the endpoint answered; None where its silence proves nothing."""
         with self.lock:
-            now = self.clock()
-            if leave.probe:
-                self.probing = False
-                self.probe_at = None if self.probe_at is None else now + PROBE_PAUSE
-            if outcome == "answered":
-                self._close(now)
-            elif outcome == "other":  # a trickle, or no connection: no time-out of a silent judge
+            if answered:
+                if self.probe_at is not None:
+                    logger.warning("the judge at %s answers again: drafts are checked", self.endpoint)
                 self.silent.clear()
-            elif (
-                outcome == "silent" and about is not None and self.probe_at is None and leave.began >= self.answered_at
-            ):
+                self.probe_at = None
+            elif answered is False and about is not None:
                 self.silent.add(about)
-                if len(self.silent) >= TIMEOUTS:
-                    self.silent.clear()
-                    self.probe_at = now + PROBE_PAUSE
+                if self.probe_at is None and len(self.silent) >= TIMEOUTS:
+                    self.probe_at = self.clock() + PROBE_PAUSE
                     words = "the judge at %s sent nothing to %d drafts in a row: drafts pass unchecked, one every %g s tries it"
                     logger.warning(words, self.endpoint, TIMEOUTS, PROBE_PAUSE)
-
-    def _close(self, now: float) -> None:
-        if self.probe_at is not None:
-            logger.warning("the judge at %s answers again: drafts are checked", self.endpoint)
-        self.silent.clear()
-        self.probe_at, self.answered_at = None, now
 
     @property
     def reason(self) -> str:
@@ -423,32 +357,17 @@ def complete_guarded(requests: Sequence[LLMRequest], *, deadline: float, about: 
     if way is None or not way.is_distant:
         return complete_together(requests, deadline=deadline)
     breaker = _breakers.get(way.base_url) or _breakers.setdefault(way.base_url, Breaker(way.endpoint, _clock))
-    leave = breaker.enter(about)
-    if leave is None:
-        reply = Reply(
-            status=Status.TIMEOUT,
-            error=breaker.reason,
-            provider=way.provider,
-            endpoint=way.endpoint,
-            model=way.model,
-            attempts=0,
-        )
-        return [reply] * len(requests)
-    outcome: Outcome = "unknown"
-    try:
-        replies = complete_together(requests, deadline=deadline)
-        outcome = _outcome(replies, deadline)
-    finally:
-        breaker.leave(leave, about, outcome)
+    if not breaker.enter(about):
+        return [_without_answer(way, Status.TIMEOUT, breaker.reason)] * len(requests)
+    replies = complete_together(requests, deadline=deadline)
+    breaker.note(about, _answered(replies, deadline))
     return replies
 
 
-def _outcome(replies: Sequence[Reply], deadline: float) -> Outcome:
-    """What the replies to one draft say of the judge. An error that it answers is an answer: it does not hang."""
-    sent = [reply for reply in replies if reply.heard is not None]
-    if any(reply.heard and reply.status is not Status.TIMEOUT for reply in sent):
-        return "answered"
-    if any(reply.heard or reply.status is not Status.TIMEOUT for reply in sent):
-        return "other"
+def _answered(replies: Sequence[Reply], deadline: float) -> bool | None:
+    """Whether the judge answered one draft. An error, or a refused connection, is an answer: it does not hang."""
+    sent = [reply for reply in replies if reply.attempts]
+    if any(reply.status is not Status.TIMEOUT for reply in sent):
+        return True
     long = max(LEAST_SILENCE, LEAST_SHARE * deadline) * 1000
-    return "silent" if any(reply.latency_ms >= long for reply in sent) else "unknown"
+    return False if any(reply.latency_ms >= long for reply in sent) else None

@@ -6,6 +6,7 @@ Also queues turns: one that is asked for (`start_turn`), and those that a direct
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import sentry_sdk
@@ -32,7 +33,7 @@ from agents.turn.pipeline import (
     system_prompt_of,
     tags_of,
 )
-from agents.work.queues import wake_for_turns
+from agents.work.queues import wake_workers
 
 KEY_CHARACTERS = 200
 
@@ -366,7 +367,7 @@ def queue(*, agent: Agent, channel: Channel, idempotency_key: str | None = None,
         if first is None:
             raise
         return first
-    transaction.on_commit(wake_for_turns)
+    transaction.on_commit(partial(wake_workers, "interactive"))
     return run
 
 

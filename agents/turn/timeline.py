@@ -1,4 +1,4 @@
-"""What happened in a turn, in order, for people: as values, as JSON, and as lines in a terminal."""
+"""What happened in a turn, in order, for people: as values, and as lines in a terminal."""
 
 from __future__ import annotations
 
@@ -50,29 +50,6 @@ def events(run: Run) -> list[Event]:
         end = ((run.finished_at or begun) - begun).total_seconds()
         happened.append(Event(max(end, at), "stages", _late(run), stages=after))
     return happened
-
-
-def as_json(run: Run) -> dict[str, Any]:
-    """The turn as one JSON object."""
-    own, all_calls = spent(run)
-    return {
-        "run": run.pk,
-        "agent": run.agent.slug,
-        "channel": run.channel.slug if run.channel else None,
-        "status": run.status,
-        "stop_reason": run.stop_reason,
-        "error": run.error,
-        "said": [
-            {"channel": message.channel.slug, "number": message.position, "text": message.text} for message in said(run)
-        ],
-        "events": [
-            {"at": round(e.at, 3), "what": e.what, "text": e.text, "ms": e.ms, "stages": list(e.stages)}
-            for e in events(run)
-        ],
-        "trace": run.trace,
-        "usage": _usage(own),
-        "usage_with_stages": _usage(all_calls),
-    }
 
 
 def lines(run: Run) -> Iterator[str]:
@@ -145,16 +122,6 @@ def _late(run: Run) -> str:
     return "\n".join(
         f"said in {message.channel.slug} as message {message.position}\n{message.text}" for message in late
     )
-
-
-def _usage(sums: Totals) -> dict[str, Any]:
-    tokens = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
-    return {
-        "calls": sums.calls,
-        **{name: getattr(sums, name) for name in tokens},
-        "cost_usd": str(sums.cost_usd),
-        "unpriced_calls": sums.unpriced,
-    }
 
 
 def _sums(sums: Totals) -> str:

@@ -50,23 +50,13 @@ def work_queues(names: Iterable[str] = ()) -> Mapping[str, WorkQueue]:
     }
 
 
-def wake_workers(group: Group = "bulk") -> None:
-    """Tell a Celery worker, where there is a broker, that work waits."""
-    nudge(group)
-
-
-def wake_for_turns() -> None:
-    """Tell it that work waits for which a person waits."""
-    nudge("interactive")
-
-
-def nudge(group: Group, times: int = 1) -> bool:
-    """Send a message to the Celery workers of a group, where there is a broker; return whether the broker was reached.
+def wake_workers(group: Group = "bulk", times: int = 1) -> None:
+    """Tell the Celery workers of a group, where there is a broker, that work waits.
 
     A broker that does not answer costs only time: the work is a row already, and the sweep finds it.
     """
     if not settings.CELERY_BROKER_URL:
-        return False
+        return
     from celery import current_app  # takes half a second to import, which processes without a broker save
     from kombu.exceptions import LimitExceeded, OperationalError
     from redis.exceptions import RedisError
@@ -78,8 +68,6 @@ def nudge(group: Group, times: int = 1) -> bool:
                 current_app.send_task(WORK_TASK, args=(group,), queue=group, retry=False, connection=connection)
     except (OperationalError, RedisError, LimitExceeded, OSError) as error:
         log.warning("broker not reached, the work waits for the next sweep: %s", error)
-        return False
-    return True
 
 
 def messages_waiting(connection: Any, group: Group) -> int:

@@ -7,12 +7,12 @@ import math
 import signal
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Sized
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
-from threading import Lock, Thread
+from threading import Lock
 from types import FrameType
 from typing import TypeVar
 
@@ -96,8 +96,7 @@ def pause(seconds: float) -> None:
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         check_stop()
-        with resting():
-            time.sleep(min(left, LOOK))
+        time.sleep(min(left, LOOK))
 
 
 @contextmanager
@@ -118,9 +117,7 @@ def stopping_on_sigterm() -> Iterator[None]:
         raise KeyboardInterrupt
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    before = {
-        n: handler for n, handler in handlers.items() if handler != signal.SIG_IGN
-    }  # a background job ignores SIGINT
+    before = {n: handler for n, handler in handlers.items() if handler != signal.SIG_IGN}  # as background jobs do
     for number in before:
         signal.signal(number, interrupt)
     try:
@@ -217,23 +214,7 @@ def outlasting(action: Callable[[], T]) -> T:
             delay = min(delay * 2 or FIRST_PAUSE, LONGEST_PAUSE)
 
 
-_turn: ContextVar[Lock | None] = ContextVar("turn to compute", default=None)
-
-
-@contextmanager
-def resting() -> Iterator[None]:
-    """While this thread waits in here, the next job of a `side_by_side` with `in_turns` computes."""
-    if (turn := _turn.get()) is None:
-        yield
-        return
-    turn.release()
-    try:
-        yield
-    finally:
-        turn.acquire()
-
-
-def side_by_side(jobs: Iterable[Callable[[], T]], limit: int, *, in_turns: bool = False) -> list[T]:
+def side_by_side(jobs: Iterable[Callable[[], T]], limit: int) -> list[T]:
     """Call each job once, at most `limit` of them at the same time, and wait until all have ended.
 
     Each thread sees a copy of the caller's context variables (log ids, trace, stop flag) and closes its database connections at its
@@ -243,8 +224,6 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int, *, in_turns: bool 
         jobs: Functions without arguments. An iterator is gone through by one thread at a time, as threads become free: it may make a job
             while those before it run.
         limit: Threads, at least 1.
-        in_turns: One job computes at a time, until it waits for a model. For jobs of many small statements of SQLite, each of which
-            gives up Python's lock: six turns of agents side by side take 1.5 times the CPU without it, and their calls begin later.
 
     Returns:
         What the jobs returned, in their order.
@@ -256,29 +235,21 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int, *, in_turns: bool 
     """
     if limit < 1:
         raise ValueError(f"limit is {limit}; allowed: 1 or more")
-    stop = Stop(current_stop())
-    waiting, lock, ended = enumerate(jobs), Lock(), False
+    stop, waiting, lock, ended = Stop(current_stop()), enumerate(jobs), Lock(), False
     results: dict[int, T] = {}
     errors: dict[int, BaseException] = {}
 
-    def next_job() -> tuple[int, Callable[[], T]] | None:
-        nonlocal ended
-        with lock:
-            if not ended:
-                if (job := next(waiting, None)) is not None:
-                    return job
-                ended = True
-            return None
-
     def work() -> None:
         nonlocal ended
+        place = -1
         with stopping_with(stop):
-            place = -1
             while True:
                 try:
-                    if (next_one := next_job()) is None:
+                    with lock:
+                        numbered = None if ended else next(waiting, None)
+                    if numbered is None:
                         return
-                    place, job = next_one
+                    place, job = numbered
                     results[place] = job()
                 except Exception as error:  # noqa: BLE001 (raised when the others have ended)
                     errors[place] = error
@@ -286,26 +257,11 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int, *, in_turns: bool 
                     errors[place], ended = error, True
                     stop.request()
 
-    gone: list[None] = []
-    turn = Lock() if in_turns else None
-    wake: SimpleQueue[None] = SimpleQueue()
-
     def thread() -> None:
-        _turn.set(turn)  # in this thread's own context
         try:
-            with turn or nullcontext():
-                work()
+            work()
         finally:
             connections.close_all()
-            gone.append(None)
-            wake.put(None)
-
-    def wait(threads: Sequence[Thread]) -> None:
-        # Not `join`: when Ctrl-C interrupts it, Python 3.11 takes the thread for one that has ended.
-        with resting():
-            while len(gone) < sum(each.ident is not None for each in threads):
-                with suppress(Empty):
-                    wake.get(timeout=LOOK)
 
     most = min(limit, len(jobs)) if isinstance(jobs, Sized) else limit
     if most <= 1:
@@ -313,16 +269,13 @@ def side_by_side(jobs: Iterable[Callable[[], T]], limit: int, *, in_turns: bool 
     else:
         if not connection.in_atomic_block:
             connection.close()  # this thread only waits: its connection is free for the others
-        threads = [Thread(target=copy_context().run, args=(thread,)) for _ in range(most)]
-        try:
-            for each in threads:
-                each.start()
-            wait(threads)
-        except BaseException:  # Ctrl-C: the jobs stop, too
-            ended = True
-            stop.request()
-            wait(threads)
-            raise
+        with ThreadPoolExecutor(most) as pool:
+            try:
+                wait([pool.submit(copy_context().run, thread) for _ in range(most)])
+            except BaseException:  # Ctrl-C: the jobs stop, too, and the pool waits for them
+                ended = True
+                stop.request()
+                raise
     for place in sorted(errors, key=lambda place: (isinstance(errors[place], Exception), place)):
         raise errors[place]
     return [results[place] for place in sorted(results)]

@@ -18,7 +18,7 @@ from django.db import DatabaseError, close_old_connections
 from agents.llm import warm_up
 from agents.llm.requests import ROLES
 from agents.models import WorkerHeartbeat
-from agents.work.queues import GROUPS, WORK_TASK, Group, nudge, release_lost_leases, work_queues
+from agents.work.queues import GROUPS, WORK_TASK, Group, release_lost_leases, wake_workers, work_queues
 from agents.work.running import OUTAGE
 from agents.work.worker import FIRST_PAUSE, LONGEST_PAUSE, Worker
 
@@ -40,12 +40,12 @@ def work(group: Group = "bulk") -> bool:
         worker.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE)
     if worker.stop.requested:
-        nudge(group)  # for another worker
+        wake_workers(group)  # for another worker
         return False
     if piece.handed_back:
         log.warning("work of %s went back to the queue after its slice of time", piece.queue)
     if piece.queue:
-        nudge(group, 1 if piece.handed_back else 2)  # after an outage that lost messages they double again
+        wake_workers(group, 1 if piece.handed_back else 2)  # after an outage that lost messages they double again
     return bool(piece.queue)
 
 
@@ -57,7 +57,7 @@ def sweep() -> None:
     except OUTAGE as error:
         log.warning("database: %s", error)
     for group in GROUPS:
-        nudge(group)
+        wake_workers(group)
 
 
 @signals.worker_init.connect
@@ -74,7 +74,7 @@ def _warm_up(**kwargs: Any) -> None:
 def _look_once(**kwargs: Any) -> None:
     """For the work that waited while no worker ran."""
     for group in GROUPS:
-        nudge(group)
+        wake_workers(group)
 
 
 @signals.heartbeat_sent.connect

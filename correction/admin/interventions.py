@@ -18,10 +18,10 @@ from agents.console.panels import table
 from agents.console.site import JSONText, ModelAdmin, Select
 from agents.models import LLMCall
 from correction.admin.display import fired_badge
-from correction.interventions import NudgeType, known_functions, problems_of
-from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, unstorable
+from correction.interventions.builtin import BUILT_IN, CLAIM_VARIABLES, problems_of, unstorable
 from correction.interventions.counts import ENOUGH, NEWEST, counts_of, names_in_use
-from correction.interventions.nudges import VARIABLES
+from correction.interventions.functions import known_functions
+from correction.interventions.nudges import VARIABLES, NudgeType
 from correction.models import Intervention, InterventionLog
 from evaluation.admin.display import judge_badge
 

@@ -6,21 +6,17 @@ same work id, so that its cost includes every paid call.
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any, Literal
 
 from django.conf import settings
 from django.contrib.auth.models import AbstractBaseUser
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 from pydantic import BaseModel, Field, PrivateAttr
 
-from agents.commands import console_on, print_table, printable, snippet
 from agents.llm import ledger
-from agents.llm.endpoints import model_of
-from agents.models import PersonaVersion, owner_name
+from agents.models import PersonaVersion
 from agents.persona import TraitValue
 from agents.work.lease import LeaseLost
 from agents.work.queues import do_next, wake_workers
@@ -32,7 +28,7 @@ from correction.models import BehaviorEffect, BehaviorRequest
 from correction.models.behavior import MESSAGES, MOST_MESSAGES
 from evaluation.change.before_after import BeforeAfter, Judged, Moments, Plan, judge_before_after, plan_before_after
 from evaluation.propositions.files import presence
-from evaluation.wording import counted, judge_label, money
+from evaluation.wording import counted, money
 
 MOST_VERSIONS = 500  # looked through in each direction; messages said so many changes away are no neighbours
 Expected = Literal["more", "less", "otherwise"]
@@ -228,8 +224,6 @@ class EffectResult(EffectPlan):
     @property
     def cost_words(self) -> str:
         """What it took: ``20 calls, $0.0123``."""
-        if not self.actual_calls:
-            return "no paid call"
         cost = None if self.actual_cost_usd is None else float(self.actual_cost_usd)
         return f"{counted(self.actual_calls, 'call')}, {money(cost, self.actual_unpriced_calls)}"
 
@@ -292,34 +286,8 @@ def plan_request(*, request: BehaviorRequest, n: int = MESSAGES, model: str = ""
     return EffectPlan.of_plan(request, plan, ended)
 
 
-def judge_request(
-    *,
-    request: BehaviorRequest,
-    n: int = MESSAGES,
-    model: str = "",
-    work_id: str = "",
-    done: Callable[[int], None] = lambda judged: None,
-) -> EffectResult:
-    """Judge it now, with as many messages as there are. Every call is in the ledger, its work begins with the request's name.
-
-    Args:
-        n: Messages before and after each, 1 to 100.
-        work_id: Of the ledger rows; default one of its own.
-
-    Raises:
-        BehaviorError, ValueError: As `plan_request`.
-    """
-    shown = plan_request(request=request, n=n, model=model)
-    work_id = (
-        work_id or f"{request.work_id}/{secrets.token_hex(4)}"
-    )  # apart from the tiers' calls and earlier evaluations
-    return EffectResult.of(shown, judge_before_after(shown.plan, work_id=work_id, done=done))
-
-
 Status = BehaviorEffect.Status
 MOST_REPEATS = 3  # how often all messages may be paid for; then an interrupted evaluation ends
-LONGEST_MODEL = 200  # characters
-UNDER_WAY = "an evaluation of it is under way already; allowed: to wait until that has ended"
 
 
 def queue_effect(
@@ -334,42 +302,19 @@ def queue_effect(
         BehaviorError: It was never applied, its agent is gone, there is nothing to judge yet, or it is being judged already.
         ValueError: `messages` is out of range.
     """
-    effect = _new(request, messages, model_of("judge"), requested_by=user)
-    transaction.on_commit(wake_workers)
-    return effect
-
-
-def measure_now(
-    *,
-    request: BehaviorRequest,
-    messages: int = MESSAGES,
-    model: str = "",
-    done: Callable[[int], None] = lambda judged: None,
-) -> BehaviorEffect:
-    """The same while the caller waits; `model` overrides the configured judge. A budget that is used up makes it fail.
-
-    Killed in between, it is work like any other: a worker judges it again.
-
-    Raises:
-        BehaviorError, ValueError: As `queue_effect`.
-    """
-    judge, owner, now = model or model_of("judge"), owner_name(), timezone.now()
-    if len(judge) > LONGEST_MODEL:
-        raise ValueError(f"model of {len(judge)} characters: allowed: the name of a model, at most {LONGEST_MODEL}")
-    mine = {"lease_owner": owner, "lease_expires_at": now + _lease(), "attempt": 1, "started_at": now}
-    effect = _new(request, messages, judge, status=Status.RUNNING, **mine)
-    ended: dict[str, Any] = {"status": Status.CANCELLED, "error": "broke off"}
+    plan = plan_request(request=request, n=messages)
+    if plan.why_not:
+        raise BehaviorError(plan.why_not)
     try:
-        ended = _measured(effect, owner, done)
-        if ended["status"] == Status.PAUSED_BUDGET:  # the caller does not wait until midnight
-            ended = {"status": Status.FAILED, "error": ended["error"]}
-    except LeaseLost:
-        raise BehaviorError(f"{effect}: another worker took it over; allowed: to look at what it finds") from None
-    except Exception as crash:
-        ended = {"status": Status.ERRORED, "error": f"broke off: {type(crash).__name__}: {crash}"[:1000]}
-        raise
-    finally:
-        effect.finish(owner=owner, **ended)
+        with transaction.atomic():
+            effect: BehaviorEffect = BehaviorEffect.objects.create(
+                request=request, messages=messages, judge=plan.judge, requested_by=user
+            )
+    except IntegrityError:
+        raise BehaviorError(
+            f"{request}: an evaluation of it is under way already; allowed: to wait until that has ended"
+        ) from None
+    transaction.on_commit(wake_workers)
     return effect
 
 
@@ -380,22 +325,8 @@ def work_one(*, owner: str) -> bool:
     )
 
 
-def _new(request: BehaviorRequest, messages: int, judge: str, **values: Any) -> BehaviorEffect:
-    plan = plan_request(request=request, n=messages, model=judge)
-    if plan.why_not:
-        raise BehaviorError(plan.why_not)
-    try:
-        with transaction.atomic():
-            effect: BehaviorEffect = BehaviorEffect.objects.create(
-                request=request, messages=messages, judge=judge, **values
-            )
-    except IntegrityError:
-        raise BehaviorError(f"{request}: {UNDER_WAY}") from None
-    return effect
-
-
-def _measured(effect: BehaviorEffect, owner: str, done: Callable[[int], None] = lambda judged: None) -> dict[str, Any]:
-    """Judge it; how the work ends, as the columns of the effect."""
+def _measured(effect: BehaviorEffect, owner: str) -> dict[str, Any]:
+    """Judge it with as many messages as there are; how the work ends, as the columns of the effect."""
     request = BehaviorRequest.objects.select_related("agent").get(pk=effect.request_id)
     if request.agent is not None and (paused := over_budget(request.agent, effect.judge)):
         return paused
@@ -405,16 +336,14 @@ def _measured(effect: BehaviorEffect, owner: str, done: Callable[[int], None] = 
         return {"status": Status.ERRORED, "error": why}
 
     def heartbeat(judged: int) -> None:
-        done(judged)
         if not effect.extend_lease(owner=owner, lease=_lease()):
             raise LeaseLost("another worker has it")
 
     try:
-        result = judge_request(
-            request=request, n=effect.messages, model=effect.judge, work_id=effect.work_id, done=heartbeat
-        )
+        plan = plan_request(request=request, n=effect.messages, model=effect.judge)
     except BehaviorError as gone:
         return {"status": Status.CANCELLED, "error": str(gone)}
+    result = EffectResult.of(plan, judge_before_after(plan.plan, work_id=effect.work_id, done=heartbeat))
     stored = {"result": result.model_dump(mode="json")}
     if not result.messages:
         return {"status": Status.FAILED, "error": result.reason, **stored}
@@ -428,37 +357,3 @@ def _measured(effect: BehaviorEffect, owner: str, done: Callable[[int], None] = 
 def _lease() -> timedelta:
     """From one answer to the next: a call and its second try."""
     return timedelta(seconds=2 * settings.LLM_EVALUATION_DEADLINE + 60)
-
-
-def show_plan(plan: EffectPlan, out: Any) -> None:
-    """Write before anything is asked what there is to judge, and what it will take."""
-    out.write(f"{plan.agent}: {snippet(plan.trait)} ({_ASKED[plan.expected]})")
-    messages = f"{counted(plan.before, 'message')} before, {plan.after} after"
-    out.write(f"{messages}{f' ({plan.waits})' if plan.waits else ''}; judge: {judge_label(plan.judge)}")
-    out.write(f"Estimate: {plan.estimate}")
-
-
-def show_effect(effect: BehaviorEffect, out: Any) -> None:
-    """Write what came out; nothing where it was not judged."""
-    result = result_of(effect)
-    if result is None:
-        return
-    rows = [
-        (sample, None if mean is None else f"{mean:.2f}", scored, without)
-        for sample, mean, scored, without in (
-            ("before", result.mean_before, result.before_scored, result.before_unscored + result.before_trivial),
-            ("after", result.mean_after, result.after_scored, result.after_unscored + result.after_trivial),
-        )
-    ]
-    print_table(console_on(out), ("", ">Mean (0 to 9)", ">Scored", ">Unscored"), rows)
-    out.write(f"Difference: {printable(result.difference_words)}")
-    if (unscored := result.before_unscored + result.after_unscored) and result.first_reason:
-        out.write(f"{counted(unscored, 'message')} could not be scored; the first: {snippet(result.first_reason)}")
-    out.write(result.verdict_words)
-    out.write(f"Cost: {result.cost_words}")
-
-
-def effect_json(effect: BehaviorEffect) -> dict[str, Any]:
-    """The effect as the command prints it: how it ended, and the result's fields."""
-    result = effect.result if isinstance(effect.result, dict) else {}
-    return {"effect": effect.pk, "status": effect.status, "error": effect.error, **result}

@@ -29,15 +29,10 @@ from agents.console.site import ModelAdmin, NumberInput, Select, TextInput, cons
 from agents.models import Message, ReviewItem
 from agents.models.conversations import UnknownAgent, find_agents
 from evaluation.admin.display import agreement_badge, dimension_badge, judged_by
-from evaluation.calibration.agreement import (
-    Calibration,
-    confusion,
-    refresh,
-)
+from evaluation.calibration.agreement import Calibration
 from evaluation.calibration.labels import (
     BANDS,
     MOST_DRAWN,
-    Key,
     Progress,
     add_by_hand,
     all_done,
@@ -104,7 +99,6 @@ def known_judges() -> list[tuple[str, str]]:
 
 
 MOST_DIFFERENCES = 10
-SHADES = 4
 CANNOT_TELL = "cannot_tell"
 RELATED = (
     "evaluation_run__agent",
@@ -198,19 +192,10 @@ def results_context(label_set: LabelSet, *, annotator: str, may_label: bool) -> 
     key = {"judge": label_set.judge, "procedure": label_set.procedure, "dimension": label_set.dimension}
     row = JudgeCalibration.objects.filter(**key).first()
     annotators = [annotator] if context["only_mine"] else None
-    counts = confusion(label_set, annotators=annotators)
-    most = max(map(max, counts))
     return context | {
         "row": row,
         "agreement": agreement_badge(row, label_set.dimension),
         "figures": Calibration.model_validate(row.figures) if row and row.figures else None,
-        # From 9 down to 0, as an axis goes; a cell's shade grows with its share of the fullest cell.
-        "confusion": [
-            (value, [(raw, n, -(-SHADES * n // most)) for raw, n in enumerate(counts[value])])
-            for value in reversed(range(len(counts)))
-        ]
-        if most
-        else [],
         "differences": differences(label_set, annotators),
     }
 
@@ -323,7 +308,7 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
         label_set = self._label_set(request, object_id)
         may_label = request.user.has_perm(LABELLING)
         context = results_context(label_set, annotator=user_of(request).get_username(), may_label=may_label)
-        urls = {f"{name}_url": _url(name, label_set) for name in ("compute", "open", "assign")}
+        urls = {f"{name}_url": _url(name, label_set) for name in ("open", "assign")}
         if request.user.has_perm(ASSIGNING):
             item = ReviewItem.objects.filter(kind=ASSIGNED, key=f"{label_set.pk}").first()
             context |= {"people": people(), "assignee": item.assigned_to_id if item else None}
@@ -372,13 +357,6 @@ class LabelSetAdmin(ModelAdmin[LabelSet]):
     def assign_view(self, request: HttpRequest, pk: int) -> HttpResponse:
         label_set = self._label_set(request, pk)
         assign(request, ASSIGNED, f"{label_set.pk}")
-        return HttpResponseRedirect(_url("change", label_set))
-
-    @console_page("<int:pk>/compute/", post=True)
-    def compute_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Compute the figures now, without waiting for a worker."""
-        label_set = self._label_set(request, pk)
-        refresh(Key(label_set.judge, label_set.procedure, label_set.dimension))
         return HttpResponseRedirect(_url("change", label_set))
 
     @console_page("<int:pk>/open/", post=True)

@@ -220,7 +220,6 @@ def test_the_defaults_are_shown_and_set_by_that_name() -> None:
         (["michael", "gate_mode=off", "gate_mode=observe"], "gate_mode is given twice"),
         (["michael", "gate_mode=off", "--history"], "one at a time"),
         (["michael", "--revert", "4711"], "the history of michael has no entry 4711; the latest: none"),
-        ([], "name an agent, or defaults"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence_and_changes_nothing(arguments: list[str], answer: str) -> None:
@@ -251,7 +250,7 @@ def test_a_history_no_one_made_says_so() -> None:
 
 
 def test_every_field_is_listed_with_what_is_allowed() -> None:
-    out = run("--fields")
+    out = run("defaults")
 
     assert all(name in out for name in SETTINGS)
     assert "a whole number, 0 to 10" in out

@@ -12,7 +12,7 @@ import pytest
 from pytest_django import Settings
 
 from agents.llm import complete_many, runtime
-from agents.llm.runtime import PROBE_PAUSE, Breaker, Outcome
+from agents.llm.runtime import PROBE_PAUSE, Breaker
 from agents.models import Agent, Channel, LLMCall
 from correction.gate.statistics import get_gate_statistics
 from evaluation.judge.questions import Check, CheckResult, ask_together, score_proposition
@@ -165,55 +165,33 @@ def test_interventions_do_not_wait_for_a_judge_that_hangs_either(llm_server: LLM
 @pytest.mark.parametrize(
     ("drafts", "is_open"),
     [
-        ([("a", "silent"), ("b", "silent"), ("c", "silent")], True),
-        ([("a", "silent"), ("b", "silent")], False),
-        ([("a", "silent"), ("a", "silent"), ("a", "silent"), ("b", "silent")], False),
-        ([("a", "silent"), ("b", "silent"), ("c", "answered"), ("d", "silent")], False),
-        ([("a", "silent"), ("b", "silent"), ("c", "other"), ("d", "silent")], False),
-        ([("a", "silent"), ("b", "silent"), ("c", "unknown"), ("d", "silent")], True),
-        ([("a", "silent"), (None, "silent"), (None, "silent"), ("b", "silent")], False),
+        ([("a", False), ("b", False), ("c", False)], True),
+        ([("a", False), ("b", False)], False),
+        ([("a", False), ("a", False), ("a", False), ("b", False)], False),
+        ([("a", False), ("b", False), ("c", True), ("d", False)], False),
+        ([("a", False), ("b", False), ("c", None), ("d", False)], True),
+        ([("a", False), (None, False), (None, False), ("b", False)], False),
     ],
 )
-def test_what_opens_a_breaker(drafts: list[tuple[str | None, Outcome]], is_open: bool) -> None:
+def test_what_opens_a_breaker(drafts: list[tuple[str | None, bool | None]], is_open: bool) -> None:
     ours = Breaker("http://judge", Clock())
-    for about, got in drafts:
-        leave = ours.enter(about)
-        assert leave is not None
-        ours.leave(leave, about, got)
-    assert (ours.enter("next") is None) is is_open
-
-
-def test_time_outs_of_calls_older_than_an_answer_do_not_count() -> None:
-    clock = Clock()
-    ours = Breaker("http://judge", clock)
-    old = {name: ours.enter(name) for name in "abc"}
-    clock.now += 4
-    answered = ours.enter("d")
-    assert answered is not None
-    ours.leave(answered, "d", "answered")
-    clock.now += 1
-    for name, leave in old.items():
-        assert leave is not None
-        ours.leave(leave, name, "silent")
-    assert ours.enter("e") is not None
+    for about, answered in drafts:
+        ours.note(about, answered)
+    assert ours.enter("next") is not is_open
 
 
 def test_of_many_threads_one_tries_the_judge() -> None:
     clock = Clock()
     ours = Breaker("http://judge", clock)
     for name in "abc":
-        leave = ours.enter(name)
-        assert leave is not None
-        ours.leave(leave, name, "silent")
+        ours.note(name, False)
     start = Barrier(16)
 
     def ask(number: int) -> bool:
         start.wait()
-        return ours.enter(number) is not None
+        return ours.enter(number)
 
     with ThreadPoolExecutor(16) as pool:
         assert sum(pool.map(ask, range(16))) == 0
         clock.now += PROBE_PAUSE
         assert sum(pool.map(ask, range(16))) == 1
-        clock.now += 60
-        assert sum(pool.map(ask, range(16))) == 0, "the first is still on its way"

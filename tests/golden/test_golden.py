@@ -103,13 +103,12 @@ def offline() -> Results:
     gate["unscored_passed"] = said(LIVELY)
     configure(agent=michael, changes={"gate_consistency_enabled": False})
     found["say"] = gate
-    found["turn"] = ran("turn", "pam", "--channel", "attic")
     found["costs"] = ran("costs", "michael", "--window", "all", "--by", "mechanism,dimension,model")
     found["detect_behavior"] = ran("detect_behavior", "Could you be a bit shorter?", "--agent", "michael")
     for score in EvaluationScore.objects.filter(status="scored", judge="offline:lexical-1").order_by("pk")[:4]:
         save_label(score=score, annotator="ann", value=int(score.raw_score or 0), note="", user=None)
     found["calibrate_judge"] = ran("calibrate_judge")
-    found["lineup"] = ran("lineup", "--channel", "general", "--permutations", "99")
+    found["lineup"] = ran("lineup", "--channel", "general")
     client = program(superuser("golden"))
     found["gate_statistics"] = stable(client.get("/api/evaluations/gate-statistics/?agent=michael").json())
     log = CorrectionLog.objects.filter(outcome="forced_through").latest("pk")

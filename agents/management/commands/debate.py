@@ -10,17 +10,15 @@ import sentry_sdk
 from django.core.management.base import CommandError
 from rich.console import Console
 
-from agents.commands import BaseCommand, console_on, in_line, print_table, snippet
-from agents.debates.debate import DebateRefused, ask_rounds, cancel, play, start_debate
+from agents.commands import BaseCommand, console_on, in_line, snippet
+from agents.debates.debate import DebateRefused, ask_rounds, play, start_debate
 from agents.debates.measures import Criteria, Vote
 from agents.debates.modes import MODES, PERSPECTIVES
 from agents.debates.report import (
-    EVIDENCE_HEADS,
     DebateReport,
     actor_line,
     as_json,
     as_markdown,
-    evidence_cells,
     exit_line,
     report,
     round_name,
@@ -31,15 +29,12 @@ from agents.models import Debate, DebateRound, DebateTurn, owner_name
 from agents.work.running import stopping_on_sigterm
 
 FAILED, WRONG_USAGE, STOPPED = 1, 2, 130
-MOST_LISTED = 50
-EXPORTS = {"markdown": as_markdown, "json": as_json}
 CRITERIA = Criteria()
 OFF = "off"
-WIDE = ("Groupthink", ">To majority")  # left out in a terminal of 80 columns; lines below the table say it
 ANSWER_CHARACTERS = 300  # of a position, while it is played
 # Options that only a new debate takes; they are named as the settings are.
 NEW = ("mode", "agents", "rounds", "model", "perspectives", "assignment", "seed", "consensus", "convergence_rounds",
-       "convergence_similarity", "confidence", "extra_rounds_on_groupthink", "poll", "judge", "real")  # fmt: skip
+       "convergence_similarity", "confidence", "poll", "judge", "real")  # fmt: skip
 
 
 class Command(BaseCommand):
@@ -51,9 +46,7 @@ against the poll, what it cost, how far they agree, and a warning where they agr
   manage.py debate "Should the office move?" --mode delphi --agents michael,dwight,pam
   manage.py debate "Should the office move?" --mode delphi --agents michael,dwight,pam --next     only the poll and round 1
   manage.py debate 12 --next                   one more round of debate 12 (--finish: all that are left)
-  manage.py debate 12 --cancel                 end debate 12; what was said stays
-  manage.py debate 12 --export markdown        what it came to, as a page (also json); plays nothing
-  manage.py debate --list                      the latest debates
+  manage.py debate 12 --markdown               what it came to, as a page; plays nothing
 
 Modes:
 {chr(10).join(f"  {mode.name:20} {mode.about}" for mode in MODES.values())}
@@ -66,79 +59,69 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         ends = parser.add_argument_group("when it ends", "each criterion takes a number, or off")
         act = parser.add_mutually_exclusive_group()
         flag, no = {"action": "store_true"}, {"action": "store_false", "default": None}
-        whole, number = {"type": int, "metavar": "N"}, {"type": _number, "metavar": "N"}
+        integer, number = {"type": int, "metavar": "N"}, {"type": _number, "metavar": "N"}
         arguments: tuple[tuple[Any, str, dict[str, Any], str], ...] = (
             (parser, "topic", {"nargs": "?"}, "the question; or the number of a debate, to show it or go on with it"),
             (act, "--next", flag, "play one round and stop"),
             (act, "--finish", flag, "of a debate that waits: play all rounds that are left"),
-            (act, "--cancel", flag, "end a debate: at once, or before the next seat's turn where it is being played"),
-            (act, "--export", {"choices": EXPORTS}, "print what a debate came to, and play nothing"),
+            (act, "--markdown", flag, "print what a debate came to as a page, and play nothing"),
             (parser, "--json", flag, "print one JSON object and nothing else"),
-            (act, "--list", flag, f"the latest {MOST_LISTED} debates"),
             (new, "--mode", {}, f"its rules: {', '.join(MODES)} (default: {next(iter(MODES))})"),
             (new, "--agents", {"metavar": "SLUGS"}, "who debates, in the order of the seats, separated by commas"),
-            (new, "--rounds", whole, f"at most, 1 to 100 (default: {CRITERIA.max_rounds})"),
+            (new, "--rounds", integer, f"at most, 1 to 100 (default: {CRITERIA.max_rounds})"),
             (new, "--model", {"action": "append", "metavar": "SEAT=MODEL"}, "acts for a seat (its number or agent); repeatable"),
             (new, "--no-poll", {**no, "dest": "poll"}, "without the blind poll"),
             (new, "--no-judge", {**no, "dest": "judge"}, "do not ask a judge how far the answers agree"),
             (new, "--real", {**flag, "default": None}, "count what is said as the agents' ordinary speech when they are measured"),
             (panel, "--perspectives", {"metavar": "NAMES"}, f"separated by commas, also your own (default: {','.join(PERSPECTIVES)})"),
             (panel, "--assignment", {}, "round-robin (default), random, or explicit: one for each seat, in order"),
-            (panel, "--seed", whole, "of the random assignment (default: 0)"),
+            (panel, "--seed", integer, "of the random assignment (default: 0)"),
             (ends, "--consensus", number, f"agreement of the last round, 0 to 1 (default: {CRITERIA.consensus})"),
             (ends, "--convergence-rounds", number, f"in which no seat changes its position (default: {CRITERIA.convergence_rounds})"),
             (ends, "--convergence-similarity", number,
              f"from which two positions of a seat are the same, 0 to 1 (default: {CRITERIA.convergence_similarity})"),
             (ends, "--confidence", number, f"that every seat has, 0 to 1 (default: {CRITERIA.confidence})"),
-            (ends, "--extra-rounds-on-groupthink", whole, "played at most where it would end and they agree too easily (default: 0)"),
         )  # fmt: skip
         for group, name, more, about in arguments:
             group.add_argument(name, help=about, **more)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        topic, given = options["topic"], {name: options[name] for name in NEW if options[name] is not None}
-        if options["list"]:
-            self._list()
-            return
+        topic, new_settings = options["topic"], {name: options[name] for name in NEW if options[name] is not None}
         if topic is None:
             raise _wrong("say the question, or the number of a debate; manage.py debate --help shows how")
         old = topic.strip().isdecimal()
-        if options["cancel"] and not old:
-            raise _wrong("--cancel: only for the number of a debate")
+        if options["markdown"] and not old:
+            raise _wrong("--markdown: only for the number of a debate; allowed for a new one: --json")
         try:
-            debate = self._existing(topic, given) if old else self._new(topic, given, export=options["export"])
-            if options["cancel"]:
-                debate = cancel(debate)
-            elif not options["export"] and (not old or options["next"] or options["finish"]):
+            debate = self._existing(topic, new_settings) if old else self._new(topic, new_settings)
+            if not old or options["next"] or options["finish"]:
                 debate = self._play(debate, 1 if options["next"] else None, quiet=options["json"])
         except DebateRefused as error:
             raise _wrong(str(error)) from None
         shown = report(debate)
-        if form := "json" if options["json"] else options["export"]:
-            self.stdout.write(EXPORTS[form](shown), ending="")
+        if options["json"] or options["markdown"]:
+            self.stdout.write((as_json if options["json"] else as_markdown)(shown), ending="")
         else:
             self._show(shown)
-        if debate.status in (Debate.Status.FAILED, Debate.Status.ERRORED) and not options["export"]:
+        if debate.status in (Debate.Status.FAILED, Debate.Status.ERRORED) and not options["markdown"]:
             why = in_line(debate.error, 2_000)
             raise CommandError(f"debate {debate.pk} {debate.get_status_display()}: {why}", returncode=FAILED)
 
-    def _existing(self, number: str, given: Mapping[str, Any]) -> Debate:
-        if given:
-            names = ", ".join(_option(name) for name in given)
+    def _existing(self, number: str, new_settings: Mapping[str, Any]) -> Debate:
+        if new_settings:
+            names = ", ".join(_option(name) for name in new_settings)
             raise _wrong(
-                f"{names}: only for a new debate; allowed for debate {number}: --next, --finish, --cancel, --export, --json"
+                f"{names}: only for a new debate; allowed for debate {number}: --next, --finish, --markdown, --json"
             )
         debate: Debate | None = Debate.objects.filter(pk=int(number[:18])).first()
         if debate is None:
-            raise _wrong(f"there is no debate {number}; manage.py debate --list shows those there are")
+            raise _wrong(f"there is no debate {number}")
         return debate
 
-    def _new(self, topic: str, given: dict[str, Any], *, export: str | None) -> Debate:
-        if export:
-            raise _wrong("--export: only for the number of a debate; allowed for a new one: --json")
+    def _new(self, topic: str, new_settings: dict[str, Any]) -> Debate:
         settings: dict[str, Any] = {
             "agents": "",
-            **{name: None if given[name] == OFF else given[name] for name in given},
+            **{name: None if new_settings[name] == OFF else new_settings[name] for name in new_settings},
         }
         for name in {"agents", "perspectives"} & settings.keys():
             settings[name] = [part.strip() for part in settings[name].split(",") if part.strip()]
@@ -171,10 +154,7 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
 
     def _show(self, shown: DebateReport) -> None:
         console, meta = console_on(self.stdout), shown.metadata
-        title = f"Debate {meta.id}, {meta.mode}: {in_line(shown.decision.topic, 120)}"
-        narrow = [n for n, head in enumerate(EVIDENCE_HEADS) if head not in WIDE]
-        rows = [[evidence_cells(row)[n] for n in narrow] for row in shown.evidence.rounds]
-        print_table(console, [EVIDENCE_HEADS[n] for n in narrow], rows, title=title, tight=True, wrapped=True)
+        console.print(f"[bold]Debate {meta.id}, {meta.mode}:[/bold] {snippet(shown.decision.topic)}")
         if line := actor_line(shown):
             console.print(f"[yellow]{snippet(line, 1_000)}[/yellow]")
         for line in talking_lines(shown.decision.what_talking_changed):
@@ -194,13 +174,6 @@ Exit code: 0 the debate ended or waits for its next round, 1 it failed, 2 wrong 
         console.print(snippet(exit_line(shown), 1_000) or f"Its status: {meta.status}.")
         if meta.status == Debate.WAITING:
             console.print(f"Next round: manage.py debate {meta.id} --next, all that are left: --finish")
-
-    def _list(self) -> None:
-        rows = [
-            (debate.pk, debate.mode, debate.get_status_display(), debate.exit_reason or None, in_line(debate.topic, 80))
-            for debate in Debate.objects.order_by("-pk")[:MOST_LISTED]
-        ]
-        print_table(console_on(self.stdout), [">Number", "Mode", "Status", "Ended by", "Question"], rows)
 
 
 def _number(text: str) -> float | str:
@@ -231,12 +204,12 @@ def _line(event: DebateTurn | DebateRound, console: Console) -> None:
         vote = vote_line(Vote.model_validate(event.statistics["vote"]))
         console.print(f"[bold]{round_name(event.number).capitalize()}[/bold]: {vote}{sure}")
         return
-    seat, given = event.seat, event.message.payload if event.message else {}
-    if not given:
+    seat, answer = event.seat, event.message.payload if event.message else {}
+    if not answer:
         said = f"{event.get_status_display()}: {event.error}"
     else:
-        stance = f"{given['stance']}, " if given.get("stance") else ""
-        said = f"{stance}{given.get('confidence', '–')}: {given.get('position', '')}"
+        stance = f"{answer['stance']}, " if answer.get("stance") else ""
+        said = f"{stance}{answer.get('confidence', '–')}: {answer.get('position', '')}"
     broken = f" (breaks a rule: {event.violation})" if event.violation else ""
     console.print(
         f"  {seat.number} {snippet(seat.agent.display_name, 40)}: {snippet(said + broken, ANSWER_CHARACTERS)}"

@@ -48,14 +48,6 @@ class Command(BaseCommand):
             help="with --user: close the account: username, e-mail address, password and tokens go, too",
         )
         parser.add_argument(
-            "--shortest-quote",
-            type=int,
-            default=erasure.SHORTEST_QUOTE,
-            metavar="CHARACTERS",
-            help=f"how many characters of theirs in a row are a quote, 8 to 200 (default {erasure.SHORTEST_QUOTE}); "
-            "more where their phrases are everybody's",
-        )
-        parser.add_argument(
             "--name-everywhere",
             action="store_true",
             help="take the name out of every text, also of channels and agents they never spoke with; not for names others have",
@@ -63,8 +55,6 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", help="print JSON")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        if not 8 <= options["shortest_quote"] <= 200:
-            raise CommandError(f"--shortest-quote {options['shortest_quote']}: allowed: 8 to 200", returncode=NO_SUCH)
         person = self._person(options)
         console = console_for_bars(sys.stderr, quiet=options["json"])
         results: list[erasure.Erased] = []
@@ -73,7 +63,6 @@ class Command(BaseCommand):
             for result in erasure.forget(
                 person,
                 dry_run=options["dry_run"],
-                shortest_quote=options["shortest_quote"],
                 name_everywhere=options["name_everywhere"],
                 progress=lambda done: progress.update(bars[len(results)], completed=done),
             ):
@@ -85,9 +74,9 @@ class Command(BaseCommand):
             self._show(results, dry_run=options["dry_run"])
 
     def _person(self, options: dict[str, Any]) -> Person:
-        for given, needed in (("channel", "outsider"), ("deactivate", "user")):
-            if options[given] and options[needed] is None:
-                raise CommandError(f"--{given}: allowed with --{needed} only", returncode=NO_SUCH)
+        for option, needed in (("channel", "outsider"), ("deactivate", "user")):
+            if options[option] and options[needed] is None:
+                raise CommandError(f"--{option}: allowed with --{needed} only", returncode=NO_SUCH)
         try:
             if options["user"] is not None:
                 return erasure.find_user(options["user"], deactivate=options["deactivate"])

@@ -23,11 +23,9 @@ from agents.transcripts.readers.chatgpt import is_chatgpt, read_chatgpt
 from agents.transcripts.readers.csv_table import header_of, looks_like_csv, read_csv
 from agents.transcripts.readers.discord import is_discord, read_discord
 from agents.transcripts.readers.langfuse import is_langfuse, read_langfuse
-from agents.transcripts.readers.langsmith import is_langsmith, read_langsmith
 from agents.transcripts.readers.otel import is_otel, read_otel
 from agents.transcripts.readers.plumbline import is_message, read_jsonl
 from agents.transcripts.readers.sillytavern import is_sillytavern, read_sillytavern
-from agents.transcripts.readers.slack import is_slack, is_slack_zip, read_slack
 from agents.transcripts.records import Record, TranscriptError
 from agents.transcripts.source import Source
 
@@ -54,10 +52,8 @@ FORMATS: dict[str, Format] = {  # the last that recognises a file reads it
     "hh": Format("Human:/Assistant: dialogues", read_dialogues, is_dialogue),
     "chatgpt": Format("ChatGPT export", read_chatgpt, is_chatgpt),
     "sillytavern": Format("SillyTavern", read_sillytavern, is_sillytavern),
-    "slack": Format("Slack export", read_slack, is_slack),
     "discord": Format("DiscordChatExporter", read_discord, is_discord),
     "langfuse": Format("Langfuse", read_langfuse, is_langfuse),
-    "langsmith": Format("LangSmith", read_langsmith, is_langsmith),
     "otel": Format("OpenTelemetry GenAI spans", read_otel, is_otel),
     "csv": Format("CSV", read_csv),
     "chat": Format("chat log", read_log),
@@ -70,15 +66,12 @@ _OTHER_JSON: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda v: {"resourceLogs", "resourceMetrics"} & set(v),
         "export spans: messages are read from these",
     ),
-    "Slack's list of users or channels": (
-        lambda v: "team_id" in v or {"creator", "members"} <= set(v),
-        "import the zip, or a day file",
-    ),
 }
 _OTHER_STARTS = {
     b"\x89PNG": "a PNG image; a character card is imported by manage.py import_agents",
     b"%PDF": "a PDF document; export the chat as JSON or as text",
     b"SQLi": "an SQLite database; export the chat as JSON or CSV",
+    b"PK\x03\x04": "a zip; unpack it and import the file in it",
     b"\x1f\x8b": "a gzip archive; unpack it and import the file in it",
     b"PAR1": "a Parquet file; export it as JSON Lines or CSV",
 }
@@ -90,12 +83,6 @@ def detect(source: Source) -> str:
     Raises:
         TranscriptError: Not recognised, or a first value that is no JSON though the file begins like JSON.
     """
-    if source.is_zip:
-        names = source.members()
-        if is_slack_zip(names):
-            return "slack"
-        reason = f"a zip, but no export of Slack; unpack it and import the file you mean, e.g. {names[:1]}"
-        raise TranscriptError(source.name, 0, reason)
     for start, what in _OTHER_STARTS.items():
         if source.start.startswith(start):
             raise TranscriptError(source.name, 0, f"this is {what}")

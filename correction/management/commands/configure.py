@@ -26,14 +26,13 @@ from correction.config.settings import SETTINGS, ConfigError, ResolvedConfig
 
 EXAMPLES = """
 examples:
-  manage.py configure michael                                  show what is in effect, and where it comes from
+  manage.py configure michael                                  show every field, what is in effect, and what is allowed
   manage.py configure michael gate_adherence_enabled=on        check michael's drafts (gate_mode unset means enforce)
   manage.py configure michael gate_mode=observe                judge after sending, hold nothing back
   manage.py configure michael gate_adherence_threshold=inherit go back to the defaults
   manage.py configure defaults max_correction_attempts=1       for every agent that says nothing of its own
   manage.py configure michael --history                        who changed what, when and why
   manage.py configure michael --revert 12                      back to the state after entry 12
-  manage.py configure --fields                                 every field with its allowed values
 
 Exit code: 0 done, 2 the input was refused and nothing was changed.
 """
@@ -45,7 +44,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.formatter_class = RawDescriptionHelpFormatter
         parser.epilog = EXAMPLES
-        parser.add_argument("who", nargs="?", metavar="AGENT|defaults", help="an agent's slug or name, or defaults")
+        parser.add_argument("who", metavar="AGENT|defaults", help="an agent's slug or name, or defaults")
         parser.add_argument("changes", nargs="*", metavar="field=value", help="what to set; inherit resets a field")
         parser.add_argument(
             "--reason", default="", help="why, for the history: at most 100 characters (default: your login name)"
@@ -55,9 +54,6 @@ class Command(BaseCommand):
         parser.add_argument(
             "--revert", type=int, metavar="ENTRY", help="go back to the state after this entry of the history"
         )
-        parser.add_argument(
-            "--fields", action="store_true", help="list every field: allowed values, meaning, built-in value"
-        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
@@ -66,10 +62,6 @@ class Command(BaseCommand):
             raise CommandError(str(error), returncode=2) from None
 
     def _answer(self, options: dict[str, Any]) -> None:
-        if options["fields"]:
-            return self._fields()
-        if not options["who"]:
-            raise CommandError("name an agent, or defaults; --fields lists what can be set", returncode=2)
         agent = None if options["who"].lower() == "defaults" else find_agent(options["who"])
         changes = pairs(options["changes"])
         if options["history"] + (options["revert"] is not None) + bool(changes) > 1:
@@ -111,12 +103,6 @@ class Command(BaseCommand):
             rows.append([(cell, "" if config.provenance[name] == "built-in" else "strong") for cell in cells])
         title = f"Correction of {agent.display_name} ({agent.slug})" if agent else "Correction: the defaults"
         self._table(("Field", "In effect", "From", "Allowed", "Meaning"), rows, title)
-
-    def _fields(self) -> None:
-        """Every field, without what any agent or the defaults set."""
-        rows = [(name, s.allowed, s.show(s.built_in), s.help) for name, s in SETTINGS.items()]
-        title = "Fields. Each may also be `inherit`: the defaults, else the built-in value, then hold."
-        self._table(("Field", "Allowed", "Built-in", "Meaning"), rows, title)
 
     def _history(self, agent: Agent | None, *, as_json: bool) -> None:
         """The changes, newest first."""

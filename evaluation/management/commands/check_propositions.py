@@ -33,7 +33,6 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("files", nargs="*", type=Path, help="check only these files")
-        parser.add_argument("--json", action="store_true", help="print one JSON object")
         parser.add_argument(
             "--schema", action="store_true", help="print the JSON Schema of the format, for editors, and exit"
         )
@@ -48,14 +47,8 @@ class Command(BaseCommand):
             files = [load_file(path) for path in options["files"]] if options["files"] else load_all()
         except PropositionError as error:
             problems = error.problems
-        collided = _collisions(files)
-        if options["json"]:
-            document = _document(files, problems)
-            document["collisions"] = [{"path": str(file.path), "agent": file.agent_id} for file in collided]
-            self.stdout.write(json.dumps(document, indent=2, ensure_ascii=False))
-        else:
-            self._report(files)
-        for file in collided:
+        self._report(files)
+        for file in _collisions(files):
             self.stderr.write(
                 f"{file.path} is for the example agent {file.agent_id}; the agent {file.agent_id} here is your own, so the file does "
                 "not apply to it. Write its propositions in a folder of PROPOSITION_DIRS."
@@ -68,13 +61,17 @@ class Command(BaseCommand):
             slugs: set[str] | None = set(Agent.objects.listed().values_list("slug", flat=True))
         except DatabaseError:  # not set up yet
             slugs = None
-        waiting = 0
+        waiting, absent = 0, dict[str, None]()
         for file in files:
+            states = Counter(p.state for p in file.inactive)
+            waiting += states["suggested"]
+            known = slugs is None or file.agent_id in slugs | {DEFAULT}
+            if not known and is_example(file):
+                absent[file.agent_id] = None
+                continue
             kinds = Counter(
                 "rule" if p.rule else "cues" if p.cues or p.measure else "judge only" for p in file.propositions
             )
-            states = Counter(p.state for p in file.inactive)
-            waiting += states["suggested"]
             kinds_shown = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
             parts = [
                 f"{counted(len(file.propositions), 'proposition')} ({kinds_shown})" if file.propositions else "",
@@ -82,8 +79,10 @@ class Command(BaseCommand):
                 *(f"{states[name]} {name}" for name in ("rejected", "retired") if states[name]),
             ]
             about = " (about drafts)" if file.level == "action" else ""
-            known = "" if slugs is None or file.agent_id in slugs | {DEFAULT} else "   (no agent of that slug here)"
-            self.stdout.write(f"{file.dimension}/{file.agent_id}{about}: {', '.join(filter(None, parts))}{known}")
+            note = "" if known else "   (no agent of that slug here)"
+            self.stdout.write(f"{file.dimension}/{file.agent_id}{about}: {', '.join(filter(None, parts))}{note}")
+        if absent:
+            self.stdout.write(f"For example agents that are not here: {', '.join(absent)}.")
         if files:
             valid = counted(sum(len(file.propositions) for file in files), "proposition")
             them = "it" if waiting == 1 else "them"
@@ -98,21 +97,3 @@ def _collisions(files: list[LoadedFile]) -> list[LoadedFile]:
     except DatabaseError:
         return []
     return [file for file in files if file.agent_id in own and is_example(file)]
-
-
-def _document(files: list[LoadedFile], problems: list[FileProblem]) -> dict[str, Any]:
-    return {
-        "files": [
-            {
-                "path": str(f.path),
-                "dimension": f.dimension,
-                "agent": f.agent_id,
-                "level": f.level,
-                "propositions": [p.id for p in f.propositions],
-                "suggestions": [p.id for p in f.inactive if p.state == "suggested"],
-                **{state: [p.id for p in f.inactive if p.state == state] for state in ("rejected", "retired")},
-            }
-            for f in files
-        ],
-        "problems": [{"path": str(p.path), "line": p.line, "field": p.field, "message": p.message} for p in problems],
-    }

@@ -63,10 +63,8 @@ def test_what_makes_no_debate_is_exit_2_with_field_and_allowed_values(
         (("Should we move?",), "agents"),
         (("Should we move?", "--agents=ada,nobody"), "nobody"),
         (("Should we move?", "--agents=ada,bob", "--model=claude"), "allowed: SEAT=MODEL"),
-        (("Should we move?", "--agents=ada,bob", "--export=json"), "only for the number of a debate"),
+        (("Should we move?", "--agents=ada,bob", "--markdown"), "only for the number of a debate"),
         (("77", "--next"), "there is no debate 77"),
-        (("77", "--cancel"), "there is no debate 77"),
-        (("Should we move?", "--agents=ada,bob", "--cancel"), "--cancel: only for the number of a debate"),
         (("9" * 5000,), "there is no debate"),
         (("1", "--mode=delphi", "--no-poll"), "--mode, --no-poll: only for a new debate"),
     ],
@@ -84,7 +82,7 @@ def test_a_criterion_that_is_no_number_is_named_with_what_is_allowed() -> None:
     assert "--confidence: 'sure'; allowed: a number, or off" in str(refused("Should we move?", "--confidence=sure"))
 
 
-@pytest.mark.parametrize("option", ["--finish", "--export=markdown", "--list", "--cancel"])
+@pytest.mark.parametrize("option", ["--finish", "--markdown"])
 def test_playing_a_round_is_not_combined_with_what_does_something_else(option: str) -> None:
     debate = make_debate([])
 
@@ -134,20 +132,6 @@ def test_next_plays_one_round_and_finish_the_rest(people: list[Agent]) -> None:
     assert refused(str(played.pk), "--next").returncode == 2
 
 
-def test_cancel_ends_a_debate_and_shows_what_it_came_to(people: list[Agent]) -> None:
-    debate(*command_line({**GOOD, "rounds": 2, "consensus": "off", "confidence": "off"}), "--next")
-    waiting = Debate.objects.get()
-
-    shown = debate(str(waiting.pk), "--cancel")
-
-    waiting.refresh_from_db()
-    assert waiting.status == "cancelled"
-    assert "Its status: cancelled." in shown
-    assert "Blind poll:" in shown
-    assert debate(str(waiting.pk), "--cancel") == shown
-    assert "has ended (cancelled)" in str(refused(str(waiting.pk), "--next"))
-
-
 def test_json_is_the_report_and_nothing_else(people: list[Agent]) -> None:
     shown = debate(*command_line({**GOOD, "rounds": 1}), "--json")
 
@@ -177,7 +161,7 @@ def test_a_failed_debate_is_exit_1_and_says_why() -> None:
     assert error.returncode == 1
     assert "no seat answered in the poll (" in str(error)
     assert "\x1b" not in str(error)
-    assert debate(str(failed.pk), "--export=markdown").startswith("# Should the office move")
+    assert debate(str(failed.pk), "--markdown").startswith("# Should the office move")
 
 
 def test_ctrl_c_hands_the_debate_back_and_next_goes_on_with_it(people: list[Agent], settings: Settings) -> None:
@@ -208,12 +192,3 @@ def test_words_of_others_do_not_take_effect_in_the_terminal() -> None:
     assert "\x1b" not in shown
     assert "\u202e" not in shown
     assert "Warning: groupthink" in shown
-
-
-def test_the_list_names_the_latest_first() -> None:
-    make_debate([], slug="one", topic="The first?")
-    make_debate([], slug="two", topic="The second?")
-
-    listed = debate("--list")
-
-    assert listed.index("The second?") < listed.index("The first?")

@@ -249,5 +249,5 @@ def test_payloads_that_cannot_be_stored_cost_no_row(
     with connection.execute_wrapper(refusing("llm_payloads")):
         replies = complete_together([asking("one"), asking("two")], deadline=LONG)
 
-    for reply in replies:
-        assert f"the payload of model call {row_of(reply).pk} could not be stored" in caplog.text
+    keys = ", ".join(str(row_of(reply).pk) for reply in replies)
+    assert f"the payloads of model calls {keys} could not be stored" in caplog.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -48,7 +47,7 @@ SAMPLES = {
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
 def test_formats_are_recognised_in_every_encoding(tmp_path: Path, name: str, encoding: str) -> None:
     expected, text = SAMPLES[name]
     assert detect(Source(write(tmp_path, "file", text.encode(encoding)))) == expected
@@ -66,10 +65,6 @@ def test_formats_are_recognised_in_every_encoding(tmp_path: Path, name: str, enc
         ('{"type": "TinyPerson", "persona": {"name": "A"}}', "this is a persona, not a transcript"),
         ("[]", "no transcript format that is known .its keys: no object"),
         ('{"resourceLogs": []}', "OpenTelemetry's logs or metrics, not a transcript; export spans"),
-        (
-            '[{"id": "U1", "team_id": "T1", "profile": {}}]',
-            "Slack's list of users or channels, not a transcript; import the zip",
-        ),
         ('["a"]', "no transcript format"),
     ],
 )
@@ -79,10 +74,6 @@ def test_what_is_not_recognised_is_an_error_with_a_reason(tmp_path: Path, text: 
 
 
 def test_other_files_are_named_as_far_as_they_are_known(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("x/a.txt", "[]")
-    with pytest.raises(TranscriptError, match="a zip, but"):
-        detect(Source(tmp_path / "a.zip"))
-    for content, words in ((b"%PDF-1.7", "a PDF document"), (b"PK\x03\x04 damaged", "not a zip that can be read")):
+    for content, words in ((b"%PDF-1.7", "a PDF document"), (b"PK\x03\x04", "a zip; unpack it")):
         with pytest.raises(TranscriptError, match=words):
             detect(Source(write(tmp_path, "file", content)))

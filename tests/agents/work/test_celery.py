@@ -82,7 +82,7 @@ def test_the_end_of_a_slice_cancels_the_calls_and_gives_the_next_its_turn(
 def test_messages_that_come_twice_or_for_nothing_do_no_harm(
     plumbline: Plumbline, judge: LLMServer, statuses: Callable[[], list[str]], database_file: Path
 ) -> None:
-    send = 'import django\ndjango.setup()\nfrom agents.work.queues import nudge\nassert nudge("bulk", 1000)'
+    send = 'import django\ndjango.setup()\nfrom agents.work.queues import wake_workers\nwake_workers("bulk", 1000)'
     plumbline.start_and_wait("send", "-c", send)
     plumbline.celery("worker", "worker", "--concurrency", "2")
 
@@ -101,8 +101,8 @@ def test_a_thousand_rows_do_not_flood_the_broker(plumbline: Plumbline, redis: Re
             "import django",
             "django.setup()",
             "from celery import current_app",
-            "from agents.work.queues import MOST_MESSAGES, messages_waiting, nudge",
-            "for _ in range(1000): assert nudge('bulk')",
+            "from agents.work.queues import MOST_MESSAGES, messages_waiting, wake_workers",
+            "for _ in range(1000): wake_workers('bulk')",
             "with current_app.pool.acquire() as connection:",
             "    assert messages_waiting(connection, 'bulk') == MOST_MESSAGES, messages_waiting(connection, 'bulk')",
             "    assert messages_waiting(connection, 'interactive') == 0",

@@ -1,21 +1,17 @@
-"""``detect_behavior`` and ``bench_behavior``: what a message would change, and how well a judge reads labelled messages."""
+"""``detect_behavior``: what a message would change."""
 
 from __future__ import annotations
 
 import io
 import json
-from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from pytest_django import Settings
 
-from agents.llm.ledger import Totals
 from agents.models import Agent, PersonaVersion
 from agents.persona import TraitValue
-from correction.behavior.bench import Judged, summed
 from correction.models import AgentEvaluationConfig, BehaviorRequest
 from tests.correction.behavior.asking import CONCISE, NO, SHORTER, YES, judge, traits_of
 from tests.factories import make_agent
@@ -141,160 +137,3 @@ def test_a_text_comes_from_standard_input(ada: Agent, llm_server: LLMServer, mon
 
     assert data("-")["has_request"] is True
     assert "Be more concise\n<<<END" in llm_server.bodies[0]["messages"][0]["content"][0]["text"]
-
-
-KEYS = ["n", "precision", "recall", "f1", "false_positive_rate"]
-
-
-@pytest.fixture
-def cases(tmp_path: Path) -> Path:
-    return written(
-        tmp_path,
-        {"text": "Be more concise", "request": True, "kind": "direct", "language": "en"},
-        {"message": "Please stop using emoji.", "has_request": True},
-        {"text": "Pirates say arrr", "request": False, "kind": "discussion"},
-        {"text": "😀", "request": False},
-    )
-
-
-def written(folder: Path, *rows: Any) -> Path:
-    path = folder / "cases.jsonl"
-    path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows), encoding="utf-8")
-    return path
-
-
-def run(*arguments: Any) -> str:
-    out = io.StringIO()
-    call_command("bench_behavior", *map(str, arguments), stdout=out)
-    return out.getvalue()
-
-
-def refused(*arguments: Any) -> tuple[str, int]:
-    with pytest.raises(CommandError) as ended:
-        run(*arguments)
-    return str(ended.value), ended.value.returncode
-
-
-def test_offline_figures_come_as_json(cases: Path, settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-
-    result = json.loads(run(cases, "--json"))
-
-    assert list(result)[:5] == KEYS
-    assert [result[key] for key in KEYS] == [4, 1.0, 1.0, 1.0, 0.0]
-    assert (result["judge"], result["heuristic"], result["unscored"]) == ("offline:lexical-1", True, 0)
-    assert result["intervals"]["recall"][0] < 0.5
-    assert result["kinds"]["discussion"] == {"n": 1, "recall": None, "false_positive_rate": 0.0}
-
-
-def test_each_labelled_request_is_held_against_its_trait_and_direction(tmp_path: Path, settings: Settings) -> None:
-    settings.JUDGE_MODEL = "offline:lexical-1"
-    rows: list[tuple[str, str, float | None]] = [
-        ("Stop using emoji", "emoji usage", 0.0),
-        ("Use emoji sometimes", "emoji usage", 0.3),
-        ("be more concise", "concise responses", None),
-        ("no more jokes", "jokes", 0.9),
-        ("stop swearing", "puns", 0.0),
-        ("use fewer puns", "puns", None),
-        ("Every footnote you add sends me scrolling.", "footnotes", 0.0),
-    ]
-    path = written(tmp_path, *({"text": t, "request": True, "behavior": b, "strength": s} for t, b, s in rows))
-
-    result = json.loads(run(path, "--json"))
-
-    assert [case["verdict"] for case in result["cases"]] == [
-        "right", "right", "right", "opposite", "other trait", "other strength", "no trait",
-    ]  # fmt: skip
-    assert (result["traits"]["n"], result["traits"]["right"], result["traits"]["opposite"]) == (7, 3, 1)
-    assert "Right trait and direction: 3 of 7 labelled requests; opposite: 1" in run(path)
-
-
-def test_a_model_is_asked_at_the_gate_and_its_errors_are_listed(cases: Path, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(gate=lambda prompt: {**YES, "confidence": "low"} if "arrr" in prompt else YES)
-
-    result = json.loads(run(cases, "--json", "--errors"))
-
-    assert llm_server.calls == 3  # a message of emoji alone is not asked about
-    assert (result["precision"], result["recall"], result["false_positive_rate"]) == (0.6667, 1.0, 0.5)
-    assert [(error["line"], error["confidence"]) for error in result["errors"]] == [(3, "low")]
-
-
-def test_what_could_not_be_judged_is_in_no_figure_and_visible(cases: Path, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(gate=lambda prompt: {"scripted": {"text": "no idea"}} if "arrr" in prompt else YES)
-    out = io.StringIO()
-
-    with pytest.raises(CommandError, match="1 of 4 messages could not be judged: malformed") as ended:
-        call_command("bench_behavior", str(cases), stdout=out)
-
-    assert ended.value.returncode == 2
-    assert "1 of them could not be judged and are in no figure" in out.getvalue()
-    assert "About 3 calls" in out.getvalue()
-
-
-def test_a_judge_that_answers_nothing_is_not_asked_for_ever(tmp_path: Path, llm_server: LLMServer) -> None:
-    llm_server.always(status=400)
-    rows = [{"text": f"message number {i}", "request": False} for i in range(200)]
-
-    assert refused(written(tmp_path, *rows))[1] == 2
-    assert llm_server.calls < 150
-
-
-def test_figures_errors_and_levels_are_shown(cases: Path, llm_server: LLMServer) -> None:
-    llm_server.respond = judge(gate=NO)
-
-    text = run(cases, "--errors")
-
-    for part in (
-        "4 messages judged by test-model",
-        "false_positive_rate",
-        "0.000",
-        "missed",
-        "Be more concise",
-        "unpriced",
-    ):
-        assert part in text
-
-
-def test_nothing_is_asked_in_a_dry_run(cases: Path, llm_server: LLMServer) -> None:
-    assert "About 3 calls" in run(cases, "--dry-run")
-    assert json.loads(run(cases, "--dry-run", "--json"))["calls"] == 3
-    assert llm_server.calls == 0
-
-
-def test_wrong_lines_are_named(tmp_path: Path) -> None:
-    path = written(
-        tmp_path,
-        {"text": "a", "request": True},
-        "{",
-        {"text": "b"},
-        {"text": 3, "request": True},
-        {"text": "c", "request": "yes"},
-        [],
-    )
-
-    said, code = refused(path)
-
-    assert code == 3
-    assert "line 1:" not in said
-    for part in (
-        "line 2: answer: Invalid JSON", "line 3: request: Field required", "line 4: text: Input should be a valid string, got 3",
-        "line 5: request: Input should be a valid boolean, got 'yes'", "line 6: answer: Input should be an object",
-    ):  # fmt: skip
-        assert part in said
-
-
-def test_a_file_that_is_not_there_or_empty_is_wrong_usage(tmp_path: Path) -> None:
-    assert refused(tmp_path / "none.jsonl")[1] == 3
-    assert refused(written(tmp_path, ""))[1] == 3
-
-
-def test_figures_are_what_they_are_called() -> None:
-    counts = {(True, True): 6, (False, True): 2, (True, False): 4, (False, False): 8}
-    cases = [Judged(text="a", request=is_one, found=said) for (is_one, said), n in counts.items() for _ in range(n)]
-
-    result = summed(cases, judge="j", spent=Totals(0, 0, 0, 0, 0, Decimal(0), 0))
-
-    assert (result.precision, result.recall, result.false_positive_rate) == (0.75, 0.6, 0.2)
-    assert result.f1 == pytest.approx(2 * 0.75 * 0.6 / 1.35, abs=1e-4)
-    nothing = summed(cases[-5:], judge="j", spent=Totals(0, 0, 0, 0, 0, Decimal(0), 0))
-    assert (nothing.f1, nothing.recall, nothing.intervals["recall"]) == (None, None, None)

@@ -48,7 +48,6 @@ def test_an_applied_request_says_how_many_messages_there_are_and_what_judging_th
     assert "3 before, 3 of 10 messages since not yet: 3 of 10 messages since" in page
     assert "Costs 6 calls, unpriced for 10 messages before and after" in page
     assert "Ada does this in the message: “emoji use: Puts an emoji at the end.”" in page
-    assert f"manage.py measure_behavior {row.pk}" in page
     assert llm_server.calls == 0
 
 

@@ -16,14 +16,13 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import connection
 from django.utils import timezone
-from pytest_django import Settings
 
 from agents.models import Channel, LLMCall, Message, ModelPrice, owner_name
 from agents.persona import changes_since
 from agents.work.lease import LeaseLost
 from correction.behavior import effects
 from correction.behavior.applying import BehaviorError, apply_request, revert_request
-from correction.behavior.effects import judge_request, measure_now, plan_request, queue_effect, work_one
+from correction.behavior.effects import plan_request, queue_effect, work_one
 from correction.behavior.postponing import resume_paused
 from correction.config.configure import configure
 from correction.models import BehaviorEffect, BehaviorRequest
@@ -176,18 +175,19 @@ def test_an_erased_person_s_words_leave_what_a_judge_said_and_figures_stay(
 NOON = datetime(2026, 11, 3, 12, 0, tzinfo=UTC)
 
 
-def test_a_worker_told_to_stop_hands_it_back_and_it_is_judged_anew_under_the_same_name(
-    changed: Changed, settings: Settings
+def test_a_worker_told_to_stop_returns_it_and_it_is_judged_again_under_the_same_name(
+    changed: Changed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings.LLM_CONCURRENCY = 1
     effect = queue_effect(request=changed())
 
-    def stops(judged: int) -> None:
+    def stops(*args: Any, **kwargs: Any) -> bool:
         raise KeyboardInterrupt
 
     effect.acquire(owner="w", lease=timedelta(minutes=5))
-    with pytest.raises(KeyboardInterrupt):
-        effects._measured(effect, "w", stops)
+    with monkeypatch.context() as patched:
+        patched.setattr(BehaviorEffect, "extend_lease", stops)
+        with pytest.raises(KeyboardInterrupt):
+            effects._measured(effect, "w")
     paid = LLMCall.objects.filter(work_id=effect.work_id).count()
     assert paid >= 1
     assert effect.finish(owner="w", status="pending")
@@ -252,30 +252,6 @@ def test_a_budget_that_is_used_up_pauses_it_until_midnight(changed: Changed, llm
         assert (effect.status, llm_server.calls) == ("completed", 12)
 
 
-def test_whoever_waits_for_it_is_told_that_the_budget_is_used_up(changed: Changed, llm_server: LLMServer) -> None:
-    request = changed()
-    assert request.agent is not None
-    configure(agent=request.agent, changes={"budget_enabled": True, "daily_budget_usd": "0"})
-    effect = measure_now(request=request)
-    assert (effect.status, effect.lease_expires_at, llm_server.calls) == ("failed", None, 0)
-    assert "daily budget" in effect.error
-
-
-def test_what_somebody_waits_for_is_left_alone_by_workers_and_cancelled_when_stopped(changed: Changed) -> None:
-    seen: list[bool] = []
-
-    def looks(judged: int) -> None:
-        seen.append(work_one(owner="w"))
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        measure_now(request=changed(), done=looks)
-    effect = BehaviorEffect.objects.get()
-    assert (seen, effect.status, effect.finished_at is not None) == ([False], "cancelled", True)
-    assert effect.finished_at is not None
-    assert effect.finished_at <= timezone.now()
-
-
 @pytest.mark.service
 @pytest.mark.django_db(transaction=True)
 def test_asked_for_by_many_at_once_it_is_queued_once(changed: Changed, llm_server: LLMServer) -> None:
@@ -327,7 +303,10 @@ def test_the_messages_end_where_the_same_trait_is_changed_again_and_begin_there_
     assert [m.tags["build"] for m in next_one.plan.before] == ["2"] * 4 + ["3"] * 2
     assert len(next_one.plan.after) == 10
     llm_server.respond = reads
-    assert [judge_request(request=row).as_requested for row in (first, second)] == [True, True]
+    for row in (first, second):
+        queue_effect(request=row)
+        assert work_one(owner="w")
+    assert [effect.result["as_requested"] for effect in BehaviorEffect.objects.all()] == [True, True]
 
 
 def test_an_answer_belongs_to_the_persona_its_turn_began_with(clerk: Clerk, llm_server: LLMServer) -> None:
