@@ -22,7 +22,7 @@ from agents.llm import Block, InvalidAnswer, Label, LLMRequest, Reply, Turn, com
 from agents.llm.endpoints import model_of
 from agents.models import Agent, LLMCall, Message
 from agents.persona import TraitLike, TraitValue, render_persona
-from agents.text.fences import fence, neutral, new_nonce, one_line, render_prompt
+from agents.text.fences import fence, indented, neutral, new_nonce, one_line, render_prompt
 from correction.behavior.rules import (
     UNSURE,
     Change,
@@ -328,8 +328,7 @@ def tier_request(
 def _earlier(context: Sequence[str], words: Words) -> str:
     """What was said before, and what the message quotes, as entries that cannot pass for each other."""
     quoted = [f"[quoted in the message] {' '.join(words.quotes)}"] if words.quotes else []
-    entries = (neutral(entry.strip(), LONGEST_EARLIER)[0].replace("\n", "\n    | ") for entry in (*context, *quoted))
-    return "\n".join(f"{number}. {entry}" for number, entry in enumerate(entries, 1))
+    return "\n".join(f"{n}. {indented(entry, LONGEST_EARLIER)}" for n, entry in enumerate((*context, *quoted), 1))
 
 
 def _trait(trait: TraitLike) -> str:
