@@ -36,7 +36,7 @@ from agents.models import (
     Run,
     RunStep,
 )
-from agents.models.conversations import UnknownAgent, find_agent
+from agents.models.conversations import FieldRefused, UnknownAgent, find_agent
 from agents.text.fences import fault_of, new_nonce
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
@@ -57,16 +57,8 @@ Progress = Callable[[DebateTurn | DebateRound], None]
 T = TypeVar("T")
 
 
-class DebateRefused(ValueError):
-    """The debate cannot be started or go on. The text names the field, its value and what is allowed.
-
-    Attributes:
-        field: Which argument is wrong.
-    """
-
-    def __init__(self, field: str, why: str) -> None:
-        super().__init__(f"{field}: {why}")
-        self.field = field
+class DebateRefused(FieldRefused):
+    """The debate cannot be started or go on."""
 
 
 class Settings(Criteria):
