@@ -201,7 +201,7 @@ def show_correction(out: Any, *, again: bool = False) -> None:
     if (before := shown.order_by("-pk").first()) is not None and not again:
         drafts = CorrectionLog.objects.filter(channel=before).count()
         out.write(
-            f"Shown before: {drafts} checked drafts in channel {before.slug}, see Correction logs in the console.\n"
+            f"Shown before: {drafts} checked drafts in channel {before.slug}: Gate › Log in the console.\n"
             "--again runs the scenes again."
         )
         return

@@ -97,7 +97,7 @@ class Baselines(View, ListModelMixin):
         newest; or `?run=ID`, of any time. `run` is the newest of them, `where` the tags they were made with. 404 when there is nothing to
         compare, 409 when the two cannot be compared; the detail says why.
         """
-        named, pk = or_404(the_agent, agent), self.given["run"]
+        named, pk = or_404(the_agent, agent), self.query["run"]
         run, runs = _newest(named) if pk is None else _chosen(named, pk)
         try:
             comparison = compare_runs(runs)

@@ -87,7 +87,7 @@ class Evaluations(Rows):
         unless `?scores=N` says otherwise (0 while you only wait for it, at most 1,000); `scores_url` has them all, in pages. Ask again
         with `If-None-Match` while you wait: 304 as long as nothing was judged.
         """
-        wanted = self.given["scores"]
+        wanted = self.query["scores"]
         most, run = EMBEDDED if wanted is None else wanted, self.get_object()
         scores = list(scores_of(run)[: most + 1]) if most else []
         answer = {
