@@ -9,14 +9,13 @@ the debate is leased, in one transaction: when a debate is cancelled, its turns 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
 from django.conf import settings as django_settings
 from django.contrib.auth.models import AbstractBaseUser
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.utils import timezone
 from pydantic import Field, ValidationError
 
@@ -38,7 +37,7 @@ from agents.models import (
     RunStep,
 )
 from agents.models.conversations import UnknownAgent, find_agent
-from agents.text.fences import fault_of
+from agents.text.fences import fault_of, new_nonce
 from agents.turn.orchestrator import TurnRefused, finish_turn, start_turn
 from agents.turn.orchestrator import cancel as cancel_turn
 from agents.turn.receive import receive_message
@@ -209,11 +208,11 @@ def _busy(agent: Agent) -> str:
     return f"turn {run.pk} in {run.channel.slug if run.channel else 'a deleted channel'}" if run else ""
 
 
-def _models(agents: Sequence[Agent], given: Mapping[str, str]) -> dict[int, str]:
+def _models(agents: Sequence[Agent], models: Mapping[str, str]) -> dict[int, str]:
     """Number of the seat to the model that acts there."""
     names = {name: number for number, agent in enumerate(agents, 1) for name in (str(number), agent.slug)}
     acting: dict[int, str] = {}
-    for name, model in given.items():
+    for name, model in models.items():
         if name not in names:
             raise DebateRefused("models", f"there is no seat {name!r}; allowed: {', '.join(names)}")
         if not 0 < len(model.strip()) <= 200:
@@ -229,22 +228,17 @@ def _new_channel(topic: str, *, synthetic: bool) -> Channel:
 
     It does not hold words of the question: slug and tags stay when the question is erased.
     """
-    newest = Debate.objects.order_by("-pk").values_list("channel__slug", flat=True).first() or ""
-    suffix = newest.rpartition("-")[2]
-    number = int(suffix) if suffix.isdecimal() else 0
-    while True:
-        number += 1
-        slug = f"{Debate.TAG}-{number}"
-        with suppress(IntegrityError), transaction.atomic():
-            channel: Channel = Channel.objects.create(
-                slug=slug,
-                name=topic[:200],
-                kind=Channel.Kind.DEBATE,
-                topic=topic,
-                tags={Debate.TAG: slug},
-                synthetic=synthetic,
-            )
-            return channel
+    channel: Channel = Channel.objects.create(
+        slug=f"{Debate.TAG}-{new_nonce()}",
+        name=topic[:200],
+        kind=Channel.Kind.DEBATE,
+        topic=topic,
+        synthetic=synthetic,
+    )
+    channel.slug = f"{Debate.TAG}-{channel.pk}"
+    channel.tags = {Debate.TAG: channel.slug}
+    channel.save(update_fields=["slug", "tags"])
+    return channel
 
 
 # -- between the rounds
@@ -262,9 +256,9 @@ def ask_rounds(debate: Debate, rounds: int | None = 1) -> Debate:
         raise DebateRefused("rounds", f"{rounds}; allowed: 1 to {MOST_ROUNDS}")
     played = DebateRound.objects.filter(debate=debate).exclude(number=POLL).count()
     waiting = Debate.objects.filter(pk=debate.pk, status__in=(Debate.WAITING, Status.ERRORED))
-    asked = waiting.update(status=Status.PENDING, rounds_asked=most if rounds is None else min(most, played + rounds))
+    queued = waiting.update(status=Status.PENDING, rounds_asked=most if rounds is None else min(most, played + rounds))
     debate.refresh_from_db()
-    if asked:
+    if queued:
         transaction.on_commit(wake_workers)
     elif debate.status not in Debate.OPEN:
         raise DebateRefused("debate", f"debate {debate.pk} has ended ({debate.status}); allowed: one that waits")

@@ -25,7 +25,7 @@ from tests.console import superuser, viewer
 from tests.factories import make_agent, make_channel, say, talk
 from tests.listed_rows import MAKERS, people
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.databases_differ, pytest.mark.django_db]
 
 BY_TIME, BY_ID = "-created_at, created_at", "-id, id"
 LISTS = {  # the model of its rows, and its orders
