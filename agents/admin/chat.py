@@ -36,7 +36,7 @@ from agents.swarm.state import KINDS, entries
 from agents.swarm.talk import trace_lines, trace_of
 from agents.text.fences import MAX_CHARACTERS
 from agents.turn.orchestrator import cancel
-from agents.turn.pipeline import StageFailed, system_prompt_of
+from agents.turn.pipeline import Overrides, StageFailed
 from agents.turn.send_message import SendRefused, TurnRefused, start_turn
 from agents.work.worker import alive
 
@@ -175,7 +175,9 @@ class ChatPages(ModelAdmin[Channel]):
                 else:
                     return HttpResponseRedirect(here)
         else:
-            form.initial["system_prompt"] = system_prompt_of(again.overrides) if again else agent.system_prompt
+            form.initial["system_prompt"] = (
+                Overrides.of(again.overrides).system_prompt if again else agent.system_prompt
+            )
             form.initial["opened"] = current_digest(agent)
         edited = str(form["system_prompt"].value() or "")
         return self.page(
