@@ -290,7 +290,6 @@ def test_configuration_that_quotes_somebody_is_told_and_not_changed() -> None:
         (["--outsider", NAME, "--channel", "attic"], "channel attic: there is none"),
         (["--user", "nobody"], "user 'nobody': there is none; allowed: an id or a username"),
         (["--outsider", NAME, "--deactivate"], "--deactivate: allowed with --user only"),
-        (["--outsider", NAME, "--shortest-quote", "3"], "--shortest-quote 3: allowed: 8 to 200"),
     ],
 )
 def test_what_is_not_there_is_named_with_what_is_allowed(arguments: list[str], told: str) -> None:
